@@ -152,41 +152,6 @@ def is_plain(taking: LedgerLine) -> bool:
     )
 
 
-def book_row(line: books.BookLine) -> BookRow:
-    return BookRow(
-        key=books.match_key(line.reference),
-        line_id=line.line_id,
-        reference=line.reference,
-        kind=line.kind,
-        minor=line.money.minor,
-        currency=line.money.currency,
-        placed_at=line.placed_at,
-        status=line.status,
-        group=line.group,
-        refunded=line.refunded,
-        refunded_at=line.refunded_at,
-    )
-
-
-def statement_row(line: books.StatementLine, *, key: str | None = None) -> StatementRow:
-    """Return the row of a statement line. `key`: of a line that names no order but a payment."""
-    own = NO_KEY if line.order is None else books.match_key(line.order)
-    return StatementRow(
-        key=own if key is None else key,
-        line_id=line.line_id,
-        payment=line.payment,
-        order=line.order,
-        kind=line.kind,
-        currency=line.currency,
-        gross=line.gross,
-        fee=line.fee,
-        net=line.net,
-        settled_at=line.settled_at,
-        payout=line.payout,
-        source=line.source,
-    )
-
-
 def subject_of(line_id: str) -> str:
     """Return the part of a line id that all versions of the line share: all before the dot."""
     return line_id.partition(".")[0]

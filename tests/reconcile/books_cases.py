@@ -6,16 +6,13 @@ from reconcile.instants import DAY, Instant
 from reconcile.matching.breaks import Break
 from reconcile.matching.control import Control
 from reconcile.matching.match import Decision, Matching
-from reconcile.matching.rows import book_row, ledger_line_row, statement_row
 from reconcile.matching.rules import Coverage, HandMatch, MatchRules
-from tests.reconcile.books_strategies import in_key_order
-from tests.reconcile.books_truth import AS_OF, COVERAGE, RULES, START, Case
+from tests.reconcile.books_truth import AS_OF, COVERAGE, RULES, START, Case, streams
 
 AT = START + DAY
 
 
 def case(reference: str = "ORD-1", minor: int = 1_500, at: Instant = AT) -> Case:
-    """One order's case."""
     return Case(reference, minor, at)
 
 
@@ -26,13 +23,11 @@ def decided(
     as_of: Instant = AS_OF,
     hands: tuple[tuple[str, str], ...] = (),
 ) -> tuple[list[Decision], Control]:
-    """What is reported of these cases together."""
+    """Match these cases together; return decisions and totals."""
     paired = [HandMatch(one=one, other=other) for one, other in hands]
     matching = Matching(rules=rules, as_of=as_of, coverage=coverage, hands=paired)
     decisions = matching.decide(
-        takings=in_key_order([ledger_line_row(each) for one in cases for each in one.takings]),
-        book=in_key_order([book_row(each) for one in cases for each in one.book]),
-        statements=in_key_order([statement_row(each) for one in cases for each in one.lines]),
+        **streams(*cases),
     )
     found = list(decisions)
     assert matching.control().holds
@@ -40,10 +35,10 @@ def decided(
 
 
 def causes(decisions: list[Decision]) -> list[str]:
-    """The causes and kinds that are reported, sorted."""
+    """Return causes and kinds of matches, sorted."""
     return sorted(each.cause if isinstance(each, Break) else each.kind for each in decisions)
 
 
 def stands(control: Control, side: str) -> list[str]:
-    """The buckets in which rows of one side stand."""
+    """Return the buckets of one side's rows."""
     return sorted(line.bucket for line in control.lines if line.side == side)

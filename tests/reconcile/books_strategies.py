@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import TypeVar, get_args
+from typing import get_args
 
 from hypothesis import strategies as st
 
@@ -23,17 +22,20 @@ from reconcile.matching.control import Control
 from reconcile.matching.decide import Decision
 from reconcile.matching.ledger_lines import Doubted, LedgerLine, Taken
 from reconcile.matching.match import Matching
-from reconcile.matching.rows import (
-    BookRow,
-    StatementRow,
-    TakingRow,
-    book_row,
-    ledger_line_row,
-    statement_row,
-)
+from reconcile.matching.rows import BookRow, StatementRow, TakingRow, ledger_line_row
 from reconcile.matching.rules import Coverage, HandMatch, MatchRules, Span, Tolerance
 from reconcile.money import Money
-from tests.reconcile.books_truth import AS_OF, CALM, COVERAGE, RULES, START, Case
+from tests.reconcile.books_truth import (
+    AS_OF,
+    CALM,
+    COVERAGE,
+    RULES,
+    START,
+    Case,
+    book_row,
+    in_key_order,
+    statement_row,
+)
 
 REFERENCES = ("A-1", "a 1", "A-2", "A-12", "A-1-2", "B1")
 PAYMENTS = ("p1", "p2", "p3")
@@ -50,7 +52,7 @@ OUTCOMES: tuple[Outcome, ...] = ("succeeded", "succeeded", "refunded", "charged_
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """All rows of one matching, and what goes with them."""
+    """The input of one matching."""
 
     takings: tuple[TakingRow, ...]
     book: tuple[BookRow, ...]
@@ -60,11 +62,9 @@ class World:
     hands: tuple[HandMatch, ...] = ()
 
     def matching(self) -> Matching:
-        """A matching of it that has not begun."""
         return Matching(rules=self.rules, as_of=AS_OF, coverage=self.coverage, hands=self.hands)
 
     def decided(self) -> tuple[list[Decision], Control]:
-        """Everything that is reported of it, and the totals."""
         matching = self.matching()
         reported = list(
             matching.decide(
@@ -84,27 +84,17 @@ class World:
         )
 
 
-Row = TypeVar("Row", TakingRow, BookRow, StatementRow)
-
-
-def in_key_order(rows: Iterable[Row]) -> list[Row]:
-    """In key order; within a key as they were given."""
-    return sorted(rows, key=lambda row: row.key)
-
-
 def dates() -> st.SearchStrategy[Instant]:
-    """Around the margins of the rules, and between them."""
+    """Draw dates around the margins of the rules."""
     return st.sampled_from([START - DAY, START, START + 5 * DAY, AS_OF - DAY, AS_OF])
 
 
 def monies() -> st.SearchStrategy[tuple[int, str]]:
-    """Minor units and a currency."""
     return st.tuples(st.sampled_from(AMOUNTS), st.sampled_from(["KES", "KES", "KES", "UGX"]))
 
 
 @st.composite
 def taken(draw: st.DrawFn) -> Taken:
-    """A movement of money."""
     minor, currency = draw(monies())
     kind = draw(st.sampled_from(MOVEMENTS))
     payment, at = draw(st.sampled_from(PAYMENTS)), draw(dates())
@@ -122,7 +112,6 @@ def taken(draw: st.DrawFn) -> Taken:
 
 @st.composite
 def takings(draw: st.DrawFn, reference: str) -> LedgerLine:
-    """One order."""
     moved = tuple(draw(st.lists(taken(), max_size=3)))
     parts = [replace(each, minor=draw(st.sampled_from(AMOUNTS))) for each in moved[:1]]
     moved += tuple([each for each in parts if each.kind == "captured"])  # of one payment
@@ -145,7 +134,7 @@ def takings(draw: st.DrawFn, reference: str) -> LedgerLine:
 
 
 def amounts() -> st.SearchStrategy[tuple[Money, ...]]:
-    """Mostly none; one amount a currency."""
+    """Draw mostly nothing, else one amount a currency."""
     some = st.dictionaries(st.sampled_from(["KES", "UGX"]), st.sampled_from(AMOUNTS), max_size=2)
     return (st.just({}) | some).map(
         lambda sums: tuple([Money(minor=m, currency=c) for c, m in sorted(sums.items())])
@@ -153,7 +142,6 @@ def amounts() -> st.SearchStrategy[tuple[Money, ...]]:
 
 
 def doubts(moved: Taken) -> st.SearchStrategy[Doubted]:
-    """Doubt about the payment of a movement."""
     kinds = st.lists(st.sampled_from(get_args(EntryKind)), unique=True, max_size=2)
     return kinds.map(
         lambda unsure: Doubted(
@@ -164,7 +152,7 @@ def doubts(moved: Taken) -> st.SearchStrategy[Doubted]:
 
 @st.composite
 def book_lines(draw: st.DrawFn, number: int) -> BookLine:
-    """One line of an order book; a few are negative, as credit notes are."""
+    """Draw a line of an order book; a few are negative, like credit notes."""
     minor, currency = draw(monies())
     sign = draw(st.sampled_from([1, 1, 1, -1]))
     return BookLine(
@@ -180,7 +168,6 @@ def book_lines(draw: st.DrawFn, number: int) -> BookLine:
 
 @st.composite
 def statement_lines(draw: st.DrawFn, number: int) -> StatementLine:
-    """One line of a statement."""
     gross, currency = draw(monies())
     gross *= draw(st.sampled_from([1, 1, 1, -1]))
     fee = draw(st.sampled_from([0, abs(gross) * 15 // 1_000]))
@@ -201,7 +188,6 @@ def statement_lines(draw: st.DrawFn, number: int) -> StatementLine:
 
 @st.composite
 def rules(draw: st.DrawFn) -> MatchRules:
-    """Strict, or with a tolerance, or with a window."""
     return replace(
         RULES,
         date_window=draw(st.sampled_from([None, None, 3 * DAY])),
@@ -212,7 +198,7 @@ def rules(draw: st.DrawFn) -> MatchRules:
 
 @st.composite
 def hands(draw: st.DrawFn) -> tuple[HandMatch, ...]:
-    """What people said, sense or not."""
+    """Draw matches by hand, sensible or not."""
     names = st.sampled_from([*REFERENCES, "bok0", "bok1", "bok2", "stm0", "stm1", "nobody"])
     pairs = draw(st.lists(st.tuples(names, names), max_size=2))
     return tuple([HandMatch(one=one, other=other) for one, other in pairs])
@@ -220,8 +206,7 @@ def hands(draw: st.DrawFn) -> tuple[HandMatch, ...]:
 
 @st.composite
 def nearly_plain(draw: st.DrawFn) -> World:
-    """Orders of which the lines come together in another way than by their reference, which lines
-    that are drawn alone do in one world of two hundred."""
+    """Draw orders whose lines match otherwise than by reference, which random lines rarely do."""
     names = draw(st.lists(st.sampled_from(NEARLY_PLAIN), unique=True, max_size=2))
     cases = [
         CALM[name](Case(f"C-{place}", 100_000 + 7_000 * place, START + 5 * DAY))
@@ -241,8 +226,7 @@ NEARLY_PLAIN = tuple(
 
 @st.composite
 def worlds(draw: st.DrawFn) -> World:
-    """A few orders and lines with few references, payments and amounts among them, and some that
-    are nearly plain."""
+    """Draw a few orders and lines with few references, payments and amounts."""
     orders = draw(st.lists(st.sampled_from(REFERENCES), unique=True, max_size=4))
     own = World(
         takings=tuple([ledger_line_row(draw(takings(each))) for each in orders]),

@@ -9,9 +9,10 @@ distinguished from each other.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from heapq import merge
+from typing import TypedDict, TypeVar
 
 from reconcile.instants import DAY, HOUR, Instant
 from reconcile.ledger.ledger import EntryKind, Outcome
@@ -19,14 +20,7 @@ from reconcile.ledger.vocabulary import FindingCode
 from reconcile.matching.books import BookLine, BookStatus, StatementKind, StatementLine, match_key
 from reconcile.matching.breaks import ORDER_CAUSES
 from reconcile.matching.ledger_lines import Doubted, LedgerLine, Taken
-from reconcile.matching.rows import (
-    BookRow,
-    StatementRow,
-    TakingRow,
-    book_row,
-    ledger_line_row,
-    statement_row,
-)
+from reconcile.matching.rows import NO_KEY, BookRow, StatementRow, TakingRow, ledger_line_row
 from reconcile.matching.rules import Coverage, ExpectedFee, MatchRules, Reach, Span, Tolerance
 from reconcile.money import Money
 
@@ -50,7 +44,7 @@ COVERAGE = Coverage(
 
 @dataclass(slots=True)
 class Case:
-    """Some rows that belong together, and what must be said of them.
+    """Rows that belong together, and what must be reported of them.
 
     breaks   (cause, order, minor units at stake)
     matches  (kind, order)
@@ -67,7 +61,6 @@ class Case:
 
     @property
     def payment(self) -> str:
-        """The provider's reference of its payment."""
         return "pay_" + self.reference
 
     def pays(
@@ -83,7 +76,7 @@ class Case:
         doubted: tuple[Doubted, ...] = (),
         in_doubt: tuple[Money, ...] = (),
     ) -> Case:
-        """An order with a capture, and movements besides."""
+        """Add an order with a capture and further movements."""
         order = reference or self.reference
         first = self.taken(minor=minor, payment=payment)
         self.takings.append(
@@ -113,7 +106,7 @@ class Case:
         kind: EntryKind = "refunded",
         currency: str = KES,
     ) -> Taken:
-        """A capture, or what went back (by default as a refund) where the amount is negative."""
+        """Return a capture, or a return of kind `kind` if the amount is negative."""
         amount = self.minor if minor is None else minor
         back = amount < 0
         name = payment or self.payment
@@ -129,7 +122,7 @@ class Case:
         )
 
     def untouched(self) -> Case:
-        """An order that nobody paid."""
+        """Add an order that nobody paid."""
         taking = LedgerLine(
             key=match_key(self.reference),
             order=self.reference,
@@ -154,7 +147,6 @@ class Case:
         currency: str = KES,
         group: str | None = None,
     ) -> Case:
-        """A line of the order book."""
         place = len(self.book)
         self.book.append(
             BookLine(
@@ -179,7 +171,7 @@ class Case:
         kind: StatementKind = "payment",
         currency: str = KES,
     ) -> Case:
-        """A line of the statement. `order`: as it names it; empty where it names none."""
+        """Add a statement line. `order`: the reference it names; empty for none."""
         minor = self.minor if gross is None else gross
         cost = (minor * 15_000 + 500_000) // 1_000_000 if fee is None else fee
         self.lines.append(
@@ -199,14 +191,71 @@ class Case:
         return self
 
     def breaks_as(self, cause: str, minor: int | None = None) -> Case:
-        """It must be reported so."""
         self.breaks.append((cause, self.reference, self.minor if minor is None else minor))
         return self
 
     def matches_as(self, kind: str) -> Case:
-        """It must be reported so."""
         self.matches.append((kind, self.reference))
         return self
+
+
+def book_row(line: BookLine) -> BookRow:
+    return BookRow(
+        key=match_key(line.reference),
+        line_id=line.line_id,
+        reference=line.reference,
+        kind=line.kind,
+        minor=line.money.minor,
+        currency=line.money.currency,
+        placed_at=line.placed_at,
+        status=line.status,
+        group=line.group,
+        refunded=line.refunded,
+        refunded_at=line.refunded_at,
+    )
+
+
+def statement_row(line: StatementLine, *, key: str | None = None) -> StatementRow:
+    """Return the row of a statement line. `key`: of a line that names no order but a payment."""
+    own = NO_KEY if line.order is None else match_key(line.order)
+    return StatementRow(
+        key=own if key is None else key,
+        line_id=line.line_id,
+        payment=line.payment,
+        order=line.order,
+        kind=line.kind,
+        currency=line.currency,
+        gross=line.gross,
+        fee=line.fee,
+        net=line.net,
+        settled_at=line.settled_at,
+        payout=line.payout,
+        source=line.source,
+    )
+
+
+Row = TypeVar("Row", TakingRow, BookRow, StatementRow)
+
+
+def in_key_order(rows: Iterable[Row]) -> list[Row]:
+    """Sort rows by key; keep the order of rows with equal keys."""
+    return sorted(rows, key=lambda row: row.key)
+
+
+class Streams(TypedDict):
+    """The three streams of a matching, in key order."""
+
+    takings: list[TakingRow]
+    book: list[BookRow]
+    statements: list[StatementRow]
+
+
+def streams(*cases: Case) -> Streams:
+    return Streams(
+        takings=in_key_order([ledger_line_row(each) for one in cases for each in one.takings]),
+        book=in_key_order([book_row(each) for one in cases for each in one.book]),
+        statements=in_key_order([statement_row(each) for one in cases for each in one.lines]),
+    )
 
 
 def _refunded(case: Case, minor: int) -> Case:
@@ -216,12 +265,11 @@ def _refunded(case: Case, minor: int) -> Case:
 
 
 def _took(case: Case, minor: int, kind: StatementKind = "refund", payment: str = "") -> Case:
-    """The statement takes so much for what went back."""
+    """Let the statement take an amount for a return."""
     return case.settles(kind=kind, gross=-minor, fee=0, payment=payment or None)
 
 
 def _won(case: Case) -> Case:
-    """Paid, settled and booked; disputed, and won."""
     return case.pays(findings=("dispute_won",)).books().settles()
 
 
@@ -232,12 +280,11 @@ def _twice(case: Case) -> Case:
 
 
 def kes(minor: int) -> Money:
-    """Minor units of it."""
     return Money(minor=minor, currency=KES)
 
 
 def _overpaid(case: Case, *, surplus: int, returned: int = 0) -> Case:
-    """One capture of more than the price; some or all of what is too much went back."""
+    """Capture more than the price; return some or all of the surplus."""
     back = (case.taken(minor=-returned),) if returned else ()
     owed = (kes(surplus - returned),) if surplus > returned else ()
     case.pays(minor=case.minor + surplus, findings=("overpaid",), more=back, owed=owed).books()
@@ -246,8 +293,7 @@ def _overpaid(case: Case, *, surplus: int, returned: int = 0) -> Case:
 
 
 def _stranger(case: Case, unsure: bool = False) -> Case:
-    """Paid, and a second payment of 700 whose amount is stated in two ways, or that is in doubt for
-    another reason. The statement has it."""
+    """Pay, and add a second payment of 700 in doubt; `unsure`: its amount is stated in two ways."""
     second = case.taken(minor=700, payment=case.payment + "_2")
     doubt = Doubted(
         source=SOURCE,
@@ -265,7 +311,7 @@ def _stranger(case: Case, unsure: bool = False) -> Case:
 
 
 def _charged_back(case: Case, *parts: int) -> Case:
-    """Lost in a dispute: the sum of the statement's lines, which is negative."""
+    """Lose a dispute; the parts are the statement's lines."""
     gone = case.taken(minor=sum(parts), kind="dispute_lost")
     case.pays(outcome="charged_back", findings=("dispute_lost",), more=(gone,)).settles()
     for gross in parts:
@@ -279,7 +325,7 @@ def _reversed(case: Case) -> Case:
 
 
 def _other_currency(case: Case) -> Case:
-    """Paid, and a stranger's payment in another currency beside it, which the statement has."""
+    """Pay, and add a stranger's payment in another currency."""
     second = case.taken(minor=200, payment=case.payment + "_2", currency="UGX")
     owed = (Money(minor=200, currency="UGX"),)
     case.pays(findings=("other_currency_received",), more=(second,), owed=owed).books().settles()
@@ -491,7 +537,6 @@ class Month:
     seed: int = 1
 
     def cases(self) -> Iterator[Case]:
-        """Every case, in the order of their references."""
         kinds = {**TROUBLES, **FURTHER, **CALM}
         places = random.Random(self.seed).sample(range(self.orders), self.each * len(kinds))
         odd = dict(zip(places, sorted(kinds) * self.each, strict=True))
@@ -500,33 +545,22 @@ class Month:
             at = START + place * (30 * DAY) // self.orders
             case = Case(f"ORD-{place:07d}", chance.randrange(1_000, 400_000), at)
             kind = odd.get(place)
-            yield _plain(case) if kind is None else kinds[kind](case)
+            yield case.pays().books().settles() if kind is None else kinds[kind](case)
 
     def takings(self) -> Iterator[TakingRow]:
-        """The stream of ledger lines, in key order."""
         for case in self.cases():
-            yield from sorted(ledger_line_row(each) for each in case.takings)
+            yield from streams(case)["takings"]
 
     def book(self) -> Iterator[BookRow]:
-        """The stream of book lines, in key order."""
         for case in self.cases():
-            yield from sorted([book_row(each) for each in case.book], key=lambda row: row.key)
+            yield from streams(case)["book"]
 
     def statements(self) -> Iterator[StatementRow]:
-        """The stream of statement lines, in key order: what names no order comes first."""
-        unnamed = (row for case in self.cases() for row in _lines(case) if not row.key)
-        named = (row for case in self.cases() for row in _lines(case) if row.key)
+        """Yield statement lines in key order: those without an order come first."""
+        both = [(statement_row(each) for c in self.cases() for each in c.lines) for _ in range(2)]
+        unnamed, named = (row for row in both[0] if not row.key), (r for r in both[1] if r.key)
         return merge(unnamed, named, key=lambda row: row.key)
 
 
-def _plain(case: Case) -> Case:
-    return case.pays().books().settles()
-
-
-def _lines(case: Case) -> list[StatementRow]:
-    return [statement_row(each) for each in case.lines]
-
-
 def moved(case: Case, *, days: int) -> Case:
-    """The same case at another time."""
     return replace(case, at=case.at + days * DAY)

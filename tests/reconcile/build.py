@@ -22,12 +22,12 @@ DUE = Money(minor=150_000, currency="KES")
 
 
 def seconds(offset: int) -> Instant:
-    """The instant `offset` seconds after T."""
+    """Return the instant `offset` seconds after T."""
     return T + offset * SECOND
 
 
 def event(event_id: str, claim: ClaimKind, at: int | None = 0, **fields: Any) -> Event:
-    """An event of ORD-1 dated `at`. Its digest follows from its content, as a body's would."""
+    """Make an event of ORD-1 dated `at`. Its digest follows from its content."""
     content: dict[str, Any] = {
         "source": "shop",
         "kind": "payment." + claim,
@@ -40,18 +40,16 @@ def event(event_id: str, claim: ClaimKind, at: int | None = 0, **fields: Any) ->
 
 
 def delivery(name: str, received: int, said: Event) -> Delivery:
-    """One arrival of an event."""
     return Delivery(delivery_id=name, received_at=seconds(received), event=said)
 
 
 def record(record_id: str, kind: RecordKind, at: int, **fields: Any) -> Record:
-    """A record of ORD-1 that happened, and was written down, at `at`."""
+    """Make a record of ORD-1 that happened, and was recorded, at `at`."""
     content: dict[str, Any] = {"order": ORDER, "at": seconds(at), "recorded_at": seconds(at)}
     return Record(record_id=record_id, kind=kind, **{**content, **fields})
 
 
 def history(*members: Delivery | Record, order: str = ORDER) -> History:
-    """The history of these deliveries and records."""
     return History(
         order=order,
         deliveries=frozenset(m for m in members if isinstance(m, Delivery)),
@@ -60,13 +58,16 @@ def history(*members: Delivery | Record, order: str = ORDER) -> History:
 
 
 def document_bytes(ledger: Ledger) -> bytes:
-    """The whole ledger document, as the bytes that must be equal where knowledge is."""
+    """Return the ledger document as bytes, which must be equal for equal evidence."""
     return canonical_json(ledger_document(ledger))
 
 
 def seven_deliveries() -> tuple[Delivery, ...]:
-    """A failed attempt, then a paid one whose success is redelivered, has a second body under its
-    own id, and is contradicted by a decline that is dated later."""
+    """Return a failed attempt, then a paid one with every complication.
+
+    Its success is redelivered, has a second body under its id, and is contradicted by a decline
+    dated later.
+    """
     fields = {"session": "cs_1", "money": DUE, "order_money": DUE}
     paid = event("evt_4", "succeeded", 15, payment="pay_2", **fields)
     other_body = {**fields, "money": Money(minor=1, currency="KES")}

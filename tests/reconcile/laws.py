@@ -26,7 +26,6 @@ def _bytes(fold: Fold, history: History, as_of: Instant) -> bytes:
 
 
 def parts(history: History) -> list[History]:
-    """The history cut into histories of one member each."""
     order = history.order
     return [
         *(History(order=order, deliveries=frozenset([d])) for d in history.deliveries),
@@ -37,10 +36,10 @@ def parts(history: History) -> list[History]:
 def order_law(
     fold: Fold, history: History, orders: Iterable[Sequence[Any]], *, as_of: Instant
 ) -> int:
-    """1. Any arrival order gives the byte-identical ledger. Returns how many orders were tried.
+    """1. Check that any order of arrival gives the same bytes; return how many were tried.
 
-    Each order is given twice: as the very sequence the fold iterates over, which no set could
-    scramble back, and as a set made by union, member by member.
+    Each order is given twice: as the sequence over which the fold iterates, and as a set made by
+    union, member by member.
     """
     expected, tried = _bytes(fold, history, as_of), 0
     for members in orders:
@@ -54,14 +53,14 @@ def order_law(
 
 
 def union_law(fold: Fold, history: History, ones: Sequence[History], *, as_of: Instant) -> None:
-    """1. The same, by unioning one member at a time in this order."""
+    """1. Check the same for unioning one member at a time in this order."""
     joined = reduce(or_, ones, History(order=history.order))
     assert joined == history
     assert _bytes(fold, joined, as_of) == _bytes(fold, history, as_of)
 
 
 def duplication_law(fold: Fold, history: History, again: Delivery, *, as_of: Instant) -> None:
-    """2. Union with itself changes nothing; one more arrival changes only counts."""
+    """2. Check that union with itself changes nothing, and one more arrival only counts."""
     assert history | history == history
     assert _bytes(fold, history | history, as_of) == _bytes(fold, history, as_of)
     more = history | History(order=history.order, deliveries=frozenset([again]))
@@ -70,7 +69,7 @@ def duplication_law(fold: Fold, history: History, again: Delivery, *, as_of: Ins
 
 
 def without_counts(ledger: Ledger) -> dict[str, Any]:
-    """The document without what one more delivery of a known event may change."""
+    """Return the document without what a redelivery may change."""
     document = ledger_document(ledger)
     for name in ("fingerprint", "explanation"):
         del document[name]
@@ -81,7 +80,7 @@ def without_counts(ledger: Ledger) -> dict[str, Any]:
 
 
 def grouping_law(fold: Fold, history: History, groups: Sequence[History], as_of: Instant) -> None:
-    """3. Any split, folded piece by piece on the way and rejoined, is the same."""
+    """3. Check that any split, folded piece by piece and rejoined, is the same."""
     expected = _bytes(fold, history, as_of)
     joined = History(order=history.order)
     for group in groups:
@@ -95,7 +94,7 @@ def grouping_law(fold: Fold, history: History, groups: Sequence[History], as_of:
 
 
 def growth_law(fold: Fold, history: History, earlier: Instant, later: Instant) -> None:
-    """4. Earlier knowledge is a subset of later."""
+    """4. Check that earlier knowledge is a subset of later."""
     before, after = history.known_at(earlier), history.known_at(later)
     assert before.deliveries <= after.deliveries
     assert before.records <= after.records
@@ -112,12 +111,12 @@ def _heard(ledger: Ledger) -> dict[tuple[str, str, str], tuple[int, Instant]]:
 
 
 def time_travel_law(fold: Fold, history: History, as_of: Instant) -> None:
-    """5. fold(h, as_of=t) == fold(h.known_at(t), as_of=t)."""
+    """5. Check that fold(h, as_of=t) == fold(h.known_at(t), as_of=t)."""
     assert _bytes(fold, history, as_of) == _bytes(fold, history.known_at(as_of), as_of)
 
 
 def locality_law(fold: Fold, history: History, others: History, as_of: Instant) -> None:
-    """6. What concerns only other orders changes nothing."""
+    """6. Check that evidence about other orders changes nothing."""
     crowded = History(
         order=history.order,
         deliveries=history.deliveries | others.deliveries,
@@ -127,14 +126,14 @@ def locality_law(fold: Fold, history: History, others: History, as_of: Instant) 
 
 
 def honest_law(fold: Fold, history: History, as_of: Instant) -> None:
-    """7. Folding only the cited evidence gives the same outcome."""
+    """7. Check that folding only the cited evidence gives the same outcome."""
     ledger = fold(history, policy=POLICY, as_of=as_of)
     again = fold(history.only(cited(ledger)), policy=POLICY, as_of=as_of)
     assert again.outcome == ledger.outcome, (ledger.reasons, again.reasons)
 
 
 def quiet_law(fold: Fold, history: History, as_of: Instant) -> None:
-    """8. Nothing changes before next_decision_at, and something does at it."""
+    """8. Check that nothing changes before next_decision_at, and something does at it."""
     known = history.known_at(as_of)
     ledger = fold(known, policy=POLICY, as_of=as_of)
     now, change = timeless(ledger), ledger.next_decision_at
@@ -148,14 +147,13 @@ def quiet_law(fold: Fold, history: History, as_of: Instant) -> None:
 
 
 def timeless(ledger: Ledger) -> dict[str, Any]:
-    """The document without its instant."""
     document = ledger_document(ledger)
     del document["as_of"], document["fingerprint"]
     return document
 
 
 def _moments(ledger: Ledger) -> list[Instant]:
-    """Every instant at which anything at all could be due, and its neighbours."""
+    """Return every instant at which anything could be due, and its neighbours."""
     change = ledger.next_decision_at
     dates = {ledger.as_of, LATEST, *((change,) if change is not None else ())}
     dates |= {a.deadline for a in ledger.attempts if a.deadline is not None}
@@ -167,9 +165,12 @@ def _moments(ledger: Ledger) -> list[Instant]:
 
 
 def conservation_law(fold: Fold, history: History, as_of: Instant) -> None:
-    """9. Captured, less refunded, reversed and lost, is the sum of the entries in every currency;
-    held is that sum in the order's currency less open disputes; the surplus is what held exceeds
-    the price by, where no payment is in doubt."""
+    """9. Check the sums of money.
+
+    Captured less refunded, reversed and lost is the sum of the entries in every currency. Held is
+    that sum in the order's currency less open disputes. Without payments in doubt, the surplus is
+    what held exceeds the price by.
+    """
     ledger = fold(history, policy=POLICY, as_of=as_of)
     for balance in ledger.balances:
         own = [e for e in ledger.entries if e.money.currency == balance.currency]
@@ -206,10 +207,10 @@ TAKES_AWAY: tuple[ClaimKind, ...] = (
 
 
 def direction_law(fold: Fold, history: History, taking: Delivery, as_of: Instant) -> None:
-    """10. No event that takes money away makes an order fulfillable, but for a loss of a part.
+    """10. Check that no event that takes money away makes an order fulfillable, except a part loss.
 
-    The event names its payment and no price: another price is another order's worth, and what names
-    only a session may say whose money another event speaks of.
+    The event names its payment and no price: another price changes the worth of the order, and an
+    event that names only a session may say whose money another event is about.
     """
     assert taking.event.claim in TAKES_AWAY
     before = fold(history, policy=POLICY, as_of=as_of)
@@ -221,7 +222,7 @@ def direction_law(fold: Fold, history: History, taking: Delivery, as_of: Instant
 
 
 def _loses_in_part(taking: Delivery, after: Ledger) -> bool:
-    """Whether the event ends a dispute and takes a part of it: it gives back the rest, as a win."""
+    """Return whether the event ends a dispute with a partial loss, which returns the rest."""
     return any(
         "not_lost" in dict(each.facts) and taking.event.event_id in each.cites
         for each in after.findings
@@ -232,11 +233,11 @@ def _loses_in_part(taking: Delivery, after: Ledger) -> bool:
 def stranger_law(
     fold: Fold, history: History, strangers: Sequence[Delivery], as_of: Instant
 ) -> None:
-    """10. No event of another payment stops a fulfillable order, unless that payment returns more
-    than it brought or its capture is unknown.
+    """10. Check that no event of another payment stops a fulfillable order.
 
-    The price is the shop's own word. What the stranger's payment may not do is name another price,
-    a session or an id of the order's own payments.
+    Exceptions are a payment that returns more than it brought, or whose capture is unknown. The
+    price is the shop's own. The stranger's payment names no other price, and no session or id of
+    the order's own payments.
     """
     before = fold(history, policy=POLICY, as_of=as_of)
     more = history | History(order=history.order, deliveries=frozenset(strangers))
@@ -256,7 +257,7 @@ def stranger_law(
 
 
 def _lost_more_than_came(strangers: Sequence[Delivery]) -> bool:
-    """Whether a dispute that was lost once is over more than the payment has surely brought."""
+    """Return whether a dispute that was once lost is over more than the payment surely brought."""
     said = [each.event for each in strangers if each.event is not None]
     if not any(each.claim == "dispute_lost" for each in said):
         return False

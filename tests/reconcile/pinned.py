@@ -29,12 +29,11 @@ app/finance/closed_periods.py."""
 
 
 def digest(text: str) -> str:
-    """The mark of one text."""
     return hashlib.sha256(text.encode()).hexdigest()[:DIGITS]
 
 
 def check(name: str, found: Sequence[str]) -> None:
-    """Raises AssertionError with the lines that are not as they were, and what that asks for."""
+    """Raise AssertionError with the lines that changed, and what to do about it."""
     path = FOLDER / f"pinned_{name}.txt"
     if WRITE:
         path.write_text("\n".join(found) + "\n")
@@ -45,7 +44,7 @@ def check(name: str, found: Sequence[str]) -> None:
 
 
 def same_text(name: str, text: str) -> None:
-    """Raises AssertionError where the text is not to the byte the one in this golden file."""
+    """Raise AssertionError unless the text equals the golden file to the byte."""
     path = FOLDER / name
     if WRITE:
         path.write_text(text, encoding="utf-8")

@@ -37,7 +37,7 @@ _TIME = re.compile(r"-?(?:\d+[smhd])+")
 
 @dataclass
 class Expectation:
-    """The columns of one row, and where it stands."""
+    """The columns of one row, and its line number."""
 
     where: str
     as_of: Instant
@@ -50,7 +50,7 @@ class Expectation:
 
 @dataclass
 class Scenario:
-    """One table: all its evidence (the fold keeps what was known) and what to expect when."""
+    """One table: all its evidence, and what to expect when."""
 
     name: str
     file: str = ""
@@ -59,7 +59,6 @@ class Scenario:
     policy: Policy = POLICY
 
     def history(self) -> History:
-        """All the evidence of the scenario."""
         return History(
             order=ORDER,
             deliveries=frozenset(m for m in self.members if isinstance(m, Delivery)),
@@ -68,12 +67,12 @@ class Scenario:
 
 
 def all_scenarios() -> list[Scenario]:
-    """Every scenario of every file, in order."""
+    """Return every scenario of every file, in order."""
     return [s for path in sorted(FOLDER.glob("*.txt")) for s in read(path.name, path.read_text())]
 
 
 def read(name: str, text: str) -> list[Scenario]:
-    """The scenarios of one text. Raises ValueError that names the line it cannot read."""
+    """Parse scenarios. Raises ValueError that names the line it cannot read."""
     found: list[Scenario] = []
     for number, line in enumerate(text.splitlines(), 1):
         bare = line.split("#")[0].strip()

@@ -31,7 +31,7 @@ def _pick(*values: Any, often: Any = ()) -> st.SearchStrategy[Any]:
 
 
 def events() -> st.SearchStrategy[Event]:
-    """One event of this order, or rarely of another that shares references with it."""
+    """Draw an event of this order, or rarely of another that shares references with it."""
     usual = ("succeeded", "succeeded", "succeeded", "pending", "declined", "refunded", "refunded")
     other_currency = Money(minor=15_000, currency="USD")
     return st.builds(
@@ -55,7 +55,7 @@ def events() -> st.SearchStrategy[Event]:
 
 
 def takings_away(*, payments: tuple[str, ...] = ("pay_1", "pay_2", "pay_3", "pay_9")) -> Any:
-    """One arrival of an event that takes money away, or says that it may go."""
+    """Draw a delivery of an event that takes money away, or says that it may go."""
     other_currency = Money(minor=5_000, currency="USD")
     made = st.builds(
         event,
@@ -79,7 +79,7 @@ def takings_away(*, payments: tuple[str, ...] = ("pay_1", "pay_2", "pay_3", "pay
 
 @st.composite
 def strangers(draw: st.DrawFn) -> list[Delivery]:
-    """A payment of its own on the order: its capture, and whatever else is said of it."""
+    """Draw a payment of its own on the order: its capture, and whatever else is said of it."""
     other_currency = Money(minor=5_000, currency="USD")
     amounts = _pick(*AMOUNTS[1:], Money(minor=1_500_000, currency="KES"), other_currency)
     said = [draw(st.builds(_strange, st.just("succeeded"), amounts, _pick(*OFFSETS)))]
@@ -104,13 +104,13 @@ def _strange(claim: Any, money: Money | None, at: int | None) -> Event:
 
 
 def _believable(made: Event) -> Event:
-    """What is not confirmed claims nothing: the reader of a profile sees to it."""
+    """Give unconfirmed events the claim `pending`, as the reader of a profile does."""
     return replace(made, claim="pending") if made.standing == "unconfirmed" else made
 
 
 @st.composite
 def deliveries(draw: st.DrawFn) -> frozenset[Delivery]:
-    """Arrivals of a handful of events, some of them several times."""
+    """Draw arrivals of a handful of events, some of them repeated."""
     said = draw(st.lists(events(), min_size=0, max_size=7))
     arrivals = [*said, *(draw(st.lists(st.sampled_from(said), max_size=3)) if said else [])]
     times = draw(st.lists(st.sampled_from(OFFSETS), min_size=len(arrivals), max_size=len(arrivals)))
@@ -122,7 +122,7 @@ def deliveries(draw: st.DrawFn) -> frozenset[Delivery]:
 
 @st.composite
 def records(draw: st.DrawFn) -> frozenset[Record]:
-    """What the merchant's side knows: nothing, or a few records with ids of their own."""
+    """Draw up to a few records with ids of their own."""
     made = draw(
         st.lists(
             st.tuples(
@@ -157,13 +157,12 @@ def _record(n: int, kind: Any, at: int, known: int, key: Any, *more: Any) -> Rec
 
 
 def histories() -> st.SearchStrategy[History]:
-    """A history of ORD-1."""
     return st.builds(History, order=st.just(ORDER), deliveries=deliveries(), records=records())
 
 
 @st.composite
 def tied_histories(draw: st.DrawFn) -> History:
-    """A refund that names no payment, another event of it that does, and a second payment."""
+    """Draw a refund that names no payment, another event of it that does, and a second payment."""
     amounts = _pick(*AMOUNTS[1:])
     names = _pick("refund_pending", "refund_failed", "reversed", "refunded")
     dates = _pick(*OFFSETS[:6])
@@ -183,6 +182,6 @@ def tied_histories(draw: st.DrawFn) -> History:
 
 
 def moments() -> st.SearchStrategy[Instant]:
-    """An instant to fold at: when something happens, just before or after, or much later."""
+    """Draw an instant when something happens, just before or after, or much later."""
     edges = [seconds(o) + nudge for o in OFFSETS for nudge in (-1, 0, 1)]
     return st.sampled_from([*edges, *[seconds(10_000_000)] * 20])

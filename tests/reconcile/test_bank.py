@@ -43,13 +43,13 @@ USD_TO_KES = ExpectedRate(currency="USD", into="KES", micros=129_500_000)
 
 
 def paid(name: str, minor: int, day: int = 0, currency: str = "KES", **more: Any) -> Payout:
-    """A payout of the source `shop`, paid out so many days after T."""
+    """Return a payout of the source `shop`, paid out `day` days after T."""
     given = {"source": "shop", "reference": name, "paid_at": T + day * DAY}
     return Payout(payout_id=f"pyt_{name}", currency=currency, minor=minor, **{**given, **more})
 
 
 def booked(name: str, minor: int, day: int = 0, currency: str = "KES", **more: Any) -> BankLine:
-    """A bank line so many days after T."""
+    """Return a bank line booked `day` days after T."""
     given = {"account": "main", "booked_at": T + day * DAY}
     return BankLine(line_id=f"bnk_{name}.1", currency=currency, minor=minor, **{**given, **more})
 
@@ -66,7 +66,7 @@ IN_BANK = (
 def leg(
     *both: Payout | BankLine, rules: MatchRules = STRICT, edges: bool = True, **more: Any
 ) -> BankLeg:
-    """The leg of these, among others that reach over the whole time."""
+    """Match these beside others that reach over the whole time."""
     payouts = [each for each in both if isinstance(each, Payout)]
     lines = [each for each in both if isinstance(each, BankLine)]
     if edges:
@@ -75,7 +75,7 @@ def leg(
 
 
 def stands(found: BankLeg) -> dict[str, str]:
-    """Where each payout and line stands, without the edges."""
+    """Return the bucket of each payout and line, without the edges."""
     places: dict[str, str] = {}
     for link in found.links:
         places |= {each.payout_id: link.bucket for each in link.payouts}
@@ -90,7 +90,6 @@ def stands(found: BankLeg) -> dict[str, str]:
 
 
 def breaks(found: BankLeg) -> list[Break]:
-    """What is reported."""
     return [each for each in found.decisions() if isinstance(each, Break)]
 
 
@@ -170,7 +169,6 @@ TABLE: dict[str, tuple[tuple[Payout | BankLine, ...], set[str]]] = {
 
 @pytest.mark.parametrize("name", TABLE)
 def test_where_each_stands(name: str) -> None:
-    """A payout and a bank line, side by side: the place of both."""
     both, expected = TABLE[name]
     found = leg(*both)
     assert set(stands(found).values()) == expected
@@ -218,8 +216,6 @@ SAID: dict[str, tuple[Callable[[], BankLeg], str, str]] = {
 
 @pytest.mark.parametrize("name", SAID)
 def test_what_is_said_is_what_is_known(name: str) -> None:
-    """Each cause has its sentence with every fact in it, its next step, its age and its evidence;
-    a run keeps all of it."""
     found, sentence, step = SAID[name]
     (reported,) = breaks(found())
     assert (break_sentence(reported), next_step(reported)) == (sentence, step)
@@ -241,7 +237,6 @@ def test_a_break_keeps_its_identity_when_its_line_has_a_new_version() -> None:
 
 
 def test_equal_sums_are_exchangeable_and_one_too_many_is_reported_once() -> None:
-    """Two payouts of a sum and three lines of it: two are matched, and one is not known."""
     both = [paid(f"PO-{n}", 500, 10 + n) for n in range(2)]
     lines = [booked(f"l{n}", 500, 11 + n) for n in range(3)]
     found = leg(*both, *lines)
@@ -249,7 +244,6 @@ def test_equal_sums_are_exchangeable_and_one_too_many_is_reported_once() -> None
 
 
 def test_an_earlier_line_is_not_taken_from_a_payout_that_fits_no_other() -> None:
-    """The first line fits both payouts, the second only the later one."""
     found = leg(
         paid("PO-1", 500, 10), paid("PO-2", 500, 14), booked("a", 500, 14), booked("b", 500, 18)
     )
@@ -257,7 +251,6 @@ def test_an_earlier_line_is_not_taken_from_a_payout_that_fits_no_other() -> None
 
 
 def test_a_short_reference_or_a_year_names_nothing() -> None:
-    """Of chance agreements none makes a match: amounts and years stand in texts all the time."""
     for name in ("PO", "2024", "12345"):
         found = leg(paid(name, 500, 10), booked("a", 600, 40, text=f"RENT {name}"))
         assert set(stands(found).values()) == {"payout_not_in_bank", "bank_line_unknown"}
@@ -267,7 +260,6 @@ def test_a_short_reference_or_a_year_names_nothing() -> None:
     "name", ["2026-10-31", "2026/10/31", "20261031", "31.10.2026", "10/31/2026", "31102026"]
 )
 def test_a_payout_that_is_called_by_its_day_is_found_by_amount_and_date(name: str) -> None:
-    """Other business of that day names the day as well."""
     found = leg(
         paid(name, 1_000, 10),
         booked("a", 1_000, 11, text="SETTLEMENT"),
@@ -290,7 +282,6 @@ def test_a_payout_that_is_called_by_its_day_is_found_by_amount_and_date(name: st
     ("PO.1.2", "NO: PO.1.2."),
 ])  # fmt: skip
 def test_a_payout_is_found_whatever_stands_around_its_name(name: str, text: str) -> None:
-    """The bank took a charge, so that the name alone says which payout it is."""
     found = leg(paid(name, 500, 10), booked("a", 495, 11, text=text))
     assert set(stands(found).values()) == {"payout_amount_differs"}
     other = leg(paid(name, 500, 10), booked("a", 495, 11, text=text.replace(name, f"{name}9")))
@@ -320,7 +311,6 @@ def test_lines_of_nobody_who_pays_out_are_left_out_once_the_rules_say_who_does()
 
 
 def test_a_person_says_which_line_is_a_payouts() -> None:
-    """The amounts must still agree, else the difference is reported, and nothing else."""
     hand = HandMatch(one="pyt_PO-100200", other="bnk_a")
     for minor, bucket in ((50_000, "by_hand"), (49_000, "payout_amount_differs")):
         found = leg(PO, booked("a", minor, 40), hands=[hand])
@@ -333,8 +323,6 @@ def test_a_person_says_which_line_is_a_payouts() -> None:
 
 
 def test_what_a_person_brought_together_whole_is_not_drawn_into_what_names_say() -> None:
-    """The bank wrote the reference of another payout: its line is what a person says, and the other
-    payout is left to the line that is its own."""
     other = paid("PO-100201", 900, 11)
     wrong, right = booked("a", 50_000, 12, text="PO-100201"), booked("b", 900, 12, text="PO-100201")
     assert set(stands(leg(PO, other, wrong, right)).values()) == {
@@ -351,7 +339,6 @@ def test_what_a_person_brought_together_whole_is_not_drawn_into_what_names_say()
 
 
 def test_what_a_person_adds_to_a_transfer_makes_it_whole() -> None:
-    """One line names the payout, and a person says which other is the rest of it."""
     both = booked("a", 20_000, 12, text="PO-100200"), booked("b", 30_000, 40)
     found = leg(PO, *both, hands=[HandMatch(one="pyt_PO-100200", other="bnk_b")])
     assert set(stands(found).values()) == {"by_hand"}
@@ -364,7 +351,7 @@ def test_a_tolerance_lets_a_charge_pass() -> None:
 
 
 def test_an_account_without_payouts_says_nothing_of_how_far_the_bank_reaches() -> None:
-    """The savings account was imported to day 59; the account of payouts only to day 11."""
+    """The savings account was imported to day 59, the account of payouts to day 11 only."""
     found = leg(
         PO, paid("PO-100201", 900, 11), booked("a", 50_000, 11, text="PO-100200"),
         booked("s", -1, 59, account="savings"), edges=False,
@@ -373,8 +360,7 @@ def test_an_account_without_payouts_says_nothing_of_how_far_the_bank_reaches() -
 
 
 def test_of_many_that_are_alone_each_is_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """How far statements and bank reach is found out once: the built-in searches of `min` and `max`
-    are not asked again for each."""
+    """The ranges of statements and bank are computed once, not for each line."""
     calls = Counter[str]()
 
     def counting(name: str, real: Any) -> Any:
@@ -394,7 +380,6 @@ def test_of_many_that_are_alone_each_is_looked_at_once(monkeypatch: pytest.Monke
 
 
 def test_near_misses_are_named_without_the_texts_of_the_bank() -> None:
-    """What is kept of a break is kept for ever; names of people are not."""
     line = booked("a", 49_990, 12, counterparty="Jane Doe", text="Jane Doe, 0711 223344")
     found = breaks(leg(PO, line))
     assert {each.cause for each in found} == {"payout_not_in_bank", "bank_line_unknown"}
@@ -425,7 +410,6 @@ def test_the_rate_is_what_the_two_sums_imply() -> None:
 def test_what_is_exchanged_is_rounded_half_away_from_zero(
     minor: int, micros: int, due: int
 ) -> None:
-    """Money that comes and money that goes back alike."""
     rate = replace(USD_TO_KES, micros=micros)
     assert exchanged(Money(minor=minor, currency="USD"), rate) == due
 
@@ -435,7 +419,6 @@ def test_what_is_exchanged_is_rounded_half_away_from_zero(
     [(1_295_000, "by_exchange"), (1_282_050, "by_exchange"), (1_282_049, "payout_amount_differs")],
 )
 def test_a_rate_may_differ_by_what_the_rule_tolerates(booked_minor: int, bucket: str) -> None:
-    """One per cent of what is expected, to the cent."""
     rules = MatchRules(rates=(replace(USD_TO_KES, tolerance_per_million=10_000),))
     found = leg(
         paid("PO-100300", 10_000, 10, "USD"),
@@ -465,7 +448,7 @@ CURRENCIES = st.sampled_from(["KES", "KES", "KES", "USD"])
 
 @st.composite
 def worlds(draw: st.DrawFn) -> tuple[list[Payout], list[BankLine], MatchRules]:
-    """Some payouts and bank lines, of few names, sums and days, so that much fits by chance."""
+    """Draw payouts and bank lines of few names, sums and days, so that much fits by chance."""
     payouts = [
         replace(paid(draw(NAMES), draw(MINORS), draw(DAYS), draw(CURRENCIES)), payout_id=f"pyt_{n}")
         for n in range(draw(st.integers(0, 6)))
@@ -524,7 +507,6 @@ def test_every_payout_and_line_is_matched_or_explained_once_and_the_sums_tie(wor
 @few
 @given(worlds(), st.integers(0, 40))
 def test_two_periods_that_meet_are_together_the_whole(world: Any, day: int) -> None:
-    """What is joined belongs to one of them, whole, also across the border."""
     payouts, lines, rules = world
     found = BankLeg(payouts=payouts, lines=lines, rules=rules, as_of=AS_OF)
     border = T + day * DAY
@@ -538,7 +520,7 @@ def test_two_periods_that_meet_are_together_the_whole(world: Any, day: int) -> N
 
 
 def settled(payouts: list[Payout]) -> list[OrderSeen]:
-    """Statement lines that make these payouts, two of each."""
+    """Return two statement lines for each of these payouts."""
     found = []
     for each in payouts:
         for part, gross in enumerate((each.minor // 2, each.minor - each.minor // 2)):
@@ -562,8 +544,6 @@ def settled(payouts: list[Payout]) -> list[OrderSeen]:
 @few
 @given(worlds())
 def test_what_was_settled_is_in_the_bank_or_it_is_reported_why_not(world: Any) -> None:
-    """The report's way from settled to the bank ties, in each of two periods; what it calls in the
-    bank is what the bank booked for payouts."""
     payouts, lines, rules = world
     found = BankLeg(payouts=payouts, lines=lines, rules=rules, as_of=AS_OF)
     sums: Counter[tuple[str, str]] = Counter()
@@ -585,7 +565,7 @@ def test_what_was_settled_is_in_the_bank_or_it_is_reported_why_not(world: Any) -
 
 
 def posted(found: BankLeg, payouts: list[Payout]) -> list[Transaction]:
-    """Everything that the journal has of these payouts, once every break was accepted."""
+    """Return the journal's transactions of these payouts after every break was accepted."""
     start, end, view = EARLIEST, AS_OF + DAY, BankView(found)
     some = [
         each
@@ -605,9 +585,6 @@ def posted(found: BankLeg, payouts: list[Payout]) -> list[Transaction]:
 @few
 @given(worlds())
 def test_once_every_break_is_accepted_what_is_on_its_way_is_what_is_awaited(world: Any) -> None:
-    """Every transaction balances, and the account of money on its way holds the payouts that the
-    bank may still book, less the lines of which the statement may still come, and what a tolerance
-    lets pass; nothing else, per currency."""
     payouts, lines, rules = world
     found = BankLeg(payouts=payouts, lines=lines, rules=rules, as_of=AS_OF)
     balance: Counter[str] = Counter()
@@ -629,7 +606,7 @@ def test_once_every_break_is_accepted_what_is_on_its_way_is_what_is_awaited(worl
 
 
 def test_gains_and_losses_of_an_exchange_are_posted() -> None:
-    """By the rate of the rules 12,950.00 were expected; the bank booked 50.00 more."""
+    """By the rules' rate 12,950.00 were expected; the bank booked 50.00 more."""
     rules = MatchRules(rates=(replace(USD_TO_KES, tolerance_per_million=10_000),))
     payout = paid("PO-100300", 10_000, 10, "USD")
     found = leg(payout, booked("a", 1_300_000, 11, text="PO-100300"), rules=rules, edges=False)
@@ -647,7 +624,6 @@ def test_gains_and_losses_of_an_exchange_are_posted() -> None:
 
 
 def test_words_of_a_text_are_looked_at_up_to_a_bound() -> None:
-    """A text without end costs no more than one of the longest that a bank writes."""
     assert "po1001" in named_in(["a PO-1001 b"])
     assert len(named_in(["x " * 100_000])) < 10
 

@@ -53,7 +53,6 @@ TICKS: dict[str, tuple[tuple[Payout | BankLine, ...], str, str]] = {
 
 @pytest.mark.parametrize("name", TICKS)
 def test_each_bound_is_met_to_the_moment(name: str) -> None:
-    """Dates of payouts and of the bank, and how far both reach."""
     both, who, expected = TICKS[name]
     assert stands(leg(*both))[who] == expected
 
@@ -63,7 +62,6 @@ def test_each_bound_is_met_to_the_moment(name: str) -> None:
     (50_100, "by_tolerance"), (50_101, "payout_amount_differs"),
 ])  # fmt: skip
 def test_a_tolerance_is_met_to_the_minor_unit(minor: int, bucket: str) -> None:
-    """In both directions; what differs is left to be settled, whole."""
     rules = MatchRules(tolerances=(Tolerance(currency="KES", minor=100),))
     found = leg(PO, booked("a", minor, 12, text="PO-100200"), rules=rules)
     assert set(stands(found).values()) == {bucket}
@@ -74,7 +72,6 @@ def test_a_tolerance_is_met_to_the_minor_unit(minor: int, bucket: str) -> None:
 @pytest.mark.parametrize("currency", ["USD", "KES"])
 @pytest.mark.parametrize("apart", [-1, 1])
 def test_a_currency_without_a_tolerance_has_none_in_the_bank(currency: str, apart: int) -> None:
-    """Where the rules have one of another, or none at all."""
     some = (Tolerance(currency="JPY", minor=100),)
     for rules in (MatchRules(), MatchRules(tolerances=some)):
         payout = paid("PO-100200", 50_000, 10, currency)
@@ -97,7 +94,6 @@ def test_a_currency_without_a_tolerance_has_none_in_the_bank(currency: str, apar
     ("PO-77", "x " * 200 + "PO-77 y", False),
 ])  # fmt: skip
 def test_what_names_a_payout(reference: str, text: str, named: bool) -> None:
-    """In a text or as the bank's own reference: how short, and of how many words."""
     payout = paid("named", 50_000, 10, reference=reference)
     for texts in ({"text": text}, {"reference": text}, {"reference": "none", "text": text}):
         found = leg(payout, booked("a", 50_000, 40, **texts))
@@ -116,7 +112,6 @@ def test_what_names_a_payout(reference: str, text: str, named: bool) -> None:
 def test_only_money_that_came_is_exchanged_by_its_name(
     payout: int, line: int, expected: set[str]
 ) -> None:
-    """What a reference brings together in two currencies; a person may say more."""
     edges = (paid("EDGE-0003", 11, 0, "USD"), paid("EDGE-0004", 11, 50, "USD"),
              booked("u1", 11, 0, "USD", text="EDGE-0003"),
              booked("u2", 11, 50, "USD", text="EDGE-0004"),
@@ -158,7 +153,6 @@ def test_only_money_that_came_is_exchanged_by_its_name(
 def test_which_payout_takes_which_line(
     both: tuple[Payout | BankLine, ...], expected: dict[str, str]
 ) -> None:
-    """By name and by date."""
     assert stands(leg(*both)) == expected
 
 
@@ -174,7 +168,6 @@ def test_which_payout_takes_which_line(
 def test_who_pays_out_is_found_in_each_text_of_a_line(
     texts: dict[str, str], ours: bool, minor: int
 ) -> None:
-    """In whatever case, whatever the sign."""
     rules = MatchRules(bank_payers=("Stripe",))
     found = leg(booked("a", minor, 20, **texts), rules=rules)
     assert stands(found) == {"bnk_a.1": "bank_line_unknown" if ours else "other_business"}
@@ -199,7 +192,6 @@ BEFORE, AFTER = Period(until=T + 11 * DAY), Period(since=T + 11 * DAY)
 def test_what_is_joined_belongs_to_one_period(
     both: tuple[Payout | BankLine, ...], first: bool
 ) -> None:
-    """That of the latest payout's date, else of the bank's earliest."""
     found = leg(*both, edges=False)
     counts = [sum(each.count for each in found.control(period).lines) for period in (BEFORE, AFTER)]
     assert counts == ([len(both), 0] if first else [0, len(both)])
@@ -210,7 +202,6 @@ def test_what_is_joined_belongs_to_one_period(
     ((-MAX_MINOR, 1), False), ((MAX_MINOR - 1, -1), True),
 ])  # fmt: skip
 def test_sums_of_a_group_are_bounded_to_the_minor_unit(minors: tuple[int, ...], fits: bool) -> None:
-    """Of payouts and of lines, without their signs."""
     payouts = [paid(f"PO-10020{n}", minor, 10) for n, minor in enumerate(minors)]
     text = " ".join(each.reference for each in payouts)
     lines = [booked(f"l{n}", minor, 10, text="PO-100209") for n, minor in enumerate(minors)]
@@ -227,7 +218,6 @@ def test_sums_of_a_group_are_bounded_to_the_minor_unit(minors: tuple[int, ...], 
 
 
 def test_of_many_payouts_of_a_group_three_are_named() -> None:
-    """In the order of their dates; all of them are cited."""
     payouts = [paid(f"PO-10020{n}", 9, 14 - n) for n in range(4)]
     text = " ".join(each.reference for each in payouts)
     (found,) = breaks(leg(*payouts, booked("a", 30, 14, text=text)))
@@ -245,7 +235,6 @@ def test_of_many_payouts_of_a_group_three_are_named() -> None:
 def test_a_match_says_what_was_let_pass(
     minor: int, rules: MatchRules, facts: list[tuple[str, int]]
 ) -> None:
-    """And nothing where there was nothing; the ids of both, and what was paid out."""
     matches = [
         each
         for each in leg(
@@ -279,7 +268,6 @@ def test_an_exchange_states_its_rate_and_what_the_bank_has() -> None:
 
 
 def test_only_what_may_be_a_payouts_is_a_near_miss_of_one() -> None:
-    """Not what leaves the bank otherwise; and the nearest is named first, by its distance."""
     near, nearer = booked("a", 49_990, 16), booked("b", 49_990, 12)
     rent = booked("c", -50_000, 10)
     by_cause = {each.cause: each for each in breaks(leg(PO, near, nearer, rent))}
@@ -291,7 +279,6 @@ def test_only_what_may_be_a_payouts_is_a_near_miss_of_one() -> None:
 
 
 def test_groups_are_reported_in_the_order_of_their_first_payouts() -> None:
-    """By id; in a group the earliest is the first."""
     found = leg(
         paid("PO-C000", 5, 10), paid("PO-A000", 5, 11), paid("PO-B000", 5, 12),
         paid("PO-D000", 5, 13), booked("a", 10, 14, text="PO-C000 PO-A000"),

@@ -43,7 +43,6 @@ EMPTY: PeriodReport = PeriodTally(
 
 
 def found(cause: BreakCause, state: str = "open") -> BreakLine:
-    """A break as a report lists it."""
     return BreakLine(
         identity=f"brk_{cause}",
         cause=cause,
@@ -61,7 +60,6 @@ def found(cause: BreakCause, state: str = "open") -> BreakLine:
 
 
 def codes(report: PeriodReport) -> list[str]:
-    """What is against closing this report."""
     return [each.code for each in in_report(report)]
 
 
@@ -91,7 +89,6 @@ def test_only_breaks_that_say_nothing_certain_block_and_only_until_accepted(
 
 
 def test_every_reason_is_reported_at_once_with_what_to_do() -> None:
-    """A tie, breaks of two causes, breaks beyond the list, pending orders and rejections."""
     tie = Tie(
         name="net", currency="KES", left="captured", left_value=2, right="settled", right_value=3
     )
@@ -122,7 +119,6 @@ def test_every_reason_is_reported_at_once_with_what_to_do() -> None:
 
 
 def test_a_break_that_only_grows_older_is_no_adjustment() -> None:
-    """Ages are not among the figures; a break that closes is."""
     young = BreakAgeRow(
         cause="not_settled",
         age="up_to_7_days",
@@ -147,7 +143,6 @@ def test_a_break_that_only_grows_older_is_no_adjustment() -> None:
 
 
 def test_what_was_reported_once_is_not_reported_again() -> None:
-    """An adjustment of an earlier report counts as stated; only what is new is a change."""
     figure = Figure(table="money", currency="KES", line="captured", what="", count=1, sum=10)
     stated = ClosedMonth(
         month=OCTOBER,

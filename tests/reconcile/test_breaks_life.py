@@ -24,7 +24,6 @@ from reconcile.money import Money
 
 
 def step(kind: Any, minor: int = 100, **fields: Any) -> Step:
-    """One step; its instant does not matter here."""
     by_person = kind in ("assigned", "commented", "accepted", "matched", "unmatched", "settled")
     content = {"by": "ann", "reason": "because"} if by_person else {"run": 7}
     return Step(
@@ -38,7 +37,7 @@ CLOSED = step("closed", cites=("evt_1", "bok_1.2"))
 
 
 def stood(*steps: Step) -> tuple[str, str | None, str | None]:
-    """(state, assignee, settling)"""
+    """Return (state, assignee, settling)."""
     found: Life = life(steps)
     return (found.state, found.assignee, found.settling)
 
@@ -80,12 +79,10 @@ def stood(*steps: Step) -> tuple[str, str | None, str | None]:
 def test_a_break_stands_where_its_steps_led(
     steps: list[Step], stands: tuple[str, str | None, str | None]
 ) -> None:
-    """The last word on each question counts, and new money asks it again."""
     assert stood(*steps) == stands
 
 
 def test_a_closed_break_says_which_evidence_closed_it() -> None:
-    """In its sentence and by its ids; seen again, it says so."""
     closed = life([OPENED, CLOSED])
     assert closed.closed_by == ("evt_1", "bok_1.2")
     assert "evt_1, bok_1.2" in closed.because
@@ -95,7 +92,6 @@ def test_a_closed_break_says_which_evidence_closed_it() -> None:
 
 
 def test_an_accepted_break_whose_money_changed_says_both_amounts() -> None:
-    """So that whoever accepted it sees what is different."""
     changed = life([OPENED, step("accepted", second="bob"), step("changed", 150_000)])
     assert "KES 1.00" in changed.because
     assert "KES 1,500.00" in changed.because
@@ -103,7 +99,6 @@ def test_an_accepted_break_whose_money_changed_says_both_amounts() -> None:
 
 
 def test_what_was_decided_while_a_run_saw_other_money_is_to_be_decided_again() -> None:
-    """A run is dated when it began: who accepted during it had seen what the last one found."""
     overtaken = life([OPENED, step("changed", 150_000), step("accepted")])
     assert overtaken.state == "open"
     assert "KES 1.00" in overtaken.because
@@ -111,7 +106,6 @@ def test_what_was_decided_while_a_run_saw_other_money_is_to_be_decided_again() -
 
 
 def money(minor: int) -> Money:
-    """KES."""
     return Money(minor=minor, currency="KES")
 
 
@@ -181,7 +175,6 @@ def money(minor: int) -> Money:
 def test_money_at_risk_is_what_may_be_lost(
     cause: BreakCause, facts: tuple[tuple[str, int | str | bool], ...], left: int, lost: int
 ) -> None:
-    """Never more than the break's money; every cause has its row."""
     found = Break(
         cause=cause,
         order="A",
@@ -200,7 +193,6 @@ def test_money_at_risk_is_what_may_be_lost(
 
 
 def kes(*minors: int) -> tuple[Money, ...]:
-    """What a break leaves to be settled."""
     return tuple(money(minor) for minor in minors)
 
 
@@ -214,7 +206,6 @@ def kes(*minors: int) -> tuple[Money, ...]:
 def test_who_accepted_a_break_is_asked_again_where_it_leaves_another_sum(
     before: tuple[Money, ...], after: tuple[Money, ...], state: str
 ) -> None:
-    """Though its own money is the same."""
     seen = life([step("opened", left=before), ACCEPTED, step("changed", left=after)])
     assert seen.state == state
     assert ("another sum" in seen.because) == (state == "open")
@@ -242,12 +233,10 @@ def test_who_accepted_a_break_is_asked_again_where_it_leaves_another_sum(
      "ann accepted KES 1.00, and a run has seen KES 1.01."),
 ])  # fmt: skip
 def test_why_a_break_stands_so_is_what_was_done_last(steps: list[Step], because: str) -> None:
-    """Word by word."""
     assert life(steps).because == because
 
 
 def accepted(minor: int = 100, left: tuple[Money, ...] = ()) -> Accepted:
-    """What is accepted."""
     return Accepted(money=money(minor), left=left)
 
 
@@ -275,7 +264,6 @@ LEFT = step("opened", left=kes(5))
 def test_what_was_accepted_over_time(
     steps: list[Step], changed: list[tuple[int, Accepted | None, Accepted | None]]
 ) -> None:
-    """Each step that changed it, with what was before and what is from it on."""
     found = list(acceptances(steps))
     assert found == [(steps[place], before, after) for place, before, after in changed]
 

@@ -21,14 +21,12 @@ values = st.recursive(
 
 @given(values)
 def test_bytes_say_what_the_value_says(value: Any) -> None:
-    """Reading the bytes gives the value back."""
     assert json.loads(canonical_json(value)) == value
 
 
 @pytest.mark.slow
 @given(st.dictionaries(st.text("abcxyz_"), values), st.randoms())
 def test_the_order_of_keys_does_not_matter(value: dict[str, Any], chance: Any) -> None:
-    """Equal values have equal bytes, however they were put together."""
     items = list(value.items())
     chance.shuffle(items)
     assert canonical_json(dict(items)) == canonical_json(value)
@@ -43,7 +41,6 @@ def test_the_form_is_that_of_rfc_8785() -> None:
 
 
 def test_half_a_surrogate_pair_is_written_as_its_escape() -> None:
-    """Text that has no UTF-8 still has one form, another than the text that looks like it."""
     assert canonical_json("\ud800") == b'"\\ud800"'
     assert canonical_json("\\ud800") == b'"\\\\ud800"'
 
@@ -52,12 +49,10 @@ def test_half_a_surrogate_pair_is_written_as_its_escape() -> None:
     "value", [1.0, [1.5], {"a": {"b": 0.1}}, b"x", {1: "a"}, {None: 1}, {1, 2}]
 )
 def test_what_has_no_single_form_is_refused(value: Any) -> None:
-    """Floats, bytes, sets and keys that are not text."""
     with pytest.raises(TypeError, match="no canonical written form"):
         canonical_json(value)
 
 
 def test_a_fingerprint_is_sha_256_of_the_bytes() -> None:
-    """Anybody can compute it again."""
     digest = hashlib.sha256(b'{"a":1}').hexdigest()
     assert fingerprint({"a": 1}) == "sha256:" + digest

@@ -13,13 +13,20 @@ from reconcile.ledger.ledger import EntryKind
 from reconcile.matching.books import StatementKind
 from reconcile.matching.breaks import Break, Step
 from reconcile.matching.ledger_lines import Doubted
-from reconcile.matching.rows import statement_row
 from reconcile.matching.rules import ExpectedRate, MatchRules
 from reconcile.reporting.input import merged
 from reconcile.reporting.journal import transactions, written_off
 from tests.reconcile.books_cases import AT, case, causes, decided
-from tests.reconcile.books_strategies import in_key_order
-from tests.reconcile.books_truth import AS_OF, CALM, FURTHER, SOURCE, TROUBLES, Case
+from tests.reconcile.books_truth import (
+    AS_OF,
+    CALM,
+    FURTHER,
+    SOURCE,
+    TROUBLES,
+    Case,
+    in_key_order,
+    statement_row,
+)
 
 WINDOW = MatchRules(date_window=DAY)
 AMOUNTS = st.sampled_from([100, 300, 400, 500, 1_500, 150_000])
@@ -31,7 +38,7 @@ Clearing = Counter[str]
 
 
 def cleared(cases: list[Case], rules: MatchRules = WINDOW) -> Clearing:
-    """The clearing account of each currency once every break was accepted; without those of 0."""
+    """Return the balances of clearing after every break was accepted, without zeros."""
     found: Clearing = Counter()
     end = AS_OF + DAY
     takings = sorted([each for one in cases for each in one.takings], key=lambda each: each.key)
@@ -57,7 +64,7 @@ def cleared(cases: list[Case], rules: MatchRules = WINDOW) -> Clearing:
 
 @st.composite
 def troubled(draw: st.DrawFn, reference: str) -> Case:
-    """One order of which nearly anything can be wrong."""
+    """Draw an order on which nearly anything can be wrong."""
     made = case(reference, draw(AMOUNTS))
     payments = [made.payment, made.payment + "_2"]
     if draw(st.booleans()):
@@ -124,8 +131,6 @@ RATES = st.sampled_from(
 def test_once_every_break_is_accepted_clearing_holds_what_is_not_yet_settled(
     one: Case, other: Case, late: list[int], rates: tuple[ExpectedRate, ...]
 ) -> None:
-    """In each currency, whatever a statement and the ledgers say of two orders; what is not yet
-    settled is what came and went back in the last hours."""
     waiting = [
         recent.pays(more=(recent.taken(minor=-60),))
         for place, minor in enumerate(late)
@@ -139,7 +144,7 @@ def test_once_every_break_is_accepted_clearing_holds_what_is_not_yet_settled(
 
 
 def test_refunds_written_with_both_signs_take_both() -> None:
-    """400 and 300 were taken for one refund of 100: not the 100 that they differ by."""
+    """400 and 300 were taken for one refund of 100, not the difference of 100."""
     made = case("ORD-1", 1_000)
     made.pays(outcome="partially_refunded", more=(made.taken(minor=-100),)).settles()
     for gross in (-400, 300):
@@ -149,12 +154,10 @@ def test_refunds_written_with_both_signs_take_both() -> None:
 
 
 def test_so_it_is_of_every_known_case() -> None:
-    """Each trouble and each calm case by itself. What a tolerance lets pass has no break."""
     for name, made in {**TROUBLES, **FURTHER, **CALM}.items():
         if "disputed" not in name:  # money held in an open dispute is not yet settled
             assert cleared([made(case(at=AT))], MatchRules()) == {}, name
 
 
 def test_money_held_in_an_open_dispute_is_not_yet_settled() -> None:
-    """It comes again, or is lost."""
     assert cleared([CALM["a surplus that is disputed"](case())], MatchRules()) == {"KES": 100}

@@ -28,12 +28,10 @@ from tests.reconcile.build import T
 
 
 def figure(line: str, count: int, total: int) -> Figure:
-    """A figure of one table."""
     return Figure(table="control", currency="KES", line=line, what="orders", count=count, sum=total)
 
 
 def sealed(part: str, day: str, count: int = 1, digest: str = "sha256:00") -> EvidenceDigest:
-    """One day's evidence of one kind."""
     return EvidenceDigest(part=part, day=day, count=count, digest=digest)
 
 
@@ -64,7 +62,6 @@ def test_a_closing_comes_back_whole_from_its_document() -> None:
 
 
 def test_every_field_is_under_the_digest() -> None:
-    """Whatever is changed in a closing, its digest is another."""
     changes: dict[str, Any] = {
         "month": Month(year=2026, number=11),
         "as_of": T + 1,
@@ -96,7 +93,6 @@ def test_a_document_of_a_later_form_is_refused() -> None:
 
 
 def test_the_first_difference_is_that_of_the_earliest_day() -> None:
-    """By day, then by kind; a day that is gone or new is one too."""
     then = (sealed("events", "2026-10-02", 2), sealed("records", "2026-10-01"))
     assert first_difference(then, then) is None
     now = (sealed("events", "2026-10-02", 3), sealed("records", "2026-10-01", 1, "sha256:01"))
@@ -120,7 +116,7 @@ FIGURES = st.lists(
 
 @given(FIGURES, FIGURES)
 def test_what_was_and_the_difference_are_what_is(then: list[Figure], now: list[Figure]) -> None:
-    """The law of adjustments on any two sets of figures."""
+    """The law of adjustments, on any two sets of figures."""
     changes = difference(then, now)
     assert sorted(added([*then, *changes]), key=repr) == sorted(added(now), key=repr)
     assert canonical_json([each.document() for each in difference(now, now)]) == b"[]"

@@ -85,7 +85,7 @@ def test_the_logs_own_signature_beside_them_verifies() -> None:
 
 
 def test_the_published_note_of_the_format_verifies() -> None:
-    """signed-note's own test vector."""
+    """The test vector of the signed-note specification."""
     raw = base64.b64decode("AekyeRrm56hApGFkyQR4ZCbV54Id2LKaANYcrnKv3U2k")[1:]
     note = (
         "This is an example message.\n\n— example.com/foo Uw2QOkn8srV1yJGh2VYRlL1Tnagv1YEq6TfXppz"

@@ -40,7 +40,6 @@ def folded(*members: Delivery | Record) -> Ledger:
 
 
 def facts(ledger: Ledger, code: str) -> dict[str, object]:
-    """The facts of the one reason with this code."""
     (found,) = [each for each in ledger.reasons if each.code == code]
     return dict(found.facts)
 
@@ -49,7 +48,6 @@ def facts(ledger: Ledger, code: str) -> dict[str, object]:
 
 
 def test_amounts_that_conflict_are_counted_from_one_the_least_first() -> None:
-    """Of a movement, and of a price, whichever was stated first."""
     counted = facts(folded(PLACED, paid("e1", 5, 1_500), paid("e2", 6, 1_400)), "amounts_conflict")
     assert [(name, counted[name]) for name in counted if name.startswith("amount_")] == [
         ("amount_1", kes(1_400)),
@@ -69,7 +67,6 @@ def test_amounts_that_conflict_are_counted_from_one_the_least_first() -> None:
 
 
 def test_a_dispute_that_gave_all_back_is_no_entry() -> None:
-    """It was lost, then won: an entry of nothing would say that money moved."""
     lost = (disputed("e2", "disputed", 6, 400), disputed("e3", "dispute_lost", 7, 400))
     whole = folded(PLACED, paid("e1", 5, 1_500), *lost, disputed("e4", "dispute_won", 8, 400))
     assert [each.kind for each in whole.entries] == ["captured"]
@@ -78,7 +75,6 @@ def test_a_dispute_that_gave_all_back_is_no_entry() -> None:
 
 
 def test_what_was_won_back_of_a_payment_in_doubt_is_not_taken_off() -> None:
-    """Whether or not it says how much; of a loss what was not given back is."""
     others = (PLACED, paid("e1", 5, 1_500), paid("e2", 5, 1_400), paid("e9", 9, 1_500, "pay_2"))
     lost = (disputed("e3", "disputed", 6, 1_450), disputed("e4", "dispute_lost", 7, 1_450))
     for given in (None, 1_450):
@@ -95,7 +91,6 @@ def test_what_was_won_back_of_a_payment_in_doubt_is_not_taken_off() -> None:
 def test_a_surplus_neither_counts_nor_cites_a_payment_in_doubt(
     whole: bool, code: str, counts: dict[str, object]
 ) -> None:
-    """Of the third payment its service says without a date that it was canceled."""
     undated = event("e4", "canceled", None, payment="pay_3")
     ledger = folded(
         PLACED,
@@ -110,7 +105,6 @@ def test_a_surplus_neither_counts_nor_cites_a_payment_in_doubt(
 
 
 def test_a_total_of_payments_of_which_one_states_no_amount_is_another_payment() -> None:
-    """It may be the amount of that one."""
     three = (paid("e1", 5, 700), paid("e2", 6, 800, "pay_2"), paid("e3", 7, None, "pay_3"))
     total = paid("e4", 8, 1_500, None)
     named = [each.reference for each in folded(PLACED, *three, total).attempts]
@@ -140,7 +134,6 @@ def test_words_that_only_look_like_them_are_not(kind: str) -> None:
 
 
 def test_three_lines_that_fit_are_reported_however_many_there_are() -> None:
-    """By name, and cited: a person chooses among them."""
     lines = [case(name).books() for name in ("XD", "XB", "XC", "XA")]
     (found,) = decided(case("ORD-1").pays().settles(), *lines, rules=WINDOW)[0]
     assert isinstance(found, Break)

@@ -15,7 +15,7 @@ from reconcile.matching.breaks import Break, at_risk, break_sentence, next_step
 from reconcile.matching.exchange import exchanges, exchanges_back, expected_of, implied_rate
 from reconcile.matching.funds import Capture, Return
 from reconcile.matching.match import Match
-from reconcile.matching.rows import StatementRow, statement_row
+from reconcile.matching.rows import StatementRow
 from reconcile.matching.rules import ExpectedRate, MatchRules
 from reconcile.money import Money
 from reconcile.reporting.input import merged, settled
@@ -23,8 +23,7 @@ from reconcile.reporting.journal import transactions
 from reconcile.reporting.report import Scope
 from reconcile.reporting.tally import PeriodTally
 from tests.reconcile.books_cases import AT, case, causes, decided
-from tests.reconcile.books_strategies import in_key_order
-from tests.reconcile.books_truth import AS_OF, RULES, Case
+from tests.reconcile.books_truth import AS_OF, RULES, Case, in_key_order, statement_row
 
 AT_28 = replace(
     RULES,
@@ -36,12 +35,11 @@ AT_28 = replace(
 
 
 def abroad(gross: int = 41_900, fee: int = 0) -> Case:
-    """1,500.00 in Kenya, for which the statement has so many Ugandan shillings."""
+    """Return 1,500.00 KES that the statement settles in Ugandan shillings."""
     return case(minor=150_000, at=AT).pays().books().settles(gross=gross, currency="UGX", fee=fee)
 
 
 def test_the_rate_is_what_the_statement_implies() -> None:
-    """No break, whatever it is, as long as no rule says otherwise."""
     (found,) = decided(abroad())[0]
     assert isinstance(found, Match)
     assert (found.kind, dict(found.facts)["rate"]) == ("by_exchange", "27.933333")
@@ -83,15 +81,14 @@ def test_what_is_not_clear_is_still_another_currency(made: Case) -> None:
 
 
 def seen(made: Case) -> list:  # type: ignore[type-arg]
-    """The order with its lines, as report and journal have it."""
     rows = in_key_order([statement_row(each) for each in made.lines])
     return list(merged(made.takings, rows))
 
 
 def flows(made: Case, *, exchanged: list[bool]) -> dict[tuple[str, str], int]:
-    """What the report says of an order, where every tie must hold.
+    """Return the money table of an order; every tie must hold.
 
-    exchanged  of each of its settlements, whether it is in another currency
+    exchanged  whether each of its settled lines is in another currency
     """
     tally = PeriodTally(
         Scope(
@@ -119,7 +116,6 @@ def test_the_report_shows_both_sides_of_it_and_ties() -> None:
 
 
 def test_the_journal_names_the_lines_as_the_break_does() -> None:
-    """Whatever order they came in."""
     made = abroad(20_000).settles(gross=19_000, currency="UGX", fee=0)
     (found,) = decided(made, rules=AT_28)[0]
     assert isinstance(found, Break)
@@ -133,7 +129,6 @@ def test_the_journal_names_the_lines_as_the_break_does() -> None:
 
 
 def test_a_line_that_the_matching_found_to_be_of_no_movement_is_no_exchange() -> None:
-    """What is reported as never notified stands with its break alone."""
     (each,) = seen(abroad())
     (line,) = each.lines
     (found,) = settled(each, strange={line.line_id})
@@ -146,8 +141,7 @@ def test_a_line_that_the_matching_found_to_be_of_no_movement_is_no_exchange() ->
 def returned(
     *taken: int, kind: StatementKind = "refund", back: EntryKind = "refunded", minor: int = 50_000
 ) -> Case:
-    """500.00 of 1,500.00 went back in Kenya, for which the statement takes so many Ugandan
-    shillings; the payment itself it settled in Kenya."""
+    """Return 500.00 of 1,500.00 KES that went back, taken in Ugandan shillings by the statement."""
     made = case(minor=150_000, at=AT)
     gone = made.taken(minor=-minor, kind=back)
     made.pays(outcome="partially_refunded", more=(gone,)).books(minor=150_000 - minor).settles()
@@ -166,8 +160,6 @@ def returned(
     ],
 )
 def test_what_goes_back_is_settled_at_the_rate_that_the_statement_implies(made: Case) -> None:
-    """A refund, whichever sign its file gives it, a reversal, a lost dispute: a match, its rate,
-    and nothing is left in clearing."""
     (found,) = [each for each in decided(made)[0] if isinstance(each, Match)]
     assert (found.kind, str(found.money)) == ("by_exchange", "KES 500.00")
     assert dict(found.facts)["rate"] == "28.000000"
@@ -176,7 +168,7 @@ def test_what_goes_back_is_settled_at_the_rate_that_the_statement_implies(made: 
 
 
 def test_what_is_taken_beyond_the_rate_is_reported_and_left() -> None:
-    """One per cent of 14,000 is tolerated, and is a loss; more is a break with its difference."""
+    """One per cent of 14,000 is tolerated and is a loss; more is a break."""
     assert clearing(returned(-14_140), AT_28) == {}
     assert not any(isinstance(e, Break) for e in decided(returned(-14_140), rules=AT_28)[0])
     made = returned(-15_000)
@@ -213,7 +205,6 @@ def test_what_goes_back_otherwise_is_no_exchange(made: Case) -> None:
 def test_what_goes_back_in_two_ways_is_reported_as_its_first(
     kinds: tuple[EntryKind, EntryKind],
 ) -> None:
-    """As many lines as movements, together at another rate than the rules have."""
     made = case(minor=150_000, at=AT)
     gone = tuple([made.taken(minor=-25_000, kind=kind) for kind in kinds])
     made.pays(outcome="partially_refunded", more=gone).books(minor=100_000).settles()
@@ -226,7 +217,7 @@ def test_what_goes_back_in_two_ways_is_reported_as_its_first(
 
 
 def nothing_moved(kind: StatementKind) -> Case:
-    """A provider that stated a capture, or a refund, of nothing; its statement has money of it."""
+    """Return a capture or refund of zero, with a statement line of some money."""
     made = case(minor=150_000, at=AT)
     if kind == "payment":
         made.pays(more=(replace(made.taken(), minor=0, payment="pay_none"),)).books().settles()
@@ -244,14 +235,13 @@ def nothing_moved(kind: StatementKind) -> Case:
     ],
 )
 def test_nothing_is_exchanged_for_nothing(kind: StatementKind, expected: list[str]) -> None:
-    """There is no rate of it; the line is reported as any other that does not fit."""
     made = nothing_moved(kind)
     assert causes(decided(made)[0]) == expected
     assert not [one for each in seen(made) for one in settled(each) if one.exchanged]
 
 
 def clearing(made: Case, rules: MatchRules = RULES) -> dict[str, int]:
-    """What the journal leaves there, by currency, but for nothing."""
+    """Return the balances of clearing by currency, without zeros."""
     sums: Counter[str] = Counter()
     for each in seen(made):
         for transaction in transactions(each, start=EARLIEST, end=AS_OF + DAY, rates=rules.rates):
@@ -275,7 +265,7 @@ def test_the_report_shows_what_went_back_abroad_on_both_sides_and_ties() -> None
 
 
 def test_the_journal_posts_the_exchange_and_its_loss() -> None:
-    """Clearing is empty in both currencies; 100 less came than by the rate of the rules."""
+    """Clearing is empty in both currencies; 100 less came than by the rules' rate."""
     sums: Counter[tuple[str, str]] = Counter()
     for each in seen(abroad(41_900)):
         found = transactions(each, start=EARLIEST, end=AS_OF + DAY, rates=AT_28.rates)
@@ -299,13 +289,11 @@ BACK = Return("ORD-1", "refunded", "shop", "p", 50_000, "KES", AT, ())
 
 
 def stated(line_id: str = "s1", gross: int = 41_900, **more: Any) -> StatementRow:
-    """A line of the payment, in Ugandan shillings."""
     row = StatementRow("k", line_id, "p", None, "payment", "UGX", gross, 0, gross, AT, None, "shop")
     return row._replace(**more)
 
 
 def taken(line_id: str = "s1", gross: int = -14_000, **more: Any) -> StatementRow:
-    """A line of what went back."""
     return stated(line_id, gross, **{"kind": "refund", **more})
 
 
@@ -345,7 +333,6 @@ def taken(line_id: str = "s1", gross: int = -14_000, **more: Any) -> StatementRo
 def test_which_payments_are_settled_in_another_currency(
     captures: list[Capture], lines: list[StatementRow], exchanged: list[str]
 ) -> None:
-    """By the ids of their lines."""
     found = [line.line_id for _, some in exchanges(captures, lines) for line in some]
     assert found == exchanged
 
@@ -412,7 +399,6 @@ LAST = BACK._replace(cites=("e3", "e2", "link"))
 def test_which_of_what_went_back_is_taken_in_another_currency(
     returns: list[Return], lines: list[StatementRow], exchanged: list[str]
 ) -> None:
-    """By the ids of their lines."""
     found = [line.line_id for _, some in exchanges_back(returns, lines) for line in some]
     assert found == exchanged
 
@@ -430,7 +416,6 @@ def test_which_of_what_went_back_is_taken_in_another_currency(
 def test_a_rate_is_implied_to_the_millionth(
     came: tuple[str, int], arrived: tuple[str, int], rate: str
 ) -> None:
-    """Of major units, without a sign, rounded half up."""
     one, other = (Money(minor=minor, currency=code) for code, minor in (came, arrived))
     assert implied_rate(one, other) == rate
 
@@ -448,7 +433,6 @@ def test_a_rate_is_implied_to_the_millionth(
 def test_what_is_expected_is_met_within_its_tolerance(
     tolerance: int | None, arrived: int, due: int, within: bool
 ) -> None:
-    """In both directions; without a rule it is what arrived."""
     (rate,) = AT_28.rates
     other = replace(rate, currency="USD", micros=1)
     rates = [other] if tolerance is None else [
@@ -465,7 +449,6 @@ def test_what_is_expected_is_met_within_its_tolerance(
     (1_000_000, 1_000_002, False), (-1_000_000, -1_000_001, True), (0, 0, True), (0, 1, False),
 ])  # fmt: skip
 def test_one_in_a_million_is_one_of_a_million(came: int, arrived: int, within: bool) -> None:
-    """What is tolerated is rounded down."""
     rate = ExpectedRate(currency="UGX", into="JPY", micros=1_000_000, tolerance_per_million=1)
     one, other = Money(minor=came, currency="UGX"), Money(minor=arrived, currency="JPY")
     assert expected_of(one, other, [rate]) == (Money(minor=came, currency="JPY"), within)

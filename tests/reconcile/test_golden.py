@@ -30,12 +30,11 @@ from tests.reconcile.pinned import same_text
 
 
 def contradicted() -> Ledger:
-    """The seven deliveries of the permutation laws."""
     return fold(history(*seven_deliveries()), policy=POLICY, as_of=seconds(100))
 
 
 def recovered_and_refunded() -> Ledger:
-    """Declined, paid late on a second attempt, refunded in part; an event of no known kind."""
+    """Declined, paid late on a second attempt, refunded in part; an event of unknown kind."""
     fields: dict[str, Any] = {"session": "cs_1", "order_money": DUE}
     part = {"money": Money(minor=50_000, currency="KES"), "movement": "re_1"}
     pay_2 = {"payment": "pay_2", "money": DUE, **fields}
@@ -62,7 +61,7 @@ def recovered_and_refunded() -> Ledger:
 
 
 def waiting() -> Ledger:
-    """A session asked for without an answer: pending, with a decision to come."""
+    """A session requested without an answer: pending, with a decision ahead."""
     return fold(
         history(
             record("rec_1", "order_placed", 0, money=DUE),
@@ -79,14 +78,12 @@ LEDGERS = [contradicted, recovered_and_refunded, waiting]
 
 @pytest.mark.parametrize("made", LEDGERS, ids=lambda made: made.__name__)
 def test_the_document_is_the_golden_one_to_the_byte(made: Any) -> None:
-    """Names, order, wording, cites and fingerprint are all promises."""
     written = json.dumps(ledger_document(made()), indent=2, ensure_ascii=False) + "\n"
     same_text(f"ledger_{made.__name__}.json", written)
 
 
 @pytest.mark.parametrize("made", LEDGERS, ids=lambda made: made.__name__)
 def test_the_fingerprint_covers_everything_but_the_instant(made: Any) -> None:
-    """Anybody can compute it from the document; equal knowledge later gives the same one."""
     document = ledger_document(made())
     mark = document.pop("fingerprint")
     document.pop("as_of")
@@ -96,7 +93,6 @@ def test_the_fingerprint_covers_everything_but_the_instant(made: Any) -> None:
 
 
 def test_the_headline_is_the_first_sentence() -> None:
-    """What a list shows is what the explanation begins with."""
     ledger = recovered_and_refunded()
     assert headline(ledger) == explain(ledger)[0]
     assert headline(ledger) == (
@@ -106,7 +102,6 @@ def test_the_headline_is_the_first_sentence() -> None:
 
 
 def test_an_open_order_names_its_last_deadline() -> None:
-    """With several attempts open, the order is open until the last of them is not."""
     opened = {"source": "shop", "key": "k1", "session": "cs_1", "expires_at": seconds(600)}
     later = {"source": "shop", "key": "k2", "session": "cs_2", "expires_at": seconds(1_200)}
     ledger = fold(
@@ -124,7 +119,6 @@ def test_an_open_order_names_its_last_deadline() -> None:
 
 
 def test_a_session_that_never_ends_is_awaited_until_the_end_of_the_calendar() -> None:
-    """Services write that moment for never; no later one can be written."""
     never = parse_instant("9999-12-31T23:59:59Z")
     opened = {"source": "shop", "key": "k1", "session": "cs_1", "expires_at": never}
     ledger = fold(
@@ -137,7 +131,6 @@ def test_a_session_that_never_ends_is_awaited_until_the_end_of_the_calendar() ->
 
 
 def test_amounts_of_a_second_currency_stand_apart() -> None:
-    """The totals speak the order's currency; what moved in another is under `others`."""
     dollars = Money(minor=1_000, currency="USD")
     ledger = fold(
         history(
@@ -183,8 +176,6 @@ ANSWERED = "the provider's own answer, fetched by us"
 def test_what_is_odd_about_an_event_is_noted(
     dated: int | None, standing: str, arrivals: tuple[int, ...], note: str
 ) -> None:
-    """Each oddity alone, and several in their order: an answer is late by its nature, and an
-    unconfirmed event does not count by itself."""
     said = event("evt_1", "pending", dated, payment="pay_1", standing=standing)
     came = [delivery(f"d{at}", at, said) for at in arrivals]
     ledger = fold(history(*came), policy=POLICY, as_of=seconds(400))
@@ -193,6 +184,5 @@ def test_what_is_odd_about_an_event_is_noted(
 
 
 def test_a_ledgers_bytes_are_canonical() -> None:
-    """No float, no date object, no set: every value has a single written form."""
     for made in LEDGERS:
         assert canonical_json(ledger_document(made()))

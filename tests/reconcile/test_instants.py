@@ -25,13 +25,12 @@ instants = st.integers(EARLIEST, LATEST).map(Instant)
 
 @given(instants)
 def test_every_instant_survives_text(instant: Instant) -> None:
-    """Formatting and parsing are inverse, for every microsecond of eight thousand years."""
     assert parse_instant(format_instant(instant)) == instant
 
 
 @given(instants, instants)
 def test_text_of_whole_microseconds_sorts_like_time(one: Instant, other: Instant) -> None:
-    """Equal precision sorts as text as it does as integers."""
+    """Texts of equal precision sort like integers."""
     one, other = (EARLIEST + each // SECOND * SECOND for each in (one, other))
     assert (format_instant(one) < format_instant(other)) == (one < other)
 
@@ -60,7 +59,6 @@ def test_text_of_whole_microseconds_sorts_like_time(one: Instant, other: Instant
     ],
 )
 def test_forms_of_one_moment(text: str, same: str) -> None:
-    """Offsets, case, blanks, surplus digits and leap seconds are read; none is rounded up."""
     assert format_instant(parse_instant(text)) == same
 
 
@@ -94,7 +92,6 @@ def test_forms_of_one_moment(text: str, same: str) -> None:
     ],
 )
 def test_what_is_no_moment_is_refused(text: str) -> None:
-    """A sentence, never a guess."""
     with pytest.raises(ValueError, match=r"not a|outside"):
         parse_instant(text)
 
@@ -112,5 +109,4 @@ def test_what_is_no_moment_is_refused(text: str) -> None:
     ],
 )
 def test_durations_in_words(duration: Duration, words: str) -> None:
-    """The two largest units."""
     assert format_duration(duration) == words

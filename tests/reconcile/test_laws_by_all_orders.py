@@ -23,12 +23,11 @@ Order = Sequence[Delivery]
 
 
 def eights(story: Story) -> Iterator[Order]:
-    """All 40,320 orders of the eight."""
     return permutations(story.arrivals)
 
 
 def nines(story: Story) -> Iterator[Order]:
-    """All 181,440 orders in which the redelivery comes after what it repeats."""
+    """Yield all 181,440 orders in which the redelivery comes after its first delivery."""
     first, again = story.arrivals[story.redelivered], story.again
     for order in permutations((*story.arrivals, again)):
         if order.index(first) < order.index(again):
@@ -36,7 +35,7 @@ def nines(story: Story) -> Iterator[Order]:
 
 
 def shuffled(story: Story, *more: Delivery) -> Iterator[Order]:
-    """Some orders, the same in each run, and the one that turns everything round."""
+    """Yield some orders, equal in every run, and the reverse order."""
     members, rng = [*story.arrivals, *more], Random(story.name)
     yield members[::-1]
     for _ in range(SOME - 1):
@@ -45,14 +44,13 @@ def shuffled(story: Story, *more: Delivery) -> Iterator[Order]:
 
 
 def tried(story: Story, orders: Iterator[Order], *more: Delivery, broken: laws.Fold = fold) -> int:
-    """How many orders came to the same ledger and the same explanation, to the byte."""
+    """Return how many orders gave the same ledger and explanation, to the byte."""
     whole = story.history(*more)
     seen = ([*order, *story.records] for order in orders)
     return laws.order_law(broken, whole, seen, as_of=LAST)
 
 
 def test_the_twelve_are_as_hard_as_they_should_be() -> None:
-    """Eight events each, and between them nearly everything that can be found or concluded."""
     ledgers = [fold(story.history(story.again), policy=POLICY, as_of=LAST) for story in TWELVE]
     for story in TWELVE:
         assert len({each.event.key for each in story.arrivals}) == 8
@@ -71,13 +69,13 @@ def test_the_twelve_are_as_hard_as_they_should_be() -> None:
 
 @EVERY
 def test_some_orders_of_eight_events_and_with_one_doubled(story: Story) -> None:
-    """Order: byte-identical ledgers and explanations."""
+    """Law 1: byte-identical ledgers and explanations."""
     assert tried(story, shuffled(story)) == SOME
     assert tried(story, shuffled(story, story.again), story.again) == SOME
 
 
 def caught(broken: laws.Fold) -> int:
-    """Of how many of the twelve some orders show that a fold depends on the order."""
+    """Return for how many of the twelve some orders show that a fold depends on the order."""
     found = 0
     for story in TWELVE:
         try:
@@ -88,12 +86,10 @@ def caught(broken: laws.Fold) -> int:
 
 
 def test_a_fold_that_keeps_the_first_body_is_caught() -> None:
-    """Wherever one id has several bodies."""
     assert caught(first_body_wins) >= 2
 
 
 def test_a_fold_that_leaves_ties_as_they_came_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nearly everywhere: most of the twelve have several events of one moment."""
     monkeypatch.setattr("reconcile.ledger.correlate.by_date", lambda heard: heard.at)
     assert caught(fold) >= 10
 
@@ -102,7 +98,6 @@ def test_a_fold_that_leaves_ties_as_they_came_is_caught(monkeypatch: pytest.Monk
 @pytest.mark.timeout(3_600)
 @EVERY
 def test_all_40320_orders_of_eight_events(story: Story) -> None:
-    """The long form of the above."""
     assert tried(story, eights(story)) == 40_320
 
 
@@ -110,5 +105,4 @@ def test_all_40320_orders_of_eight_events(story: Story) -> None:
 @pytest.mark.timeout(3_600)
 @EVERY
 def test_all_181440_orders_with_one_event_doubled(story: Story) -> None:
-    """The same with a redelivery."""
     assert tried(story, nines(story), story.again) == 181_440

@@ -42,7 +42,7 @@ search = settings(
 @search
 @given(histories(), moments(), st.data())
 def test_law_1_order(history: History, as_of: Instant, data: st.DataObject) -> None:
-    """Any arrival order gives the byte-identical ledger."""
+    """Any order of arrival gives the byte-identical ledger."""
     members = sorted([*history.deliveries, *history.records], key=repr)
     shuffled = [data.draw(st.permutations(members)) for _ in range(2)]
     laws.order_law(fold, history, [members, members[::-1], *shuffled], as_of=as_of)
@@ -64,7 +64,7 @@ def test_law_2_duplication(history: History, as_of: Instant, data: st.DataObject
 @search
 @given(histories(), moments(), st.data())
 def test_law_3_grouping(history: History, as_of: Instant, data: st.DataObject) -> None:
-    """Any split, folded on the way and rejoined in any order, is the same."""
+    """Any split, folded on the way and rejoined in any order, gives the same ledger."""
     members = sorted([*history.deliveries, *history.records], key=repr)
     marks = [data.draw(st.integers(0, 2)) for _ in members]
     groups = [
@@ -101,7 +101,7 @@ def test_law_6_locality(history: History, other: History, as_of: Instant) -> Non
 
 
 def moved_away(history: History) -> History:
-    """The same evidence about ORD-9, with ids and references of its own."""
+    """Return the same evidence about ORD-9, with ids and references of its own."""
     return History(
         order=ORDER,
         deliveries=frozenset(_away(d) for d in history.deliveries),
@@ -141,15 +141,14 @@ def test_law_7_honest_explanations(history: History, as_of: Instant) -> None:
 @search
 @given(histories(), moments())
 def test_law_8_quiet(history: History, as_of: Instant) -> None:
-    """Nothing changes before next_decision_at unless something new is said, and at it something
-    does."""
+    """Without new evidence nothing changes before next_decision_at; at it something does."""
     laws.quiet_law(fold, history, as_of)
 
 
 @search
 @given(histories(), moments())
 def test_law_9_conservation(history: History, as_of: Instant) -> None:
-    """What came less what went back equals the sum of the entries, per currency."""
+    """Captured less returned equals the sum of the entries, per currency."""
     laws.conservation_law(fold, history, as_of)
 
 

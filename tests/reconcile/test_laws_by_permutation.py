@@ -32,7 +32,6 @@ SOME = 7
 
 
 def test_the_seven_deliveries_are_as_hard_as_they_should_be() -> None:
-    """The exhaustive law rests on a history that holds everything which tempts a fold."""
     ledger = fold(history(*SEVEN), policy=POLICY, as_of=seconds(100))
     found = {finding.code for finding in ledger.findings}
     assert {"redelivered", "same_id_different_body", "contradictory_claims"} <= found
@@ -43,20 +42,17 @@ def test_the_seven_deliveries_are_as_hard_as_they_should_be() -> None:
 
 @pytest.mark.soak
 def test_law_1_all_5040_arrival_orders_give_byte_identical_ledgers() -> None:
-    """Order: whatever sequence the fold reads, the document is the same to the byte."""
     tried = laws.order_law(fold, history(*SEVEN), permutations(SEVEN), as_of=INSTANTS[-1])
     assert tried == 5_040
 
 
 @pytest.mark.parametrize("as_of", INSTANTS)
 def test_law_1_arrival_orders_give_byte_identical_ledgers(as_of: Instant) -> None:
-    """The same in every seventh order, also at instants before all was said."""
     some = islice(permutations(SEVEN), 0, None, SOME)
     assert laws.order_law(fold, history(*SEVEN), some, as_of=as_of) == 720
 
 
 def test_law_1_an_event_without_a_date_is_dated_by_its_first_arrival_in_all_orders() -> None:
-    """Order: whichever of its deliveries the fold reads first, an earlier one dates it."""
     undated = event("evt_1", "succeeded", None, payment="pay_1", money=DUE)
     declined = event("evt_2", "declined", 20, payment="pay_1")
     four = [delivery(f"d{n}", at, undated) for n, at in enumerate((30, 10, 25))]
@@ -68,18 +64,16 @@ def test_law_1_an_event_without_a_date_is_dated_by_its_first_arrival_in_all_orde
 
 
 def test_law_1_orders_of_union_give_byte_identical_ledgers() -> None:
-    """Order: unioned one by one in many orders, with freshly built members."""
     assert united(every=SOME) == 720
 
 
 @pytest.mark.soak
 def test_law_1_all_5040_orders_of_union_give_byte_identical_ledgers() -> None:
-    """The same in every order."""
     assert united(every=1) == 5_040
 
 
 def united(*, every: int) -> int:
-    """Unite the members in one order of so many. Returns in how many."""
+    """Unite the members in every n-th order; return how many orders."""
     whole = history(*SEVEN)
     tried = 0
     for order in islice(permutations(range(7)), 0, None, every):
@@ -91,7 +85,6 @@ def united(*, every: int) -> int:
 
 
 def test_law_1_all_5040_assignments_of_arrival_times_give_the_same_judgement() -> None:
-    """Order: who arrived when changes what is said of arrival, and nothing of what happened."""
     times = [d.received_at for d in SEVEN]
     expected = judged(fold(history(*SEVEN), policy=POLICY, as_of=seconds(100)))
     tried = 0
@@ -106,7 +99,7 @@ def test_law_1_all_5040_assignments_of_arrival_times_give_the_same_judgement() -
 
 
 def judged(ledger: Ledger) -> tuple[object, ...]:
-    """What must not depend on when anything arrived, where every event is dated."""
+    """Return what must not depend on arrival times if every event is dated."""
     arrival = ("out_of_order", "delivered_late", "success_after_deadline", "dated_in_future")
     return (
         ledger.outcome,
@@ -121,7 +114,6 @@ def judged(ledger: Ledger) -> tuple[object, ...]:
 
 
 def test_law_2_every_doubled_delivery_changes_only_counts() -> None:
-    """Duplication: any of the seven once more, at any later arrival, adds to counts and no more."""
     for again in SEVEN:
         for delay in (1, 50, 5_000):
             more = Delivery(
@@ -133,7 +125,6 @@ def test_law_2_every_doubled_delivery_changes_only_counts() -> None:
 
 
 def test_law_3_every_split_in_two_rejoins_to_the_same_ledger() -> None:
-    """Grouping: all 128 ways to cut the seven in two, each half folded on the way."""
     whole = history(*SEVEN)
     for mask in range(128):
         halves = [
@@ -144,7 +135,7 @@ def test_law_3_every_split_in_two_rejoins_to_the_same_ledger() -> None:
 
 
 def test_laws_4_5_7_8_9_hold_at_every_instant_of_the_seven() -> None:
-    """Growth, time travel, honest explanations, quiet, conservation: second by second."""
+    """Growth, time travel, honest explanations, quiet and conservation, second by second."""
     whole = history(*SEVEN, record("rec_1", "order_placed", 0))
     for at in [*range(22), 2_099, 2_100, 2_109, 2_110, 2_111, 10**6]:
         for later in (at, at + 1, 5_000):
@@ -156,7 +147,6 @@ def test_laws_4_5_7_8_9_hold_at_every_instant_of_the_seven() -> None:
 
 
 def test_law_6_deliveries_of_another_order_change_nothing() -> None:
-    """Locality: seven deliveries of ORD-2, same shape and own references, leave no trace."""
     others = [
         Delivery(
             delivery_id="x" + d.delivery_id,

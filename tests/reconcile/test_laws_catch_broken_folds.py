@@ -26,7 +26,7 @@ NOW = seconds(100)
 
 
 def last_writer_wins(seen: History, **given: Any) -> Ledger:
-    """Overwrites the outcome with whatever arrived last."""
+    """Overwrite the outcome with whatever arrived last."""
     ledger = fold(seen, **given)
     said: dict[str, Outcome] = {
         "succeeded": "succeeded",
@@ -39,7 +39,7 @@ def last_writer_wins(seen: History, **given: Any) -> Ledger:
 
 
 def first_body_wins(seen: History, **given: Any) -> Ledger:
-    """Keeps the first body of an id and drops the others."""
+    """Keep the first body of an id and drop the others."""
     kept: dict[str, Delivery] = {}
     for each in seen.deliveries:
         first = kept.setdefault(each.event.event_id, each)
@@ -49,7 +49,7 @@ def first_body_wins(seen: History, **given: Any) -> Ledger:
 
 
 def ties_by_chance(seen: History, **given: Any) -> Ledger:
-    """Leaves the entries and findings in the order in which it met them."""
+    """Leave entries and findings in the order in which they were met."""
     ledger = fold(seen, **given)
     met = [each.event.event_id for each in seen.deliveries]
     findings = sorted(ledger.findings, key=lambda f: met.index(f.cites[0]))
@@ -58,13 +58,12 @@ def ties_by_chance(seen: History, **given: Any) -> Ledger:
 
 @pytest.mark.parametrize("broken", [last_writer_wins, first_body_wins, ties_by_chance])
 def test_law_1_catches_folds_that_depend_on_order(broken: laws.Fold) -> None:
-    """Last writer wins, first body wins and unsorted findings all break the order law."""
     with pytest.raises(AssertionError):
         laws.order_law(broken, history(*SEVEN), permutations(SEVEN), as_of=NOW)
 
 
 def counts_every_arrival(seen: History, **given: Any) -> Ledger:
-    """Captures once for each delivery of a success, as a naive receiver does."""
+    """Capture once for each delivery of a success, as a naive receiver does."""
     ledger = fold(seen, **given)
     captured = [d for d in seen.deliveries if d.event.claim == "succeeded"]
     entries = tuple(
@@ -75,14 +74,12 @@ def counts_every_arrival(seen: History, **given: Any) -> Ledger:
 
 
 def test_law_2_catches_a_fold_that_counts_every_arrival() -> None:
-    """A redelivery that captures again breaks the duplication law."""
     again = replace(SEVEN[3], delivery_id="again")
     with pytest.raises(AssertionError):
         laws.duplication_law(counts_every_arrival, history(*SEVEN), again, as_of=NOW)
 
 
 def test_law_2_catches_a_fold_that_dates_an_event_by_its_last_arrival() -> None:
-    """A redelivery that makes an event late breaks the duplication law."""
 
     def by_last_arrival(seen: History, **given: Any) -> Ledger:
         latest: dict[tuple[str, str, str], Delivery] = {}
@@ -96,7 +93,7 @@ def test_law_2_catches_a_fold_that_dates_an_event_by_its_last_arrival() -> None:
 
 
 def with_memory() -> laws.Fold:
-    """A fold that never takes back a final outcome it once gave."""
+    """Make a fold that never takes back a final outcome."""
     ledgers: list[Ledger] = []
 
     def broken(seen: History, **given: Any) -> Ledger:
@@ -110,14 +107,12 @@ def with_memory() -> laws.Fold:
 
 
 def test_law_3_catches_a_fold_that_remembers() -> None:
-    """A previous status that outlives new evidence breaks the grouping law."""
     groups = [history(*SEVEN[:2]), history(*SEVEN[2:])]
     with pytest.raises(AssertionError):
         laws.grouping_law(with_memory(), history(*SEVEN), groups, NOW)
 
 
 def test_law_4_catches_a_fold_that_forgets() -> None:
-    """A retention window inside the fold breaks the growth law."""
 
     def forgetful(seen: History, **given: Any) -> Ledger:
         kept = frozenset(d for d in seen.deliveries if d.received_at > given["as_of"] - HOUR)
@@ -128,7 +123,6 @@ def test_law_4_catches_a_fold_that_forgets() -> None:
 
 
 def test_law_5_catches_a_fold_that_knows_the_future() -> None:
-    """Judging by all that is stored, rather than by what was known, breaks time travel."""
 
     def prophetic(seen: History, **given: Any) -> Ledger:
         ledger = fold(seen, policy=given["policy"], as_of=seconds(10_000))
@@ -139,7 +133,6 @@ def test_law_5_catches_a_fold_that_knows_the_future() -> None:
 
 
 def test_law_5_catches_a_fold_that_reads_a_clock() -> None:
-    """A wall clock moves between two folds of one history, and the documents show it."""
     clock = (seconds(2_095) + turn * 2 * SECOND for turn in count())
 
     def ticking(seen: History, **given: Any) -> Ledger:
@@ -157,7 +150,6 @@ def _travel_often(broken: laws.Fold, seen: History) -> None:
 
 
 def test_law_6_catches_a_fold_that_counts_its_neighbours() -> None:
-    """A success that names another order, taken for this one, breaks locality."""
 
     def greedy(seen: History, **given: Any) -> Ledger:
         taken = [replace(d, event=replace(d.event, order=seen.order)) for d in seen.deliveries]
@@ -169,12 +161,11 @@ def test_law_6_catches_a_fold_that_counts_its_neighbours() -> None:
 
 
 def first_cite_only(ledger: Ledger) -> Ledger:
-    """Explanations that name one id and rest on several."""
+    """Cite one id of several in explanations."""
     return replace(ledger, reasons=tuple(replace(r, cites=r.cites[:1]) for r in ledger.reasons))
 
 
 def last_cite_only(ledger: Ledger) -> Ledger:
-    """The same from the other end."""
     return replace(ledger, reasons=tuple(replace(r, cites=r.cites[-1:]) for r in ledger.reasons))
 
 
@@ -182,7 +173,6 @@ def last_cite_only(ledger: Ledger) -> Ledger:
 def test_law_7_catches_explanations_that_leave_evidence_out(
     cut: Callable[[Ledger], Ledger],
 ) -> None:
-    """A refund explained by half of its evidence does not fold to a refund."""
     paid = event("evt_1", "succeeded", 0, payment="pay_1", money=DUE)
     back = event("evt_2", "refunded", 5, payment="pay_1", money=DUE)
     with pytest.raises(AssertionError):
@@ -195,7 +185,6 @@ def test_law_7_catches_explanations_that_leave_evidence_out(
 
 @pytest.mark.parametrize("shift", [None, -SECOND, SECOND])
 def test_law_8_catches_a_wrong_next_decision(shift: Duration | None) -> None:
-    """Announcing no change, or one too early, or one too late, breaks the quiet law."""
 
     def restless(seen: History, **given: Any) -> Ledger:
         ledger = fold(seen, **given)
@@ -207,7 +196,6 @@ def test_law_8_catches_a_wrong_next_decision(shift: Duration | None) -> None:
 
 
 def test_law_8_catches_a_forgotten_fulfilment_window() -> None:
-    """Only the deadlines of attempts are announced, and the shop's own window is not."""
 
     def attempts_only(seen: History, **given: Any) -> Ledger:
         ledger = fold(seen, **given)
@@ -221,12 +209,10 @@ def test_law_8_catches_a_forgotten_fulfilment_window() -> None:
 
 
 def drop_one(entries: Sequence[Entry]) -> tuple[Entry, ...]:
-    """An entry is lost."""
     return tuple(entries[1:])
 
 
 def round_down(entries: Sequence[Entry]) -> tuple[Entry, ...]:
-    """A minor unit is rounded away."""
     first, *rest = entries
     smaller = Money(minor=first.money.minor - 1, currency=first.money.currency)
     return (replace(first, money=smaller), *rest)
@@ -234,7 +220,6 @@ def round_down(entries: Sequence[Entry]) -> tuple[Entry, ...]:
 
 @pytest.mark.parametrize("spoil", [drop_one, round_down])
 def test_law_9_catches_lost_money(spoil: Callable[[Sequence[Entry]], tuple[Entry, ...]]) -> None:
-    """A lost entry and a rounded minor unit both break conservation."""
 
     def lossy(seen: History, **given: Any) -> Ledger:
         ledger = fold(seen, **given)
@@ -245,7 +230,6 @@ def test_law_9_catches_lost_money(spoil: Callable[[Sequence[Entry]], tuple[Entry
 
 
 def test_the_real_fold_passes_every_control_history() -> None:
-    """The controls fail for their faults, not for their histories."""
     laws.order_law(fold, history(*SEVEN), [SEVEN, SEVEN[::-1]], as_of=NOW)
     laws.quiet_law(fold, history(*SEVEN[:1]), NOW)
     laws.conservation_law(fold, history(*SEVEN[:5]), NOW)
@@ -259,12 +243,11 @@ PAID = event("evt_1", "succeeded", 0, payment="pay_1", money=DUE)
 
 
 def kes(minor: int) -> Money:
-    """Shillings, in cents."""
     return Money(minor=minor, currency="KES")
 
 
 def history_of(*said: Event) -> History:
-    """A priced order with these events, one second apart."""
+    """Return a priced order with these events, one second apart."""
     return history(PRICED, *(delivery(f"d{n}", n, each) for n, each in enumerate(said, 1)))
 
 
@@ -274,7 +257,7 @@ def _entry(ledger: Ledger, kind: EntryKind, minor: int) -> Ledger:
 
 
 def sums_added_to_movements(seen: History, **given: Any) -> Ledger:
-    """Takes what was refunded so far for one more refund."""
+    """Count a running total of refunds as one more refund."""
     ledger = fold(seen, **given)
     for each in seen.deliveries:
         if each.event.refunded_total is not None:
@@ -283,13 +266,13 @@ def sums_added_to_movements(seen: History, **given: Any) -> Ledger:
 
 
 def reopened_deducted_twice(seen: History, **given: Any) -> Ledger:
-    """Enters a dispute that is open again beside holding it."""
+    """Enter a dispute that is open again beside holding it."""
     ledger = fold(seen, **given)
     return _entry(ledger, "dispute_lost", DUE.minor)
 
 
 def surplus_of_what_came(seen: History, **given: Any) -> Ledger:
-    """Owes back what came beyond the price, though some of it went back."""
+    """Owe back what came beyond the price, though some of it went back."""
     ledger = fold(seen, **given)
     came = sum(b.captured for b in ledger.balances)
     findings = [
@@ -327,14 +310,13 @@ SURPLUS = history_of(
     ],
 )
 def test_law_9_catches_money_that_goes_back_twice(broken: laws.Fold, seen: History) -> None:
-    """A sum beside its refund, a dispute open again, a surplus given back in part."""
     laws.conservation_law(fold, seen, NOW)
     with pytest.raises(AssertionError):
         laws.conservation_law(broken, seen, NOW)
 
 
 def says_otherwise(**fields: Any) -> laws.Fold:
-    """A fold that takes every event to say this."""
+    """Make a fold that changes every event in this way."""
 
     def broken(seen: History, **given: Any) -> Ledger:
         said = [replace(d, event=replace(d.event, **fields)) for d in seen.deliveries]
@@ -344,13 +326,13 @@ def says_otherwise(**fields: Any) -> laws.Fold:
 
 
 def last_word_only(seen: History, **given: Any) -> Ledger:
-    """Judges by the first event and by the last."""
+    """Judge by the first event and the last."""
     said = sorted(seen.deliveries, key=lambda d: d.received_at)
     return fold(replace(seen, deliveries=frozenset((said[0], said[-1]))), **given)
 
 
 def doubt_of_the_order(seen: History, **given: Any) -> Ledger:
-    """Unsettles the whole order for one payment's doubt, and for any surplus."""
+    """Make the whole order unresolved for one payment's doubt, and for any surplus."""
     ledger = fold(seen, **given)
     doubtful = {"conflicting_amounts", "amount_off_by_minor_unit", "overpaid", "paid_twice"}
     if doubtful.isdisjoint(finding.code for finding in ledger.findings):
@@ -369,7 +351,6 @@ OPEN = history_of(PAID, event("evt_2", "disputed", 1, **_DISPUTE))
 
 @pytest.mark.parametrize("seen", [UNDER_WAY, OPEN])
 def test_law_10_catches_a_fold_that_forgets_what_goes_back(seen: History) -> None:
-    """One more event of money going back, and the refund or dispute before it is not seen."""
     more = delivery("d_t", 60, event("evt_t", "canceled", 60, payment="pay_2"))
     laws.direction_law(fold, seen, more, NOW)
     with pytest.raises(AssertionError):
@@ -377,7 +358,6 @@ def test_law_10_catches_a_fold_that_forgets_what_goes_back(seen: History) -> Non
 
 
 def test_law_10_catches_a_refund_of_any_name_undone_by_a_failure() -> None:
-    """The failed refund's name is given to all, so that one more event undoes what went back."""
     more = delivery("d_t", 60, event("evt_t", "refund_pending", 1, money=kes(1), **_REFUND))
     laws.direction_law(fold, FAILED, more, NOW)
 
@@ -391,7 +371,6 @@ def test_law_10_catches_a_refund_of_any_name_undone_by_a_failure() -> None:
 
 @pytest.mark.parametrize("minor", [DUE.minor * 100, 10])
 def test_law_10_catches_doubt_and_surplus_that_spread_to_the_order(minor: int) -> None:
-    """A stranger's payment of a hundred times the price, and of a little."""
     said = event("s1", "succeeded", 9, payment="pay_s", money=kes(minor))
     strange = [delivery("s1", 9, said)]
     laws.stranger_law(fold, history_of(PAID), strange, NOW)
@@ -400,7 +379,6 @@ def test_law_10_catches_doubt_and_surplus_that_spread_to_the_order(minor: int) -
 
 
 def test_law_10_catches_unconfirmed_words_that_count() -> None:
-    """A stranger's unsigned event, taken for a signed one about a payment nobody saw."""
     said = event(
         "s1", "unrecognized", 9, payment="pay_s", kind="refund.created", standing="unconfirmed"
     )

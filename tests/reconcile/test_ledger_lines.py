@@ -24,16 +24,16 @@ from reconcile.matching.ledger_lines import (
     ledger_line_text,
 )
 from reconcile.matching.match import Matching
-from reconcile.matching.rows import book_row, ledger_line_row
+from reconcile.matching.rows import ledger_line_row
 from reconcile.matching.rules import Coverage, MatchRules
 from reconcile.money import Money
+from tests.reconcile.books_truth import book_row
 from tests.reconcile.build import DUE, ORDER, T, delivery, event, history, record, seconds
 from tests.reconcile.strategies import histories, moments
 from tests.searching import examples
 
 
 def balances(taken: tuple[Taken, ...]) -> tuple[Balance, ...]:
-    """Captured and given back, per currency."""
     found = []
     for currency in sorted({each.currency for each in taken}):
         sums = {
@@ -55,7 +55,7 @@ def balances(taken: tuple[Taken, ...]) -> tuple[Balance, ...]:
 
 
 def check(found: LedgerLine, history: History, as_of: Instant) -> None:
-    """What must hold of every ledger line."""
+    """Check what holds for every ledger line."""
     ledger = fold(history, policy=Policy(), as_of=as_of)
     assert balances(found.taken) == ledger.balances
     assert [(e.at, e.kind, e.money.minor, e.attempt, e.cites) for e in ledger.entries] == [
@@ -72,7 +72,6 @@ def check(found: LedgerLine, history: History, as_of: Instant) -> None:
 @settings(max_examples=examples(150), derandomize=True, database=None, deadline=None)
 @given(histories(), moments())
 def test_a_taking_is_what_the_ledger_says_of_money(history: History, as_of: Instant) -> None:
-    """Entry by entry, with sources and first arrivals; and nothing of an order nobody spoke of."""
     ledger = fold(history, policy=Policy(), as_of=as_of)
     found = ledger_line_of(ledger)
     if found is None:
@@ -84,7 +83,6 @@ def test_a_taking_is_what_the_ledger_says_of_money(history: History, as_of: Inst
 
 
 def test_an_order_of_which_nothing_had_arrived_has_no_taking() -> None:
-    """Nor has one that nobody ever spoke of."""
     empty = History(order=ORDER)
     assert ledger_line_of(fold(empty, policy=Policy(), as_of=T)) is None
 
@@ -97,7 +95,6 @@ OTHERS = event("o", "succeeded", order="ORD-2", payment="p", money=MORE)
 
 
 def ledger_line(*events: Event, price: Money | None = None) -> LedgerLine:
-    """The ledger line of an order of which these were said, and which the shop gave this price."""
     heard = [delivery(f"d{number}", number, each) for number, each in enumerate(events)]
     placed = () if price is None else (record("r", "order_placed", 0, money=price),)
     ledger = fold(history(*heard, *placed), policy=Policy(), as_of=seconds(99))
@@ -110,7 +107,6 @@ def ledger_line(*events: Event, price: Money | None = None) -> LedgerLine:
 
 
 def test_a_loss_is_known_since_its_own_event_came_not_since_its_dispute_was_opened() -> None:
-    """Else it stands, by what was known when, in the month before it was lost."""
     opened = delivery("d2", 10, event("e2", "disputed", 5, payment="p", money=DUE))
     lost = [delivery(f"d{at}", at, event("e3", "dispute_lost", 70, payment="p")) for at in (80, 90)]
     known = history(delivery("d1", 0, PAID), opened, *lost)
@@ -152,7 +148,6 @@ def test_a_loss_is_known_since_its_own_event_came_not_since_its_dispute_was_open
 def test_what_an_unresolved_order_may_have_taken(
     events: list[Event], price: Money | None, in_doubt: tuple[Money, ...]
 ) -> None:
-    """The rows of the README's table of what is at stake, as amounts beside what is certain."""
     assert ledger_line(*events, price=price).in_doubt == in_doubt
 
 
@@ -161,7 +156,6 @@ HALF = Money(minor=DUE.minor // 2, currency="KES")
 
 
 def again(kind: ClaimKind = "succeeded", number: int = 2, **more: Any) -> Event:
-    """A further event, of the second payment."""
     return event(f"e{number}", kind, payment="q", **more)
 
 
@@ -192,12 +186,10 @@ def again(kind: ClaimKind = "succeeded", number: int = 2, **more: Any) -> Event:
 def test_what_is_owed_back_is_reported_by_currency(
     events: list[Event], owed: tuple[Money, ...]
 ) -> None:
-    """What sure payments hold beyond the price: a surplus never hides, and is no guess."""
     assert ledger_line(PAID_ONCE, *events, price=DUE).owed == owed
 
 
 def test_what_one_payment_brought_in_two_currencies_is_owed_in_the_other() -> None:
-    """Though it is one payment, and what it brought in the order's is its price."""
     found = ledger_line(
         event("e1", "succeeded", payment="p", capture="c1", money=DUE),
         event("e2", "succeeded", payment="p", capture="c2", money=YEN),
@@ -208,7 +200,6 @@ def test_what_one_payment_brought_in_two_currencies_is_owed_in_the_other() -> No
 
 
 def test_a_payment_in_doubt_of_a_paid_order_neither_vanishes_nor_counts_as_sure() -> None:
-    """The greatest amount stated is in doubt; where one is entered, the payment says so."""
     conflicting = ledger_line(PAID_ONCE, again(money=LESS), again(number=3, money=HALF), price=DUE)
     assert conflicting.outcome == "succeeded"
     assert conflicting.in_doubt == (HALF,)
@@ -249,7 +240,6 @@ def test_a_payment_in_doubt_of_a_paid_order_neither_vanishes_nor_counts_as_sure(
 def test_from_the_events_to_the_break(
     events: list[Event], expected: list[tuple[str, Money]]
 ) -> None:
-    """A book that says paid, and no statement: each difference once, with its money."""
     line = BookLine(line_id="bok_1.1", reference=ORDER, kind="order", money=DUE, status="paid")
     matching = Matching(rules=MatchRules(), as_of=seconds(99) + 60 * DAY, coverage=Coverage())
     rows = [ledger_line_row(ledger_line(*events, price=DUE))]
@@ -261,7 +251,6 @@ def test_from_the_events_to_the_break(
 
 
 def test_a_break_is_read_as_it_was_written() -> None:
-    """With facts of every kind, and its candidates."""
     money = Money(minor=-5, currency="JPY")
     facts: Facts = (("money", money), ("name", "x"), ("none", None), ("at", T), ("yes", True))
     found = Break(
@@ -294,8 +283,6 @@ def test_a_break_is_read_as_it_was_written() -> None:
 def test_what_statements_call_a_payment_of_which_a_session_was_asked(
     names: tuple[str | None, ...], standings: tuple[Standing, ...], called: str
 ) -> None:
-    """What was asked about says it, where that is one word and the answer is dated first; the name
-    of a session's own event is the session's."""
     stated = [
         event(f"u{n}", "succeeded", session="cs_1", payment=name, standing="unconfirmed")
         for n, name in enumerate(names)

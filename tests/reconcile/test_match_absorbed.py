@@ -11,33 +11,29 @@ import pytest
 from reconcile.matching.books import BookStatus
 from reconcile.matching.breaks import Break
 from reconcile.matching.match import Decision, Matching
-from reconcile.matching.rows import book_row, ledger_line_row, statement_row
 from reconcile.matching.rules import HandMatch
 from tests.reconcile.books_cases import case, decided
-from tests.reconcile.books_strategies import in_key_order
-from tests.reconcile.books_truth import AS_OF, COVERAGE, RULES, Case
+from tests.reconcile.books_truth import AS_OF, COVERAGE, RULES, Case, streams
 
 Hands = tuple[tuple[str, str], ...]
 Summary = tuple[list[tuple[str, str, int]], list[str]]
 
 
 def at_once(cases: list[Case], hands: Hands) -> Summary:
-    """(cause or kind, order, minor units) of all that is reported, and the lines of the totals."""
+    """Return (cause or kind, order, minor units) of all reports, and the totals."""
     decisions, control = decided(*cases, hands=hands)
     return _said(decisions), sorted(map(str, control.lines))
 
 
 def in_two(cases: list[Case], hands: Hands) -> Summary:
-    """The same, by a matching that takes over what another has left."""
+    """Return the same of a matching that absorbs what another left over."""
     paired = [HandMatch(one=one, other=other) for one, other in hands]
     part, whole = (
         Matching(rules=RULES, as_of=AS_OF, coverage=COVERAGE, hands=paired) for _ in range(2)
     )
     reported = list(
         part.by_key(
-            takings=in_key_order([ledger_line_row(e) for one in cases for e in one.takings]),
-            book=in_key_order([book_row(e) for one in cases for e in one.book]),
-            statements=in_key_order([statement_row(e) for one in cases for e in one.lines]),
+            **streams(*cases),
         )
     )
     whole.absorb(part.part())
@@ -57,8 +53,6 @@ def _said(decisions: Sequence[Decision]) -> list[tuple[str, str, int]]:
 @pytest.mark.parametrize("paired", [(0,), (1,), (0, 1), (0, 1, 2)])
 @pytest.mark.parametrize("reference", ["ORD-1", "ord-1"])
 def test_what_people_paired_of_one_key(paired: tuple[int, ...], reference: str) -> None:
-    """One order is paired by hand, the other one is not, or has a line of a group beside what the
-    first has left."""
     hands = tuple(("ORD-1", f"bok_ORD-1_{place}") for place in paired)
     states: tuple[BookStatus, ...] = ("paid", "unpaid")
     for second, more, group, status, third in product(

@@ -10,11 +10,10 @@ from hypothesis import given, settings
 from reconcile.instants import DAY, HOUR, Instant
 from reconcile.matching.breaks import Break
 from reconcile.matching.match import Matching, MatchingPart, compare
-from reconcile.matching.rows import book_row, ledger_line_row, statement_row
 from reconcile.matching.rules import MatchRules
 from tests.reconcile.books_cases import AT, case, decided
-from tests.reconcile.books_strategies import World, in_key_order, worlds
-from tests.reconcile.books_truth import AS_OF, COVERAGE, RULES, Case
+from tests.reconcile.books_strategies import World, worlds
+from tests.reconcile.books_truth import AS_OF, COVERAGE, RULES, Case, streams
 from tests.reconcile.test_match_laws import search
 from tests.reconcile.test_match_rest import WINDOW
 
@@ -22,7 +21,7 @@ STRICT = replace(RULES, tolerances=())
 
 
 def changes(*cases: Case, before: MatchRules, after: MatchRules) -> list[tuple[str, str, int]]:
-    """(effect, cause or kind, minor units) of each change."""
+    """Return (effect, cause or kind, minor units) of each change."""
     reported = compare(decided(*cases, rules=before)[0], decided(*cases, rules=after)[0])
     return [
         (each.effect, getattr(each.before or each.after, "cause", "match"), each.money.minor)
@@ -31,7 +30,6 @@ def changes(*cases: Case, before: MatchRules, after: MatchRules) -> list[tuple[s
 
 
 def test_a_tolerance_newly_matches_what_it_lets_pass() -> None:
-    """The break goes, the match comes; the other way round it is lost again."""
     near = case().pays().books(minor=1_503).settles()
     far = case("ORD-2").pays().books(minor=1_600).settles()
     assert changes(near, far, before=STRICT, after=RULES) == [
@@ -45,7 +43,6 @@ def test_a_tolerance_newly_matches_what_it_lets_pass() -> None:
 
 
 def test_a_longer_margin_takes_breaks_away() -> None:
-    """What is not settled is awaited again."""
     patient = replace(RULES, settle_margin=100 * DAY)
     assert changes(case().pays().books(), before=RULES, after=patient) == [
         ("gone_break", "not_settled", 1_500)
@@ -53,7 +50,6 @@ def test_a_longer_margin_takes_breaks_away() -> None:
 
 
 def test_another_expected_fee_changes_the_money_of_a_break() -> None:
-    """The same break, with more at stake."""
     (fee,) = RULES.fees
     dearer = replace(RULES, fees=(replace(fee, fixed=50),))
     made = case().pays().books().settles(fee=10_000)
@@ -64,8 +60,7 @@ def test_another_expected_fee_changes_the_money_of_a_break() -> None:
 @settings(search, max_examples=search.max_examples // 3)
 @given(worlds(), worlds())
 def test_a_comparison_is_exactly_what_differs(one: World, other: World) -> None:
-    """Nothing changes between equals; swapped, it reports the same the other way round; what is
-    reported, applied to the before, is the after."""
+    """Nothing between equals; swapped, the reverse; applied to the first, the second."""
     before, after = one.decided()[0], other.decided()[0]
     assert list(compare(before, before)) == []
     reported = list(compare(before, after))
@@ -87,7 +82,6 @@ def test_a_comparison_is_exactly_what_differs(one: World, other: World) -> None:
 def test_what_changed_is_reported_with_both_sides_whichever_is_met_first(
     beside: int, turned: bool
 ) -> None:
-    """Each of the two may come behind others that only one of the matchings has."""
     (old,) = decided(case().pays().books(minor=2_000).settles())[0]
     (new,) = decided(case().pays().books(minor=2_100).settles())[0]
     others = [decided(case(f"X{n}").books())[0][0] for n in range(beside)]
@@ -103,20 +97,15 @@ def test_what_changed_is_reported_with_both_sides_whichever_is_met_first(
 
 
 def left_over(*cases: Case, as_of: Instant = AS_OF) -> MatchingPart:
-    """What a matching of these leaves over."""
     part = Matching(rules=WINDOW, as_of=as_of, coverage=COVERAGE)
     reported = part.by_key(
-        takings=in_key_order([ledger_line_row(each) for one in cases for each in one.takings]),
-        book=in_key_order([book_row(each) for one in cases for each in one.book]),
-        statements=in_key_order([statement_row(each) for one in cases for each in one.lines]),
+        **streams(*cases),
     )
     assert list(reported) == []
     return part.part()
 
 
 def test_parts_may_be_absorbed_in_any_order() -> None:
-    """The same is found in the same order: of each kind of row that is left over one part has the
-    first and the third, and the other the second."""
     reported = []
     for order in (0, 1):
         parts = [
@@ -146,8 +135,6 @@ def test_parts_may_be_absorbed_in_any_order() -> None:
 
 @pytest.mark.parametrize("turned", [False, True])
 def test_what_is_ambiguous_is_reported_in_one_order_whichever_part_had_it(turned: bool) -> None:
-    """Two payments of one name that are awaited still, and two lines that claim nothing of a group
-    that each of two orders may be of."""
     soon = AT + 3 * HOUR
     parts = []
     for n in (1, 2):

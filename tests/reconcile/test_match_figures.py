@@ -42,7 +42,6 @@ def test_a_figure_is_what_is_written(module: Any, name: str, value: Any) -> None
 
 
 def test_the_rules_that_hold_where_nobody_wrote_any() -> None:
-    """Every tolerance is nothing, and every rule that matches without a reference is off."""
     assert asdict(MatchRules()) == {
         "tolerances": (),
         "date_window": None,
@@ -62,7 +61,6 @@ def test_the_rules_that_hold_where_nobody_wrote_any() -> None:
 
 
 def test_what_nobody_counts_is_nothing() -> None:
-    """Fees and nets of sides that have none; a payout that nothing more is said of has one line."""
     line = ControlLine(side="book", currency="KES", bucket="by_group", count=1, sum=2)
     assert (line.fee, line.net) == (0, 0)
     read = Read(side="book", currency="KES", count=1, sum=2)

@@ -20,8 +20,8 @@ from reconcile.matching.period import Period, joined_dates, within
 from reconcile.matching.rows import BookRow, StatementRow, TakingRow
 from reconcile.matching.rules import Coverage, HandMatch, MatchRules, Reach, Span, Terms
 from tests.reconcile.books_cases import causes
-from tests.reconcile.books_strategies import World, in_key_order, worlds
-from tests.reconcile.books_truth import AS_OF, COVERAGE, RULES, START
+from tests.reconcile.books_strategies import World, worlds
+from tests.reconcile.books_truth import AS_OF, COVERAGE, RULES, START, in_key_order
 
 NOVEMBER = START + 10 * DAY
 """Where one period ends and the next begins."""
@@ -35,7 +35,7 @@ PERIODS = (Period(until=NOVEMBER), Period(since=NOVEMBER))
 
 
 def matched(world: World, period: Period) -> tuple[list[Decision], Control, list[str]]:
-    """What is reported of a period alone, its totals, and the ids of the rows that are of it."""
+    """Return the reports of one period, its totals, and the ids of its rows."""
     terms = Terms(rules=world.rules, as_of=AS_OF, coverage=world.coverage, hands=world.hands)
     joined = joined_dates(
         takings=world.takings,
@@ -60,7 +60,6 @@ def matched(world: World, period: Period) -> tuple[list[Decision], Control, list
 def ids_of(
     takings: Sequence[TakingRow], book: Sequence[BookRow], lines: Sequence[StatementRow]
 ) -> list[str]:
-    """What each row is known by."""
     found = [row.order for row in takings]
     return found + [row.line_id for row in book] + [row.line_id for row in lines]
 
@@ -70,27 +69,24 @@ def ids_of(
 
 @dataclass
 class Rows:
-    """The rows of one case: money, invoices and statement lines, each at its own time."""
+    """The rows of one case: orders, invoices and statement lines at their own times."""
 
     takings: list[TakingRow] = field(default_factory=list)
     book: list[BookRow] = field(default_factory=list)
     lines: list[StatementRow] = field(default_factory=list)
 
     def paid(self, key: str, minor: int, at: Instant, payment: str = "") -> Rows:
-        """An order that was paid."""
         name = payment or f"p-{key}"
         self.takings.append(TakingRow(key, key, minor, "KES", "shop", name, f"e-{key}", at, at))
         return self
 
     def invoice(self, key: str, minor: int, at: Instant | None, group: str | None = None) -> Rows:
-        """A line of the book that says paid."""
         status: BookStatus = "paid"
         line = f"bok_{key}.1"
         self.book.append(BookRow(key, line, key, "invoice", minor, "KES", at, status, group))
         return self
 
     def settled(self, key: str, minor: int, at: Instant, payment: str) -> Rows:
-        """A line of the statement."""
         order = key or None
         line = f"stm_{payment}.1"
         self.lines.append(
@@ -99,7 +95,6 @@ class Rows:
         return self
 
     def world(self, *hands: tuple[str, str]) -> World:
-        """As something that can be matched."""
         return World(
             takings=tuple(self.takings),
             book=tuple(self.book),
@@ -111,7 +106,7 @@ class Rows:
 
 
 def four_invoices() -> Rows:
-    """Four invoices of the last minute of a month, paid together in the first of the next."""
+    """Return four invoices of the last minute of a month, paid together in the next."""
     found = Rows().paid("g", 400, NOVEMBER)
     for number in range(4):
         found.invoice(f"i{number}", 100, LAST, "G")
@@ -180,7 +175,6 @@ def four_invoices() -> Rows:
 def test_what_is_joined_across_a_border_is_of_one_period(
     rows: Rows, hands: list[tuple[str, str]], first: list[str], second: list[str]
 ) -> None:
-    """That of the earliest date in the book, else of the first money, else of the settlement."""
     world = rows.world(*hands)
     reported = [matched(world, period) for period in PERIODS]
     assert [causes(decisions) for decisions, _, _ in reported] == [first, second]
@@ -192,7 +186,7 @@ def test_what_is_joined_across_a_border_is_of_one_period(
 
 
 def dated(world: World, at: Instant) -> World:
-    """The same world, where every line has a date and no rule joins by dates alone."""
+    """Return the world with a date on every line, and no rule that joins by dates alone."""
     book = [row if row.placed_at else row._replace(placed_at=at) for row in world.book]
     lines = [row if row.settled_at else row._replace(settled_at=at) for row in world.lines]
     rules: MatchRules = replace(world.rules, date_window=None)
@@ -200,7 +194,6 @@ def dated(world: World, at: Instant) -> World:
 
 
 def sums(controls: Sequence[Control]) -> Control:
-    """The totals of periods together."""
     whole = controls[0]
     for each in controls[1:]:
         whole += each
@@ -208,7 +201,7 @@ def sums(controls: Sequence[Control]) -> Control:
 
 
 def names(decisions: Sequence[Decision]) -> Counter[Any]:
-    """What is reported, without the candidates, which are looked for among what else is alone."""
+    """Return the reports without candidates, which depend on other rows without a partner."""
     return Counter(
         (each.identity, each.money, each.cites if isinstance(each, Break) else each.lines)
         for each in decisions
@@ -217,7 +210,7 @@ def names(decisions: Sequence[Decision]) -> Counter[Any]:
 
 @st.composite
 def straddling(draw: st.DrawFn) -> World:
-    """A few cases that join rows of any time with rows of any other."""
+    """Draw a few cases that join rows of any time with rows of any other."""
     rows, hands = Rows(), list[tuple[str, str]]()
     for case in range(draw(st.integers(1, 3))):
         times = st.sampled_from([START, LAST, NOVEMBER, NOVEMBER + DAY])
@@ -247,7 +240,6 @@ def straddling(draw: st.DrawFn) -> World:
 def test_every_line_is_in_exactly_one_period_and_together_they_give_everything(
     world: World,
 ) -> None:
-    """Whatever is joined with what: each row once, the same breaks and matches, the same sums."""
     world = dated(world, START + 2 * HOUR)
     borders = (START - HOUR, START + DAY, AS_OF)
     ends = zip((None, *borders), (*borders, None), strict=True)

@@ -20,17 +20,18 @@ from reconcile.matching.control import FAMILIES, Bucket, Control
 from reconcile.matching.decide import Decision, Match
 from reconcile.matching.funds import Capture
 from reconcile.matching.match import Matching
-from reconcile.matching.rows import (
-    BookRow,
-    StatementRow,
-    TakingRow,
+from reconcile.matching.rows import BookRow, StatementRow, TakingRow, ledger_line_row
+from reconcile.matching.tally import COUNT, Tally
+from tests.reconcile.books_strategies import World, worlds
+from tests.reconcile.books_truth import (
+    AS_OF,
+    Case,
+    Month,
+    Row,
     book_row,
-    ledger_line_row,
+    in_key_order,
     statement_row,
 )
-from reconcile.matching.tally import COUNT, Tally
-from tests.reconcile.books_strategies import Row, World, in_key_order, worlds
-from tests.reconcile.books_truth import AS_OF, Case, Month
 
 pytestmark = pytest.mark.slow
 
@@ -48,7 +49,6 @@ search = settings(
 @search
 @given(worlds(), st.randoms(use_true_random=False))
 def test_the_order_of_rows_of_one_key_does_not_matter(world: World, chance: random.Random) -> None:
-    """Equal rows give the same decisions and totals, byte for byte, however they came."""
 
     def shuffled(rows: Sequence[Row]) -> tuple[Row, ...]:
         return tuple(chance.sample(rows, len(rows)))
@@ -93,7 +93,7 @@ class Watched(Tally):
 @search
 @given(world=worlds())
 def test_every_row_stands_in_exactly_one_bucket_and_the_sums_tie(world: World) -> None:
-    """No row is placed twice, none is forgotten, and every equation holds."""
+    """No row is placed twice or forgotten, and every equation holds."""
     with pytest.MonkeyPatch.context() as patch:
         made: list[Watched] = []
 
@@ -118,7 +118,6 @@ def test_every_row_stands_in_exactly_one_bucket_and_the_sums_tie(world: World) -
 @search
 @given(worlds())
 def test_a_line_is_claimed_once_and_an_identity_is_given_once(world: World) -> None:
-    """No line stands in two matches of one side; no two decisions have one identity."""
     decisions, _ = world.decided()
     claimed = Counter(line for each in decisions if isinstance(each, Match) for line in each.lines)
     assert all(count == 1 for count in claimed.values())
@@ -129,7 +128,6 @@ def test_a_line_is_claimed_once_and_an_identity_is_given_once(world: World) -> N
 @search
 @given(worlds())
 def test_the_breaks_add_up_to_the_totals_of_breaks(world: World) -> None:
-    """What is reported one by one is what the totals count; no money at stake is negative."""
     decisions, control = world.decided()
     breaks = [each for each in decisions if isinstance(each, Break)]
     counted = Counter((each.cause, each.money.currency) for each in breaks)
@@ -141,7 +139,6 @@ def test_the_breaks_add_up_to_the_totals_of_breaks(world: World) -> None:
 @search
 @given(worlds())
 def test_an_unrelated_order_changes_nothing_else(world: World) -> None:
-    """Other orders' breaks and matches stay as they are when an order comes or breaks."""
     plain = _rows(Case("ZZ-77", 77_700, AS_OF).pays().books().settles())
     lonely = _rows(Case("ZZ-88", 88_800, AS_OF - 50 * TICK).books(currency="USD"))
     decisions, _ = world.decided()
@@ -156,8 +153,7 @@ CUTS = st.sampled_from([["a1"], ["a12"], ["a1-2"], ["b"], ["a1", "a1-2", "a12", 
 @search
 @given(worlds(), CUTS)
 def test_matched_in_parts_is_matched_as_a_whole(world: World, cuts: list[str]) -> None:
-    """Ranges of keys, two or five, each in a matching of its own, come to what one matching comes
-    to."""
+    """Ranges of keys, each in a matching of its own, give what one matching gives."""
     assert in_parts(world, cuts) == as_a_whole(world)
 
 
@@ -166,7 +162,6 @@ def test_matched_in_parts_is_matched_as_a_whole(world: World, cuts: list[str]) -
 def test_so_it_is_where_the_parts_leave_more_than_there_is_room_for(
     world: World, cuts: list[str], room: int
 ) -> None:
-    """What is decided for want of room is what one matching would decide for want of it."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("reconcile.matching.funds.MOST_LEFT", room)
         whole = as_a_whole(world)
@@ -174,13 +169,12 @@ def test_so_it_is_where_the_parts_leave_more_than_there_is_room_for(
 
 
 def as_a_whole(world: World) -> tuple[list[str], Control]:
-    """What one matching says, and its totals."""
     decisions, control = world.decided()
     return sorted(_words(decisions)), control
 
 
 def in_parts(world: World, cuts: list[str], *, room: int = 99) -> tuple[list[str], Control]:
-    """What matchings of ranges and the one that takes them over say. room: of that one."""
+    """Match ranges of keys apart and absorb them. `room`: of the absorbing matching."""
     parts, found = list[bytes](), list[Decision]()
     for first, beyond in pairwise(["", *cuts, "\U0010ffff"]):
         part = world.matching()
@@ -202,7 +196,6 @@ def in_parts(world: World, cuts: list[str], *, room: int = 99) -> tuple[list[str
 @search
 @given(worlds(), st.sampled_from(["a1", "a12", "b"]))
 def test_totals_of_parts_add_up(world: World, cut: str) -> None:
-    """The totals of ranges that were decided apart add up, tie, and have each line once."""
     parts = []
     for below in (True, False):
         part = replace(
@@ -220,7 +213,6 @@ def test_totals_of_parts_add_up(world: World, cut: str) -> None:
 
 
 def test_a_stream_that_is_not_sorted_is_refused() -> None:
-    """Rows out of order would be missed silently; they are an error instead."""
     month = Month(orders=40, each=0)
     for name in ("takings", "book", "statements"):
         streams = {each: list(getattr(month, each)()) for each in ("takings", "book", "statements")}
@@ -233,7 +225,6 @@ def test_a_stream_that_is_not_sorted_is_refused() -> None:
 def test_a_row_that_was_counted_and_not_placed_breaks_the_ties(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The equations are checked apart from the buckets: forgetting to place shows."""
     month = Month(orders=100, each=1)
     for name in ("place_orders", "place_book", "place_captures", "place_lines"):
         with pytest.MonkeyPatch.context() as patch:
@@ -243,7 +234,6 @@ def test_a_row_that_was_counted_and_not_placed_breaks_the_ties(
 
 
 def test_every_bucket_is_of_one_family() -> None:
-    """A bucket that no family has would be missing on one side of every equation."""
     assert set(FAMILIES.values()) == {"matched", "waiting", "break"}
 
 
@@ -269,7 +259,7 @@ def _order(decisions: Decision) -> str | None:
 
 
 def _words(decisions: Iterable[Decision]) -> list[str]:
-    """Without the candidates, in which another order's line may rightly appear."""
+    """Return the reports without candidates, which may be other orders' lines."""
     return [repr(replace(d, candidates=()) if isinstance(d, Break) else d) for d in decisions]
 
 

@@ -31,7 +31,6 @@ def line(
     at: Instant | None = T,
     more: str | None = None,
 ) -> Searchable:
-    """A line known by a reference, and perhaps by another."""
     return entry_of(name, names=[reference, more], minor=minor, currency=currency, at=at)
 
 
@@ -39,12 +38,11 @@ WANTED = line("wanted")
 
 
 def later(moment: int) -> Instant:
-    """So much after T, or before it."""
     return Instant(T + moment)
 
 
 class Miss(NamedTuple):
-    """A near miss: its points, and what is said of it; `windowed`: with a window of two days."""
+    """A near miss: its points, and what is reported; `windowed`: with a window of two days."""
 
     entry: Searchable
     points: int | None
@@ -54,7 +52,6 @@ class Miss(NamedTuple):
 
 
 def kes(minor: int) -> Money:
-    """Minor units."""
     return Money(minor=minor, currency="KES")
 
 
@@ -98,14 +95,12 @@ TOO_FAR = [
 
 
 def found(*entries: Searchable, window: Duration | None = None) -> list[tuple[Any, ...]]:
-    """What is reported of the nearest of these."""
     reported = Index(entries).nearest(WANTED, window=window)
     return [(each.line, each.apart, each.facts, each.days) for each in reported]
 
 
 @pytest.mark.parametrize("miss", MISSES, ids=lambda miss: miss.entry.line)
 def test_the_field_that_differs_most_is_reported(miss: Miss) -> None:
-    """With its facts, and the days between; of equal ones the amount before the others."""
     entry = miss.entry
     days = None if entry.at is None else abs(entry.at - T) // DAY
     assert found(entry) == [(entry.line, miss.apart, miss.facts, days)]
@@ -118,12 +113,10 @@ def test_the_field_that_differs_most_is_reported(miss: Miss) -> None:
 
 @pytest.mark.parametrize("entry", TOO_FAR, ids=lambda entry: entry.line)
 def test_what_differs_in_amount_or_currency_has_to_be_known_by_the_same(entry: Searchable) -> None:
-    """Numbers that follow each other differ in one character as well."""
     assert found(entry) == []
 
 
 def test_the_points_of_all_fields_add_up() -> None:
-    """Of each two the one with less comes first; of as many, the first by name."""
     for one, other in combinations(MISSES, 2):
         ordered = sorted((one, other), key=lambda each: (each.points, each.entry.line))
         reported = [name for name, *_ in found(other.entry, one.entry)]
@@ -135,7 +128,6 @@ def test_the_points_of_all_fields_add_up() -> None:
     ("ABC12", "ABC34", "reference"), ("ABCDEF123", "ABCDEF456", "reference"),
 ])  # fmt: skip
 def test_a_third_of_a_reference_may_differ(mine: str, its: str, apart: str) -> None:
-    """Two characters at most, of as many as six."""
     reported = Index([line("it", its)]).nearest(line("wanted", mine), window=None)
     assert [each.apart for each in reported] == [apart]
     both = Index([line("a", "ZZZZZZZZZ"), line("it", its)]).nearest(
@@ -145,7 +137,6 @@ def test_a_third_of_a_reference_may_differ(mine: str, its: str, apart: str) -> N
 
 
 def test_a_date_beyond_the_window_is_reported_by_what_is_beyond() -> None:
-    """To the tick."""
     assert found(line("in", at=later(2 * DAY)), window=2 * DAY) == [("in", "nothing", (), 2)]
     beyond = found(line("out", at=later(-2 * DAY - TICK)), window=2 * DAY)
     assert beyond == [("out", "date", (("beyond_us", TICK),), 2)]
@@ -158,7 +149,6 @@ def test_a_date_beyond_the_window_is_reported_by_what_is_beyond() -> None:
     ("abxcd", "abycd", 1), ("abcde", "xbcdy", 5),
 ])  # fmt: skip
 def test_how_long_the_stretch_is_that_differs(one: str, other: str, edits: int) -> None:
-    """Whichever is asked of the other; equal beginnings and ends never overlap."""
     assert edits_between(one, other) == edits_between(other, one) == edits
 
 
@@ -182,13 +172,10 @@ CROWD = [
 
 
 def names(entries: list[Searchable]) -> list[str]:
-    """Who is nearest."""
     return [name for name, *_ in found(*entries)]
 
 
 def test_four_amounts_on_each_side_are_looked_at() -> None:
-    """Of the same amount those of the nearest dates: the fifth on either side is not seen, though
-    its name comes first. One of the same moment is of those after it."""
     seen = [("m", -1), ("b", -4), ("o", -2), ("p", -3), ("q", 0), ("r", 1), ("s", 2), ("c", 3)]
     moments = [*seen, ("a", -5), ("a", 4)]
     entries = [line(name, "", at=later(moment)) for name, moment in moments]
@@ -198,14 +185,13 @@ def test_four_amounts_on_each_side_are_looked_at() -> None:
 
 @pytest.mark.parametrize("minor", [1_000_000, 100])
 def test_amounts_by_a_factor_are_looked_at(minor: int) -> None:
-    """Behind many of nearer amounts; of other currencies none is."""
     crowd = [line(f"c{n}{m}", f"C{n}", 10_000 + m) for n in range(9) for m in (-200, 200)]
     assert names([*crowd, line("factor", "F", minor)]) == ["factor"]
     assert names([*crowd, line("factor", "F", minor, currency="UGX")]) == []
 
 
 def test_an_amount_that_is_no_whole_hundred_is_none_of_minor_units() -> None:
-    """10,050 may be 100.50 of something, and never 100 of it."""
+    """10,050 may be 100.50, but never 100."""
     wanted = line("wanted", minor=10_050)
     crowd = [line(f"c{n}", f"C{n}", 9_000) for n in range(9)]
     reported = Index([*crowd, line("hundred", "F", 100)]).nearest(wanted, window=None)
@@ -218,15 +204,12 @@ def test_an_amount_that_is_no_whole_hundred_is_none_of_minor_units() -> None:
     ("ORX-1042", True),
 ])  # fmt: skip
 def test_references_are_looked_at_from_both_ends(reference: str, seen: bool) -> None:
-    """Though many amounts are nearer than its own."""
     assert (names([*CROWD, line("near", reference, 10_090)])[0] == "near") == seen
 
 
 @pytest.mark.parametrize("side", [-1, 1])
 @pytest.mark.parametrize(("place", "seen"), [(1, True), (4, True), (5, False), (9, False)])
 def test_four_references_on_each_side_are_looked_at(side: int, place: int, seen: bool) -> None:
-    """In the order of references, read forward: what lies beyond them is not seen, whatever else
-    agrees. Its own has an amount that many are nearer to."""
     letters = "abcdefghi" if side > 0 else "zyxwvutsr"
     # Each is farther from the wanted one than the one before it; by their ends others are nearer.
     row = [f"ORD-1042{each}{n}" if side > 0 else f"ORD-1041{each}{n}"
@@ -247,5 +230,4 @@ def test_four_references_on_each_side_are_looked_at(side: int, place: int, seen:
 def test_the_factor_of_mistaken_minor_units(
     one: int, other: int, currency: str, factor: int | None
 ) -> None:
-    """That of the currency, and the hundred that most have; either way round."""
     assert factor_between(one, other, currency) == factor_between(other, one, currency) == factor

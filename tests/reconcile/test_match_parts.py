@@ -13,9 +13,9 @@ from tests.reconcile.books_truth import Case
 
 
 def in_parts(*parts: int, event: str = "") -> Case:
-    """An order whose one payment was captured in these parts, and its book line.
+    """Return an order whose payment was captured in these parts, with its book line.
 
-    event  on which all of them but the first rest; else each on one of its own
+    event  the event on which all parts but the first rest; else each has its own
     """
     made = case(minor=sum(parts))
     more = [
@@ -26,7 +26,6 @@ def in_parts(*parts: int, event: str = "") -> Case:
 
 
 def breaks(made: Case) -> list[tuple[str, int, str | None]]:
-    """Cause, money and subject of what is reported."""
     found = [each for each in decided(made)[0] if isinstance(each, Break)]
     assert len({each.identity for each in found}) == len(found)
     return [(each.cause, each.money.minor, each.subject) for each in found]
@@ -39,7 +38,6 @@ def breaks(made: Case) -> list[tuple[str, int, str | None]]:
 def test_each_part_of_a_payment_that_no_statement_has_is_missed(
     event: str, subjects: list[str]
 ) -> None:
-    """Once, by itself: none stands for another of its payment, whatever its amount."""
     made = in_parts(1_000, 300, 300, event=event)
     missed = zip((1_000, 300, 300), subjects, strict=True)
     assert breaks(made) == [("not_settled", minor, subject) for minor, subject in missed]
@@ -83,7 +81,6 @@ def test_a_line_settles_the_part_of_its_amount(
     expected: list[tuple[str, int, str]],
     named: str,
 ) -> None:
-    """Whether it names the payment's order, another, or none; and each row stands once."""
     made = in_parts(*captured)
     for gross in lines:
         made.settles(gross=gross, order=named)
@@ -95,7 +92,6 @@ def test_a_line_settles_the_part_of_its_amount(
 
 
 def test_a_person_may_say_which_line_of_two_settles_a_part() -> None:
-    """The other one is then of no payment that is known."""
     made = in_parts(1_000, 500).settles(gross=1_000).settles(gross=500).settles(gross=500)
     decisions, control = decided(made, hands=(("ORD-1", "stm_ORD-1_2"),))
     assert stands(control, "settlement") == ["by_hand", "by_reference"]
@@ -106,7 +102,6 @@ def test_a_person_may_say_which_line_of_two_settles_a_part() -> None:
 
 
 def test_a_correction_of_a_line_is_no_money_of_its_own() -> None:
-    """Lines beside those of the parts that add up to nothing."""
     made = in_parts(1_000, 500)
     for gross in (1_000, 500, 40, -40):
         made.settles(gross=gross, fee=0)
@@ -115,7 +110,6 @@ def test_a_correction_of_a_line_is_no_money_of_its_own() -> None:
 
 
 def test_parts_of_two_payments_are_not_taken_for_each_other() -> None:
-    """Lines that name the order alone, and two payments of one amount: nobody knows which."""
     made = case(minor=1_400)
     made.pays(minor=700, more=(made.taken(minor=700, payment="pay_2"),)).books()
     made.settles(gross=700)

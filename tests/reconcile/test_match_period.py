@@ -45,7 +45,6 @@ def settled(key: str, settled_at: int | None, line: str = "s") -> StatementRow:
 def test_an_order_belongs_to_when_it_was_placed_else_to_its_money(
     placed_at: int | None, at: int | None, settled_at: int | None, inside: bool
 ) -> None:
-    """And all of its lines go with it, whatever their own dates."""
     takings, book, statements = within(
         PERIOD,
         takings=[] if at is None else [took("a", at)],
@@ -76,7 +75,6 @@ def test_of_several_dates_of_an_order_the_first_counts(
     at: list[int], placed_at: list[int | None], settled_at: list[int | None], inside: bool,
     turned: int,
 ) -> None:  # fmt: skip
-    """Whichever row comes first."""
     streams = within(
         PERIOD,
         takings=[took("a", each) for each in at][::turned],
@@ -110,8 +108,6 @@ BOOKED = booked("a", 50)
 def test_of_an_order_beyond_the_period_is_reported_what_its_line_does_not_settle(
     book: list[BookRow], statements: list[StatementRow], expected: bool
 ) -> None:
-    """One payment, one line of its amount, and at most one book line of no group say nothing of
-    any other line."""
     outside: list[str] = []
     streams = within(
         PERIOD,
@@ -125,7 +121,6 @@ def test_of_an_order_beyond_the_period_is_reported_what_its_line_does_not_settle
 
 
 def test_lines_of_no_order_belong_to_their_own_dates() -> None:
-    """Though they share the empty key; the orders after them stay whole."""
     lines = [settled("", 50, "early"), settled("", 150, "in"), settled("", 250, "late")]
     streams = within(
         PERIOD,
@@ -139,7 +134,6 @@ def test_lines_of_no_order_belong_to_their_own_dates() -> None:
 
 
 def test_a_book_line_whose_reference_has_no_key_belongs_to_its_own_date() -> None:
-    """A reference of dashes alone: each such line is by itself, beside lines of no order."""
     book = [booked("", 50), booked("", 150), booked("", 250)]
     streams = within(
         PERIOD, takings=[], book=book, statements=[settled("", 250, "late"), settled("", 150, "in")]
@@ -149,7 +143,6 @@ def test_a_book_line_whose_reference_has_no_key_belongs_to_its_own_date() -> Non
 
 
 def test_streams_may_be_read_one_after_the_other() -> None:
-    """Every row comes, in its order, whichever stream is asked first."""
     keys = [f"k{n:02}" for n in range(40)]
     takings, book, statements = within(
         PERIOD,
@@ -164,7 +157,6 @@ def test_streams_may_be_read_one_after_the_other() -> None:
 
 
 def test_a_period_without_an_end_is_open_there() -> None:
-    """Its beginning is in it, its end is not."""
     assert Instant(5) in Period()
     inside = [Instant(at) in PERIOD for at in (99, 100, 199, 200)]
     assert inside == [False, True, True, False]
@@ -175,8 +167,6 @@ def test_a_period_without_an_end_is_open_there() -> None:
 def test_only_a_line_of_its_own_source_plainly_settles_an_order(
     source: str, elsewhere: set[str]
 ) -> None:
-    """The order is of the period, its line is paid out after it. Another source's payment has the
-    same reference by chance: where its line stands, the matching decides."""
     found = set[str]()
     line = settled("a", 250)._replace(source=source)
     streams = within(PERIOD, takings=[took("a", 150)], book=[], statements=[line], elsewhere=found)
@@ -204,7 +194,6 @@ def test_only_a_line_of_its_own_source_plainly_settles_an_order(
 def test_one_payment_and_one_line_of_its_amount_are_plainly_settled(
     takings: list[TakingRow], statements: list[StatementRow], plainly: bool
 ) -> None:
-    """Of everything else each line that is of another period than its own date is reported."""
     found = set[str]()
     book = [booked("a", 150)]
     for each in within(
@@ -236,7 +225,6 @@ def test_one_payment_and_one_line_of_its_amount_are_plainly_settled(
 def test_a_line_is_elsewhere_where_its_order_is_of_another_period_than_its_date(
     placed_at: int | None, settled_at: int | None, elsewhere: bool
 ) -> None:
-    """A line without a date has none of this period; an order without any is of every one."""
     found = set[str]()
     book = [booked("a", placed_at)]
     lines = [settled("a", settled_at)]
@@ -251,7 +239,7 @@ def dates(
     book: list[BookRow] | None = None,
     hands: tuple[tuple[str, str], ...] = (),
 ) -> dict[str, int]:
-    """What is joined with what is of another date than its own, by name."""
+    """Return by name the rows that are joined with rows of another date."""
     asked = Terms(
         rules=MatchRules(),
         as_of=Instant(999),
@@ -281,7 +269,6 @@ def dates(
     ],
 )
 def test_a_payment_joins_lines_of_its_own_source(taken: str, stated: str, joined: bool) -> None:
-    """The line names an order of its own, and is of a payment of another."""
     line = settled("b", 300)._replace(source=stated)
     assert dates([took("a", 150)._replace(source=taken)], [line]) == ({"b": 150} if joined else {})
 
@@ -299,13 +286,11 @@ def test_a_payment_joins_lines_of_its_own_source(taken: str, stated: str, joined
 def test_only_money_that_moved_joins_by_its_payment(
     takings: list[TakingRow], found: dict[str, int]
 ) -> None:
-    """And all that it joins is of the first date."""
     line = settled("b", 300)
     assert dates(takings, [line]) == found
 
 
 def test_what_a_person_joins_is_named_by_line_or_order() -> None:
-    """A line of no order stands by itself; an order by its key, in whatever way it is written."""
     line = settled("", 300, "stm_x.1")._replace(payment=None)
     book = [booked("B", 120)._replace(key="b", line_id="bok_b.1")]
     assert dates([took("a1", 150)], [line], hands=(("stm_x", "A-1"),)) == {"\x00stm_x": 150}

@@ -31,11 +31,18 @@ from reconcile.matching.decide import Decision
 from reconcile.matching.ledger_lines import ledger_line_of, ledger_line_text
 from reconcile.matching.match import Matching, OtherPeriods
 from reconcile.matching.period import Period, joined_dates, within
-from reconcile.matching.rows import book_row, ledger_line_row, statement_row
 from reconcile.matching.rules import ExpectedRate, HandMatch, MatchRules, Terms
 from tests.reconcile.books_cases import AT, case, decided
-from tests.reconcile.books_strategies import in_key_order
-from tests.reconcile.books_truth import AS_OF, CALM, COVERAGE, FURTHER, RULES, TROUBLES, Case
+from tests.reconcile.books_truth import (
+    AS_OF,
+    CALM,
+    COVERAGE,
+    FURTHER,
+    RULES,
+    TROUBLES,
+    Case,
+    streams,
+)
 from tests.reconcile.pinned import check, digest
 from tests.reconcile.scenario_table import all_scenarios
 from tests.reconcile.test_bank import TABLE, booked, leg, paid
@@ -75,7 +82,7 @@ LINE_KINDS: Final[tuple[StatementKind, ...]] = ("refund", "dispute")
 
 
 def words_of(decisions: Iterable[Decision], control: Control) -> list[str]:
-    """All that is reported, a line each, the control totals, and what ties them."""
+    """Return all reports, a line each, the control totals, and their ties."""
     found = []
     for each in decisions:
         if isinstance(each, Break):
@@ -89,7 +96,6 @@ def words_of(decisions: Iterable[Decision], control: Control) -> list[str]:
 
 
 def of_kinds() -> Iterator[tuple[str, str, list[str]]]:
-    """Each kind alone, early and late, and beside each other thing."""
     for kind, make in KINDS.items():
         yield kind, "alone", words_of(*decided(make(case())))
         yield kind, "early", words_of(*decided(make(case()), as_of=AT + 5 * HOUR))
@@ -98,7 +104,6 @@ def of_kinds() -> Iterator[tuple[str, str, list[str]]]:
 
 
 def of_bank() -> Iterator[tuple[str, str, list[str]]]:
-    """Each row of the bank's table, by strict rules and by others."""
     rates = (ExpectedRate(currency="USD", into="KES", micros=129_500_000),)
     wide = MatchRules(tolerances=RULES.tolerances, rates=rates, bank_payers=("payout",))
     for name, both in TABLE.items():
@@ -111,8 +116,7 @@ def of_bank() -> Iterator[tuple[str, str, list[str]]]:
 
 
 def of_moments() -> Iterator[tuple[str, str, list[str]]]:
-    """Each kind at the end of each margin of the rules, counted from each of its dates, and a
-    moment before that."""
+    """Yield each kind at the end of each margin, from each of its dates, and a tick before."""
     margins = (RULES.book_margin, RULES.settle_margin, RULES.refund_margin)
     ends = sorted({AT + hours * HOUR + each for hours in (0, 1, 2) for each in margins})
     for kind, make in KINDS.items():
@@ -122,8 +126,7 @@ def of_moments() -> Iterator[tuple[str, str, list[str]]]:
 
 
 def of_amounts() -> Iterator[tuple[str, str, list[str]]]:
-    """A book and a statement line that differ by a little, by as much as is let pass, and by more,
-    either way."""
+    """Yield book and statement lines that differ within the tolerance, at it, and beyond."""
     for apart in range(-7, 8):
         book = case().pays().books(minor=1_500 + apart).settles()
         yield "book", f"{apart} apart", words_of(*decided(book))
@@ -134,8 +137,7 @@ def of_amounts() -> Iterator[tuple[str, str, list[str]]]:
 
 
 def of_dates() -> Iterator[tuple[str, str, list[str]]]:
-    """A book line, and a statement line, that only amount and date bring together, from before
-    the window to after it."""
+    """Yield lines that only amount and date join, from before the window to after it."""
     window = WINDOW.date_window or 0
     steps = [start + step for start in (-window, 0, window) for step in (-TICK, 0, TICK)]
     for base in (0, HOUR, 2 * DAY):
@@ -150,7 +152,7 @@ def of_dates() -> Iterator[tuple[str, str, list[str]]]:
 
 
 def of_bank_days() -> Iterator[tuple[str, str, list[str]]]:
-    """A payout, a bank line, and both, on each day of which something begins or ends."""
+    """Yield a payout, a bank line, and both, on each day on which something begins or ends."""
     days = (*range(-2, 7), *range(9, 17), *range(43, 62))
     for day in days:
         for called, both in (
@@ -165,15 +167,12 @@ def of_bank_days() -> Iterator[tuple[str, str, list[str]]]:
 
 
 def of_periods() -> Iterator[tuple[str, str, list[str]]]:
-    """Each kind and a copy of the next day, in periods of which each holds one of them or none:
-    what a report of it is given and what it learns of all others."""
+    """Yield each kind and a copy of the next day, in periods that hold one of them or none."""
     terms = Terms(rules=WINDOW, as_of=AS_OF, coverage=COVERAGE)
     for kind, make in KINDS.items():
         cases = [make(case()), make(case("ORD-2", at=AT + DAY)), case("ORD-3").settles(order="")]
         joined = joined_dates(
-            takings=in_key_order([ledger_line_row(e) for one in cases for e in one.takings]),
-            book=in_key_order([book_row(each) for one in cases for each in one.book]),
-            statements=in_key_order([statement_row(e) for one in cases for e in one.lines]),
+            **streams(*cases),
             hands=[HandMatch(one="ORD-2", other="stm_ORD-3_0")],
             settles=terms.settles,
         )
@@ -183,9 +182,7 @@ def of_periods() -> Iterator[tuple[str, str, list[str]]]:
             matching = Matching(rules=WINDOW, as_of=AS_OF, coverage=COVERAGE)
             takings, book, statements = within(
                 period,
-                takings=in_key_order([ledger_line_row(e) for one in cases for e in one.takings]),
-                book=in_key_order([book_row(each) for one in cases for each in one.book]),
-                statements=in_key_order([statement_row(e) for one in cases for e in one.lines]),
+                **streams(*cases),
                 joined=joined if name.endswith("payout") else {},
                 elsewhere=elsewhere,
                 outside=others.order,
@@ -196,8 +193,7 @@ def of_periods() -> Iterator[tuple[str, str, list[str]]]:
 
 
 def of_hands() -> Iterator[tuple[str, str, list[str]]]:
-    """Each kind beside a book line, money and a line of nobody, where a person says which two
-    belong together."""
+    """Yield each kind beside unrelated rows that a person pairs with it."""
     for kind, make in KINDS.items():
         for name, other in list(BESIDE.items())[:3]:
             texts = []
@@ -213,8 +209,7 @@ def of_hands() -> Iterator[tuple[str, str, list[str]]]:
 
 
 def of_alike() -> Iterator[tuple[str, str, list[str]]]:
-    """Up to three payments of one order, which statement lines that name no payment fit, and up to
-    three orders that book lines of other references fit."""
+    """Yield up to three payments and orders that several lines fit equally."""
     for many, several in product((1, 2, 3), (0, 1, 2, 3)):
         paid_more = tuple(case().taken(payment=f"pay_{n}") for n in range(2, many + 1))
         made = case().pays(more=paid_more).books(minor=1_500 * many)
@@ -229,8 +224,7 @@ def of_alike() -> Iterator[tuple[str, str, list[str]]]:
 
 
 def of_returns() -> Iterator[tuple[str, str, list[str]]]:
-    """Two sums that went back of a payment, each as refund, reversal or loss, and what statements
-    hold: nothing, the payment whole or less of it, and either sum, both, more or less taken."""
+    """Yield two returns of a payment, of each kind, with lines that take less, as much, or more."""
     kinds: tuple[EntryKind, ...] = ("refunded", "reversed", "dispute_lost")
     for one, other, line, came in product(kinds, kinds, LINE_KINDS, (1_500, 600)):
         texts = []
@@ -246,7 +240,7 @@ def of_returns() -> Iterator[tuple[str, str, list[str]]]:
 
 
 def of_crowds() -> Iterator[tuple[str, str, list[str]]]:
-    """Each kind twice, where there is no room for a second look, or for one row of each sort."""
+    """Yield each kind twice, with no room for a second look, or room for one row of each kind."""
     for kind, make in KINDS.items():
         for room in (0, 1):
             with patch("reconcile.matching.funds.MOST_LEFT", room):
@@ -255,7 +249,7 @@ def of_crowds() -> Iterator[tuple[str, str, list[str]]]:
 
 
 def of_scenarios() -> Iterator[tuple[str, str, list[str]]]:
-    """The ledger line of each scenario, by itself and beside a book line that says paid."""
+    """Yield the ledger line of each scenario, alone and beside a book line that says paid."""
     for scenario in all_scenarios():
         last = max(each.as_of for each in scenario.expected)
         line = ledger_line_of(fold(scenario.history(), policy=scenario.policy, as_of=last))
@@ -285,17 +279,15 @@ PINS: Final = {
 
 @pytest.mark.parametrize("name", PINS)
 def test_what_is_said_is_what_was_said(name: str) -> None:
-    """Of each case of each way to look at them, by name."""
     check(f"matched_{name}", lines_of(PINS[name]()))
 
 
 def lines_of(cases: Iterable[tuple[str, str, list[str]]]) -> list[str]:
-    """A line each."""
     return [f"{kind} | {way} | {digest(repr(words))}" for kind, way, words in cases]
 
 
 def main(words: str) -> None:
-    """Print what is reported of the cases of this name."""
+    """Print the reports of the cases with this name."""
     for made in PINS.values():
         for kind, way, texts in made():
             if kind.startswith(words):

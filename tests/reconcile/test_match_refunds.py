@@ -23,7 +23,6 @@ OLD = AS_OF - AT
 
 
 def booked(made: Case, *rows: Row) -> Case:
-    """The same case with these lines of the book."""
     for kind, minor, status, refunded in rows:
         made.books(status, minor=minor)
         made.book[-1] = replace(made.book[-1], kind=kind, refunded=refunded)
@@ -31,7 +30,7 @@ def booked(made: Case, *rows: Row) -> Case:
 
 
 def moved(captured: int, refunded: int) -> Case:
-    """An order of so much that was captured, and paid out, of which so much went back."""
+    """Return an order with this captured, paid out, and this refunded."""
     made = case(minor=captured)
     more = (made.taken(minor=-refunded),) if refunded else ()
     outcome: Any = "succeeded"
@@ -79,7 +78,6 @@ def moved(captured: int, refunded: int) -> Case:
 def test_what_the_book_says_went_back_is_held_against_what_did(
     captured: int, refunded: int, rows: list[Row], expected: list[str] | int
 ) -> None:
-    """One row a case: the money that moved, the lines of the order, and what there is to report."""
     found, control = decided(booked(moved(captured, refunded), *rows))
     assert causes(found) == (["by_group"] if expected == 1 else expected)
     assert control.holds
@@ -87,7 +85,6 @@ def test_what_the_book_says_went_back_is_held_against_what_did(
 
 @pytest.mark.parametrize(("days_after", "expected"), [(0, ["refund_not_received"]), (1, [])])
 def test_a_refund_is_awaited_from_its_own_date_on(days_after: int, expected: list[str]) -> None:
-    """The margin begins when the book says that it was refunded, not when the order was placed."""
     made = booked(moved(1_500, 0), ("order", 1_500, "paid", 500))
     began = AS_OF - RULES.refund_margin
     made.book[0] = replace(made.book[0], refunded_at=began + days_after * DAY)
@@ -96,7 +93,6 @@ def test_a_refund_is_awaited_from_its_own_date_on(days_after: int, expected: lis
 
 
 def test_a_refund_of_the_first_moment_has_a_date() -> None:
-    """The date that is reported is the latest of those that there are, also where it is 0."""
     first = Instant(0)
     row = BookRow("a", "b-1", "a", "order", 5, "KES", AS_OF, "paid", None, 3, first)
     assert lines_of([row]).refunded_at == first
@@ -109,7 +105,6 @@ def test_a_refund_of_the_first_moment_has_a_date() -> None:
 def test_what_one_line_says_went_back(
     minor: int, status: BookStatus | None, refunded: int | None, credit: int
 ) -> None:
-    """A negative amount says it itself; a line of nothing may still say what was refunded."""
     row = BookRow("a", "b-1", "a", "order", minor, "KES", AS_OF, status, None, refunded)
     assert lines_of([row]).credit == credit
 
@@ -127,7 +122,6 @@ def test_what_one_line_says_went_back(
 def test_a_minor_unit_that_is_kept_or_went_back_is_missed_in_the_book(
     refunded: int, status: BookStatus | None, expected: list[str]
 ) -> None:
-    """No tolerance is for what went back; of an order that gave back more nothing is kept."""
     made = moved(1_500, refunded)
     found = decided(made.books(status) if status else made)[0]
     assert causes(found) == expected
@@ -136,7 +130,6 @@ def test_a_minor_unit_that_is_kept_or_went_back_is_missed_in_the_book(
 
 @pytest.mark.parametrize("refunded", [1, 2])
 def test_a_minor_unit_that_the_book_says_went_back_is_missed(refunded: int) -> None:
-    """As the break of so much."""
     (found,) = decided(booked(moved(1_500, 0), ("order", 1_500, "paid", refunded)))[0]
     assert isinstance(found, Break)
     assert (found.cause, found.money.minor) == ("refund_not_received", refunded)
@@ -157,7 +150,6 @@ BODIES: tuple[FindingCode, ...] = ("amount_mismatch", "same_id_different_body")
 def test_amounts_of_an_unresolved_order_are_compared_where_only_they_are_odd(
     findings: tuple[FindingCode, ...], captured: bool, in_doubt: int, expected: str
 ) -> None:
-    """And where they are known."""
     made = case().pays() if captured else case().untouched()
     made.takings[0] = replace(
         made.takings[0],
@@ -180,7 +172,6 @@ def test_amounts_of_an_unresolved_order_are_compared_where_only_they_are_odd(
 def test_late_money_is_reported_where_nothing_of_it_is_beyond_the_price(
     findings: tuple[FindingCode, ...], surplus: int, status: BookStatus | None, expected: list[str]
 ) -> None:
-    """What is owed back has a break of its own then; the rest is looked for in the book."""
     owed = (kes(surplus),) * bool(surplus)
     made = case().pays(minor=1_500 + surplus, findings=findings, owed=owed)
     made.settles(gross=1_500 + surplus)

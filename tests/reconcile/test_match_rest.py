@@ -11,14 +11,22 @@ from reconcile.instants import DAY, HOUR, Duration, Instant
 from reconcile.matching.breaks import Break, apart_words
 from reconcile.matching.fallback import MOST_FITS, Offer, fits
 from reconcile.matching.match import Match, Matching
-from reconcile.matching.rows import book_row, ledger_line_row, statement_row
+from reconcile.matching.rows import ledger_line_row
 from reconcile.matching.rules import MatchRules
 from tests.reconcile.books_cases import AT, case, causes, decided, stands
-from tests.reconcile.books_truth import AS_OF, COVERAGE, RULES, SOURCE, Case, kes
+from tests.reconcile.books_truth import (
+    AS_OF,
+    COVERAGE,
+    RULES,
+    SOURCE,
+    Case,
+    book_row,
+    kes,
+    statement_row,
+)
 
 
 def test_two_orders_with_one_key_are_ambiguous_and_a_person_can_tell_them_apart() -> None:
-    """Nothing is merged silently; what a person pairs is matched, and the rest judged anew."""
     one, other = case("ORD-1").pays().books(), case("ord 1").pays(payment="pay_9")
     one.settles(), other.settles(payment="pay_9")
     decisions, control = decided(one, other)
@@ -29,7 +37,6 @@ def test_two_orders_with_one_key_are_ambiguous_and_a_person_can_tell_them_apart(
 
 
 def test_what_is_left_when_a_person_has_paired_is_matched_as_if_it_had_been_alone() -> None:
-    """One order and one book line of the same key; before, it was unknown which is whose."""
     one, other = case("ORD-1").pays().books(), case("ord 1").pays(payment="pay_9").books()
     one.settles(), other.settles(payment="pay_9")
     assert set(causes(decided(one, other)[0])) == {"ambiguous"}
@@ -49,7 +56,6 @@ def test_what_is_left_when_a_person_has_paired_is_matched_as_if_it_had_been_alon
 def test_of_several_of_one_key_a_person_paired_the_first_two(
     orders: int, lines: int, expected: list[str]
 ) -> None:
-    """What is left is a pair, alone, or ambiguous still."""
     written = ("ORD-1", "ord 1", "Ord_1")
     made = [case(name).pays(payment=f"p{name}").settles(payment=f"p{name}")
             for name in written[:orders]]  # fmt: skip
@@ -59,7 +65,6 @@ def test_of_several_of_one_key_a_person_paired_the_first_two(
 
 
 def test_a_person_pairs_an_order_with_a_line_of_another_reference() -> None:
-    """By hand the amounts still have to agree: a difference stays a break."""
     order, line = case("ORD-1").pays().settles(), case("XYZ").books()
     assert causes(decided(order, line)[0]) == ["book_paid_not_received", "paid_not_in_book"]
     hands = (("ORD-1", "bok_XYZ_0"),)
@@ -69,7 +74,6 @@ def test_a_person_pairs_an_order_with_a_line_of_another_reference() -> None:
 
 
 def test_a_line_that_a_person_gave_and_that_does_not_fit_is_still_counted() -> None:
-    """One of two lines has the amount: the other is reported alone, and every sum ties."""
     order, line = case("ORD-1").pays().settles(), case("X").books()
     hands = (("ORD-1", "bok_X_0"), ("ORD-1", "bok_Y_0"))
     decisions, control = decided(order, line, case("Y").books(minor=300), hands=hands)
@@ -87,15 +91,12 @@ def test_a_line_that_a_person_gave_and_that_does_not_fit_is_still_counted() -> N
 def test_a_person_pairs_several_lines_with_one_order(
     minors: tuple[int, ...], expected: list[str]
 ) -> None:
-    """Of other references; together they are what it is compared with."""
     lines = [case(f"X{n}", minor).books() for n, minor in enumerate(minors)]
     hands = tuple([("ORD-1", f"bok_X{n}_0") for n in range(len(minors))])
     assert causes(decided(case().pays().settles(), *lines, hands=hands)[0]) == expected
 
 
 def test_what_is_apart_from_the_price_has_no_near_miss() -> None:
-    """No line of the book was looked for: candidates stand with the break of the order alone, and
-    so does that none was looked for."""
     made = case().pays(minor=1_600, owed=(kes(100),)).settles(gross=1_600)
     found = {e.cause: e for e in decided(made, case("ORD-11").books())[0] if isinstance(e, Break)}
     assert found["overpaid"].candidates == ()
@@ -109,7 +110,6 @@ def test_what_is_apart_from_the_price_has_no_near_miss() -> None:
 
 @pytest.mark.parametrize("minor", [1, 2])
 def test_the_smallest_amount_is_matched_by_date_as_any_other(minor: int) -> None:
-    """And nothing is not: a line of nothing claims no money."""
     order = case(minor=minor).pays().settles()
     assert causes(decided(order, case("XYZ", minor).books(), rules=WINDOW)[0]) == ["by_date_window"]
     decisions = decided(order, case("XYZ", 0).books(), rules=WINDOW)[0]
@@ -117,7 +117,6 @@ def test_the_smallest_amount_is_matched_by_date_as_any_other(minor: int) -> None
 
 
 def test_a_person_pairs_several_orders_with_one_line() -> None:
-    """Several payments for one invoice, where nothing but a person knows it."""
     first = case("ORD-1", 1_000).pays().settles()
     second = case("ORD-2", 500).pays().settles()
     line = case("INV-9").books()
@@ -128,7 +127,6 @@ def test_a_person_pairs_several_orders_with_one_line() -> None:
 
 
 def test_a_person_pairs_a_statement_line() -> None:
-    """With an order's open capture; or with the book line whose webhook will never come."""
     order, line = case("ORD-1").pays().books(), case("XYZ").settles()
     assert causes(decided(order, line, hands=(("ORD-1", "stm_XYZ_0"),))[0]) == ["by_hand"]
     booked = case("ORD-1").books()
@@ -137,7 +135,6 @@ def test_a_person_pairs_a_statement_line() -> None:
 
 
 def test_a_person_says_which_of_two_book_lines_is_the_orders() -> None:
-    """Two lines of its own reference that have the amount, such as an order and its invoice."""
     doubled = case("ORD-1").pays().books().books().settles()
     assert causes(decided(doubled)[0]) == ["ambiguous"]
     decisions, control = decided(doubled, hands=(("ORD-1", "bok_ORD-1_1"),))
@@ -165,7 +162,6 @@ def test_a_person_says_which_of_two_book_lines_is_the_orders() -> None:
 def test_a_line_that_claims_nothing_beside_others_is_counted_once(
     made: Case, hands: tuple[tuple[str, str], ...], expected: list[str], book: list[str]
 ) -> None:
-    """Whatever becomes of those that do."""
     found, control = decided(made.settles() if made.takings and made.takings[0].taken else made,
                              hands=hands)  # fmt: skip
     assert causes(found) == expected
@@ -173,7 +169,6 @@ def test_a_line_that_claims_nothing_beside_others_is_counted_once(
 
 
 def test_what_is_alone_is_reported_in_the_order_of_its_first_lines() -> None:
-    """Of two references of one key that nobody paid, whichever has the later lines."""
     made = case().books().books(reference="ord 1").books(reference="ord 1").books()
     found = [each for each in decided(made)[0] if isinstance(each, Break)]
     assert [each.cites for each in found] == [
@@ -181,8 +176,6 @@ def test_what_is_alone_is_reported_in_the_order_of_its_first_lines() -> None:
 
 
 def test_a_person_says_which_of_two_statement_lines_is_the_captures() -> None:
-    """A payment that was paid out twice: the break names both lines, the other is reported alone.
-    Where a rule's window makes it ambiguous, too."""
     twice = case("ORD-1").pays().books().settles().settles()
     (found,) = decided(twice)[0]
     assert isinstance(found, Break)
@@ -207,7 +200,6 @@ def test_a_person_says_which_of_two_statement_lines_is_the_captures() -> None:
 
 
 def test_a_person_pairs_several_statement_lines_with_one_capture() -> None:
-    """A payment that was settled in parts; they still have to add up to it."""
     order = case("ORD-1").pays().books()
     hands = (("ORD-1", "stm_X_0"), ("stm_Y_0", "ORD-1"))
     first, second = case("X").settles(gross=1_000), case("Y").settles(gross=500)
@@ -227,9 +219,7 @@ def test_a_person_pairs_several_statement_lines_with_one_capture() -> None:
 def test_another_sources_payment_of_the_same_reference_is_another(
     named: str | None, source: str, own: bool, expected: list[str]
 ) -> None:
-    """Two accounts that count their payments alike: the line of the one settles nothing of the
-    other, whether it names no order, another, or, by mistake, the same. A source without statements
-    of its own may share another's, whose line is of the order that it names."""
+    """A source without statements of its own may share another's."""
     if not own and named != "ORD-1":
         expected = ["settled_never_notified"]
     paid = case("ORD-1").pays(payment="1001").books()
@@ -248,14 +238,12 @@ def test_another_sources_payment_of_the_same_reference_is_another(
 
 
 def test_a_payment_settled_under_another_order_is_found_by_its_reference() -> None:
-    """The provider's payment reference is stronger than an order that someone typed."""
     order = case("ORD-1").pays().books()
     line = case("ORD-2").settles(payment="pay_ORD-1")
     assert causes(decided(order, line)[0]) == ["by_payment"]
 
 
 def test_one_payment_for_the_lines_of_a_group() -> None:
-    """The payment names the group, and its amount is that of all its lines."""
     paid = case("FAM-7", 900).pays().settles()
     lines = [case(f"MEM-{n}", 300).books(group="fam 7") for n in range(3)]
     (found,) = decided(paid, *lines)[0]
@@ -267,7 +255,6 @@ def test_one_payment_for_the_lines_of_a_group() -> None:
 
 @pytest.mark.parametrize("of", ["lines", "order"])
 def test_a_group_in_another_currency_is_not_paid_by_it(of: str) -> None:
-    """Though the numbers are the same."""
     lines = [case(f"MEM-{n}", 300).books(group="fam 7", currency="UGX" if of == "lines" else "KES")
              for n in range(3)]  # fmt: skip
     paid = case("FAM-7", 900).pays().settles()
@@ -281,14 +268,12 @@ def test_a_group_in_another_currency_is_not_paid_by_it(of: str) -> None:
 
 
 def test_several_payments_for_the_lines_of_a_group() -> None:
-    """Two orders whose references are lines of the group, and together they are what it costs."""
     paid = [case("MEM-0", 500).pays().settles(), case("MEM-1", 400).pays().settles()]
     lines = [case(f"MEM-{n}", 300).books(group="F") for n in range(3)]
     assert causes(decided(*paid, *lines)[0]) == ["by_group"]
 
 
 def test_two_payments_that_each_fit_a_group_are_ambiguous() -> None:
-    """Which of the two is for the group, nobody has said."""
     paid = [case(f"MEM-{n}", 600).pays().settles() for n in range(2)]
     lines = [case(f"MEM-{n}", 300).books(group="F") for n in range(2)]
     decisions, control = decided(*paid, *lines)
@@ -300,13 +285,12 @@ WINDOW = replace(RULES, date_window=2 * DAY)
 
 
 def unnamed(made: Case) -> Case:
-    """The same case; its statement lines name no payment."""
+    """Remove the payments from the statement lines of a case."""
     made.lines = [replace(line, payment=None) for line in made.lines]
     return made
 
 
 def test_amount_and_date_match_only_where_a_rule_says_so() -> None:
-    """And then as a match of its own kind, which names how far apart they were."""
     order, line = case("ORD-1").pays().settles(), case("XYZ").books()
     assert causes(decided(order, line, rules=RULES)[0]) != ["by_date_window"]
     assert causes(decided(order, line, rules=WINDOW)[0]) == ["by_date_window"]
@@ -338,8 +322,6 @@ UNKNOWN = "settled_never_notified"
 def test_what_is_not_plain_is_not_matched_by_amount_and_date(
     order: Case, line: Case, expected: list[str]
 ) -> None:
-    """Money that went back or is in doubt; other amounts and currencies; and statement lines that
-    name their payment."""
     assert causes(decided(order, line, rules=WINDOW)[0]) == expected
 
 
@@ -352,7 +334,6 @@ def test_what_is_not_plain_is_not_matched_by_amount_and_date(
 def test_a_book_line_and_a_statement_line_that_a_person_pairs_have_to_agree(
     gross: int, currency: str, expected: list[str]
 ) -> None:
-    """No tolerance: no webhook says which of both is right."""
     booked, line = case().books(), case("XYZ").settles(gross=gross, currency=currency)
     found, control = decided(booked, line, hands=(("bok_ORD-1_0", "stm_XYZ_0"),))
     assert causes(found) == expected
@@ -366,7 +347,6 @@ def test_a_book_line_and_a_statement_line_that_a_person_pairs_have_to_agree(
 def test_a_statement_line_that_a_person_gave_to_an_order_of_two_open_captures_is_of_neither() -> (
     None
 ):
-    """Nobody said which of both it is."""
     order = case().pays(more=(case().taken(payment="pay_2"),)).books(minor=3_000)
     decisions, control = decided(order, case("XYZ").settles(), hands=(("ORD-1", "stm_XYZ_0"),))
     assert causes(decisions).count("not_settled") == 2
@@ -375,7 +355,6 @@ def test_a_statement_line_that_a_person_gave_to_an_order_of_two_open_captures_is
 
 
 def test_a_line_of_the_order_s_own_reference_is_nearer_than_any_date() -> None:
-    """Its amount differs and it names a group: it stays the order's."""
     order = case("ORD-1").pays().books(minor=1_800, group="G").settles()
     other = case("XYZ").books()
     named = causes(decided(order, other, rules=WINDOW)[0])
@@ -383,7 +362,6 @@ def test_a_line_of_the_order_s_own_reference_is_nearer_than_any_date() -> None:
 
 
 def test_two_that_fit_by_amount_and_date_are_ambiguous() -> None:
-    """Whichever were chosen would be a guess; a second order is in the way as well."""
     order, other = case("ORD-1").pays().settles(), case("ORD-2").pays().settles()
     line, again = case("XYZ").books(), case("XYW").books()
     decisions, control = decided(order, line, again, rules=WINDOW)
@@ -393,7 +371,6 @@ def test_two_that_fit_by_amount_and_date_are_ambiguous() -> None:
 
 
 def test_a_statement_line_that_names_no_payment_is_found_by_amount_and_date() -> None:
-    """Only within the window."""
     order = case("ORD-1").pays().books()
     line = case("XYZ").settles()
     line.lines[0] = replace(line.lines[0], payment=None)
@@ -420,7 +397,6 @@ NEAR = [
 def test_the_one_field_that_keeps_the_nearest_apart(
     line: Case, apart: str | None, rules: MatchRules
 ) -> None:
-    """Told in words, from both sides."""
     order = case("ORD-1042").pays().settles()
     breaks: list[Any] = decided(order, line, rules=rules)[0]
     by_cause = {each.cause: each for each in breaks}
@@ -431,7 +407,6 @@ def test_the_one_field_that_keeps_the_nearest_apart(
 
 
 def test_no_more_than_three_candidates_the_nearest_first() -> None:
-    """The nearest differ least; of equals the first by name."""
     order = case("ORD-1042").pays().settles()
     lines = [case(name).books() for name in ("XA", "XB", "ORD-1O42", "XC", "ORD-10-42")]
     decisions = decided(order, *lines)[0]
@@ -470,7 +445,6 @@ def test_no_more_than_three_candidates_the_nearest_first() -> None:
 def test_what_there_is_no_room_for_is_decided_at_once(
     monkeypatch: pytest.MonkeyPatch, room: int, made: list[Case], wanted: list[str], unsearched: int
 ) -> None:
-    """Each is reported as what it is, and counted as not looked for where that was so."""
     monkeypatch.setattr("reconcile.matching.funds.MOST_LEFT", room)
     found, control = decided(*made)
     assert causes(found) == wanted
@@ -522,8 +496,7 @@ PAIRED: list[tuple[tuple[Offer, ...], tuple[Offer, ...], list[tuple[str, str]]]]
 def test_what_fits_by_amount_and_date_and_fits_nothing_else(
     left: tuple[Offer, ...], right: tuple[Offer, ...], pairs: list[tuple[str, str]]
 ) -> None:
-    """Within 5 minor units of a Kenyan amount and 10 microseconds; who is not paired is named with
-    all that it fits, on both sides alike."""
+    """Within 5 minor units and 10 microseconds."""
     found = fits(left, right, window=Duration(10), tolerance=lambda c: 5 if c == "KES" else 0)
     assert found.pairs == pairs
     one = {(name, other) for name, others in found.left.items() for other in others}
@@ -533,7 +506,6 @@ def test_what_fits_by_amount_and_date_and_fits_nothing_else(
 
 
 def test_of_very_many_that_fit_the_first_are_named() -> None:
-    """The nearest amounts from below on, and of one amount the earliest."""
     many = [Offer("KES", 100, Instant(T + n), f"x{n:04}") for n in range(MOST_FITS + 5)]
     found = fits([Offer("KES", 100, T, "a")], many, window=DAY, tolerance=lambda _: 0)
     assert found.left == {"a": tuple([each.name for each in many[:MOST_FITS]])}

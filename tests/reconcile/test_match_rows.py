@@ -32,7 +32,6 @@ UNPAID = case().untouched().takings[0]
 
 
 def test_a_plain_order_is_flat() -> None:
-    """Its capture, with the date that the provider gave it."""
     assert ledger_line_row(PAID) == TakingRow(
         "ord1", "ORD-1", 1_500, "KES", SOURCE, "pay_ORD-1", "evt_pay_ORD-1_paid", AT + HOUR, AT
     )
@@ -40,13 +39,11 @@ def test_a_plain_order_is_flat() -> None:
 
 @pytest.mark.parametrize(("expected", "currency"), [(kes(1_500), "KES"), (None, "")])
 def test_an_order_that_nobody_paid_is_flat(expected: Any, currency: str) -> None:
-    """In the currency of its price, where it has one."""
     row = ledger_line_row(replace(UNPAID, expected=expected))
     assert row == TakingRow("ord1", "ORD-1", 0, currency, "", "", "", AT, AT)
 
 
 def test_an_order_that_is_not_plain_has_its_line_beside_it() -> None:
-    """And nothing of it is flat but its key, its reference, its price's currency and its date."""
     odd = replace(PAID, owed=(kes(1),))
     assert ledger_line_row(odd) == TakingRow("ord1", "ORD-1", 0, "KES", "", "", "", AT, AT, odd)
 
@@ -72,13 +69,11 @@ TAKEN = PAID.taken[0]
     (replace(PAID, taken=(replace(TAKEN, cites=()),)), False),
 ])  # fmt: skip
 def test_which_order_is_plain(line: LedgerLine, plain: bool) -> None:
-    """One capture that rests on one event, or no money; and nothing odd."""
     assert (ledger_line_row(line).whole is None) == plain
 
 
 @pytest.mark.parametrize("code", FINDING_CODES)
 def test_a_finding_that_bears_on_a_match_is_not_plain(code: Any) -> None:
-    """With money or without."""
     for line in (PAID, UNPAID):
         row = ledger_line_row(replace(line, findings=(code,)))
         assert (row.whole is not None) == (code in WEIGHTY)
@@ -93,7 +88,6 @@ def test_a_finding_that_bears_on_a_match_is_not_plain(code: Any) -> None:
 def test_what_a_line_is_called_from_one_version_to_the_next(
     line: str, subject: str, name: str
 ) -> None:
-    """All before the dot; of an order's reference the dot is a part."""
     assert (subject_of(line), name_of(line)) == (subject, name)
 
 
@@ -108,7 +102,6 @@ def row(
     refunded_at: Instant | None = None,
     key: str = "a",
 ) -> BookRow:
-    """A line of a book."""
     return BookRow(
         key, line_id, key, kind, minor, "KES", placed_at, status, None, refunded, refunded_at
     )
@@ -127,7 +120,6 @@ def row(
     (row(status="unpaid", kind="entry"), False),
 ])  # fmt: skip
 def test_which_line_says_that_money_moved(line: BookRow, claimed: bool) -> None:
-    """By its status; without one, an entry, or a line of which some was refunded."""
     assert claims(line) == claimed
     assert lines_of([line]).claims == claimed
 
@@ -148,8 +140,6 @@ def test_which_line_says_that_money_moved(line: BookRow, claimed: bool) -> None:
 def test_what_the_lines_of_a_reference_say_together(
     statuses: tuple[BookStatus | None, ...], said: str, counted: int
 ) -> None:
-    """What claims nothing stands aside where something is claimed; what is canceled where
-    something is not."""
     lines = lines_of([row(f"b{n}", status=status) for n, status in enumerate(statuses)])
     assert (lines.status, len(lines.rows), len(lines.rest)) == (
         said,
@@ -180,7 +170,6 @@ def test_what_the_lines_of_a_reference_say_together(
 def test_what_the_lines_of_a_reference_charge_and_credit(
     rows: list[BookRow], charge: int, credit: int, repeated: bool
 ) -> None:
-    """In whatever order they come."""
     for ordered in (rows, rows[::-1]):
         lines = lines_of(ordered)
         assert (lines.charge, lines.credit, lines.repeated) == (charge, credit, repeated)
@@ -207,13 +196,11 @@ LATER = Instant(AT + DAY)
 def test_the_latest_dates_of_a_reference_count(
     rows: list[BookRow], placed_at: Instant | None, refunded_at: Instant | None
 ) -> None:
-    """Of what went back its own, else that of its line."""
     lines = lines_of(rows)
     assert (lines.placed_at, lines.refunded_at) == (placed_at, refunded_at)
 
 
 def test_a_reference_is_named_by_its_first_line() -> None:
-    """By the ids, whichever came first."""
     lines = lines_of([row("b2.1", 3), row("b1.7", 5)._replace(reference="A", group="G")])
     assert (lines.reference, lines.subject, lines.ids) == ("A", "b1", ("b1.7", "b2.1"))
     assert (lines.groups, lines.currencies) == (frozenset({"G"}), frozenset({"KES"}))
@@ -225,7 +212,7 @@ def test_a_reference_is_named_by_its_first_line() -> None:
 
 
 def moved(minor: int, currency: str = "KES", payment: str = "pay_1", kind: Any = None) -> Taken:
-    """A capture, or a refund (or what `kind` says) where it is negative."""
+    """Return a capture, or a refund (or `kind`) if it is negative."""
     return case().taken(minor=minor, currency=currency, payment=payment, kind=kind or "refunded")
 
 
@@ -233,7 +220,6 @@ PRICE = kes(1_500)
 
 
 def funds(*taken: Taken, price: Money | None = PRICE, **more: Any) -> Funds:
-    """The money of an order."""
     line = replace(UNPAID, taken=taken, expected=price, **{"outcome": "disputed", **more})
     return funds_of([ledger_line_row(line)])
 
@@ -260,7 +246,6 @@ UGX = Money(minor=1_500, currency="UGX")
 def test_money_is_counted_in_one_currency(
     found: Funds, currency: str, others: bool, captured: int, refunded: int
 ) -> None:
-    """That of the price, where money of it moved or may have; else of the first that did."""
     assert (found.currency, found.others) == (currency, others)
     assert (found.captured, found.refunded) == (captured, refunded)
 
@@ -280,7 +265,6 @@ def test_money_is_counted_in_one_currency(
 def test_what_came_beyond_the_price_is_kept_apart_from_the_rest(
     taken: tuple[int, ...], over: int, worth: int, given_back: int, kept: int
 ) -> None:
-    """What goes back is of that first; without a price, or unresolved, nothing is beyond it."""
     moves = [moved(minor) for minor in taken]
     found = funds(*moves)
     assert (found.over, found.worth) == (over, worth)
@@ -299,7 +283,6 @@ def test_what_came_beyond_the_price_is_kept_apart_from_the_rest(
 def test_at_stake_is_what_came_or_went_back(
     taken: tuple[int, ...], in_doubt: int, stake: int
 ) -> None:
-    """Whichever is more; at most what can be kept."""
     doubts = (kes(in_doubt),) * bool(in_doubt)
     found = funds(*[moved(minor) for minor in taken], outcome="unresolved", in_doubt=doubts)
     assert (found.in_doubt, found.at_stake) == (in_doubt, stake)
@@ -320,7 +303,6 @@ def test_at_stake_is_what_came_or_went_back(
 def test_what_is_at_stake_in_a_payment_in_doubt(
     second: tuple[int, ...], in_doubt: tuple[Money, ...], at_doubt: list[tuple[str, int]]
 ) -> None:
-    """Of it alone; it is no money of the order, unless that is unresolved as a whole."""
     taken = [moved(1_500), moved(-20), *[moved(minor, payment="pay_2") for minor in second]]
     doubt = (Doubted(source=SOURCE, payment="pay_2"),)
     found = funds(*taken, doubted=doubt, in_doubt=in_doubt)
@@ -340,7 +322,6 @@ def test_what_is_at_stake_in_a_payment_in_doubt(
 def test_an_order_is_as_old_as_its_last_money(
     hours: tuple[int, ...], at: int, returned_at: int
 ) -> None:
-    """Without any as its beginning; what went back has the last of its own dates."""
     taken = [
         replace(moved(9 if hour > 0 else -9), at=Instant(AT + abs(hour) * HOUR)) for hour in hours
     ]
@@ -349,7 +330,6 @@ def test_an_order_is_as_old_as_its_last_money(
 
 
 def test_several_orders_are_one_money() -> None:
-    """Named by the first, opened with the last; each capture of its own order's price."""
     one = ledger_line_row(replace(PAID, outcome="disputed", expected=kes(1_400)))
     other = ledger_line_row(replace(UNPAID, order="ORD-2", opened_at=LATER))
     found = funds_of([one, other])

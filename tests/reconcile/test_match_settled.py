@@ -16,20 +16,22 @@ from reconcile.matching.decide import Match
 from reconcile.matching.ledger_lines import Doubted
 from reconcile.matching.match import Matching
 from reconcile.matching.returning import balance_of
-from reconcile.matching.rows import (
-    BookRow,
-    StatementRow,
-    TakingRow,
-    book_row,
-    ledger_line_row,
-    statement_row,
-)
+from reconcile.matching.rows import BookRow, StatementRow, TakingRow, ledger_line_row
 from reconcile.matching.rules import ExpectedFee, Terms, Tolerance
 from reconcile.matching.settling import unsettled_by
 from reconcile.matching.tally import Plain, Sheet, merge
 from reconcile.money import Money
 from tests.reconcile.books_cases import AT, case, causes, decided, stands
-from tests.reconcile.books_truth import AS_OF, COVERAGE, RULES, SOURCE, Case, kes
+from tests.reconcile.books_truth import (
+    AS_OF,
+    COVERAGE,
+    RULES,
+    SOURCE,
+    Case,
+    book_row,
+    kes,
+    statement_row,
+)
 from tests.reconcile.test_match_rest import WINDOW, unnamed
 
 SETTLED = AT + 2 * DAY
@@ -37,7 +39,6 @@ SETTLED = AT + 2 * DAY
 
 
 def breaks_of(cause: str, *cases: Case) -> list[Break]:
-    """The breaks of one cause."""
     decisions = decided(*cases)[0]
     return [each for each in decisions if isinstance(each, Break) and each.cause == cause]
 
@@ -47,7 +48,7 @@ def breaks_of(cause: str, *cases: Case) -> list[Break]:
     (21, False), (22, True), (23, True), (24, True), (25, False),
 ])  # fmt: skip
 def test_a_fee_may_differ_by_its_tolerance(fee: int, fits: bool, booked: bool) -> None:
-    """23 is expected, give or take 1; of a plain order and of one that is looked at alike."""
+    """23 is expected, give or take 1."""
     made = case().pays().settles(fee=fee)
     made = made.books() if booked else made
     assert [each.money.minor for each in breaks_of("fee_unexpected", made)] == (
@@ -67,7 +68,6 @@ def test_a_fee_may_differ_by_its_tolerance(fee: int, fits: bool, booked: bool) -
 def test_a_fee_fits_where_it_is_expected_or_none_is_known(
     source: str, currency: str, gross: int, fee: int, fits: bool
 ) -> None:
-    """The quick way asks by places, the other by names: both know the same fees."""
     terms = Terms(rules=RULES, as_of=AS_OF, coverage=COVERAGE)
     taking = ledger_line_row(case().pays().takings[0])._replace(source=source)
     line = statement_row(case().settles().lines[0])
@@ -83,7 +83,6 @@ def test_a_fee_fits_where_it_is_expected_or_none_is_known(
     (-500_000, 1, 0, 0),
 ])  # fmt: skip
 def test_a_fee_is_rounded_half_up(gross: int, per_million: int, fixed: int, due: int) -> None:
-    """By both ways to ask for it; a tolerance of nothing lets nothing pass."""
     fee = ExpectedFee(
         source=SOURCE, currency="KES", per_million=per_million, fixed=fixed, tolerance=0
     )
@@ -99,7 +98,7 @@ def test_a_fee_is_rounded_half_up(gross: int, per_million: int, fixed: int, due:
     (-6, False), (-5, True), (5, True), (6, False),
 ])  # fmt: skip
 def test_amounts_may_differ_by_their_tolerance(apart: int, fits: bool) -> None:
-    """5 minor units, of the statement and of the book alike, in both directions."""
+    """By 5 minor units, of statement and book, in both directions."""
     expected = ["by_tolerance"] if fits else ["amount_differs"]
     assert causes(decided(case().pays().books().settles(gross=1_500 + apart))[0]) == expected
     assert causes(decided(case().pays().books(minor=1_500 + apart).settles())[0]) == expected
@@ -107,7 +106,6 @@ def test_amounts_may_differ_by_their_tolerance(apart: int, fits: bool) -> None:
 
 @pytest.mark.parametrize("apart", [-1, 1])
 def test_a_currency_without_a_tolerance_has_none(apart: int) -> None:
-    """That of another currency counts for nothing: a minor unit is a break, by key and by date."""
     rules = replace(WINDOW, tolerances=(Tolerance(currency="UGX", minor=5),))
     minor = 1_500 + apart
     for made in (case().pays().books().settles(gross=minor), case().pays().books(minor=minor)):
@@ -120,7 +118,7 @@ def test_a_currency_without_a_tolerance_has_none(apart: int) -> None:
 
 
 def refunded(*given: tuple[int, Instant], lines: tuple[int, ...]) -> Case:
-    """An order of which so much went back at these times, and what its statement took."""
+    """Return an order with these refunds, and the lines that its statement took."""
     more = [replace(case().taken(minor=-minor), at=at) for minor, at in given]
     made = case().pays(outcome="partially_refunded", more=tuple(more)).settles()
     for minor in lines:
@@ -141,13 +139,11 @@ def refunded(*given: tuple[int, Instant], lines: tuple[int, ...]) -> Case:
     ],
 )
 def test_which_refund_is_still_missed(made: Case, expected: list[tuple[int, int]]) -> None:
-    """The money that no line took, as old as it is."""
     found = breaks_of("refund_not_settled", made)
     assert sorted((each.money.minor, each.since) for each in found) == expected
 
 
 def test_a_line_that_took_nothing_is_of_no_refund() -> None:
-    """It is reported as a line of which nothing is known, and the refund stays missed."""
     made = refunded((300, AT), lines=(0,))
     assert breaks_of("refund_amount_differs", made) == []
     assert [each.money.minor for each in breaks_of("settled_never_notified", made)] == [0]
@@ -159,13 +155,12 @@ def test_a_line_that_took_nothing_is_of_no_refund() -> None:
     (SETTLED + TICK, ["refund_not_settled", "settled_never_notified"]),
 ])  # fmt: skip
 def test_a_line_is_of_what_went_back_before_it(at: Instant, expected: list[str]) -> None:
-    """What went back at the moment of the line still belongs to it."""
     found = causes(decided(refunded((300, at), lines=(400,)))[0])
     assert [each for each in found if not each.startswith("refund_not_received")] == expected
 
 
 def two_orders(lines: tuple[int, ...]) -> tuple[Case, Case]:
-    """Two orders of one key, of which 300 and 500 went back; the lines name neither payment."""
+    """Return two orders of one key with refunds of 300 and 500; lines name neither payment."""
     one = case("ORD-1").pays(more=(case("ORD-1").taken(minor=-300),))
     other = case("ord 1").pays(payment="pay_9", more=(case().taken(minor=-500, payment="pay_9"),))
     for minor in lines:
@@ -174,7 +169,6 @@ def two_orders(lines: tuple[int, ...]) -> tuple[Case, Case]:
 
 
 def test_what_was_taken_otherwise_is_reported_of_the_first_of_what_went_back() -> None:
-    """Of two orders of one key; what is left is the sum of both against the line."""
     (found,) = breaks_of("refund_amount_differs", *two_orders((900,)))
     assert (found.order, found.payment, found.subject) == ("ORD-1", "pay_ORD-1", "stm_ORD-1_0")
     assert (found.money.minor, [each.minor for each in found.left or ()]) == (100, [100])
@@ -182,22 +176,19 @@ def test_what_was_taken_otherwise_is_reported_of_the_first_of_what_went_back() -
 
 
 def test_what_one_line_took_of_two_orders_is_reported_of_the_first() -> None:
-    """It names neither payment, and is what went back of both."""
     (found,) = [e for e in decided(*two_orders((800,)))[0] if isinstance(e, Match)]
     assert (found.kind, found.order, found.payment) == ("by_group", "ORD-1", "pay_ORD-1")
     assert (found.money, found.lines) == (kes(800), ("stm_ORD-1_0.1",))
 
 
 def of_the_second(*, back: int = 0, won: bool = False) -> tuple[Case, Case]:
-    """Two orders of one key, both paid and settled; of the second's payment money went back."""
+    """Return two paid and settled orders of one key; the second's payment went back."""
     more = (case().taken(minor=-back, payment="pay_9"),) if back else ()
     other = case("ord 1").pays(payment="pay_9", findings=("dispute_won",) if won else (), more=more)
     return case("ORD-1").pays().settles(), other.settles(payment="pay_9")
 
 
 def test_what_went_back_in_parts_is_reported_of_its_own_order() -> None:
-    """One refund that the statement has as two: it is of the order whose payment it names, which
-    need not be the first of its key."""
     one, other = of_the_second(back=500)
     for minor in (200, 300):
         other.settles(kind="refund", gross=-minor, fee=0, payment="pay_9")
@@ -211,7 +202,6 @@ def test_what_went_back_in_parts_is_reported_of_its_own_order() -> None:
 def test_a_won_dispute_that_took_money_is_reported_of_its_own_order(
     payment: str, order: str
 ) -> None:
-    """By the payment of the line; where that is of neither, of the first."""
     one, other = of_the_second(won=True)
     other.settles(kind="dispute", gross=-900, fee=0, payment=payment)
     (found,) = breaks_of("dispute_won_not_returned", one, other)
@@ -220,7 +210,6 @@ def test_a_won_dispute_that_took_money_is_reported_of_its_own_order(
 
 @pytest.mark.parametrize("kinds", [("refunded", "reversed"), ("reversed", "refunded")])
 def test_how_it_went_back_is_reported_of_the_first(kinds: tuple[EntryKind, EntryKind]) -> None:
-    """A refund and a reversal, and a line of neither's sum nor of both."""
     more = tuple([case().taken(minor=-300, kind=kind) for kind in kinds])
     made = case().pays(more=more).settles().settles(kind="refund", gross=-700, fee=0)
     (found,) = breaks_of("refund_amount_differs", made)
@@ -232,7 +221,6 @@ def test_how_it_went_back_is_reported_of_the_first(kinds: tuple[EntryKind, Entry
     (1_499, "not_settled"), (1_500, "returned"), (1_501, "returned"),
 ])  # fmt: skip
 def test_a_capture_is_not_missed_where_all_of_it_was_reversed(back: int, bucket: str) -> None:
-    """A minor unit less, and the provider still owes it."""
     made = case().pays(more=(case().taken(minor=-back, kind="reversed"),))
     assert stands(decided(made)[1], "settlement") == [bucket]
     left = [each.money.minor for each in breaks_of("refund_not_settled", made)]
@@ -247,8 +235,6 @@ def test_a_capture_is_not_missed_where_all_of_it_was_reversed(back: int, bucket:
 def test_what_two_ambiguous_captures_leave_is_counted_once(
     lines: int, left: list[list[int]]
 ) -> None:
-    """Lines that name no payment, and two payments of their amount: both breaks together leave what
-    captures and lines differ by."""
     made = case().pays(more=(case().taken(payment="pay_2"),)).books(minor=3_000)
     for _ in range(lines):
         made.settles()
@@ -266,7 +252,6 @@ def test_what_two_ambiguous_captures_leave_is_counted_once(
 def test_what_is_ambiguous_by_date_leaves_each_line_once(
     orders: int, lines: int, left: list[list[int]]
 ) -> None:
-    """Each line is counted with the first capture that it fits, and with no other."""
     cases = [case(f"ORD-{n}").pays().books() for n in range(orders)]
     cases += [unnamed(case(f"XYZ-{n}").settles()) for n in range(lines)]
     decisions, control = decided(*cases, rules=WINDOW)
@@ -278,7 +263,6 @@ def test_what_is_ambiguous_by_date_leaves_each_line_once(
 
 @pytest.mark.parametrize(("more", "expected"), [(0, ["by_date_window"]), (TICK, [])])
 def test_a_window_of_dates_ends_with_its_last_moment(more: int, expected: list[str]) -> None:
-    """Both ways: the book's line and the statement's two days from the capture, and a tick more."""
     far = Instant(AT + HOUR + 2 * DAY + more)
     order, line = case().pays().settles(), case("XYZ", at=far).books()
     found = causes(decided(order, line, rules=WINDOW)[0])
@@ -297,8 +281,6 @@ def test_a_window_of_dates_ends_with_its_last_moment(more: int, expected: list[s
     ([case("ORD-1").untouched().books(minor=500).books(minor=700)], ["book_paid_not_received"]),
 ])  # fmt: skip
 def test_what_nobody_paid_hides_no_money_beside_it(made: list[Case], expected: list[str]) -> None:
-    """An order without money, and of the same key another order, a statement line, or two lines of
-    the book: what came is looked for all the same."""
     assert causes(decided(*made)[0]) == expected
 
 
@@ -336,7 +318,6 @@ PLAIN: dict[str, tuple[Changed, bool]] = {
 
 @pytest.mark.parametrize("name", PLAIN)
 def test_the_quick_way_takes_what_plainly_agrees_and_nothing_else(name: str) -> None:
-    """It counts an order that it takes, and yields the rows of every other whole."""
     made = case().pays().books().settles(fee=23)
     changed, quick = PLAIN[name]
     takings, book, lines = changed(
@@ -359,7 +340,6 @@ def test_the_quick_way_takes_what_plainly_agrees_and_nothing_else(name: str) -> 
     (0, ["not_settled", "paid_not_in_book"]), (TICK, ["not_settled"]),
 ])  # fmt: skip
 def test_a_book_covers_its_first_moment(since: int, expected: list[str]) -> None:
-    """An order that was opened at the first date of the book has to stand in it."""
     assert COVERAGE.book is not None
     span = replace(COVERAGE.book, since=Instant(AT + since))
     found = decided(case().pays(), coverage=replace(COVERAGE, book=span))[0]
@@ -376,7 +356,6 @@ def test_a_book_covers_its_first_moment(since: int, expected: list[str]) -> None
 def test_only_a_line_of_the_payment_in_doubt_is_reported_by_its_break(
     payment: str | None, source: str, kind: StatementKind, expected: list[str]
 ) -> None:
-    """Of its reference, its source and its kind; any other is reported as what it is."""
     doubt = Doubted(source=SOURCE, payment="pay_2", unsure=("captured",), cites=("evt_2",))
     made = case().pays(
         findings=("conflicting_amounts",),
@@ -403,7 +382,6 @@ def test_only_a_line_of_the_payment_in_doubt_is_reported_by_its_break(
 def test_a_line_of_a_payment_in_doubt_stands_where_something_is_reported_of_it(
     outcome: Outcome, in_doubt: int, expected: list[str], bucket: str, left: list[int]
 ) -> None:
-    """With the break of the order or of the payment; where there is neither, with its own."""
     doubt = Doubted(source=SOURCE, payment="pay_2", unsure=("captured",), cites=("evt_2",))
     made = case().pays(
         outcome=outcome, doubted=(doubt,), in_doubt=(kes(in_doubt),) * bool(in_doubt)
@@ -417,8 +395,6 @@ def test_a_line_of_a_payment_in_doubt_stands_where_something_is_reported_of_it(
 
 
 def test_what_a_line_in_doubt_leaves_is_reported_once() -> None:
-    """Though two breaks report the doubt, one in each currency: with the first of them, and not
-    with what is reported before."""
     doubt = Doubted(source=SOURCE, payment="pay_2", unsure=("captured",), cites=("evt_2",))
     more = (kes(900), Money(minor=7, currency="UGX"))
     made = case().pays(minor=1_600, owed=(kes(100),), doubted=(doubt,), in_doubt=more).books()
@@ -432,7 +408,6 @@ def test_what_a_line_in_doubt_leaves_is_reported_once() -> None:
 
 
 def test_a_line_of_two_orders_of_which_no_amount_is_known_is_reported_once() -> None:
-    """With the first of them: what it leaves to be settled stands nowhere else."""
     one, other = case("ORD-1").untouched(), case("ord 1").untouched()
     for each in (one, other):
         each.takings[0] = replace(each.takings[0], outcome="unresolved", in_doubt=(kes(1_500),))
@@ -444,7 +419,6 @@ def test_a_line_of_two_orders_of_which_no_amount_is_known_is_reported_once() -> 
 
 
 def test_what_went_back_of_one_event_is_distinguished_by_number() -> None:
-    """Each of several movements has a break of its own, whose identity is its own."""
     more = tuple([case().taken(minor=-minor) for minor in (100, 200, 300)])
     found = breaks_of("refund_not_settled", case().pays(more=more).books().settles())
     name = f"refunded:{more[0].cites[0]}"
@@ -454,7 +428,6 @@ def test_what_went_back_of_one_event_is_distinguished_by_number() -> None:
 
 @pytest.mark.parametrize("lines", [(-100,), (-60, -40), (-60, -50)])
 def test_of_two_equal_movements_of_one_event_one_line_takes_one(lines: tuple[int, ...]) -> None:
-    """Equal in all that is known of them, and two all the same: the other is missed."""
     made = case().pays(more=(case().taken(minor=-100),) * 2).books().settles()
     for gross in lines:
         made.settles(kind="refund", gross=gross, fee=0)
@@ -463,8 +436,6 @@ def test_of_two_equal_movements_of_one_event_one_line_takes_one(lines: tuple[int
 
 
 def test_a_decision_changes_nothing_of_what_is_matched_by_its_key() -> None:
-    """A person gave the one line that fits to its order: it is plain, as it was without that. Where
-    another line stands beside it, both are of the payment all the same."""
     hands: tuple[tuple[str, str], ...] = (("ORD-1", "stm_ORD-1_0"),)
     assert causes(decided(case().pays().books().settles(), hands=hands)[0]) == []
     decisions = decided(case().pays().settles(), hands=hands)[0]
@@ -477,7 +448,6 @@ def test_a_decision_changes_nothing_of_what_is_matched_by_its_key() -> None:
 
 
 def test_of_two_orders_of_one_key_no_payment_is_exchanged() -> None:
-    """Only of a single order's money the statement's currency is taken for an exchange."""
     one, other = case("ORD-1").pays(), case("ord 1").pays(payment="pay_9").settles(payment="pay_9")
     one.settles(gross=41_900, currency="UGX", fee=0)
     assert "currency_differs" in causes(decided(one, other)[0])
@@ -486,7 +456,6 @@ def test_of_two_orders_of_one_key_no_payment_is_exchanged() -> None:
 
 
 def test_of_two_orders_of_one_key_nothing_that_went_back_is_exchanged() -> None:
-    """Nor is a single order's where no line is of it."""
     one, other = case("ORD-1"), case("ord 1").pays(payment="pay_9").settles(payment="pay_9")
     one.pays(more=(one.taken(minor=-500),)).settles()
     assert causes(decided(one)[0]) == ["paid_not_in_book", "refund_not_settled"]
@@ -508,7 +477,7 @@ def test_of_two_orders_of_one_key_nothing_that_went_back_is_exchanged() -> None:
 def test_a_line_of_all_that_had_gone_back_by_then_is_of_that(
     at: Instant, gross: int, expected: list[str], kind: EntryKind, line: StatementKind
 ) -> None:
-    """100 and 200 before it, and 50 at that moment or a tick later, which it need not hold."""
+    """100 and 200 before the line, and 50 with it or a tick later, which it need not include."""
     more = [case().taken(minor=-minor, kind=kind) for minor in (100, 200, 50)]
     more[2] = replace(more[2], at=at)
     made = case().pays(outcome="partially_refunded", more=tuple(more)).books(minor=1_150)
@@ -520,7 +489,6 @@ def test_a_line_of_all_that_had_gone_back_by_then_is_of_that(
 
 @pytest.mark.parametrize("taken", [1, 299])
 def test_a_line_that_took_less_than_went_back_is_of_it(taken: int) -> None:
-    """Though it is the smallest amount there is."""
     (found,) = breaks_of("refund_amount_differs", refunded((300, AT), lines=(taken,)))
     assert found.money.minor == 300 - taken
     assert breaks_of("settled_never_notified", refunded((300, AT), lines=(taken,))) == []
@@ -537,7 +505,6 @@ def test_a_line_that_took_less_than_went_back_is_of_it(taken: int) -> None:
 def test_only_what_a_won_dispute_gave_back_is_said_to_be_of_it(
     won: bool, grosses: tuple[int, ...], known: list[bool]
 ) -> None:
-    """A line that took money is not, nor any where no dispute was won."""
     made = case().pays(findings=("dispute_won",) if won else ()).books().settles()
     for gross in grosses:
         made.settles(kind="dispute", gross=gross, fee=0)
@@ -556,7 +523,6 @@ def test_only_what_a_won_dispute_gave_back_is_said_to_be_of_it(
 def test_a_line_changes_the_balance_by_its_gross(
     kind: StatementKind, gross: int, balance: int
 ) -> None:
-    """A refund takes, whichever sign it has; a fee's line has its amount in the fee."""
     row = statement_row(case().settles(kind=kind, gross=gross).lines[0])
     assert balance_of(row) == balance
     assert unsettled_by(row).minor == -balance
@@ -571,7 +537,6 @@ def test_a_line_changes_the_balance_by_its_gross(
 def test_a_capture_without_a_line_was_taken_back_by_its_reversal_first(
     reversed_: int, refunded_: int, left: list[tuple[str, int]], turned: int
 ) -> None:
-    """What is left of what went back must still be taken by a line, and is reported so."""
     more = [case().taken(minor=-reversed_, kind="reversed"), case().taken(minor=-refunded_)]
     made = case().pays(more=tuple(more[::turned]))
     found = breaks_of("refund_not_settled", made)
@@ -587,7 +552,6 @@ def test_a_capture_without_a_line_was_taken_back_by_its_reversal_first(
 def test_a_dispute_that_gave_money_is_none_that_was_lost(
     lost: int, gross: int, expected: list[str]
 ) -> None:
-    """Of one minor unit as of any other; a loss of nothing has its line of nothing."""
     gone = replace(case().taken(minor=-1, kind="dispute_lost"), minor=-lost)
     made = case().pays(more=(gone,)).books(minor=1_500 - lost).settles()
     assert causes(decided(made.settles(kind="dispute", gross=gross, fee=0))[0]) == expected
@@ -603,7 +567,6 @@ KIND_OF_LINE: dict[EntryKind, StatementKind] = {
 def test_only_a_line_of_the_kind_that_is_unsure_stands_with_its_payment(
     unsure: EntryKind, kind: StatementKind
 ) -> None:
-    """A reversal is a refund in a statement, a lost dispute a dispute."""
     doubt = Doubted(source=SOURCE, payment="pay_2", unsure=(unsure,), cites=("evt_2",))
     made = case().pays(doubted=(doubt,), in_doubt=(kes(900),)).books().settles()
     made.settles(kind=kind, gross=900 if kind == "payment" else -900, fee=0, payment="pay_2")
@@ -612,7 +575,6 @@ def test_only_a_line_of_the_kind_that_is_unsure_stands_with_its_payment(
 
 
 def test_a_payment_of_nothing_is_not_of_what_went_back() -> None:
-    """Though nothing went back as well: it is a part of what the payment brought."""
     gone = replace(case().taken(minor=-1), minor=0)
     decisions = decided(case().pays(more=(gone,)).books().settles().settles(gross=0))[0]
     assert causes(decisions) == ["by_group", "refund_not_settled"]
@@ -631,7 +593,6 @@ def test_a_payment_of_nothing_is_not_of_what_went_back() -> None:
 def test_a_negative_payment_is_of_what_went_back_where_so_much_did(
     back: tuple[int, ...], gross: int, expected: list[str]
 ) -> None:
-    """One movement, or all together."""
     made = case().pays(more=tuple([case().taken(minor=-minor) for minor in back])).settles()
     found = causes(decided(made.books(minor=1_500 - sum(back)).settles(gross=gross, fee=0))[0])
     assert found == expected
@@ -647,7 +608,6 @@ def test_a_negative_payment_is_of_what_went_back_where_so_much_did(
 def test_a_disputes_line_is_of_a_reversal_that_took_just_that(
     back: dict[EntryKind, int], gross: int, expected: list[str]
 ) -> None:
-    """Of the payment that it names; where a dispute was lost for that much it is of that."""
     made = case()
     more = [replace(made.taken(minor=-1, kind=k), minor=-minor) for k, minor in back.items()]
     made.pays(outcome="partially_refunded", more=tuple(more)).books(

@@ -23,7 +23,7 @@ BOTH = replace(
 
 
 def paid_by_two(*backs: str, kind: EntryKind = "refunded") -> Case:
-    """1,500 came through each, both are settled, and of these sources 500 went back."""
+    """Return an order with 1,500 through each of two sources, settled; 500 went back on these."""
     made = case()
     till = replace(made.taken(payment="pay_till"), source=TILL)
     more = {
@@ -40,7 +40,7 @@ def paid_by_two(*backs: str, kind: EntryKind = "refunded") -> Case:
 
 
 def reported(made: Case, coverage: Coverage = BOTH) -> list[tuple[str, str | None]]:
-    """The breaks about a statement, and the payments that they are of."""
+    """Return the breaks about a statement, and their payments."""
     found = [each for each in decided(made, coverage=coverage)[0] if isinstance(each, Break)]
     return sorted([(e.cause, e.payment) for e in found if e.left], key=str)
 
@@ -52,7 +52,6 @@ def reported(made: Case, coverage: Coverage = BOTH) -> list[tuple[str, str | Non
 def test_a_line_that_names_the_order_alone_is_of_its_own_source(
     kind: EntryKind, row: StatementKind, lines: tuple[int, ...]
 ) -> None:
-    """One of another source took it from there, whatever the amounts."""
     for backs, missing in (((SOURCE, TILL), [("refund_not_settled", case().payment)]),
                            ((TILL,), [])):  # fmt: skip
         made = paid_by_two(*backs, kind=kind)
@@ -76,7 +75,6 @@ def test_a_line_that_names_the_order_alone_is_of_its_own_source(
 def test_an_open_dispute_is_of_a_payment_of_its_order(
     payment: str | None, source: str, known: bool
 ) -> None:
-    """What was taken for a dispute of another payment, no webhook has stated."""
     made = case().pays(outcome="disputed", findings=("dispute_open",)).books().settles()
     made.settles(kind="dispute", gross=-1_500, fee=0)
     made.lines[-1] = replace(made.lines[-1], payment=payment, source=source)
@@ -86,7 +84,6 @@ def test_an_open_dispute_is_of_a_payment_of_its_order(
 
 @pytest.mark.parametrize(("source", "coverage"), [("", BOTH), (TILL, COVERAGE), (SOURCE, BOTH)])
 def test_who_may_share_a_statement_shares_its_refunds(source: str, coverage: Coverage) -> None:
-    """A line of nobody knows whose statement, or of one whose payments the other may share."""
     made = paid_by_two(TILL if source == TILL else SOURCE)
     made.settles(kind="refund", gross=-500, fee=0)
     made.lines[-1] = replace(made.lines[-1], payment=None, source=source)
@@ -94,7 +91,7 @@ def test_who_may_share_a_statement_shares_its_refunds(source: str, coverage: Cov
 
 
 def test_parts_of_two_sources_are_not_added_up() -> None:
-    """300 of the one and 200 of the other are not the 500 of the one."""
+    """300 of one source and 200 of another are not the 500 of one."""
     made = paid_by_two(TILL)
     for gross, source in ((-300, TILL), (-200, SOURCE)):
         made.settles(kind="refund", gross=gross, fee=0)
@@ -125,13 +122,11 @@ def test_a_payment_is_settled_by_a_line_of_its_own_source(
     payment: str | None,
     order: bool,
 ) -> None:
-    """Lines name the order alone, or a payment reference that both sources have used, with the
-    order or without."""
     assert missed_of(captured, lines, payment=payment, order=order) == missed
 
 
 def test_a_line_of_the_amount_of_another_source_is_none_of_that() -> None:
-    """The till's statement has 1,500 that came through the other: whose that is, nobody knows."""
+    """The till's statement has 1,500 that came through the other source."""
     assert missed_of((1_500, 1_000), ((1_500, TILL), (1_000, TILL)), payment=None) == [
         ("not_settled", 1_500, SOURCE),
         ("settled_never_notified", 1_500, "stm_ORD-1_0"),
@@ -145,7 +140,7 @@ def missed_of(
     payment: str | None,
     order: bool = True,
 ) -> list[tuple[str, int, str | None]]:
-    """What is reported of an order that was paid so through both, and of these lines."""
+    """Return the reports of an order paid through both sources, with these lines."""
     made = case(minor=captured[0])
     till = replace(made.taken(minor=captured[1], payment=payment or "pay_till"), source=TILL)
     made.pays(payment=payment, more=(till,)).books(minor=sum(captured))

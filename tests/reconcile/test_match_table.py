@@ -11,7 +11,7 @@ from reconcile.instants import DAY, HOUR, TICK, Instant
 from reconcile.matching.books import BookStatus
 from reconcile.matching.breaks import ORDER_CAUSES, Break, break_sentence, next_step
 from reconcile.matching.match import Match, Matching
-from reconcile.matching.rows import book_row, ledger_line_row, statement_row
+from reconcile.matching.rows import ledger_line_row
 from reconcile.matching.rules import Coverage, Reach, Span
 from reconcile.money import MAX_MINOR, Money
 from tests.reconcile.books_cases import AT, case, causes, decided, stands
@@ -26,13 +26,14 @@ from tests.reconcile.books_truth import (
     TROUBLES,
     Case,
     Month,
+    book_row,
     kes,
+    statement_row,
 )
 
 
 @pytest.mark.parametrize("cause", ORDER_CAUSES)
 def test_each_cause_is_found_alone_with_its_money(cause: str) -> None:
-    """One case of one trouble gives one break, of that cause, with that money at stake."""
     trouble = TROUBLES[cause](case())
     (found,) = decided(trouble)[0]
     assert isinstance(found, Break)
@@ -43,7 +44,6 @@ def test_each_cause_is_found_alone_with_its_money(cause: str) -> None:
 
 @pytest.mark.parametrize("kind", FURTHER)
 def test_what_is_apart_from_the_price_is_reported_once_with_its_money(kind: str) -> None:
-    """A surplus, money in doubt, what was lost or reversed: one break, and the sums tie."""
     made = FURTHER[kind](case())
     decisions, _ = decided(made)
     breaks = [each for each in decisions if isinstance(each, Break)]
@@ -53,7 +53,6 @@ def test_what_is_apart_from_the_price_is_reported_once_with_its_money(kind: str)
 
 @pytest.mark.parametrize("calm", CALM)
 def test_what_is_in_order_is_no_break(calm: str) -> None:
-    """Cases without trouble report matches at most."""
     made = CALM[calm](case())
     decisions, _ = decided(made)
     assert [
@@ -64,7 +63,6 @@ def test_what_is_in_order_is_no_break(calm: str) -> None:
 
 @pytest.mark.parametrize("status", ["canceled", "unpaid"])
 def test_what_came_and_went_back_is_returned(status: BookStatus) -> None:
-    """Nothing is kept and the book claims nothing: whatever it says the order costs."""
     back = case()
     back.pays(more=(back.taken(minor=-1_500),)).books(status, minor=9_000).settles()
     back.settles(kind="refund", gross=-1_500, fee=0)
@@ -74,18 +72,16 @@ def test_what_came_and_went_back_is_returned(status: BookStatus) -> None:
 
 
 def lost(paid: Case) -> Case:
-    """The same case, paid, and all of it lost in a dispute."""
     gone = replace(paid.taken(minor=-paid.minor), kind="dispute_lost")
     return paid.pays(outcome="charged_back", more=(gone,))
 
 
 def back(made: Case) -> Case:
-    """The same case, paid out and 500 of it taken again for a refund."""
+    """Return the case paid out, with a refund of 500 taken by the statement."""
     return made.settles().settles(kind="refund", gross=-500, fee=0)
 
 
 def placed(made: Case, *dates: Instant | None) -> Case:
-    """The same case, its book lines placed at these moments."""
     made.book = [replace(line, placed_at=date) for line, date in zip(made.book, dates, strict=True)]
     return made
 
@@ -107,14 +103,12 @@ def placed(made: Case, *dates: Instant | None) -> Case:
     ],
 )
 def test_a_break_is_as_old_as_the_latest_of_what_disagrees(made: Case, since: int) -> None:
-    """The book's date or the money's; where neither says one, it is as old as the run."""
     (found,) = decided(made)[0]
     assert isinstance(found, Break)
     assert found.since == since
 
 
 def test_money_that_the_book_states_is_missed_once_its_margin_is_over() -> None:
-    """Until then, counted from the moment of the line, it is awaited."""
     over = AT + DAY + RULES.money_margin
     decisions, control = decided(placed(case().books(), AT + DAY), as_of=over - TICK)
     assert decisions == []
@@ -141,7 +135,6 @@ YEN = Money(minor=7, currency="JPY")
 def test_within_its_margin_nothing_is_a_break(
     made: Callable[[Case], Case], side: str, bucket: str
 ) -> None:
-    """What is still on its way is awaited, and counted as that; later it is a break."""
     decisions, control = decided(made(case()), as_of=SOON)
     assert decisions == []
     assert bucket in stands(control, side)
@@ -153,7 +146,7 @@ PAID = AT + HOUR
 
 
 def back_unbooked(made: Case) -> Case:
-    """The same case, of which 500 went back that the book does not have."""
+    """Return the case with a refund of 500 that the book lacks."""
     return made.pays(more=(made.taken(minor=-500),)).books()
 
 
@@ -173,7 +166,6 @@ def back_unbooked(made: Case) -> Case:
 def test_each_margin_is_over_at_its_last_moment(
     made: Callable[[Case], Case], due: Instant, side: str, bucket: str, waits: str
 ) -> None:
-    """A tick before it is awaited still, and no break is reported of it."""
     decisions, control = decided(made(case()), as_of=due)
     assert stands(control, side) == [bucket]
     assert bucket in causes(decisions)
@@ -183,7 +175,6 @@ def test_each_margin_is_over_at_its_last_moment(
 
 
 def reaching(*, book: tuple[int, int], statements: tuple[int, int]) -> Coverage:
-    """Books and statements that reach from the one to the other."""
     spans = [Span(since=Instant(one), until=Instant(other)) for one, other in (book, statements)]
     return Coverage(book=spans[0], statements=(Reach(source=SOURCE, span=spans[1]),))
 
@@ -204,8 +195,6 @@ DUE = PAID + RULES.settle_margin
 def test_books_and_statements_reach_to_their_first_and_last_moment(
     book: tuple[int, int], statements: tuple[int, int], takings: str, settlement: str
 ) -> None:
-    """An order that was opened at the book's first moment has to stand in it, and money of its last
-    one; and so with statements."""
     _, control = decided(case().pays(), coverage=reaching(book=book, statements=statements))
     assert (stands(control, "takings"), stands(control, "settlement")) == ([takings], [settlement])
 
@@ -221,7 +210,6 @@ def test_books_and_statements_reach_to_their_first_and_last_moment(
 def test_an_order_stands_with_the_first_of_what_is_owed(
     owed: tuple[Money, ...], bucket: str, expected: list[str]
 ) -> None:
-    """By currency: money of another is owed apart, and is never a second payment's."""
     again = case().taken(payment="pay_2")
     made = case().pays(findings=("paid_twice",), more=(again,), owed=owed).books()
     made.settles().settles(payment="pay_2")
@@ -232,7 +220,6 @@ def test_an_order_stands_with_the_first_of_what_is_owed(
 
 
 def test_without_statements_or_books_nothing_is_missed() -> None:
-    """A shop that imported no statement, or no book, gets no break for each of its orders."""
     decisions, control = decided(case().pays(), coverage=Coverage())
     assert decisions == []
     assert stands(control, "takings") == ["not_covered"]
@@ -240,7 +227,6 @@ def test_without_statements_or_books_nothing_is_missed() -> None:
 
 
 def test_money_after_the_last_statement_is_awaited() -> None:
-    """A statement that does not reach beyond the settle margin cannot hold the money."""
     early = replace(
         COVERAGE,
         statements=tuple(
@@ -254,13 +240,11 @@ def test_money_after_the_last_statement_is_awaited() -> None:
 
 
 def test_money_of_before_the_books_begin_is_not_covered() -> None:
-    """An October book says nothing of an order of September."""
     old = case(at=START - 3 * DAY).pays()
     assert stands(decided(old)[1], "takings") == ["not_covered"]
 
 
 def test_a_book_line_of_before_the_webhooks_came_is_not_covered() -> None:
-    """What was paid before we listened, we could not hear."""
     since = replace(COVERAGE, takings=AT + TICK)
     assert decided(case().books(), coverage=since)[0] == []
     assert causes(decided(case().books(), coverage=replace(since, takings=AT))[0]) != []
@@ -372,12 +356,10 @@ def test_a_book_line_of_before_the_webhooks_came_is_not_covered() -> None:
 def test_evidence_and_what_is_reported_of_it(
     made: Callable[[Case], Case], expected: list[str]
 ) -> None:
-    """The rows of the README's decision table that the truth's month does not have."""
     assert causes(decided(made(case()))[0]) == expected
 
 
 def test_a_refund_that_names_its_payment_comes_before_one_that_names_the_order_alone() -> None:
-    """Of two payments, each of which was given back by as much."""
     one, other = case().taken(minor=-500), case().taken(minor=-500, payment="pay_2")
     paid = case().pays(more=(case().taken(payment="pay_2"), one, other)).books().books()
     paid.settles().settles(payment="pay_2")
@@ -390,7 +372,6 @@ def test_a_refund_that_names_its_payment_comes_before_one_that_names_the_order_a
 
 
 def test_a_break_keeps_its_identity_while_its_difference_is_the_same() -> None:
-    """Other money, later, a new version of the line: the same break."""
     first = decided(case().pays().books(minor=2_000).settles())[0][0]
     again = case().pays().books(minor=2_100).settles()
     again.book[0] = replace(again.book[0], line_id="bok_ORD-1_0.2")
@@ -419,8 +400,6 @@ def test_a_break_keeps_its_identity_while_its_difference_is_the_same() -> None:
 def test_what_may_have_been_taken_is_at_stake(
     made: Callable[[Case], Case], in_doubt: tuple[Money, ...], money: Money
 ) -> None:
-    """Beside what is certain, in one currency, and never more than can be kept; with or without a
-    line of the book."""
     doubtful = made(case())
     doubtful.takings[0] = replace(
         doubtful.takings[0],
@@ -438,7 +417,6 @@ def test_what_may_have_been_taken_is_at_stake(
 
 @pytest.mark.parametrize("cause", ORDER_CAUSES)
 def test_every_break_says_what_differs_and_what_to_do(cause: str) -> None:
-    """Whole sentences, in which no fact is missing."""
     for made in (case(), case(minor=77)):
         (found,) = decided(TROUBLES[cause](made))[0]
         assert isinstance(found, Break)
@@ -555,14 +533,12 @@ SAID: dict[str, tuple[Callable[[Case], Case], str, str]] = {
 
 @pytest.mark.parametrize("known", SAID)
 def test_a_break_says_what_is_true(known: str) -> None:
-    """Nothing that a webhook stated is called never notified, and each step can be taken."""
     made, sentence, step = SAID[known]
     (found,) = [each for each in decided(made(case()))[0] if isinstance(each, Break)]
     assert (break_sentence(found), next_step(found)) == (sentence, step)
 
 
 def test_a_refund_is_missed_from_its_own_margin_on_and_is_as_old_as_it_is() -> None:
-    """Each movement by itself, whatever it is of."""
     made = case().pays(more=(case().taken(minor=-300), case().taken(minor=-200, kind="reversed")))
     made.books(minor=1_000).settles()
     due = AT + 2 * HOUR + RULES.settle_margin
@@ -578,7 +554,6 @@ def test_a_refund_is_missed_from_its_own_margin_on_and_is_as_old_as_it_is() -> N
 def test_beyond_the_bound_rows_are_decided_at_once_and_say_so(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """What is too much for the second look is a break by its key alone; the totals still tie."""
     monkeypatch.setattr("reconcile.matching.funds.MOST_LEFT", 2)
     lines = [case(f"XYZ-{n}").books() for n in range(5)]
     decisions, control = decided(*lines)
@@ -591,8 +566,6 @@ def test_beyond_the_bound_rows_are_decided_at_once_and_say_so(
 def test_an_order_and_its_line_of_a_group_stay_together_where_another_matching_has_no_room(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A range of keys puts both aside; whoever takes them over compares their amounts all the
-    same."""
     made = case(minor=1_400).pays().settles().books(minor=1_500, group="G")
     part, whole = (Matching(rules=RULES, as_of=AS_OF, coverage=COVERAGE) for _ in range(2))
     reported = list(
@@ -612,7 +585,6 @@ def test_an_order_and_its_line_of_a_group_stay_together_where_another_matching_h
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_a_month_with_every_trouble_has_none_false_and_none_missed(seed: int) -> None:
-    """Every break and every special match of the ground truth, with its money, and no other."""
     month = Month(orders=3_000, each=9, seed=seed)
     expected = sorted(
         (str(cause), str(order), minor)

@@ -19,23 +19,19 @@ from reconcile.matching.control import (
 )
 from reconcile.matching.match import OtherPeriods
 from reconcile.matching.period import Period, within
-from reconcile.matching.rows import book_row, ledger_line_row, statement_row
 from reconcile.matching.rules import HandMatch, Terms
 from tests.reconcile.books_cases import case
-from tests.reconcile.books_strategies import in_key_order
-from tests.reconcile.books_truth import AS_OF, COVERAGE, RULES, Case
+from tests.reconcile.books_truth import AS_OF, COVERAGE, RULES, Case, streams
 
 NOW = Instant(5)
 
 
 def line(side: Side, bucket: Bucket, minor: int, currency: str = "KES", count: int = 1,
          **more: int) -> ControlLine:  # fmt: skip
-    """Rows of a side in a bucket."""
     return ControlLine(side=side, currency=currency, bucket=bucket, count=count, sum=minor, **more)
 
 
 def read(side: Side, minor: int, currency: str = "KES", count: int = 1, **more: int) -> Read:
-    """Rows of a side as they came."""
     return Read(side=side, currency=currency, count=count, sum=minor, **more)
 
 
@@ -72,7 +68,6 @@ MADE = Control(
 
 
 def test_every_equation_is_reported_with_both_its_sides() -> None:
-    """For each side and currency; then what was captured, and what the bank has of payouts."""
     found = [(tie.side, tie.currency, tie.left, tie.right) for tie in MADE.ties()]
     assert found == [
         ("bank", "KES", 2, 2), ("bank", "KES", 57, 57),
@@ -120,7 +115,6 @@ def test_every_equation_is_reported_with_both_its_sides() -> None:
 def test_what_does_not_tie_is_reported_by_its_equation(
     more: ControlLine, broken: list[tuple[str, str, int, int]]
 ) -> None:
-    """And by no other."""
     together = MADE + Control(as_of=NOW, lines=(more,))
     found = [(t.side, t.name, t.left, t.right) for t in together.ties() if not t.holds]
     assert found == broken
@@ -128,7 +122,6 @@ def test_what_does_not_tie_is_reported_by_its_equation(
 
 
 def test_parts_add_up_line_by_line() -> None:
-    """The later instant counts; what one part alone has stays as it is, in its place."""
     other = Control(
         as_of=Instant(9),
         lines=(line("book", "by_group", 1), line("book", "by_hand", 2)),
@@ -164,14 +157,12 @@ def test_the_sum_of_a_family_is_that_of_its_buckets() -> None:
 
 
 def learnt(*cases: Case, hands: tuple[tuple[str, str], ...] = ()) -> set[str]:
-    """Which lines of these, none of which is of the period, are of no movement."""
+    """Return the lines without a movement; none of the cases is of the period."""
     paired = [HandMatch(one=one, other=other) for one, other in hands]
     others = OtherPeriods(Terms(rules=RULES, as_of=AS_OF, coverage=COVERAGE, hands=paired))
     for stream in within(
         Period(since=AS_OF),
-        takings=in_key_order([ledger_line_row(e) for one in cases for e in one.takings]),
-        book=in_key_order([book_row(each) for one in cases for each in one.book]),
-        statements=in_key_order([statement_row(e) for one in cases for e in one.lines]),
+        **streams(*cases),
         outside=others.order,
     ):
         assert list(stream) == []
@@ -194,12 +185,10 @@ def learnt(*cases: Case, hands: tuple[tuple[str, str], ...] = ()) -> set[str]:
 def test_which_lines_of_orders_of_other_periods_are_of_no_movement(
     cases: list[Case], found: set[str]
 ) -> None:
-    """Only of orders, by the ids of the lines."""
     assert learnt(*cases) == found
 
 
 def test_what_a_person_gave_to_an_order_of_another_period_is_of_it() -> None:
-    """Without that it is of nothing."""
     made = case("ORD-1").pays().settles().settles(payment="x"), case("ORD-2").pays()
     assert learnt(*made) == {"stm_ORD-1_1.1"}
     assert learnt(*made, hands=(("ORD-2", "stm_ORD-1_1"),)) == set()

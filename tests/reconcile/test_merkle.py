@@ -84,7 +84,7 @@ CONSISTENCY = {
 
 
 def mth(entries: Sequence[bytes]) -> Hash:
-    """2.1.1: the tree's hash."""
+    """Return the tree's hash (2.1.1)."""
     if not entries:
         return hashlib.sha256(b"").digest()
     if len(entries) == 1:
@@ -94,7 +94,7 @@ def mth(entries: Sequence[bytes]) -> Hash:
 
 
 def path(m: int, entries: Sequence[bytes]) -> list[Hash]:
-    """2.1.3.1: the inclusion proof of entry m."""
+    """Return the inclusion proof of entry m (2.1.3.1)."""
     if len(entries) == 1:
         return []
     k = split(len(entries))
@@ -104,7 +104,7 @@ def path(m: int, entries: Sequence[bytes]) -> list[Hash]:
 
 
 def subproof(m: int, entries: Sequence[bytes], complete: bool) -> list[Hash]:
-    """2.1.4.1: the consistency proof is SUBPROOF(m, D_n, true)."""
+    """Return the consistency proof SUBPROOF(m, D_n, true) (2.1.4.1)."""
     if m == len(entries):
         return [] if complete else [mth(entries)]
     k = split(len(entries))
@@ -114,7 +114,6 @@ def subproof(m: int, entries: Sequence[bytes], complete: bool) -> list[Hash]:
 
 
 def split(n: int) -> int:
-    """The largest power of two smaller than n."""
     k = 1
     while k * 2 < n:
         k *= 2
@@ -125,7 +124,7 @@ def split(n: int) -> int:
 
 
 def nodes_of(entries: Sequence[bytes]) -> Callable[[Node], Hash]:
-    """Complete subtrees of some entries, each computed when it is asked for."""
+    """Return complete subtrees, each computed when it is asked for."""
     hashes = [leaf_hash(each) for each in entries]
     return lambda node: subtree_hash(hashes[node[1] << node[0] : (node[1] + 1) << node[0]])
 
@@ -188,7 +187,6 @@ SIZES = st.integers(1, 70).flatmap(lambda n: st.tuples(st.integers(0, n - 1), st
 
 
 def flipped(value: Hash, bit: int) -> Hash:
-    """The same with one bit changed."""
     number = int.from_bytes(value) ^ (1 << bit % (8 * len(value)))
     return number.to_bytes(len(value))
 
@@ -197,7 +195,6 @@ def flipped(value: Hash, bit: int) -> Hash:
 def test_an_inclusion_proof_with_any_change_is_refused(
     place: tuple[int, int], bit: int, data: st.DataObject
 ) -> None:
-    """Another leaf, another head, another place, one hash changed, left out, doubled or added."""
     m, size = place
     entries = entries_of(size)
     leaf, head, proof = leaf_hash(entries[m]), mth(entries), proven(m, entries)
@@ -227,7 +224,6 @@ def test_an_inclusion_proof_with_any_change_is_refused(
 def test_a_consistency_proof_with_any_change_is_refused(
     place: tuple[int, int], bit: int, data: st.DataObject
 ) -> None:
-    """Another old or new head, one hash changed, left out or added."""
     old, size = place[0] + 1, place[1]
     entries = entries_of(size)
     before, after, proof = mth(entries[:old]), mth(entries), grown(old, entries)
@@ -262,7 +258,6 @@ def test_what_there_is_no_proof_of() -> None:
 
 
 def kept_of(leaves: Sequence[Hash]) -> dict[Node, Hash]:
-    """Every kept hash of a log."""
     kept, tail = {(0, place): each for place, each in enumerate(leaves)}, Tail(0, {})
     for each in leaves:
         kept.update(tail.append(each))
@@ -270,12 +265,12 @@ def kept_of(leaves: Sequence[Hash]) -> dict[Node, Hash]:
 
 
 def some(kept: Kept, ranges: set[tuple[int, int, int]]) -> Kept:
-    """Only the hashes of these ranges: what is not named is not there."""
+    """Return only the hashes of these ranges."""
     return {(level, n): kept[level, n] for level, a, b in ranges for n in range(a, b)}
 
 
 def test_proofs_and_growth_need_only_what_they_name() -> None:
-    """Over two kept levels, at sizes around complete tiles, and going on from each of them."""
+    """Over two stored levels, at sizes around complete tiles."""
     leaves = [hashlib.sha256(each).digest() for each in entries_of(WIDTH * WIDTH + WIDTH + 3)]
     kept, frontier = kept_of(leaves), Frontier()
     assert {level for level, _ in kept} == {0, STEP, 2 * STEP}

@@ -27,7 +27,6 @@ minors = st.integers(-MAX_MINOR - 1, MAX_MINOR)
 
 
 def test_exponents_are_those_of_an_independent_iso_4217_table() -> None:
-    """Every currency with minor units, and no other, has the decimals ISO 4217 gives it."""
     independent = {c.code: c.exponent for c in Currency if c.exponent is not None}
     assert independent == EXPONENTS
     assert len(EXPONENTS) > 150
@@ -35,7 +34,6 @@ def test_exponents_are_those_of_an_independent_iso_4217_table() -> None:
 
 @given(minors, currencies)
 def test_text_and_minor_units_are_two_forms_of_one_amount(minor: int, currency: str) -> None:
-    """Any 64-bit amount in any currency survives the way to text and back."""
     amount = money(minor, currency)
     assert from_major(major_text(amount), currency) == amount
     assert from_major(Decimal(major_text(amount)), currency) == amount
@@ -44,7 +42,7 @@ def test_text_and_minor_units_are_two_forms_of_one_amount(minor: int, currency: 
 
 @given(minors, currencies)
 def test_an_amount_has_exactly_its_currencys_decimals(minor: int, currency: str) -> None:
-    """KES 1 is written 1.00, JPY 1 is 1, KWD 1 is 1.000."""
+    """KES 1 is 1.00, JPY 1 is 1, KWD 1 is 1.000."""
     _, _, decimals = major_text(money(minor, currency)).partition(".")
     assert len(decimals) == exponent_of(currency)
 
@@ -73,7 +71,6 @@ def test_an_amount_has_exactly_its_currencys_decimals(minor: int, currency: str)
     ],
 )
 def test_major_units_are_read_exactly(amount: Any, currency: str, minor: int) -> None:
-    """The same amount in any notation is the same number of minor units."""
     assert from_major(amount, currency) == Money(minor=minor, currency=currency)
 
 
@@ -102,14 +99,12 @@ def test_major_units_are_read_exactly(amount: Any, currency: str, minor: int) ->
     ],
 )
 def test_what_is_not_exact_is_refused(amount: Any, currency: str, sentence: str) -> None:
-    """Nothing is rounded, cut or guessed: the error says what is wrong."""
     with pytest.raises(MoneyError, match=sentence):
         from_major(amount, currency)
 
 
 @given(st.decimals(allow_nan=True, allow_infinity=True), currencies)
 def test_any_decimal_is_read_exactly_or_refused(amount: Decimal, currency: str) -> None:
-    """What from_major returns, times nothing rounded, is what it was given."""
     try:
         read = from_major(amount, currency)
     except MoneyError:
@@ -119,7 +114,7 @@ def test_any_decimal_is_read_exactly_or_refused(amount: Decimal, currency: str) 
 
 @pytest.mark.parametrize("minor", [MAX_MINOR + 1, -MAX_MINOR - 2, 10**30])
 def test_minor_units_beyond_64_bits_are_refused(minor: int) -> None:
-    """Both databases hold exactly 64 bits, so no more are let in."""
+    """Both databases hold exactly 64 bits."""
     with pytest.raises(MoneyError, match="64 bits"):
         money(minor, "KES")
 
@@ -136,5 +131,4 @@ def test_minor_units_beyond_64_bits_are_refused(minor: int) -> None:
 def test_people_read_amounts_with_thousands_and_decimals(
     minor: int, currency: str, text: str
 ) -> None:
-    """The form of sentences."""
     assert str(Money(minor=minor, currency=currency)) == text

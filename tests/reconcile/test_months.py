@@ -23,8 +23,8 @@ from reconcile.reporting.input import BreakSeen, merged
 from reconcile.reporting.report import PeriodReport
 from reconcile.reporting.tally import PeriodTally
 from tests.finance.reports.samples import scope, taking
-from tests.reconcile.books_strategies import World, dates, in_key_order, worlds
-from tests.reconcile.books_truth import AS_OF, START
+from tests.reconcile.books_strategies import World, dates, worlds
+from tests.reconcile.books_truth import AS_OF, START, in_key_order
 
 EXAMPLES = 5_000 if os.environ.get("TALLYHOOK_LONG") else 20
 
@@ -34,8 +34,7 @@ FIRST, LAST = START - 60 * DAY, AS_OF + DAY
 
 @st.composite
 def orders_over_months(draw: st.DrawFn) -> World:
-    """Orders that were placed, paid and settled on dates of their own, each with lines that fit
-    its payment and lines that do not."""
+    """Draw orders placed, paid and settled on dates of their own, with fitting and other lines."""
     takings: list[TakingRow] = []
     book: list[BookRow] = []
     lines: list[StatementRow] = []
@@ -73,7 +72,6 @@ def orders_over_months(draw: st.DrawFn) -> World:
 
 
 def taking_of(row: TakingRow) -> LedgerLine:
-    """The ledger line of a row, flat or not."""
     if row.whole is not None:
         return row.whole
     money = Money(minor=row.minor, currency=row.currency) if row.currency else None
@@ -102,7 +100,7 @@ def taking_of(row: TakingRow) -> LedgerLine:
 
 
 def reported(world: World, start: Instant, end: Instant) -> PeriodReport:
-    """The report of one month of a world, as the application makes it."""
+    """Return the report of one month of a world, as the application makes it."""
     terms = Terms(rules=world.rules, as_of=AS_OF, coverage=world.coverage, hands=world.hands)
     takings, book = in_key_order(world.takings), in_key_order(world.book)
     lines = in_key_order(world.lines)
@@ -131,7 +129,6 @@ def reported(world: World, start: Instant, end: Instant) -> PeriodReport:
 
 
 def months(cuts: Sequence[Instant]) -> Iterator[tuple[Instant, Instant]]:
-    """From the first date to the last, cut at these."""
     ends = [FIRST, *sorted(set(cuts)), LAST]
     return pairwise(ends)
 
@@ -151,7 +148,6 @@ def _cuts() -> st.SearchStrategy[list[Instant]]:
 def test_the_lines_of_all_months_are_all_lines_each_once(
     world: World, more: World, cuts: list[Instant]
 ) -> None:
-    """However the months are cut, and whatever else the lines are of; every month ties."""
     world = world + more
     counted, brought = Counter[str](), Counter[str]()
     for start, end in months(cuts):

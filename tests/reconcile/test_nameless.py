@@ -18,7 +18,6 @@ PAID = (
 def test_a_reversal_of_a_payment_that_nobody_captured(
     tried: str, success: str, ships: bool
 ) -> None:
-    """It may be the nameless one's; it is none of one that has a name of its own."""
     text = PAID.format(success=success) + tried + "5s reversed e2 pay=pay_1\n"
     (scenario,) = read("table", text)
     ledger = fold(

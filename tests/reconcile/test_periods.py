@@ -28,7 +28,6 @@ def test_a_month_holds_its_first_moment_and_not_its_end(name: str, start: str, e
 
 
 def test_twelve_months_on_it_is_the_same_month_of_the_next_year() -> None:
-    """From a December, one month at a time."""
     month, names = Month(year=2026, number=12), []
     for _ in range(12):
         month = IN_UTC.following(month)
@@ -45,7 +44,6 @@ def test_what_is_no_month_is_refused_in_one_sentence(name: str) -> None:
 
 
 def test_a_day_is_that_of_utc() -> None:
-    """Its last microsecond belongs to it."""
     start = parse_instant("2026-10-12T00:00:00Z")
     assert day_of(start) == day_of(start + DAY - TICK) == "2026-10-12"
     assert day_of(start - TICK) == "2026-10-11"
@@ -69,7 +67,6 @@ CAIRO = ZoneInfo("Africa/Cairo")
     ],
 )
 def test_a_day_begins_at_its_own_midnight(zone: tzinfo, day: str, start: str, hours: int) -> None:
-    """And has as many hours as its clocks show."""
     calendar = Calendar(zone)
     first, after = calendar.day(day)
     assert (format_instant(first), (after - first) // HOUR) == (start, hours)
@@ -80,7 +77,6 @@ def test_a_day_begins_at_its_own_midnight(zone: tzinfo, day: str, start: str, ho
 
 @pytest.mark.parametrize("zone", [UTC, NAIROBI, NEW_YORK, CAIRO])
 def test_months_of_a_zone_follow_each_other_without_a_gap(zone: tzinfo) -> None:
-    """Every month ends where the next begins, and every moment is in one."""
     calendar = Calendar(zone)
     month = calendar.month("2026-01")
     for _ in range(24):
@@ -105,7 +101,6 @@ def test_months_of_a_zone_follow_each_other_without_a_gap(zone: tzinfo) -> None:
 def test_a_change_of_zone_begins_with_the_first_open_month(
     before: tzinfo, zone: tzinfo, start: str, end: str
 ) -> None:
-    """It begins where the last closed one ended: the months neither overlap nor leave a gap."""
     closed = Calendar(before).month("2026-10")
     calendar = Calendar(zone, closed=closed)
     month = calendar.month("2026-11")
@@ -128,7 +123,6 @@ def test_what_is_no_day_is_refused(text: str) -> None:
 
 @pytest.mark.parametrize("zone", [UTC, NAIROBI, NEW_YORK])
 def test_the_ends_of_the_calendar_are_days(zone: tzinfo) -> None:
-    """The first day begins where time does, the last ends where it does."""
     calendar = Calendar(zone)
     assert calendar.day("1970-01-01")[0] >= 0
     assert calendar.day("9999-12-31")[1] == LATEST

@@ -45,8 +45,7 @@ WAYS: Final[dict[str, tuple[int | None, dict[str, Any]]]] = {
 
 
 def ledgers_of(scenario: Scenario) -> list[Ledger]:
-    """Its ledgers: when one of its rows reached us or is looked at, at the next decision that each
-    of these names, and a moment before that."""
+    """Return its ledgers at every arrival and row, at each next decision, and a tick before that."""
     every = scenario.history()
     moments = {each.received_at for each in every.deliveries}
     moments |= {each.recorded_at for each in every.records}
@@ -60,8 +59,7 @@ def ledgers_of(scenario: Scenario) -> list[Ledger]:
 
 
 def histories_of(first: ClaimKind, second: ClaimKind) -> Iterator[tuple[str, History]]:
-    """Both claims in every way, of a payment of which nothing else was said, and of a captured
-    one."""
+    """Yield both claims in every way, on an unknown payment and on a captured one."""
     known: dict[str, Any] = {"payment": "pay_1", "session": "cs_1"}
     said = {**known, "money": DUE, "movement": "mv_1", "capture": "cap_1"}
     placed = record("rec_1", "order_placed", 0, money=DUE)
@@ -74,18 +72,16 @@ def histories_of(first: ClaimKind, second: ClaimKind) -> Iterator[tuple[str, His
 
 
 def ledgers_of_pair(first: ClaimKind, second: ClaimKind) -> Iterator[tuple[str, Ledger]]:
-    """The ledger of each of their histories, at the last arrival."""
     for name, known in histories_of(first, second):
         yield name, fold(known, policy=POLICY, as_of=seconds(40))
 
 
 def mark_of(ledger: Ledger) -> str:
-    """The end of the fingerprint, as it is published."""
     return str(ledger_document(ledger)["fingerprint"])[-DIGITS:]
 
 
 def test_every_ledger_of_the_scenarios_has_the_fingerprint_that_it_had() -> None:
-    """Each scenario by its name, so that what changed is seen."""
+    """By scenario, so that a change is easy to find."""
     lines = [
         f"{one.file}: {one.name} | {' '.join(map(mark_of, ledgers_of(one)))}"
         for one in all_scenarios()
@@ -94,8 +90,7 @@ def test_every_ledger_of_the_scenarios_has_the_fingerprint_that_it_had() -> None
 
 
 def sentences_of(scenario: Scenario) -> list[str]:
-    """What people and the feed are given of each ledger: plain words, with and without what waits,
-    the line of a listing, and the revision that leads to it."""
+    """Return all texts of each ledger: plain words, listing, and the revision that leads to it."""
     found, before = [], None
     for ledger in ledgers_of(scenario):
         document = ledger_document(ledger)
@@ -108,14 +103,12 @@ def sentences_of(scenario: Scenario) -> list[str]:
 
 
 def test_every_ledger_of_the_scenarios_is_reported_as_it_was() -> None:
-    """One digest for each scenario."""
     check("told", [
         f"{one.file}: {one.name} | {digest(' '.join(sentences_of(one)))}" for one in all_scenarios()
     ])  # fmt: skip
 
 
 def test_every_pair_of_claims_has_the_fingerprints_that_it_had() -> None:
-    """One digest for all the ways of two claims."""
     check("pairs", [
         f"{first}, {second} | "
         + digest(" ".join(mark_of(each) for _, each in ledgers_of_pair(first, second)))
@@ -125,7 +118,7 @@ def test_every_pair_of_claims_has_the_fingerprints_that_it_had() -> None:
 
 
 def main(words: str) -> None:
-    """Print the documents of scenarios and pairs of this name."""
+    """Print the documents of scenarios and pairs with this name."""
     reported = [(one.name, each) for one in all_scenarios() for each in ledgers_of(one)]
     for first in CLAIM_KINDS:
         for second in CLAIM_KINDS:

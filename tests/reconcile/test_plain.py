@@ -55,7 +55,6 @@ LEDGERS = every_ledger()
 
 
 def test_every_finding_has_its_words() -> None:
-    """In the order in which findings are given: what is said in passing first, errors last."""
     assert tuple(FINDINGS) == FINDING_CODES
     order = ["info", "warning", "error"]
     severities = [order.index(words.severity) for words in FINDINGS.values()]
@@ -69,8 +68,7 @@ def test_the_engines_page_has_every_finding_with_its_severity() -> None:
 
 
 def test_what_is_said_in_the_scenarios_is_as_the_table_has_it() -> None:
-    """Each outcome with its reasons once, as the first scenario shows it, and each finding. The
-    table is read line by line whenever it changes; `TALLYHOOK_GOLDEN=write` writes it anew."""
+    """`TALLYHOOK_GOLDEN=write` writes the table anew; read it line by line."""
     answers: dict[str, str] = {}
     findings: dict[str, str] = {}
     for ledger in LEDGERS:
@@ -86,7 +84,6 @@ def test_what_is_said_in_the_scenarios_is_as_the_table_has_it() -> None:
 
 
 def test_no_sentence_needs_our_words() -> None:
-    """No id, code or word of ours, nothing left to fill in, and a full stop at the end."""
     for scenario in all_scenarios():
         with row(scenario.name):
             _needs_none(scenario)
@@ -108,7 +105,6 @@ def _needs_none(scenario: Scenario) -> None:
 
 
 def test_only_what_can_be_shipped_is_said_to_be() -> None:
-    """What the answer says of shipping is what `fulfillable` says, and nothing ships unread."""
     for ledger in LEDGERS:
         ready = "The order can be shipped." in plain_answer(ledger)
         shipped = ledger.case.filed.fulfilled is not None
@@ -117,19 +113,16 @@ def test_only_what_can_be_shipped_is_said_to_be() -> None:
 
 
 def test_the_first_sentence_stands_alone() -> None:
-    """A listing shows it."""
     for ledger in LEDGERS:
         assert plain_headline(ledger) == plain_answer(ledger)[0] == plain_reason(ledger.reasons[0])
 
 
 def test_a_moment_is_said_as_people_say_it() -> None:
-    """To the minute, with the month's name."""
     assert plain_instant(Instant(1_763_805_959_999_999)) == "22 November 2025, 10:05 UTC"
 
 
 @given(histories(), moments())
 def test_whatever_is_heard_can_be_said(known: History, as_of: Instant) -> None:
-    """Of any history: no sentence lacks a fact, and none is without its words for a customer."""
     ledger = fold(known, policy=POLICY, as_of=as_of)
     shown = with_plain(ledger_document(ledger), ledger)
     sentences = [*shown["explanation"], *shown["plain"]["answer"], *plain_outcome(ledger)]
@@ -151,7 +144,6 @@ def _ledger(*members: Delivery | Record) -> Ledger:
 
 
 def test_what_a_win_did_not_give_back_is_reported() -> None:
-    """Else a dispute would be said to be won, and the order to be charged back."""
     named: dict[str, Any] = {"payment": "pay_1", "movement": "dp_1"}
     lost = delivery("d2", 6, event("evt_2", "dispute_lost", 6, money=PART, **named))
     some = delivery("d3", 7, event("evt_3", "dispute_won", 7, money=LITTLE, **named))
@@ -173,7 +165,6 @@ def test_what_was_refunded_beside_a_dispute_is_reported() -> None:
 
 
 def test_what_is_missing_counts_what_was_given_back() -> None:
-    """And nobody reads that a part of what is missing was given back."""
     back = delivery("d2", 6, event("evt_2", "refunded", 6, payment="pay_1", money=PART))
     dearer = record("rec_2", "order_placed", 7, money=Money(minor=200_000, currency="KES"))
     assert plain_headline(_ledger(back, dearer)) == (
@@ -183,7 +174,6 @@ def test_what_is_missing_counts_what_was_given_back() -> None:
 
 
 def test_paid_in_full_is_the_price() -> None:
-    """What is in doubt beside it, or disputed, is no part of what was paid for the order."""
     for claim in ("succeeded", "disputed"):
         odd = Money(minor=DUE.minor * 100, currency="KES")
         more = delivery("d2", 6, event("evt_2", "succeeded", 6, payment="pay_2", money=odd))
@@ -192,7 +182,6 @@ def test_paid_in_full_is_the_price() -> None:
 
 
 def test_what_is_held_of_a_canceled_order_is_owed_back() -> None:
-    """Whatever became of the order; of one in doubt nobody says how much."""
     canceled = record("rec_2", "order_canceled", 8)
     owed = "The shop has canceled the order: all that is left, KES {}, must be given back."
     back = delivery("d2", 6, event("evt_2", "refunded", 6, payment="pay_1", money=PART))
@@ -209,7 +198,6 @@ def test_what_is_held_of_a_canceled_order_is_owed_back() -> None:
 
 
 def test_what_has_no_amount_is_called_by_its_name() -> None:
-    """A refund of which nobody says how much it was is no payment."""
     back = delivery("d2", 6, event("evt_2", "refunded", 6, payment="pay_1"))
     assert plain_headline(_ledger(back)) == (
         "We were told of a refund, and nobody has told us how much it was."
@@ -217,7 +205,6 @@ def test_what_has_no_amount_is_called_by_its_name() -> None:
 
 
 def test_only_the_refunds_of_unknown_payments_are_called_so() -> None:
-    """What was refunded of a payment that is known is not what nobody knows a payment of."""
     known = delivery("d2", 6, event("evt_2", "refunded", 6, payment="pay_1", money=PART))
     unknown = delivery("d3", 7, event("evt_3", "refunded", 7, payment="pay_9", money=LITTLE))
     assert plain_headline(_ledger(known, unknown)) == (
@@ -226,7 +213,6 @@ def test_only_the_refunds_of_unknown_payments_are_called_so() -> None:
 
 
 def test_what_never_expires_can_be_said() -> None:
-    """A session's expiry at the end of what can be written, and the grace after it."""
     key: dict[str, Any] = {"key": "k1", "source": "shop"}
     asked = record("rec_2", "session_requested", 1, money=DUE, **key)
     never = record("rec_3", "session_opened", 2, session="cs_1", expires_at=LATEST, **key)

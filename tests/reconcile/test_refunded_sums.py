@@ -32,30 +32,30 @@ Moved = tuple[int, int, str]
 
 
 def kes(minor: int) -> Money:
-    """Shillings, in cents."""
     return Money(minor=minor, currency="KES")
 
 
 def so_far(event_id: str, day: int | None, minor: int, **more: Any) -> Told:
-    """An event that says how much has been refunded."""
+    """Return an event that states a running total."""
     return event_id, "refunded", day, {"refunded_total": kes(minor), **more}
 
 
 def refund(event_id: str, day: int, minor: int, **more: Any) -> Told:
-    """One that says what was refunded in it."""
+    """Return an event that states one refund."""
     return event_id, "refunded", day, {"money": kes(minor), **more}
 
 
 def said(told: Told) -> Event:
-    """The event, of the payment of these tests."""
     event_id, claim, day, words = told
     at = None if day is None else day * 86_400
     return event(event_id, claim, at, **OF_IT, **words)
 
 
 def ledger_of(*told: Told, until: int = NOW) -> Ledger:
-    """Of an order that was paid, of which these arrived on one day after the other from the 50th
-    on, as known after so many seconds."""
+    """Return the ledger of a paid order as known after `until` seconds.
+
+    The events arrive on one day after the other, from the 50th on.
+    """
     paid = delivery("d0", 0, event("e0", "succeeded", 0, money=kes(PRICE), **OF_IT))
     heard = [
         delivery(f"d{number}", (50 + number) * 86_400, said(each))
@@ -68,7 +68,6 @@ def ledger_of(*told: Told, until: int = NOW) -> Ledger:
 
 
 def went_back(ledger: Ledger) -> list[Moved]:
-    """Its refunds."""
     return [
         (-entry.money.minor, (entry.at - T) // DAY, " ".join(entry.cites))
         for entry in ledger.entries
@@ -148,7 +147,6 @@ ONE: dict[str, tuple[list[Told], list[Moved]]] = {
 
 @pytest.mark.parametrize("name", [*RISES, *ONE])
 def test_each_rise_of_a_sum_is_a_refund_whatever_the_order_of_arrival(name: str) -> None:
-    """Dated and heard from what raised it; the total is the largest sum, as ever."""
     told, moved = {**RISES, **ONE}[name]
     for order in permutations(told):
         ledger = ledger_of(*order)
@@ -166,7 +164,6 @@ def test_each_rise_of_a_sum_is_a_refund_whatever_the_order_of_arrival(name: str)
 def test_sums_without_a_date_are_one_refund(
     days: tuple[int | None, int | None], moved: list[Moved]
 ) -> None:
-    """Their arrival says nothing of which was first."""
     assert went_back(ledger_of(so_far("a", days[0], 25), so_far("b", days[1], 100))) == moved
 
 
@@ -179,7 +176,6 @@ def test_sums_of_two_currencies_rise_each_by_itself() -> None:
 
 
 def test_what_had_been_refunded_stays_as_it_was_when_the_sum_rises() -> None:
-    """A month that was closed between the two has what it had."""
     before = ledger_of(so_far("a", 1, 25), so_far("b", 12, 100), until=50 * 86_400)
     after = ledger_of(so_far("a", 1, 25), so_far("b", 12, 100))
     assert len(before.entries) == 2
@@ -199,7 +195,6 @@ def test_what_had_been_refunded_stays_as_it_was_when_the_sum_rises() -> None:
 def test_lines_of_a_statement_face_each_rise(
     lines: tuple[int, ...], told: list[str], buckets: list[str]
 ) -> None:
-    """One by one, or all in one line; what no line takes is missed alone."""
     for order in permutations([so_far("a", 1, 25), so_far("b", 12, 100)]):
         found = ledger_line_of(ledger_of(*order))
         assert found is not None
@@ -225,8 +220,6 @@ def test_lines_of_a_statement_face_each_rise(
 def test_one_line_of_another_currency_is_all_rises_of_a_sum(
     told: list[Told], causes_found: list[str]
 ) -> None:
-    """They were missed one by one beside a line of nothing. Of refunds that were told each by
-    itself nobody could say which a line takes."""
     for order in permutations(told):
         found = ledger_line_of(ledger_of(*order))
         assert found is not None

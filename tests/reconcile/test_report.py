@@ -18,7 +18,7 @@ import pytest
 from reconcile.instants import DAY, HOUR, MINUTE, NO_TIME, SECOND, TICK, Instant, parse_instant
 from reconcile.matching.books import StatementLine
 from reconcile.matching.ledger_lines import Doubted
-from reconcile.matching.rows import StatementRow, statement_row
+from reconcile.matching.rows import StatementRow
 from reconcile.matching.settling import never_notified
 from reconcile.money import Money
 from reconcile.periods import IN_UTC, Calendar
@@ -39,6 +39,7 @@ from tests.finance.reports.samples import (
     taken,
     taking,
 )
+from tests.reconcile.books_truth import statement_row
 
 KEPT = Path(__file__).parents[1] / "golden" / "kept_report.json"
 
@@ -46,7 +47,6 @@ BEFORE, WITHIN, AFTER = START - DAY, START + DAY, END + DAY
 
 
 def flows_of(report: PeriodReport, currency: str = "KES") -> dict[str, int]:
-    """The money table of a currency."""
     return {row.flow: row.sum for row in report.money if row.currency == currency and row.sum}
 
 
@@ -57,8 +57,11 @@ def added_up(
     abroad: Set[str] = frozenset(),
     **changes: object,
 ) -> PeriodReport:
-    """The report of these orders, and of breaks of the lines that the matching called strange;
-    abroad: what it called so of other periods' orders."""
+    """Return the report of these orders, and of breaks of strange lines.
+
+    strange  lines for which the matching found no movement
+    abroad   such lines of orders of other periods
+    """
     tally = PeriodTally(scope(**changes), elsewhere=elsewhere)  # type: ignore[arg-type]
     for row in map(statement_row, strange):
         found = never_notified(row, as_of=AFTER)
@@ -95,7 +98,6 @@ def test_every_order_stands_where_its_dates_put_it(
 
 
 def test_the_closing_of_a_month_is_the_opening_of_the_next() -> None:
-    """As known at one instant, however the dates of orders fall."""
     chance = random.Random(7)
     some = []
     for number in range(400):
@@ -140,8 +142,6 @@ def test_captured_places_money_and_its_fee_on_the_providers_date() -> None:
 
 
 def test_of_two_equal_movements_a_line_settles_one() -> None:
-    """One event may state two movements that are equal in all: a refund, and another before it
-    that only its sum speaks of."""
     order = taking("A", END - DAY, PAID, BACK, replace(BACK), outcome="partially_refunded")
     lines = (line(PAID, END + DAY, fee=300), line(BACK, END + DAY))
     report = added_up(OrderSeen(taking=order, lines=lines))
@@ -214,7 +214,6 @@ def test_the_way_to_the_statement_names_what_differs_and_what_was_never_notified
 def test_a_line_that_no_webhook_stated_is_where_its_break_is(
     settled_at: Instant | None, strange: bool, elsewhere: bool, flow: str | None
 ) -> None:
-    """So that money and breaks of a period tie exactly, in number and by sign."""
     paid = taken(5_000, WITHIN, order="B")
     took = replace(line(taken(-60, WITHIN, order="B"), settled_at), line_id="stm_3")
     report = added_up(
@@ -230,8 +229,7 @@ def test_a_line_that_no_webhook_stated_is_where_its_break_is(
 
 
 def test_a_line_counts_in_one_month() -> None:
-    """An order that the book has in September, captured in October, of which a statement has two
-    lines; the second is no part of its payment."""
+    """In the book in September, captured in October; the second line is no part of the payment."""
     came = taken(5_000, WITHIN, order="B")
     fits, further = line(came, WITHIN), replace(line(came, WITHIN), line_id="stm_9")
     order = OrderSeen(taking=taking("B", BEFORE, came), lines=(fits, further))
@@ -249,7 +247,6 @@ def test_a_line_counts_in_one_month() -> None:
 
 
 def test_lines_that_webhooks_stated_are_not_called_never_notified() -> None:
-    """Those of a won dispute and of a payment in doubt; a refund that no webhook stated is one."""
     paid = taken(5_000, WITHIN, order="B")
     took = replace(line(paid, WITHIN + DAY), line_id="stm_took", kind="dispute", gross=-900)
     second = replace(line(paid, WITHIN + DAY), line_id="stm_2", payment="pay_2", gross=700)
@@ -304,7 +301,6 @@ def test_money_of_an_earlier_month_that_became_known_in_the_period_is_late() -> 
 
 
 def test_what_went_back_late_is_negative_and_its_tables_say_so() -> None:
-    """Else "Refunded, -900" could be read as a refund that was taken back."""
     gone = replace(taken(-900, BEFORE, order="L", delay=3 * DAY), kind="refunded")
     report = added_up(OrderSeen(taking=taking("L", BEFORE, gone)))
     assert [(row.kind, row.sum) for row in report.late] == [("refunded", -900)]
@@ -364,7 +360,6 @@ def test_a_report_of_a_period_that_had_not_ended_says_so() -> None:
 
 
 def test_broken_totals_are_seen_by_their_ties() -> None:
-    """Each table falsified by one unit, one at a time."""
     report = sample(60)
     given: dict[str, Any] = {"flow": report.flow, "control": report.control, "money": report.money}
     assert all(tie.holds for tie in ties(**given))
@@ -390,7 +385,6 @@ def test_a_chart_of_time_goes_by_day_then_week_then_month() -> None:
 
 
 def test_a_chart_of_days_has_days_of_23_and_25_hours() -> None:
-    """One bar a day of the zone, whatever its clocks did."""
     calendar = Calendar(ZoneInfo("America/New_York"))
     march, november = calendar.month("2026-03"), calendar.month("2026-11")
     for month, bars, odd in ((march, 31, 23), (november, 30, 25)):
@@ -403,7 +397,7 @@ def test_a_chart_of_days_has_days_of_23_and_25_hours() -> None:
 
 
 def paired(*lines: StatementLine, moved: tuple[object, ...]) -> list[list[int]]:
-    """For each line the amounts of the movements it settles."""
+    """Return for each line the amounts of the movements that it settles."""
     seen = OrderSeen(taking=taking("A", START, *moved), lines=lines)  # type: ignore[arg-type]
     return [[each.minor for each in pair.taken] for pair in settled(seen)]
 
@@ -440,7 +434,6 @@ def test_what_goes_back_is_negative_whichever_sign_the_provider_gives_it() -> No
 
 
 def test_a_dispute_that_was_won_comes_to_nothing() -> None:
-    """What it took and what it gave back cancel each other, in the report and the journal."""
     paid = taken(1_000, WITHIN)
     settles = line(paid, WITHIN)
     took = replace(settles, line_id="stm_b.1", kind="dispute", gross=-1_000, net=-1_000)
@@ -460,14 +453,13 @@ def test_a_dispute_that_was_won_comes_to_nothing() -> None:
 
 
 def balances(seen: OrderSeen) -> dict[str, int]:
-    """What the journal of the period leaves on each account, but for those of nothing."""
+    """Return the journal's balance of each account, without zeros."""
     booked = [each for some in transactions(seen, start=START, end=END) for each in some.postings]
     sums = {role: sum(each.minor for each in booked if each.role == role) for role in ROLES}
     return {role: minor for role, minor in sums.items() if minor}
 
 
 def test_the_journal_cites_what_a_line_brought_and_names_whose_statement_it_is() -> None:
-    """A line that is left over rests on itself; where a line says whose it is, that counts."""
     paid = taken(1_000, WITHIN)
     first, more = line(paid, WITHIN, gross=600), line(paid, WITHIN, gross=400)
     lines = (replace(first, line_id="stm_1"), replace(more, line_id="stm_2", source="other"))
@@ -481,7 +473,6 @@ def test_the_journal_cites_what_a_line_brought_and_names_whose_statement_it_is()
 
 
 def test_a_reversal_is_among_what_was_refunded_and_leaves_nothing_in_clearing() -> None:
-    """Never settled, settled as a refund, or as a negative payment: net and journal come out."""
     paid = taken(1_000, WITHIN)
     back = replace(taken(-1_000, WITHIN), kind="reversed")
     known = taking("A", WITHIN, paid, back, outcome="refunded")
@@ -498,7 +489,6 @@ def test_a_reversal_is_among_what_was_refunded_and_leaves_nothing_in_clearing() 
 
 
 def test_a_negative_payment_of_which_nothing_went_back_corrects_what_came() -> None:
-    """Where the ledger has no refund: the two lines together are what was captured."""
     paid = taken(1_000, WITHIN)
     lines = (line(paid, WITHIN, gross=1_050), line(paid, WITHIN, gross=-50))
     assert paired(*lines, moved=(paid,)) == [[1_000], [1_000]]
@@ -507,7 +497,6 @@ def test_a_negative_payment_of_which_nothing_went_back_corrects_what_came() -> N
 
 
 def test_part_of_a_lost_dispute_that_came_again_is_one_loss_on_both_sides() -> None:
-    """The entry is net; the statement has what it took and what it gave."""
     paid = taken(1_000, WITHIN)
     lost = replace(taken(-60, WITHIN), kind="dispute_lost")
     took = replace(line(lost, WITHIN, gross=-100), kind="dispute")
@@ -523,13 +512,11 @@ def test_part_of_a_lost_dispute_that_came_again_is_one_loss_on_both_sides() -> N
 
 
 def test_every_movement_is_counted_once_in_the_net() -> None:
-    """Two kinds of movement stand in one flow: it is not counted for each of them."""
     (net,) = [row for row in added_up(SEEN).money if row.flow == "net"]
     assert net.count == 2
 
 
 def row(key: str, payment: str | None = None, order: str | None = None) -> StatementRow:
-    """A line of a key."""
     given = replace(line(taken(100, WITHIN), AFTER), payment=payment, order=order)
     return statement_row(given, key=key)
 
@@ -573,7 +560,6 @@ def test_delays_and_ages_are_counted_in_the_class_they_end_in() -> None:
 
 
 def test_a_break_stands_in_the_class_of_its_age_as_the_list_gives_it() -> None:
-    """One of 30 days and a half is 30 days old, and stands among those of 8 to 30 days."""
     tally = PeriodTally(scope(as_of=END + 12 * HOUR))
     for each in breaks(100):
         tally.found(each)

@@ -28,7 +28,6 @@ def _revised(earlier: Ledger, later: Ledger) -> Revision:
 
 
 def test_the_first_ledger_is_a_revision_of_nothing() -> None:
-    """It gives its headline and no difference."""
     revision = revise(None, _folded(PLACED, PENDING, at=2))
     assert revision is not None
     assert revision.before is None
@@ -38,12 +37,10 @@ def test_the_first_ledger_is_a_revision_of_nothing() -> None:
 
 
 def test_an_order_nobody_has_tried_to_pay_is_not_published() -> None:
-    """A first not_attempted without findings is no news."""
     assert revise(None, _folded(PLACED)) is None
 
 
 def test_a_redelivery_is_no_revision() -> None:
-    """Counts, and what is said of arrival, change no substance."""
     before = _folded(PLACED, PENDING, PAID)
     again = Delivery(delivery_id="d9", received_at=seconds(3_000), event=PAID.event)
     assert revise(position_of(before), _folded(PLACED, PENDING, PAID, again)) is None
@@ -51,7 +48,6 @@ def test_a_redelivery_is_no_revision() -> None:
 
 
 def test_a_late_success_is_reported_as_the_difference_of_two_folds() -> None:
-    """What it says now and on what it rests, what it was, what is new and what is gone."""
     revision = _revised(_folded(PLACED, PENDING, at=2_150), _folded(PLACED, PENDING, PAID))
     assert (revision.before and revision.before.outcome) == "timed_out"
     assert revision.after.outcome == "succeeded"
@@ -67,14 +63,12 @@ def test_a_late_success_is_reported_as_the_difference_of_two_folds() -> None:
 
 
 def test_a_deadline_that_passes_is_a_revision_without_an_event() -> None:
-    """Time alone changes what can be said."""
     revision = _revised(_folded(PLACED, PENDING, at=2), _folded(PLACED, PENDING, at=2_101))
     assert revision.at == seconds(2_101)
     assert "It was pending before." in revision.because
 
 
 def test_a_cancellation_that_only_stops_shipping_is_reported() -> None:
-    """The outcome stays, and a shop must still learn that it may not ship."""
     canceled = record("r2", "order_canceled", 3_000)
     revision = _revised(_folded(PLACED, PAID), _folded(PLACED, PAID, canceled))
     assert revision.after.outcome == "succeeded"
@@ -85,7 +79,6 @@ def test_a_cancellation_that_only_stops_shipping_is_reported() -> None:
 
 
 def test_why_a_paid_order_may_not_be_shipped_is_reported_once() -> None:
-    """Of the first revision, too; not again where it was so before, nor what a finding says."""
     unstated = delivery("d2", 3, event("e2", "succeeded", 3, payment="pay_1", money=DUE))
     first = revise(None, _folded(unstated))
     assert first is not None
@@ -104,7 +97,6 @@ def test_why_a_paid_order_may_not_be_shipped_is_reported_once() -> None:
 
 
 def test_what_is_refunded_of_a_disputed_order_is_reported() -> None:
-    """The outcome stays, and the headline says what changed."""
     back = event("e5", "refunded", 2_400, payment="pay_1", money=Money(minor=500, currency="KES"))
     disputed = _folded(PLACED, PAID, _dispute(4, "disputed", "dp_1"))
     both = _folded(PLACED, PAID, _dispute(4, "disputed", "dp_1"), delivery("d5", 2_400, back))
@@ -115,7 +107,6 @@ def test_what_is_refunded_of_a_disputed_order_is_reported() -> None:
 
 
 def test_a_reference_cannot_forge_a_part_of_the_substance() -> None:
-    """The sign between the parts is taken out of references."""
     forged: dict[str, Any] = {"payment": "pay_1=declined|pay_2"}
     honest = [
         delivery("d1", 1, event("e1", "declined", payment="pay_1")),
@@ -126,7 +117,7 @@ def test_a_reference_cannot_forge_a_part_of_the_substance() -> None:
 
 
 def test_the_substance_is_written_as_it_always_was() -> None:
-    """It is kept with what was published: another spelling would report every order once more."""
+    """It is stored with what was published: another spelling would report every order again."""
     canceled = record("r2", "order_canceled", 1)
     decline = delivery("d3", 7, event("e3", "declined", 6, payment="pay_1"))
     assert position_of(_folded(PLACED, PENDING, PAID, decline, canceled)).substance == (
@@ -140,14 +131,12 @@ def test_the_substance_is_written_as_it_always_was() -> None:
 
 
 def test_a_delivery_before_any_payment_is_published() -> None:
-    """A first not_attempted with a finding is news."""
     revision = revise(None, _folded(PLACED, record("r2", "order_fulfilled", 1)))
     assert revision is not None
     assert revision.after.outcome == "not_attempted"
 
 
 def test_what_was_reported_before_is_not_reported_again() -> None:
-    """What stands as it stood is left out; a finding that is gone is named."""
     strange = delivery("d3", 2, event("e3", "unrecognized", 2, payment="pay_1", kind="sparkled"))
     decline = delivery("d4", 9, event("e4", "declined", 8, payment="pay_2"))
     heard = [strange, delivery("d1", 1, event("e1", "declined", payment="pay_1"))]
@@ -169,8 +158,6 @@ def _dispute(number: int, claim: ClaimKind, name: str, *, minor: int = 50_000) -
 
 
 def test_a_second_dispute_is_reported_though_the_outcome_stays() -> None:
-    """Each has an end by which the merchant must answer. So with what becomes of each; a repeat of
-    one is no news."""
     first, second = _dispute(4, "disputed", "dp_1"), _dispute(5, "disputed", "dp_2")
     one, two = _folded(PLACED, PAID, first), _folded(PLACED, PAID, first, second)
     assert (one.outcome, two.outcome) == ("disputed", "disputed")
@@ -189,8 +176,6 @@ def test_a_second_dispute_is_reported_though_the_outcome_stays() -> None:
 
 
 def test_a_dispute_that_comes_to_be_about_more_is_reported_once() -> None:
-    """With its sentence and the new amount; what repeats an amount, or states a smaller one, is no
-    news, and the other dispute is none either."""
     first, other = _dispute(4, "disputed", "dp_1"), _dispute(5, "disputed", "dp_2")
     raised = _dispute(6, "disputed", "dp_1", minor=80_000)
     two, more = _folded(PLACED, PAID, first, other), _folded(PLACED, PAID, first, other, raised)
@@ -207,7 +192,6 @@ def test_a_dispute_that_comes_to_be_about_more_is_reported_once() -> None:
 
 
 def test_of_what_there_was_more_often_nothing_is_reported_again_but_how_many_are_left() -> None:
-    """Three open disputes of which one is won: the other two are no news."""
     disputes = [_dispute(number, "disputed", f"dp_{number}") for number in (4, 5, 6)]
     three = _folded(PLACED, PAID, *disputes)
     two = _folded(PLACED, PAID, *disputes, _dispute(7, "dispute_won", "dp_4"))
@@ -217,7 +201,6 @@ def test_of_what_there_was_more_often_nothing_is_reported_again_but_how_many_are
 
 
 def test_a_second_refund_under_way_and_a_second_event_nobody_reads_are_reported() -> None:
-    """Each holds money by itself."""
     claims: tuple[tuple[ClaimKind, str], ...] = (
         ("refund_pending", "refund_pending"),
         ("unrecognized", "payment.clawback"),

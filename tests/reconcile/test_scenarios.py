@@ -28,12 +28,12 @@ def _folded(scenario: Scenario, expected: Expectation) -> Ledger:
 
 
 def _under(own: Policy, history: History, *, policy: Policy, as_of: Instant) -> Ledger:
-    """The fold under the scenario's own policy, for laws that fold under the usual one."""
+    """Fold under the scenario's own policy, for laws that use the usual one."""
     return fold(history, policy=own, as_of=as_of)
 
 
 def reason_codes(ledger: Ledger) -> list[str]:
-    """What decided, then what withholds a paid order, as the tables write them."""
+    """Return the deciding reasons, then what withholds a paid order, as the tables write them."""
     return [r.code for r in ledger.reasons] + [f"!{r.code}" for r in ledger.withheld]
 
 
@@ -43,7 +43,6 @@ def _every_ledger() -> list[Ledger]:
 
 @each_file
 def test_every_row_is_as_the_table_says(scenarios: list[Scenario]) -> None:
-    """Outcome, shipping, reasons, findings and attempts, wherever the table gives them."""
     for scenario in scenarios:
         with row(scenario.name):
             _is_as_the_table_says(scenario)
@@ -68,7 +67,6 @@ def _is_as_the_table_says(scenario: Scenario) -> None:
 
 @each_file
 def test_every_row_obeys_the_laws_of_one_instant(scenarios: list[Scenario]) -> None:
-    """Time travel, honest explanations, quiet and conservation hold at every row of every table."""
     every = (laws.time_travel_law, laws.honest_law, laws.quiet_law, laws.conservation_law)
     for scenario in scenarios:
         with row(scenario.name):
@@ -79,7 +77,6 @@ def test_every_row_obeys_the_laws_of_one_instant(scenarios: list[Scenario]) -> N
 
 @each_file
 def test_every_explanation_is_whole(scenarios: list[Scenario]) -> None:
-    """No sentence lacks a fact, holds an unfilled place, or cites an id that does not exist."""
     for scenario in scenarios:
         with row(scenario.name):
             _is_explained(scenario)
@@ -101,26 +98,23 @@ def _is_explained(scenario: Scenario) -> None:
 
 
 def test_every_outcome_is_in_the_tables() -> None:
-    """All thirteen outcomes are expected somewhere."""
     assert len(OUTCOMES) == 13
     assert {e.outcome for s in SCENARIOS for e in s.expected} == set(OUTCOMES)
 
 
 def test_every_finding_is_in_the_tables() -> None:
-    """Each is expected somewhere, by name, in a column that must match."""
+    """By name, in a column that must match."""
     named = {code for s in SCENARIOS for e in s.expected for code in e.findings or ()}
     assert named == set(FINDING_CODES)
 
 
 def test_every_reason_with_a_sentence_is_in_the_tables() -> None:
-    """Each reason code is that of an order (named in a column) or of an attempt somewhere."""
     named = {code.lstrip("!") for s in SCENARIOS for e in s.expected for code in e.reasons or ()}
     named |= {a.reason.code for ledger in _every_ledger() for a in ledger.attempts}
     assert named == REASONS.keys() | ATTEMPT_REASONS.keys()
 
 
 def test_only_what_is_succeeded_in_full_may_be_shipped() -> None:
-    """No row ships on anything but a success of a known price in the order's own currency."""
     for ledger in _every_ledger():
         if ledger.fulfillable:
             assert ledger.expected is not None
@@ -133,7 +127,6 @@ def test_only_what_is_succeeded_in_full_may_be_shipped() -> None:
 
 
 def test_documents_have_the_promised_form() -> None:
-    """Every row's document has the promised names, in their order, and dates itself."""
     names = "order as_of outcome fulfillable totals explanation attempts entries timeline findings"
     for ledger in _every_ledger():
         document = ledger_document(ledger)
@@ -146,6 +139,5 @@ def test_documents_have_the_promised_form() -> None:
     ["soon tick", "0s succeded e1", "0s tick | succeeded", "0s again e1", "0s record nothing"],
 )
 def test_a_table_with_a_mistake_is_refused_with_its_line(line: str) -> None:
-    """A misspelt row is an error, never a row that tests nothing."""
     with pytest.raises(ValueError, match=r"table\.txt:2"):
         read("table.txt", f"== one\n{line}\n")

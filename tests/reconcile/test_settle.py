@@ -16,20 +16,17 @@ PRICE = Money(minor=150_000, currency="KES")
 
 
 def settled(known: History, *, after: Duration, quiet: Duration = DAY) -> bool:
-    """Whether the order is over that long after T."""
     ledger = fold(known, policy=Policy(), as_of=T + after)
     return is_settled(known, ledger, quiet=quiet)
 
 
 def test_every_outcome_is_final_or_waits_for_somebody() -> None:
-    """A new outcome must be put on one of the two sides."""
     waiting = {"unresolved", "disputed", "authorized", "pending", "not_attempted"}
     assert set(OUTCOMES) == FINAL | waiting
     assert not FINAL & waiting
 
 
 def test_silence_is_counted_from_the_last_arrival() -> None:
-    """Not from the provider's dates, and redeliveries and records count."""
     declined = event("e1", "declined", payment="p", money=PRICE)
     known = history(delivery("d1", 0, declined))
     assert last_heard(known) == T
@@ -47,7 +44,6 @@ def test_silence_is_counted_from_the_last_arrival() -> None:
 
 @pytest.mark.parametrize("quiet", [SECOND, DAY])
 def test_an_order_with_a_decision_to_come_is_not_over(quiet: Duration) -> None:
-    """While a deadline is ahead, however long nothing was heard, the order is open."""
     known = history(
         record("r1", "order_placed", 0, money=PRICE),
         delivery("d1", 0, event("e1", "succeeded", payment="p", money=PRICE)),
@@ -57,13 +53,11 @@ def test_an_order_with_a_decision_to_come_is_not_over(quiet: Duration) -> None:
 
 
 def test_an_order_of_which_nothing_is_known_is_not_over() -> None:
-    """There is nothing to be over."""
     assert not settled(history(), after=365 * DAY)
 
 
 def test_while_a_dispute_is_open_the_order_is_not_over() -> None:
-    """Whatever the outcome is: other money may make up the price beside what is disputed, or all of
-    it have gone back. What the provider will be shown may not be deleted before."""
+    """Whatever the outcome: what the provider must be shown may not be deleted before."""
     paid = delivery("d1", 0, event("e1", "succeeded", payment="p", money=PRICE))
     back = delivery("d2", 60, event("e2", "refunded", 60, payment="p", money=PRICE, movement="r"))
     disputed = event("e3", "disputed", 90, payment="p", money=PRICE, movement="d")
@@ -102,6 +96,5 @@ def test_an_order_closes_with_its_first_money_else_with_its_last_word(
 
 
 def test_an_order_is_never_closed_after_it_was_judged() -> None:
-    """A provider whose clock is ahead dates a payment into our future."""
     ahead = delivery("d1", 0, event("e1", "succeeded", 300, payment="p", money=PRICE))
     assert closed_at(fold(history(ahead), policy=Policy(), as_of=T)) == T

@@ -43,7 +43,6 @@ FILES = st.lists(MOVED, max_size=5)
 
 @given(rows=FILES)
 def test_the_same_file_again_speaks_of_the_same_lines(rows: list[Moved]) -> None:
-    """Each row of one line of its own, in whatever order the rows come."""
     for again in (rows, rows[::-1]):
         places = paired(stated=again, known=rows)
         assert sorted(place for place in places if place is not None) == list(range(len(rows)))
@@ -140,7 +139,6 @@ def test_a_changed_row_takes_no_line_from_an_equal_one() -> None:
 
 
 def test_equal_ones_and_those_that_may_be_the_same_are_paired_in_their_order() -> None:
-    """The first with the first."""
     assert paired(stated=[moved(), moved()], known=[moved()] * 3) == [0, 1]
     known = [moved(fee=1), moved(fee=2), moved(fee=3)]
     assert paired(stated=[moved(fee=7), moved(fee=8)], known=known) == [0, 1]
@@ -151,7 +149,6 @@ def test_equal_ones_and_those_that_may_be_the_same_are_paired_in_their_order() -
     (D - TICK, False), (D, True), (D + DAY - TICK, True), (D + DAY, False),
 ])  # fmt: skip
 def test_a_day_of_settlement_ends_with_its_last_moment(settled_at: Instant, same: bool) -> None:
-    """Where not both rows name a payout."""
     row = moved(settled_at=settled_at, payout=None)
     assert paired(stated=[row], known=[moved(fee=1)]) == [0 if same else None]
 
@@ -165,7 +162,7 @@ def test_a_day_of_settlement_ends_with_its_last_moment(settled_at: Instant, same
 def test_a_day_alone_that_was_read_as_one_of_utc_is_the_same_day_in_a_zone(
     zone: str, settled_at: Instant, same: bool
 ) -> None:
-    """Once the merchant's zone was set: that of its first moment, and no other."""
+    """The merchant's zone was set between two imports."""
     row, known = moved(settled_at=settled_at, payout=None), moved(payout=None)
     found = paired(stated=[row], known=[known], calendar=Calendar(ZoneInfo(zone)))
     assert found == [0 if same else None]
@@ -178,7 +175,6 @@ def test_a_day_alone_that_was_read_as_one_of_utc_is_the_same_day_in_a_zone(
 def test_a_day_alone_that_was_read_in_a_zone_is_the_same_day_of_utc(
     settled_at: Instant, same: bool
 ) -> None:
-    """The other way round, whichever zone that was."""
     row, known = moved(payout=None), moved(settled_at=settled_at, payout=None)
     assert paired(stated=[row], known=[known]) == [0 if same else None]
     later = replace(row, settled_at=D + HOUR)

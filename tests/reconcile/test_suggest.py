@@ -39,7 +39,6 @@ def near(
     apart: str = "x",
     days: int | None = None,
 ) -> Candidate:
-    """A near miss."""
     money = Money(minor=minor, currency=currency)
     return Candidate(
         line=f"stm_{reference}", reference=reference, money=money, apart=apart, days=days
@@ -47,7 +46,6 @@ def near(
 
 
 def missed(*candidates: Candidate) -> Break:
-    """The break with these near misses."""
     return replace(MISSED, candidates=candidates)
 
 
@@ -77,7 +75,6 @@ OTHER = near("ZZZ", 9)
     ],
 )
 def test_what_speaks_for_it_is_named(candidate: Candidate, reasons: list[MatchReason]) -> None:
-    """Among others; alone it has one reason more."""
     found = {each.candidate: each for each in suggestions(missed(candidate, OTHER))}[candidate]
     assert list(found.reasons) == reasons
     assert found.score == sum(WEIGHTS[each] for each in reasons)
@@ -98,7 +95,6 @@ def test_what_speaks_for_it_is_named(candidate: Candidate, reasons: list[MatchRe
 def test_a_reference_is_nearly_the_same_but_for_a_third(
     order: str, reference: str, nearly: bool
 ) -> None:
-    """Two characters at most, and at most one in three of the break's own."""
     found = replace(missed(near(reference, 9), OTHER), order=order, payment=None)
     reasons_of = {each.candidate.reference: each.reasons for each in suggestions(found)}
     assert reasons_of[reference] == (("nearly_same_reference",) if nearly else ())
@@ -123,7 +119,6 @@ def test_the_one_that_stands_out_is_reported_and_of_equals_none() -> None:
 
 
 def test_a_score_without_a_reference_is_below_that_of_many() -> None:
-    """Whatever else agrees: the command matches many from 60 on."""
     (found,) = suggestions(missed(near("X", apart="nothing", days=0)))
     assert found.reasons == ("same_amount", "within_a_day", "nothing_apart", "no_other")
     assert found.score < 60
@@ -141,7 +136,6 @@ def test_a_score_without_a_reference_is_below_that_of_many() -> None:
     (near("X", 9), 5),
 ])  # fmt: skip
 def test_the_points_of_what_is_alone_add_up_to_these(candidate: Candidate, score: int) -> None:
-    """Everything together is a hundred; by how much each difference lessens it."""
     assert [each.score for each in suggestions(missed(candidate))] == [score]
 
 

@@ -14,7 +14,6 @@ PRICE = Money(minor=150_000, currency="KES")
 
 
 def test_a_made_value_is_one_of_its_class_defaults_included() -> None:
-    """Equal to what calling the class gives, of that class, and with the same hash."""
     fields = {"record_id": "rec_1", "recorded_at": 2, "kind": "order_placed", "order": "A", "at": 1}
     made, called = maker(Record)(**fields), Record(**fields)  # type: ignore[arg-type]
     assert (type(made), made, hash(made), repr(made)) == (
@@ -26,7 +25,6 @@ def test_a_made_value_is_one_of_its_class_defaults_included() -> None:
 
 
 def test_a_made_value_is_frozen() -> None:
-    """It was open only while it was filled."""
     made = maker(Money)(minor=150_000, currency="KES")
     assert made == PRICE
     with pytest.raises(FrozenInstanceError):
@@ -34,7 +32,6 @@ def test_a_made_value_is_frozen() -> None:
 
 
 def test_a_maker_wants_what_its_class_wants() -> None:
-    """A field that is missing, or unknown, is an error as it is for the class."""
     with pytest.raises(TypeError):
         maker(Money)(minor=1)  # type: ignore[call-arg]
     with pytest.raises(TypeError):

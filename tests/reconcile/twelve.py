@@ -25,7 +25,7 @@ def kes(minor: int) -> Money:
 
 @dataclass(frozen=True)
 class Story:
-    """One history; `redelivered` is the place of the event that comes once more at the end."""
+    """One history; `redelivered` is the index of the event that comes once more at the end."""
 
     name: str
     arrivals: tuple[Delivery, ...]
@@ -34,11 +34,9 @@ class Story:
 
     @property
     def again(self) -> Delivery:
-        """The event once more, after all others."""
         return delivery("d9", 3_000, self.arrivals[self.redelivered].event)
 
     def history(self, *more: Delivery) -> History:
-        """All of it, as a set."""
         members = frozenset((*self.arrivals, *more))
         return History(order=ORDER, deliveries=members, records=frozenset(self.records))
 

@@ -21,7 +21,6 @@ from app.finance.report_period import JournalTotals
 from app.finance.reports.journal import DEFAULTS, JournalFormat, accounts_of, foot, head, writer
 from reconcile.instants import DAY, TICK, Instant, format_instant
 from reconcile.matching.breaks import Break, Step, life
-from reconcile.matching.rows import statement_row
 from reconcile.matching.settling import never_notified
 from reconcile.money import Money, from_major
 from reconcile.reporting.input import OrderSeen
@@ -29,6 +28,7 @@ from reconcile.reporting.journal import Posting, Transaction, transactions, writ
 from reconcile.reporting.tally import PeriodTally
 from tests.finance.reports.payloads import PAYLOADS, is_formula
 from tests.finance.reports.samples import END, START, breaks, line, orders, scope, taken, taking
+from tests.reconcile.books_truth import statement_row
 from tests.waiting import PATIENCE_S
 
 BEAN_CHECK = Path(sys.executable).with_name("bean-check")
