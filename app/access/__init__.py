@@ -1,4 +1,4 @@
-"""Who may come in: operators with their roles, tokens, and the audit trail."""
+"""Access: operators with their roles, tokens, sessions, proposals, and the audit trail."""
 
 __all__ = (
     "bookmarks",

@@ -1,8 +1,7 @@
-"""Rows of who may come in: operators, API tokens, and the audit trail; and of what each operator
-keeps for themselves, bookmarks.
+"""Rows of operators, API tokens, the audit trail, and operators' bookmarks.
 
-A name is never given to a second person. Of a token only its hash is kept: it has 256 bits of
-chance, so SHA-256 is enough. Rows of the audit trail are only added.
+No second person gets a name. Only a token's hash is stored: it has 256 random bits, so SHA-256 is
+enough. Rows of the audit trail are only added.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
 from sqlalchemy import column, select, table, text
@@ -59,7 +58,7 @@ async def operators(connection: AsyncConnection) -> list[Operator]:
     rows = await connection.execute(
         text("SELECT name, role, created_at, disabled_at FROM operators ORDER BY name")
     )
-    return [Operator(name=r[0], role=r[1], created_at=r[2], disabled_at=r[3]) for r in rows]
+    return [Operator(**row) for row in rows.mappings()]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,19 +93,11 @@ def keep_entry(connection: PlainConnection, entry: AuditEntry) -> int:
         "ON CONFLICT (name) DO UPDATE SET value=counters.value+1 RETURNING value"
     )
     facts = json.dumps(dict(entry.facts), sort_keys=True, ensure_ascii=False)
+    act = (entry.at, entry.who, entry.role, entry.action, entry.subject, entry.reason)
     connection.ask(
         "INSERT INTO audit (number, at, who, role, action, subject, reason, facts) "
         "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-        (
-            number,
-            entry.at,
-            entry.who,
-            entry.role,
-            entry.action,
-            entry.subject,
-            entry.reason,
-            facts,
-        ),
+        (number, *act, facts),
     )
     return int(number)
 
@@ -150,19 +141,7 @@ async def audit_entries(
     else:
         listing = listing.where(number < before).order_by(number.desc())
     rows = await connection.execute(listing)
-    return [
-        AuditEntry(
-            number=row[0],
-            at=row[1],
-            who=row[2],
-            role=row[3],
-            action=row[4],
-            subject=row[5],
-            reason=row[6],
-            facts=json.loads(row[7]),
-        )
-        for row in rows
-    ]
+    return [AuditEntry(**{**row, "facts": json.loads(row["facts"])}) for row in rows.mappings()]
 
 
 async def ways_in_since(connection: AsyncConnection, since: Instant) -> set[tuple[str, str]]:
@@ -197,7 +176,7 @@ class TokenEntry:
 
     @property
     def changed_at(self) -> Instant:
-        """Return when a person last changed it."""
+        """When a person last changed it."""
         return self.created_at if self.revoked_at is None else self.revoked_at
 
     def in_force(self, now: Instant) -> bool:
@@ -209,7 +188,7 @@ _TOKENS: Final = table(
     *map(column, ("name", "created_at", "scopes", "until", "revoked_at", "operator", "hash")),
 )
 _ENTRIES: Final = select(*_TOKENS.c[:-1])
-"""What `_entry` takes: all but the token's hash."""
+"""Rows for `_entry`: all columns but the token's hash."""
 
 _ENTRY: Final = (
     "SELECT name, created_at, scopes, until, revoked_at, operator FROM tokens WHERE hash = ?"
@@ -226,16 +205,9 @@ async def add_token(connection: AsyncConnection, entry: TokenEntry, *, token: st
     await connection.execute(
         text(
             "INSERT INTO tokens (name, hash, created_at, scopes, until, operator) "
-            "VALUES (:name, :hash, :now, :scopes, :until, :operator)"
+            "VALUES (:name, :hash, :created_at, :scopes, :until, :operator)"
         ),
-        {
-            "name": entry.name,
-            "hash": hashed(token),
-            "now": entry.created_at,
-            "scopes": " ".join(entry.scopes),
-            "until": entry.until,
-            "operator": entry.operator,
-        },
+        asdict(entry) | {"hash": hashed(token), "scopes": " ".join(entry.scopes)},
     )
 
 
@@ -274,15 +246,9 @@ def token_entry(connection: PlainConnection, token: str) -> TokenEntry | None:
 
 
 def _entry(row: Sequence[Any]) -> TokenEntry:
-    name, created_at, scopes, until, revoked_at, operator = row
-    return TokenEntry(
-        name=name,
-        created_at=created_at,
-        scopes=tuple(scopes.split()),
-        until=until,
-        revoked_at=revoked_at,
-        operator=operator,
-    )
+    names = ("name", "created_at", "scopes", "until", "revoked_at", "operator")
+    found = dict(zip(names, row, strict=True))
+    return TokenEntry(**{**found, "scopes": tuple(found["scopes"].split())})
 
 
 # --- bookmarks ------------------------------------------------------------------------------------
@@ -312,7 +278,7 @@ async def bookmarks(connection: AsyncConnection, operator: str) -> list[Bookmark
         ),
         {"operator": operator},
     )
-    return [Bookmark(kind=row[0], label=row[1], query=row[2], at=row[3]) for row in rows]
+    return [Bookmark(**row) for row in rows.mappings()]
 
 
 async def put_bookmark(connection: AsyncConnection, operator: str, kept: Bookmark) -> None:
@@ -323,13 +289,7 @@ async def put_bookmark(connection: AsyncConnection, operator: str, kept: Bookmar
             "VALUES (:operator, :kind, :label, :query, :at) "
             "ON CONFLICT (operator, kind, label) DO UPDATE SET query=excluded.query, at=excluded.at"
         ),
-        {
-            "operator": operator,
-            "kind": kept.kind,
-            "label": kept.label,
-            "query": kept.query,
-            "at": kept.at,
-        },
+        asdict(kept) | {"operator": operator},
     )
 
 

@@ -1,11 +1,11 @@
-"""Who may do what, and the trail of who did.
+"""Operators, permissions of their roles, and the audit trail.
 
-As long as a database has no operators, whoever can run the command may do everything, and the
-trail names their account: they hold the database and its keys anyway. From the first operator on,
-everything in MAY must be asked for by an operator of a role that may do it.
+While a database has no operators, everybody who can run the command may do everything, and the
+trail names their account: they have the database and its keys anyway. From the first operator on,
+every action in MAY needs an operator of a permitted role.
 
-Operators prove who they are by a session or a token of their own. Who owns the machine may name
-any of them, and the trail says which account did: it never counts as a second person.
+Operators prove who they are by a session or a token of their own. The machine's owner may name any
+of them; the trail then has the owner's account, which never counts as a second person.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ Role = Literal["finance", "support", "admin", "viewer"]
 ROLES: Final[tuple[Role, ...]] = get_args(Role)
 
 OWNER: Final = "owner"
-"""The author of what the command line recorded without an operator: who owns the machine."""
+"""Author of records of the command line without an operator: the machine's owner."""
 
 SERVICE_AUTHOR: Final = "service"
-"""The author of what this program did by itself, such as an answer that it was given."""
+"""Author of records that this program made by itself, such as a provider's answer."""
 
 Action = Literal[
     "records_imported",
@@ -108,9 +108,9 @@ MAY: Final[Mapping[Action, frozenset[Role]]] = {
     "break_matched": _FINANCE,
     "break_unmatched": _FINANCE,
     "late_money_settled": _FINANCE,
-    "reconciled": _FINANCE,  # from a page; by command it is whoever owns the machine
+    "reconciled": _FINANCE,  # from a page; by command it is the machine's owner
     "schedule_run": _FINANCE,
-    "report_delivered": frozenset(),  # the program's own act, by schedule
+    "report_delivered": frozenset(),  # only by the schedule
     "period_closed": _FINANCE,
     "evidence_built": _FINANCE | _SUPPORT,
     "letter_taken": _FINANCE | _SUPPORT,
@@ -135,10 +135,10 @@ MAY: Final[Mapping[Action, frozenset[Role]]] = {
     "deliveries_retried": _SUPPORT,
     "rejection_read": _FINANCE | _SUPPORT,
     "pruned": _ADMIN,
-    "price_changed": _ADMIN,  # by the shop's programs, which need no role but a token's scope
+    "price_changed": _ADMIN,  # by the shop's programs, which need a token's scope, not a role
     "restored": _ADMIN,
     "inbox_adopted": _ADMIN,
-    "proposed": _FINANCE | _SUPPORT,  # these four: and the act itself, by its own action
+    "proposed": _FINANCE | _SUPPORT,  # these four also need the act's own permission
     "proposal_approved": _FINANCE | _SUPPORT,
     "proposal_rejected": _FINANCE | _SUPPORT,
     "proposal_withdrawn": _FINANCE | _SUPPORT,
@@ -147,9 +147,9 @@ MAY: Final[Mapping[Action, frozenset[Role]]] = {
     "test_event_sent": _FINANCE | _SUPPORT,
     "golive_checked": _FINANCE | _SUPPORT,
     "signed_in": frozenset(ROLES),
-    "sign_in_failed": frozenset(),  # it is nobody's act
+    "sign_in_failed": frozenset(),  # nobody's act
 }
-"""What each role may do: the whole of it, as data."""
+"""Roles that may do each action."""
 
 Reading = Literal[
     "now",
@@ -175,7 +175,7 @@ Reading = Literal[
     "privacy",
     "setup",
 ]
-"""What pages show."""
+"""Pages of the console."""
 
 _ALL: Final = frozenset(ROLES)
 
@@ -203,13 +203,13 @@ MAY_READ: Final[Mapping[Reading, frozenset[Role]]] = {
     "privacy": _ADMIN,
     "setup": _ALL,
 }
-"""What each role may look at: the whole of it, as data."""
+"""Roles that may read each page."""
 
 NAME_MAX: Final = 80
-"""Characters of a person's name: it stands in a column of a listing."""
+"""Characters of a person's name, which must fit in a column of a table."""
 
 ASKED_BY: Final = "TALLYHOOK_OPERATOR"
-"""The environment variable that names who asks, where the command does not."""
+"""Environment variable with the operator's name, unless the command has one."""
 
 
 class Proven(str):
@@ -234,7 +234,7 @@ def asking_by_token(name: Proven | None) -> Iterator[None]:
 
 
 SERVICE: Final = operator_store.Operator(name="tallyhook", role="service", created_at=EARLIEST)
-"""Who does what no person asked for: the background tasks."""
+"""Operator of background tasks."""
 
 
 def author_of_token(name: str) -> str:
@@ -263,13 +263,9 @@ async def author_of_command(context: DatabaseContext, *, by: str | None = None) 
     """Return the author of what a command states: the named operator, as `permitted` takes it, else
     the owner. Raise UsageError where `by` is no operator in force."""
     async with context.database.reading() as connection:
-        known = {
-            each.name
-            for each in await operator_store.operators(connection)
-            if each.disabled_at is None
-        }
+        everybody = await operator_store.operators(connection)
     named = _asking(by)
-    if named in known:
+    if named in {each.name for each in everybody if each.disabled_at is None}:
         return f"operator:{named}"
     if by is not None:
         raise UsageError(

@@ -1,4 +1,4 @@
-"""A proposal: an act that one operator asks for, and what became of it."""
+"""Proposals: acts that one operator asks for, and their decisions."""
 
 from __future__ import annotations
 

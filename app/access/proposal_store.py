@@ -1,9 +1,10 @@
-"""Rows of proposals and of what became of them. Both are only added to."""
+"""Rows of proposals and of their decisions. Both are only added."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Collection, Sequence
+from dataclasses import asdict
 from typing import Any, Final
 
 from sqlalchemy import ColumnElement, and_, column, or_, select, table, text
@@ -17,20 +18,12 @@ async def add_proposal(connection: AsyncConnection, proposal: Proposal) -> None:
     await connection.execute(
         text(
             "INSERT INTO proposals (id, kind, subject, sentence, given, state, who, role, reason, "
-            "at, until) VALUES (:id, :kind, :subject, :sentence, :given, :state, :who, :role, "
-            ":reason, :at, :until)"
+            "at, until) VALUES (:id, :kind, :subject, :sentence, :given, :subject_state, :who, "
+            ":role, :reason, :at, :until)"
         ),
-        {
-            "given": json.dumps(dict(proposal.given), sort_keys=True, ensure_ascii=False),
-            "state": proposal.subject_state,
-            **{
-                name: getattr(proposal, name)
-                for name in (
-                    "id", "kind", "subject", "sentence", "who", "role", "reason", "at", "until",
-                )
-            },
-        },
-    )  # fmt: skip
+        asdict(proposal)
+        | {"given": json.dumps(dict(proposal.given), sort_keys=True, ensure_ascii=False)},
+    )
 
 
 async def add_decision(connection: AsyncConnection, proposal: str, decided: Decided) -> bool:
@@ -41,14 +34,7 @@ async def add_decision(connection: AsyncConnection, proposal: str, decided: Deci
             "VALUES (:proposal, :decision, :who, :role, :reason, :at) "
             "ON CONFLICT (proposal) DO NOTHING RETURNING proposal"
         ),
-        {
-            "proposal": proposal,
-            "decision": decided.decision,
-            "who": decided.who,
-            "role": decided.role,
-            "reason": decided.reason,
-            "at": decided.at,
-        },
+        asdict(decided) | {"proposal": proposal},
     )
     return rows.first() is not None
 
@@ -67,7 +53,7 @@ _PROPOSED, _DECIDED = _PROPOSALS.c, _DECISIONS.c
 _ALL: Final = select(*_PROPOSED, *_DECIDED[:-1]).join_from(
     _PROPOSALS, _DECISIONS, _DECIDED.proposal == _PROPOSED.id, isouter=True
 )
-"""What `_proposal` takes: each with what became of it, if anything did."""
+"""Rows for `_proposal`: each proposal with its decision, if any."""
 
 
 def _waiting(now: Instant) -> ColumnElement[bool]:

@@ -1,10 +1,10 @@
-"""Four eyes: what one operator may not do alone is proposed, and done when another approves.
+"""Four eyes: an act that one operator may not do alone is proposed, and done when another approves.
 
 1 propose  an operator who proved who they are asks for an act, in the room that owns it
-2 look     the proposal, and what its subject is like, are shown to others
+2 look     others see the proposal and its subject
 3 decide   another operator approves or rejects, or the proposer withdraws; once
-4 act      approving does the act in the transaction that keeps the approval, in the proposer's
-           name, with the second person's beside it
+4 act      the act is done in the transaction that stores the approval, in the proposer's name, with
+           the second person's beside it
 
 A room makes an act one of these by a `ProposalKind`, which `wiring/work.py` lists:
 `subject_state` says what the subject is like now, and `perform` does the act. An approval of what
@@ -13,8 +13,8 @@ has changed since it was proposed is refused, and one by who may be the proposer
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from app.access import operator_store, proposal_store
@@ -29,11 +29,11 @@ from app.database.engine import Connection
 from reconcile.instants import DAY, Duration, Instant, format_instant, format_known
 
 STANDS_FOR: Final[Duration] = 7 * DAY
-"""A week, holidays of the second person included. What nobody agreed to by then is asked for anew:
-the books have moved on, and a proposal that is forgotten must not be approved by mistake."""
+"""Lifetime of a proposal, with holidays of the second person. After that the books have changed,
+and a forgotten proposal must not be approved by mistake."""
 
 REASON_MAX: Final = 2_000
-"""Characters of why: a page."""
+"""Characters of a reason: a page."""
 
 LAST: Final = "~"
 """Above every id."""
@@ -54,13 +54,13 @@ class Agreed:
 
     @property
     def facts(self) -> dict[str, str | int]:
-        """Return facts for the act's own audit entry."""
+        """Facts for the act's own audit entry."""
         return {"second": self.second, "proposal": self.proposal}
 
 
 Agree = Callable[[Connection], Awaitable[Agreed]]
-"""Keeps the approval, in the transaction that is given. Raises UsageError where it does not count
-any more: the transaction must then end without the act."""
+"""Function that stores the approval in the given transaction. Raises UsageError if it no longer
+counts: then the transaction must end without the act."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -310,7 +310,17 @@ class Proposals:
         second = await self._second(connection, proposal, by=by, action="proposal_approved")
         await _two_persons(connection, proposal, second)
         kind = self.kinds[proposal.kind]
-        proposer = await _still_may(connection, proposal, kind.action)
+        known = {each.name: each for each in await operator_store.operators(connection)}
+        proposer = known.get(proposal.who)
+        if (
+            proposer is None
+            or proposer.disabled_at is not None
+            or proposer.role not in MAY[kind.action]
+        ):
+            raise UsageError(
+                f"{proposal.who}, who proposed it, may not do this any more: reject it, and "
+                "propose it yourself if it is still right"
+            )
         if not look:
             return proposal, second, proposer
         state = await kind.subject_state(connection, proposal.subject, proposal.given)
@@ -419,31 +429,13 @@ async def _two_persons(
     directly or through others: the link or token may be in their own hands."""
     made = await operator_store.ways_in_since(connection, Instant(proposal.at - STANDS_FOR))
     for first, other in ((proposal.who, second.name), (second.name, proposal.who)):
-        if other in _reached(first, made):
+        reached, ahead = set[str](), {first}  # all who may have come in through the first
+        while ahead:
+            ahead = {of for by, of in made if by in ahead and of != by} - reached
+            reached |= ahead
+        if other in reached:
             raise UsageError(
                 f"{first} invited or gave a token to {other} (or to somebody who did) less than "
                 f"{STANDS_FOR // DAY} days before this was proposed, or since: the two may be one "
                 "person, and another operator must approve it"
             )
-
-
-def _reached(name: str, made: Collection[tuple[str, str]]) -> set[str]:
-    """Return everybody who may have come in through this person, directly or through others."""
-    found, ahead = set[str](), {name}
-    while ahead:
-        ahead = {of for by, of in made if by in ahead and of != by} - found
-        found |= ahead
-    return found
-
-
-async def _still_may(
-    connection: Connection, proposal: Proposal, action: Action
-) -> operator_store.Operator:
-    """Return the proposer, who must still be in force and permitted."""
-    for each in await operator_store.operators(connection):
-        if each.name == proposal.who and each.disabled_at is None and each.role in MAY[action]:
-            return replace(each, account=None)
-    raise UsageError(
-        f"{proposal.who}, who proposed it, may not do this any more: reject it, and propose it "
-        "yourself if it is still right"
-    )

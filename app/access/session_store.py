@@ -1,9 +1,9 @@
-"""Credentials, invitations, sessions and forms that were sent: as rows. What is secret in them is
-kept as a hash, but the shared secrets of one-time codes, which must be computed with."""
+"""Rows of credentials, invitations, sessions and used forms. Secrets are stored as hashes, except
+those of one-time codes, which are needed to compute the codes."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Literal
 
 from sqlalchemy import delete, table, text
@@ -36,8 +36,8 @@ class Link:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Session:
-    """A signed-in operator and role."""
+class OperatorSession:
+    """Session of a signed-in operator, with their present role."""
 
     name: str
     role: str
@@ -52,10 +52,8 @@ async def credential_of(connection: AsyncConnection, name: str) -> Credential | 
         text("SELECT name, password, totp, totp_step FROM credentials WHERE name=:name"),
         {"name": name},
     )
-    row = rows.first()
-    if row is None:
-        return None
-    return Credential(name=row[0], password=row[1], totp=row[2], totp_step=row[3])
+    row = rows.mappings().first()
+    return None if row is None else Credential(**row)
 
 
 async def any_credential(connection: AsyncConnection) -> bool:
@@ -76,17 +74,11 @@ async def set_credential(
     await connection.execute(
         text(
             "INSERT INTO credentials (name, password, totp, totp_step, set_at) "
-            "VALUES (:name, :password, :totp, :step, :now) ON CONFLICT (name) DO UPDATE SET "
+            "VALUES (:name, :password, :totp, :totp_step, :now) ON CONFLICT (name) DO UPDATE SET "
             "password=excluded.password, totp=excluded.totp, totp_step=excluded.totp_step, "
             "set_at=excluded.set_at"
         ),
-        {
-            "name": credential.name,
-            "password": credential.password,
-            "totp": credential.totp,
-            "step": credential.totp_step,
-            "now": now,
-        },
+        asdict(credential) | {"now": now},
     )
 
 
@@ -113,14 +105,7 @@ async def add_link(connection: AsyncConnection, link: Link, *, token: str, now: 
             "INSERT INTO invitations (hash, kind, name, made_at, until, totp) "
             "VALUES (:hash, :kind, :name, :now, :until, :totp)"
         ),
-        {
-            "hash": hashed(token),
-            "kind": link.kind,
-            "name": link.name,
-            "now": now,
-            "until": link.until,
-            "totp": link.totp,
-        },
+        asdict(link) | {"hash": hashed(token), "now": now},
     )
 
 
@@ -136,8 +121,8 @@ async def open_link(
         ),
         {"hash": hashed(token), "kind": kind, "now": now},
     )
-    row = rows.first()
-    return None if row is None else Link(kind=row[0], name=row[1], until=row[2], totp=row[3])
+    row = rows.mappings().first()
+    return None if row is None else Link(**row)
 
 
 async def use_link(connection: AsyncConnection, token: str, *, now: Instant) -> bool:
@@ -168,7 +153,7 @@ async def add_session(
 
 async def session_in_force(
     connection: AsyncConnection, token: str, *, now: Instant, used_after: Instant
-) -> Session | None:
+) -> OperatorSession | None:
     """Return the cookie's session, unless it expired, was ended, or its operator was disabled. The
     role is the operator's present one."""
     rows = await connection.execute(
@@ -179,10 +164,8 @@ async def session_in_force(
         ),
         {"hash": hashed(token), "now": now, "used_after": used_after},
     )
-    row = rows.first()
-    if row is None:
-        return None
-    return Session(name=row[0], role=row[1], created_at=row[2], used_at=row[3], until=row[4])
+    row = rows.mappings().first()
+    return None if row is None else OperatorSession(**row)
 
 
 async def name_of_session(connection: AsyncConnection, token: str) -> str | None:

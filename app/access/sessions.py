@@ -1,10 +1,10 @@
 """Signing in to the console: invitations, passwords with one-time codes, and sessions.
 
-1 invited   `operators invite` makes a link that is used once within a day
-2 set up    with it a person sets their password, and, where their role needs one, a one-time code
-3 signed in a session: a row under the hash of a random cookie
+1 invite   `operators invite` makes a link that works once within a day
+2 set up   with it a person sets their password, and a one-time code if their role needs one
+3 sign in  a session begins: a row under the hash of a random cookie
 
-Another way to sign in, such as OpenID Connect, comes in beside `sign_in` and ends in `_begin`.
+Another way to sign in, such as OpenID Connect, would end in `_begin`, as `sign_in` does.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ ENTERED_WITHIN: Final[Duration] = 10 * MINUTE
 IDLE: Final[Duration] = 8 * HOUR
 LONGEST: Final[Duration] = 7 * DAY
 NOTED_EVERY: Final[Duration] = 5 * MINUTE
-"""How often a session's last use is written: a look at a page is no write."""
+"""How often a session's last use is stored: reading a page should not write."""
 
 WITH_CODE: Final = frozenset({"admin", "finance"})
-"""Roles that sign in with a one-time code beside the password."""
+"""Roles that sign in with a password and a one-time code."""
 
 DEMO: Final = "demo"
-"""The operator of the demo's own database."""
+"""Operator of the demo's database."""
 
 
 class SignInRefused(TallyhookError):
@@ -164,13 +164,13 @@ async def sign_in(context: DatabaseContext, *, name: str, password: str, code: s
     if not fits or credential is None or operator is None or operator.disabled_at is not None:
         raise SignInRefused
     if operator.role in WITH_CODE and credential.totp is None:
-        raise SignInRefused  # the role came after the password: a new invitation sets both
+        raise SignInRefused  # the role is newer than the password: a new invitation sets both
     async with context.database.writing() as connection:
         await operator_store.acting_alone(connection)
         now = context.clock.now()
         kept = await session_store.credential_of(connection, name)
         if kept is None or (kept.password, kept.totp) != (credential.password, credential.totp):
-            raise SignInRefused  # set anew meanwhile: what fitted opens nothing any more
+            raise SignInRefused  # they were replaced meanwhile
         if credential.totp is not None:
             step = credentials.fitting_step(
                 credential.totp, code, now=now, after=credential.totp_step
@@ -192,10 +192,10 @@ async def _begin(connection: Connection, name: str, *, now: Instant) -> str:
 
 
 CONSOLE: Final = "the console"
-"""To what a sign-in is, in the trail."""
+"""Subject of a sign-in in the trail."""
 
 SOMEBODY: Final = operator_store.Operator(name="somebody", role="unknown", created_at=EARLIEST)
-"""Who tried to sign in: what they typed as a name may be their password, and is kept nowhere."""
+"""Person of a failed sign-in: the typed name may be a password, and is stored nowhere."""
 
 
 async def note_failure(context: DatabaseContext, *, name: str | None = None) -> None:
@@ -220,7 +220,7 @@ async def confirmed(context: DatabaseContext, *, name: str, password: str) -> bo
 
 async def session_of(
     context: DatabaseContext, token: str, *, used: bool = True
-) -> session_store.Session | None:
+) -> session_store.OperatorSession | None:
     """Return the cookie's session in force. Its last use is stored every few minutes.
 
     used  whether a person asks. Requests that a page makes by itself don't count, or an open tab

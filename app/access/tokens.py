@@ -1,7 +1,7 @@
-"""API tokens: made once, shown once, kept hashed. Each is for some scopes, and may have an end.
+"""API tokens: made once, shown once, stored as hashes, with scopes and an optional end.
 
-A program's token speaks for the program. An operator's own token speaks for the person, by command
-and by the API, with the rights of their role: it always has an end, and ends with them.
+A program's token acts for the program. An operator's own token acts for the person, by command and
+by the API, with the rights of their role. It always has an end, and ends with the operator.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from reconcile.instants import DAY, HOUR, LATEST, Duration, Instant, format_inst
 from reconcile.periods import Calendar
 
 TokenScope = Literal["read", "orders", "checkout", "finance", "evidence"]
-"""What a token may be used for: read orders and the feed · register orders · start payments ·
+"""Permissions of a token: read orders and the feed · register orders · start payments ·
 reconciliations and reports · evidence bundles."""
 
 TOKEN_SCOPES: Final[tuple[TokenScope, ...]] = get_args(TokenScope)
 
 UNNAMED: Final[tuple[TokenScope, ...]] = ("read", "orders", "checkout")
-"""What a shop's program needs: the scopes of a token for which none is named. The others see the
-whole of the merchant's books, or customers, and must be asked for by name."""
+"""Default scopes, which a shop's program needs. The others show the merchant's books, or customers,
+and must be named."""
 
 ENDS_SOON: Final[Duration] = 14 * DAY
-"""A token that ends within it is reported while there is time to replace it."""
+"""Time before its end from which a token is reported, so that it can be replaced."""
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,60}")
 _DAY_ALONE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
@@ -85,10 +85,10 @@ async def issue_token(
 
 
 OWN_SCOPES: Final[tuple[TokenScope, ...]] = ("read",)
-"""What an operator's own token is good for where a program's is asked for: to look."""
+"""Scopes of an operator's own token."""
 
 OWN_BY_ROLE: Final[Mapping[TokenScope, operators.Reading]] = {"finance": "bank"}
-"""And what for besides, as long as the operator's role may look at that."""
+"""Further scopes of an own token, if the operator's role may read this."""
 
 
 async def issue_own_token(
@@ -221,7 +221,12 @@ async def admit(context: DatabaseContext, token: str, *, scope: TokenScope) -> s
         return entry.name
     reading = OWN_BY_ROLE.get(scope)
     if entry.operator is not None and reading is not None:
-        await _role_reads(context, entry, entry.operator, reading)
+        who, readers = await _holding(context, entry), operators.MAY_READ[reading]
+        if who.role not in readers:
+            raise ScopeMissing(
+                f"{who.name} has the role {who.role}, which may not see this: it takes "
+                f"{' or '.join(sorted(readers))}."
+            )
         return entry.name
     raise ScopeMissing(
         f"The token {entry.name} is not for this: it takes the scope {scope}. "
@@ -235,21 +240,6 @@ async def _token_in_force(context: DatabaseContext, token: str) -> operator_stor
     if entry is None or not entry.in_force(context.clock.now()):
         raise _refused(entry)
     return entry
-
-
-async def _role_reads(
-    context: DatabaseContext,
-    entry: operator_store.TokenEntry,
-    operator: str,
-    reading: operators.Reading,
-) -> None:
-    """Raise ScopeMissing where the role of an own token's holder may not read this."""
-    who = await _holding(context, entry, operator)
-    if who.role not in operators.MAY_READ[reading]:
-        raise ScopeMissing(
-            f"{who.name} has the role {who.role}, which may not see this: it takes "
-            f"{' or '.join(sorted(operators.MAY_READ[reading]))}."
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -269,17 +259,17 @@ async def holder_of(context: DatabaseContext, token: str) -> Holder:
             f"The token {entry.name} is a program's, and this takes an operator's own. "
             "`tallyhook operators token NAME --until T` makes one."
         )
-    who = await _holding(context, entry, entry.operator)
+    who = await _holding(context, entry)
     return Holder(name=operators.Proven(who.name), role=who.role)
 
 
 async def _holding(
-    context: DatabaseContext, entry: operator_store.TokenEntry, operator: str
+    context: DatabaseContext, entry: operator_store.TokenEntry
 ) -> operator_store.Operator:
-    """Return an own token's holder. Raise TokenRefused where they are no longer in force."""
+    """Return an own token's holder. Raises TokenRefused if they are no longer in force."""
     try:
         async with context.database.reading() as connection:
-            return await _in_force(connection, operator)
+            return await _in_force(connection, entry.operator or "")
     except NotFoundError:
         raise _refused(entry) from None
 
