@@ -34,8 +34,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, fields
-from functools import cache
+from dataclasses import asdict, dataclass, field, fields
 from multiprocessing import get_context
 from operator import attrgetter
 from typing import Any, Final, TypeVar
@@ -338,14 +337,7 @@ class CheckReport:
 
     def document(self) -> dict[str, Any]:
         """Return it for JSON."""
-        return {
-            "deep": self.deep,
-            "bodies": self.bodies,
-            "pruned": self.pruned,
-            "orders": self.orders,
-            "found": self.found,
-            "problems": self.problems,
-        }
+        return asdict(self)
 
     def add(self, problem: str) -> None:
         """Count a problem; the first ones are kept."""

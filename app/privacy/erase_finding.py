@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any, Final, TypeVar
@@ -557,13 +557,9 @@ class Erasing:
     async def run(self, erasure: Erasure) -> None:
         """Empty it, in short transactions."""
         erasure.reasons = 0  # from here on: those that went
-        gone = {
-            each.order: each for each in await prune.prune_orders(self._context, erasure.orders)
-        }
-        for each in erasure.orders:
-            if each.order not in gone:
-                erasure.kept.append(erase_rules.KeptData(what=each.order, why="changed"))
-        changed = {each.order for each in erasure.orders} - gone.keys()
+        gone = {each.order for each in await prune.prune_orders(self._context, erasure.orders)}
+        changed = [each.order for each in erasure.orders if each.order not in gone]
+        erasure.kept += [erase_rules.KeptData(what=each, why="changed") for each in changed]
         stayed = {each: erasure.brought[each] for each in changed}
         erasure.staying |= stayed
         async with self._context.database.reading() as connection:
@@ -572,30 +568,31 @@ class Erasing:
         erasure.orders = [each for each in erasure.orders if each.order in gone]
         for settled in erasure.orders:
             await self._delete(erasure, settled)
-        for part in _parts(erasure.deliveries):
+
+        async def strays(connection: Connection, part: list[str]) -> None:
+            await retention_store.prune(connection, part, now=self._context.clock.now())
+            await self._let_say(connection, erasure, part)
+            await erase_store.empty_wholes(connection, part)
+            await phone_store.drop_notes(connection, _notes_of(erasure, part))
+
+        async def files(connection: Connection, part: list[str]) -> None:
+            now = self._context.clock.now()
+            await attachment_store.empty_attachments(connection, part, now=now)
+
+        attached = [each.attachment_id for each in erasure.attachments]
+        await self._in_parts(erasure.deliveries, strays)
+        await self._in_parts(erasure.wholes, erase_store.empty_wholes)
+        await self._in_parts(erasure.rejections, retention_store.drop_rejections)
+        await self._in_parts(erasure.book_lines, book_line_store.empty_lines)
+        await self._in_parts(attached, files)
+        await self._in_parts(erasure.bank_lines, bank_store.rewrite_bank_texts)
+
+    async def _in_parts(
+        self, rows: Sequence[Row], work: Callable[[Connection, list[Row]], Awaitable[object]]
+    ) -> None:
+        for at in range(0, len(rows), AT_ONCE):
             async with self._context.database.writing() as connection:
-                await retention_store.prune(connection, part, now=self._context.clock.now())
-                await self._let_say(connection, erasure, part)
-                await erase_store.empty_wholes(connection, part)
-                await phone_store.drop_notes(connection, _notes_of(erasure, part))
-        for part in _parts(erasure.wholes):
-            async with self._context.database.writing() as connection:
-                await erase_store.empty_wholes(connection, part)
-        for part in _parts(erasure.rejections):
-            async with self._context.database.writing() as connection:
-                await retention_store.drop_rejections(connection, part)
-        for lines in _parts(erasure.book_lines):
-            async with self._context.database.writing() as connection:
-                await book_line_store.empty_lines(connection, lines)
-        for files in _parts(erasure.attachments):
-            async with self._context.database.writing() as connection:
-                names = [each.attachment_id for each in files]
-                await attachment_store.empty_attachments(
-                    connection, names, now=self._context.clock.now()
-                )
-        for texts in _parts(erasure.bank_lines):
-            async with self._context.database.writing() as connection:
-                await bank_store.rewrite_bank_texts(connection, texts)
+                await work(connection, list(rows[at : at + AT_ONCE]))
 
     async def _delete(self, erasure: Erasure, settled: prune.SettledOrder) -> None:
         deliveries = erasure.brought[settled.order]
@@ -642,7 +639,3 @@ class Erasing:
 def _notes_of(erasure: Erasure, things: list[str]) -> list[phone_store.PhoneNote]:
     wanted = set(things)
     return [note for note in erasure.notes if note[2] in wanted]
-
-
-def _parts(rows: Sequence[Row]) -> list[list[Row]]:
-    return [list(rows[at : at + AT_ONCE]) for at in range(0, len(rows), AT_ONCE)]

@@ -14,7 +14,15 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from dataclasses import dataclass, field
 from itertools import chain
 from operator import itemgetter
@@ -145,21 +153,17 @@ async def prune_others(
 ) -> AsyncIterator[tuple[str, int]]:
     """Delete class by class and page by page, and yield how many of a class; with `dry_run` none
     is."""
-    async for rejections in _old_rejections(context, retention):
-        if not dry_run:
-            async with context.database.writing() as connection:
-                await retention_store.drop_rejections(connection, rejections)
-        yield "rejections", len(rejections)
-    async for notes in _old_notes(context, retention):
-        if not dry_run:
-            async with context.database.writing() as connection:
-                await phone_store.drop_notes(connection, notes)
-        yield "phones", len(notes)
-    async for lines in _old_lines(context, retention):
-        if not dry_run:
-            async with context.database.writing() as connection:
-                await book_line_store.empty_lines(connection, lines)
-        yield "book_phones", len(lines)
+    classes: tuple[tuple[str, AsyncIterator[list[Any]], Callable[..., Awaitable[None]]], ...] = (
+        ("rejections", _old_rejections(context, retention), retention_store.drop_rejections),
+        ("phones", _old_notes(context, retention), phone_store.drop_notes),
+        ("book_phones", _old_lines(context, retention), book_line_store.empty_lines),
+    )
+    for name, pages, drop in classes:
+        async for page in pages:
+            if not dry_run:
+                async with context.database.writing() as connection:
+                    await drop(connection, page)
+            yield name, len(page)
 
 
 async def note_pruning(
@@ -181,10 +185,9 @@ async def note_pruning(
 
 async def _old_rejections(context: AppContext, retention: Retention) -> AsyncIterator[list[str]]:
     """Yield rejections that are older than what is kept, a page at a time."""
-    if retention.rejections is None:
-        return
-    before, after = context.clock.now() - retention.rejections, ""
-    while True:
+    span, after = retention.rejections, ""
+    while span is not None:
+        before = context.clock.now() - span
         async with context.database.reading() as connection:
             found = await retention_store.old_rejections(
                 connection, before=before, after=after, limit=OTHERS_AT_ONCE
