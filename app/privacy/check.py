@@ -35,6 +35,7 @@ from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, field, fields
+from functools import partial
 from multiprocessing import get_context
 from operator import attrgetter
 from typing import Any, Final, TypeVar
@@ -205,10 +206,7 @@ async def doing_again(context: AppContext, *, jobs: int) -> AsyncIterator[Rebuil
         ) -> list[index_store.Reread]:
             return [renormalize(each, sources, environment=environment) for each in deliveries]
 
-        async def fold_here(orders: history_store.Range) -> tuple[int, list[str]]:
-            return await check_orders(context, orders)
-
-        yield Rebuilder(read_here, fold_here)
+        yield Rebuilder(read_here, partial(check_orders, context))
         return
     pool = ProcessPoolExecutor(
         jobs,

@@ -410,7 +410,7 @@ class ErasureFinder:
                 connection, list(erasure.brought)
             )
         }
-        held |= await erase_store.with_wholes(connection, brought)
+        held |= (await erase_store.wholes_of(connection, brought)).keys()
         held |= (await order_store.named_orders(connection, erasure.brought)).keys()
         for order, deliveries in erasure.brought.items():
             bare = len(await erase_texts.bare_reasons(connection, deliveries, erasure.phones))

@@ -347,17 +347,17 @@ def _as_text(value: str | bytes) -> str:
     return value if isinstance(value, str) else bytes(value).decode("utf-8", "replace")
 
 
-async def wholes_of(connection: AsyncConnection, deliveries: Iterable[str]) -> set[str]:
-    """Return the digests of the whole bodies in which these deliveries came, and that are still
-    there."""
+async def wholes_of(connection: AsyncConnection, deliveries: Iterable[str]) -> dict[str, str]:
+    """Return, for the deliveries that came with others in a whole body that is still there, its
+    digest."""
     rows = await select_in(
         connection,
-        sql="SELECT envelopes.digest FROM envelopes JOIN deliveries "
+        sql="SELECT deliveries.id, envelopes.digest FROM envelopes JOIN deliveries "
         "ON deliveries.envelope = envelopes.digest "
         "WHERE envelopes.body IS NOT NULL AND deliveries.id IN ({})",
         values=deliveries,
     )
-    return {row[0] for row in rows}
+    return {row[0]: row[1] for row in rows}
 
 
 async def orders_asked_for(connection: AsyncConnection, phone: str) -> list[str]:
@@ -377,18 +377,6 @@ async def empty_wholes(connection: AsyncConnection, deliveries: Sequence[str]) -
         "WHERE envelope IS NOT NULL AND id IN ({}))",
         values=deliveries,
     )
-
-
-async def with_wholes(connection: AsyncConnection, deliveries: Iterable[str]) -> set[str]:
-    """Return the deliveries that came with others in a whole body that is still there."""
-    rows = await select_in(
-        connection,
-        sql="SELECT deliveries.id FROM deliveries JOIN envelopes "
-        "ON envelopes.digest = deliveries.envelope "
-        "WHERE envelopes.body IS NOT NULL AND deliveries.id IN ({})",
-        values=deliveries,
-    )
-    return {row[0] for row in rows}
 
 
 async def unread_beside(

@@ -103,7 +103,8 @@ async def texts_that_wait(
     found = Counter[str]()
     for order, deliveries in staying.items():
         found["deliveries.body"] += len(await retention_store.sizes_of(connection, deliveries))
-        found["envelopes.body"] += len(await erase_store.wholes_of(connection, deliveries))
+        wholes = await erase_store.wholes_of(connection, deliveries)
+        found["envelopes.body"] += len({*wholes.values()})
         found["events.reason"] += len(await bare_reasons(connection, deliveries, phones))
         found["phones.digest"] += len(await phone_store.notes_of(connection, {order, *deliveries}))
         found["unanswered.request"] += len(
