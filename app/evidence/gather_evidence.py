@@ -17,7 +17,7 @@ from app.core.reading import Unreadable
 from app.database.engine import Connection
 from app.evidence import attachment_store, prove_sealed, store, verify
 from app.evidence.attachments import attachment_bytes
-from app.evidence.witnesses import Witnesses, witnesses_of
+from app.evidence.witnesses import witnesses_of
 from app.orders import published_store
 from app.orders.customers import phones_of
 from app.orders.holds import as_judged
@@ -327,7 +327,7 @@ async def gather_dossier(
         subjects = [f"revision:{each.seq}" for each in revisions]
         subjects += [f"deed:{each.record.audit_number}" for each in attached or ()]
         sealed = await prove_sealed.sealed_parts(
-            connection, known, subjects, as_of=instant, witnesses=providers.witnesses
+            connection, known, subjects, as_of=instant, witnesses=witnesses_of(context.settings)
         )
     deliveries = evidence_of(rows, accounts(context.settings))
     phones = frozenset({*asked, *phones_stated(deliveries, context.sources)})
@@ -376,8 +376,8 @@ async def _attached(connection: Connection, order: str, as_of: Instant) -> tuple
     )
 
 
-def _profiles(rows: Iterable[store.StoredDelivery], providers: Providers) -> tuple[Profiled, ...]:
-    names = sorted({row.source for row in rows} & providers.accounts.keys())
+def _profiles(rows: Iterable[store.StoredDelivery], context: AppContext) -> tuple[Profiled, ...]:
+    names = sorted({row.source for row in rows} & context.sources.keys())
     return tuple(
         Profiled(
             source=name,

@@ -35,7 +35,7 @@ from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, field, fields
-from functools import partial
+from functools import cache, partial
 from multiprocessing import get_context
 from operator import attrgetter
 from typing import Any, Final, TypeVar

@@ -82,11 +82,11 @@ async def texts_that_stay(
     found, written = Counter[str](), [written_pattern(each) for each in phones]
     if not written:
         return found
-    whom = erase_store.OfWhom(
-        orders=list(brought),
-        keys=[match_key(each) for each in brought],
-        deliveries=[each for ids in brought.values() for each in ids],
-    )
+    whom: Mapping[erase_store.Of, Sequence[str]] = {
+        "orders": list(brought),
+        "keys": [match_key(each) for each in brought],
+        "deliveries": [each for ids in brought.values() for each in ids],
+    }
     async for place, texts in erase_store.kept_texts(connection, whom):
         found[place] += sum(any(each.search(text) for each in written) for text in texts)
     return +found

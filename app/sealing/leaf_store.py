@@ -241,9 +241,17 @@ def _record(row: Sequence[Any]) -> Sealable:
 
 
 def _revision(row: Sequence[Any]) -> Sealable:
-    seq, order, *rest, because = row
-    names = ("at", "outcome", "fulfillable", "substance", "before", "before_fulfillable")
-    members = {"id": seq, **dict(zip(names, rest, strict=True)), "because": digest_of_text(because)}
+    seq, order, at, outcome, fulfillable, substance, before, before_fulfillable, because = row
+    members = {
+        "id": seq,
+        "at": at,
+        "outcome": outcome,
+        "fulfillable": fulfillable,
+        "substance": substance,
+        "before": before,
+        "before_fulfillable": before_fulfillable,
+        "because": digest_of_text(because),
+    }
     return Sealable("revision", f"revision:{seq}", members, order=order)
 
 
