@@ -230,10 +230,10 @@ def _log(dossier: gather_evidence.Dossier) -> dict[str, Any]:
     leaves: Iterable[Any] = (
         {
             "id": each.subject,
-            "index": each.index,
+            "index": each.number,
             "leaf": each.text,
-            "hash": each.hash.hex(),
-            "proof": [step.hex() for step in each.proof],
+            "hash": each.leaf_hash.hex(),
+            "proof": [step.hex() for step in each.path],
         }
         for each in dossier.sealed.leaves
     )

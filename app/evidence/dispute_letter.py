@@ -134,7 +134,7 @@ class _Writer:
         self._merchant = dispute_case.merchant_of(context.settings)
         self._environment = context.database.environment or ""
         self._zone = context.calendar_zone
-        self._leaves = {each.subject: each.index for each in dossier.sealed.leaves}
+        self._leaves = {each.subject: each.number for each in dossier.sealed.leaves}
         self._deliveries = {each.arrived.delivery_id: each for each in dossier.deliveries}
 
     def document(self) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from app.core.reading import Unreadable
 from app.database.engine import Connection
 from app.evidence import attachment_store, prove_sealed, store, verify
 from app.evidence.attachments import attachment_bytes
-from app.evidence.witnesses import Witnesses, witnesses_of
+from app.evidence.witnesses import witnesses_of
 from app.orders import published_store
 from app.orders.customers import phones_of
 from app.orders.holds import as_judged
@@ -31,8 +31,6 @@ from app.providers.request import Incoming
 from app.providers.schemes import NAMED, TOKENS, UNSIGNED
 from app.providers.source import Source
 from app.receiving.header_codec import read_request, restored
-from app.sealing import log_store
-from reconcile.canonical import canonical_json
 from reconcile.instants import Instant, format_known
 from reconcile.ledger.events import Event
 from reconcile.ledger.history import History
@@ -318,7 +316,7 @@ async def gather_dossier(
             raise UsageError("--as-of is still to come: what will be known then, nobody can prove")
         ids = [each.delivery_id for each in known.deliveries]
         size = await store.size_of_arrived(connection, ids)
-        _refuse_more(size, verify.MAX_BYTES // 3, "bytes of bodies and headers")
+        prove_sealed.refuse_more(size, verify.MAX_BYTES // 3, "bytes of bodies and headers")
         rows = await store.arrived(connection, ids)
         details = await store.details_of_records(connection, [r.record_id for r in known.records])
         revisions = await store.revisions_of(connection, order, until=instant)
@@ -328,7 +326,7 @@ async def gather_dossier(
         attached = await _attached(connection, order, instant) if attachments else None
         subjects = [f"revision:{each.seq}" for each in revisions]
         subjects += [f"deed:{each.record.audit_number}" for each in attached or ()]
-        sealed = await _sealed(
+        sealed = await prove_sealed.sealed_parts(
             connection, known, subjects, as_of=instant, witnesses=witnesses_of(context.settings)
         )
     deliveries = evidence_of(rows, accounts(context.settings))
@@ -360,7 +358,9 @@ async def _attached(connection: Connection, order: str, as_of: Instant) -> tuple
         for each in await attachment_store.attachments_of_order(connection, order)
         if each.at <= as_of and each.gone_at is None
     ]
-    _refuse_more(sum(each.size for each in records), verify.MAX_BYTES // 3, "bytes of attachments")
+    prove_sealed.refuse_more(
+        sum(each.size for each in records), verify.MAX_BYTES // 3, "bytes of attachments"
+    )
     facts = await attachment_store.facts_of_audit_entries(
         connection, [each.audit_number for each in records]
     )
@@ -374,61 +374,6 @@ async def _attached(connection: Connection, order: str, as_of: Instant) -> tuple
             for each in records
         ]
     )
-
-
-async def _sealed(
-    connection: Connection,
-    history: History,
-    others: Sequence[str],
-    *,
-    as_of: Instant,
-    witnesses: Witnesses | None,
-) -> prove_sealed.SealedParts:
-    """Return the proofs against the first checkpoint that covers all that is sealed of the order
-    and that a quorum of witnesses has cosigned. Until one is, they are against the first that
-    covers it. Either is the same for ever."""
-    subjects = {each.delivery_id for each in history.deliveries}
-    subjects |= {each.record_id for each in history.records} | set(others)
-    _refuse_more(len(subjects), prove_sealed.AT_ONCE, "deliveries, records and revisions")
-    found = await prove_sealed.leaves_for_bundle(connection, history, subjects, as_of=as_of)
-    unsealed = tuple(sorted(subjects - found.leaves.keys()))
-    if not found.leaves:
-        return prove_sealed.SealedParts(unsealed=unsealed)
-    _refuse_more(len(found.leaves), prove_sealed.AT_ONCE, "leaves of the log")
-    proofs = await prove_sealed.proofs_of(
-        connection, found.leaves.keys(), earliest=True, witnesses=witnesses
-    )
-    known = await log_store.identity(connection)
-    return prove_sealed.SealedParts(
-        checkpoint=await prove_sealed.with_cosignatures(connection, proofs.note),
-        leaves=tuple(
-            prove_sealed.ProvenLeaf(
-                index=each.number,
-                subject=each.subject,
-                text=canonical_json(each.leaf).decode(),
-                hash=each.leaf_hash,
-                proof=tuple(each.path),
-            )
-            for each in proofs.proofs
-        ),
-        unsealed=unsealed,
-        keys=() if known is None else known.keys,
-        endorsements=() if known is None else known.endorsements,
-        origins=()
-        if known is None or not known.earlier
-        else tuple((origin, known.size_as(origin)) for origin in known.origins),
-        order=found.order,
-        readings=found.readings,
-        tree=found.tree,
-    )
-
-
-def _refuse_more(count: int, most: int, what: str) -> None:
-    if count > most:
-        raise UsageError(
-            f"this bundle would have {count:,} {what}, and it may have {most:,}: name an "
-            "earlier --as-of"
-        )
 
 
 def _profiles(rows: Iterable[store.StoredDelivery], context: AppContext) -> tuple[Profiled, ...]:

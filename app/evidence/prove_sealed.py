@@ -10,6 +10,7 @@ whatever else the log has of the order before the last of them, so that none is 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -35,13 +36,16 @@ AT_ONCE: Final = 1_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InclusionProof:
-    """A proof that one leaf is in the log. `path`: the hashes beside its way to the head, lowest
-    first."""
+    """A proof that one leaf is in the log.
+
+    text  what was hashed; None where that may not be shown
+    path  the hashes beside its way to the head, lowest first
+    """
 
     subject: str
     kind: str
     number: int
-    leaf: leaf_store.Members
+    text: str | None
     leaf_hash: Hash
     path: Sequence[Hash]
 
@@ -51,7 +55,7 @@ class InclusionProof:
             "id": self.subject,
             "kind": self.kind,
             "number": self.number,
-            "leaf": self.leaf,
+            "leaf": json.loads(self.text or "null"),
             "leaf_hash": self.leaf_hash.hex(),
             "path": [each.hex() for each in self.path],
         }
@@ -108,7 +112,7 @@ async def proofs_of(
             subject=leaf.subject,
             kind=leaf.kind,
             number=leaf.number,
-            leaf=leaf.members(),
+            text=leaf.document,
             leaf_hash=leaf.hash,
             path=await path_to(connection, leaf.number, size=signed.size),
         )
@@ -217,18 +221,6 @@ async def prove_growth(context: AppContext, *, old: int, new: int) -> dict[str, 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ProvenLeaf:
-    """One entry of the log with its proof. `text` is what was hashed; None where that may not be
-    shown. `subject` names what it is of: an id, or `revision:7`."""
-
-    index: int
-    subject: str
-    text: str | None
-    hash: bytes
-    proof: tuple[bytes, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class OrderName:
     """How leaves name an order, in hex: the commitment, and the key that opens it. The key is None
     where the reference is masked, which could be guessed with it."""
@@ -277,7 +269,7 @@ class SealedParts:
     """
 
     checkpoint: str = ""
-    leaves: tuple[ProvenLeaf, ...] = ()
+    leaves: Sequence[InclusionProof] = ()
     unsealed: tuple[str, ...] = ()
     keys: tuple[str, ...] = ()
     endorsements: tuple[str | None, ...] = ()
@@ -320,67 +312,82 @@ def masked_readings(sealed: SealedParts, *, known: History, masked: History) -> 
     return replace(sealed, readings=readings, order=order)
 
 
-# --- gathered -------------------------------------------------------------------------------------
+def refuse_more(count: int, most: int, what: str) -> None:
+    """Raise UsageError where a bundle would have more of something than it may."""
+    if count > most:
+        raise UsageError(
+            f"this bundle would have {count:,} {what}, and it may have {most:,}: name an "
+            "earlier --as-of"
+        )
 
 
-@dataclass(slots=True, kw_only=True)
-class BundleLeaves:
-    """Leaves by subject; how they name the order, where that is known; by delivery the parts of
-    what was read of it, where that was sealed; and what the newest tree of orders counts."""
+async def sealed_parts(
+    connection: Connection,
+    history: History,
+    others: Collection[str],
+    *,
+    as_of: Instant,
+    witnesses: Witnesses | None,
+) -> SealedParts:
+    """Return what the log says of a history's deliveries and records, and of other subjects.
 
-    leaves: dict[str, leaf_store.Leaf] = field(default_factory=dict)
-    order: OrderName | None = None
-    readings: Mapping[str, Mapping[str, SealedPart]] = field(default_factory=dict)
-    tree: InTree | None = None
-
-
-async def leaves_for_bundle(
-    connection: Connection, history: History, subjects: Collection[str], *, as_of: Instant
-) -> BundleLeaves:
-    """Return the leaves for a bundle of these deliveries, records and revisions."""
-    found = BundleLeaves(leaves=await log_store.leaves_of(connection, subjects))
+    The proofs are against the first checkpoint that covers all that is sealed of the order and that
+    a quorum of witnesses has cosigned. Until one is, they are against the first that covers it.
+    Either is the same for ever.
+    """
     deliveries = sorted(each.delivery_id for each in history.deliveries)
+    subjects = {*deliveries, *(each.record_id for each in history.records), *others}
+    refuse_more(len(subjects), AT_ONCE, "deliveries, records and revisions")
+    leaves = await log_store.leaves_of(connection, subjects)
     read = await run(connection, order_store.read_leaves, deliveries)
-    found.leaves |= {leaf.subject: leaf for each in read.values() for leaf in each}
-    secret = await order_store.log_secret(connection)
+    leaves |= {leaf.subject: leaf for each in read.values() for leaf in each}
+    secret, readings = await order_store.log_secret(connection), {}
     if secret is not None:
-        found.readings = {
-            each.delivery_id: parts
-            for each in sorted(history.deliveries, key=lambda each: each.delivery_id)
-            if (parts := _opened(each.event, read[each.delivery_id], secret))
-        }
+        events = {each.delivery_id: each.event for each in history.deliveries}
+        opened = {each: _opened(events[each], read[each], secret) for each in deliveries}
+        readings = {each: parts for each, parts in opened.items() if parts}
     named = (await order_store.named_orders(connection, [history.order])).get(history.order)
+    order, tree = None, None
     if named is not None:
-        found.order = OrderName(commitment=named.commitment.hex(), key=named.key.hex())
-        await _add_tree(connection, found, named.commitment, as_of)
+        order = OrderName(commitment=named.commitment.hex(), key=named.key.hex())
+        newest = await order_tree_store.newest_tree(connection, until=as_of)
+        if newest is not None:
+            subject = f"{leaf_store.ORDERS.name}:{newest.number}"
+            own = await log_store.leaves_of(connection, [subject])
+            entered = await order_tree_store.entry_in(connection, named.commitment, newest)
+            if own and entered is not None:
+                entry, path = entered
+                leaves |= own
+                tree = InTree(leaf=subject, leaves=entry.leaves, last=entry.last, path=tuple(path))
         # Every leaf of the order up to the last one that is shown, or that the tree counts.
         chain = await run(connection, order_store.chain_of, named)
-        last = max(
-            (n for n, leaf in enumerate(chain, 1) if leaf.subject in found.leaves), default=0
-        )
-        last = max(last, 0 if found.tree is None else found.tree.leaves)
-        more = [leaf for leaf in chain[:last] if leaf.subject not in found.leaves]
-        found.leaves |= {leaf.subject: leaf for leaf in more}
+        shown = [n for n, leaf in enumerate(chain, 1) if leaf.subject in leaves]
+        last = max([*shown, 0 if tree is None else tree.leaves])
+        more = [leaf for leaf in chain[:last] if leaf.subject not in leaves]
+        leaves |= {leaf.subject: leaf for leaf in more}
         gone = [leaf.subject for leaf in more if leaf.kind == "delivery"]
         read = await run(connection, order_store.read_leaves, gone)  # of which order each is by now
-        found.leaves |= {leaf.subject: leaf for each in read.values() for leaf in each}
-    return found
-
-
-async def _add_tree(
-    connection: Connection, found: BundleLeaves, commitment: bytes, as_of: Instant
-) -> None:
-    """Add how many leaves the order had in the newest tree of all orders by then."""
-    tree = await order_tree_store.newest_tree(connection, until=as_of)
-    if tree is None:
-        return
-    subject = f"{leaf_store.ORDERS.name}:{tree.number}"
-    leaves = await log_store.leaves_of(connection, [subject])
-    entered = await order_tree_store.entry_in(connection, commitment, tree)
-    if leaves and entered is not None:
-        found.leaves |= leaves
-        entry, path = entered
-        found.tree = InTree(leaf=subject, leaves=entry.leaves, last=entry.last, path=tuple(path))
+        leaves |= {leaf.subject: leaf for each in read.values() for leaf in each}
+    unsealed = tuple(sorted(subjects - leaves.keys()))
+    if not leaves:
+        return SealedParts(unsealed=unsealed)
+    refuse_more(len(leaves), AT_ONCE, "leaves of the log")
+    proofs = await proofs_of(connection, leaves.keys(), earliest=True, witnesses=witnesses)
+    known = await log_store.identity(connection)
+    if known is None:
+        raise NotFoundError("the log has no origin; `tallyhook log verify` says what is wrong")
+    origins = known.origins if known.earlier else ()
+    return SealedParts(
+        checkpoint=await with_cosignatures(connection, proofs.note),
+        leaves=proofs.proofs,
+        unsealed=unsealed,
+        keys=known.keys,
+        endorsements=known.endorsements,
+        origins=tuple((origin, known.size_as(origin)) for origin in origins),
+        order=order,
+        readings=readings,
+        tree=tree,
+    )
 
 
 def _opened(

@@ -523,11 +523,19 @@ async def seal_orders(context: AppContext) -> bool:
     names an order yet."""
     at = context.clock.now()  # what is sealed from here on may not be counted
     async with context.database.reading() as connection:
-        growing = await _scanned(connection)
+        before = await order_tree_store.newest_tree(connection)
+        growing = _Growing(size=await log_queue_store.log_size(connection), before=before)
+        since = 0 if before is None else before.size
+        changed, others, pack = growing.changed, growing.others, _PACKED.pack
+        async for rows in order_tree_store.all_entries(connection):
+            growing.orders += len(rows)
+            for of, leaves, last in rows:
+                (changed if last >= since else others)[of[0]].append(pack(of, leaves, last))
+            await asyncio.sleep(0)
         if not growing.orders:
             return False
         root = await _hashed(connection, growing)
-    writer, before = context.database.writer, growing.before
+    writer = context.database.writer
     for group in growing.changed:
         for part in order_tree_store.portions(group):
             await writer.commit(
@@ -544,19 +552,6 @@ async def seal_orders(context: AppContext) -> bool:
         root=root,
     )
     return await writer.commit(order_tree_store.keep_tree, tree)
-
-
-async def _scanned(connection: Connection) -> _Growing:
-    before = await order_tree_store.newest_tree(connection)
-    growing = _Growing(size=await log_queue_store.log_size(connection), before=before)
-    since = 0 if before is None else before.size
-    changed, others, pack = growing.changed, growing.others, _PACKED.pack
-    async for rows in order_tree_store.all_entries(connection):
-        growing.orders += len(rows)
-        for of, leaves, last in rows:
-            (changed if last >= since else others)[of[0]].append(pack(of, leaves, last))
-        await asyncio.sleep(0)
-    return growing
 
 
 async def _hashed(connection: Connection, growing: _Growing) -> merkle.Hash:

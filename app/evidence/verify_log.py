@@ -191,25 +191,21 @@ class Tree:
 
     def wrong_departure(self, left: departure_store.Departure) -> str | None:
         """Return why a checkpoint that left, of as many leaves as there are now, does not fit."""
-        if left.line is not None and not self._is_cosigned(left):
-            sentence = witnesses.departure_sentence(left)
-            return f"{sentence}, is not signed by that witness: it was changed"
+        if left.line is not None:
+            origin = self._known.origin_at(left.size)
+            body = seal.Checkpoint(origin=origin, size=left.size, head=left.head).body()
+            at = None
+            with suppress(ValueError, witnesses.WrongCosignature):
+                at = witnesses.cosigned_at(f"{body}\n{left.line}\n", read_cosigner(left.way))
+            if at is None:
+                sentence = witnesses.departure_sentence(left)
+                return f"{sentence}, is not signed by that witness: it was changed"
         if left.head == self._frontier.head():
             return None
         return (
             f"the first {counted(left.size, 'leaf is', 'leaves are')} not as in "
             f"{witnesses.departure_sentence(left)}: the log was written anew since"
         )
-
-    def _is_cosigned(self, left: departure_store.Departure) -> bool:
-        origin = self._known.origin_at(left.size)
-        body = seal.Checkpoint(origin=origin, size=left.size, head=left.head).body()
-        try:
-            return (
-                witnesses.cosigned_at(f"{body}\n{left.line}\n", read_cosigner(left.way)) is not None
-            )
-        except (ValueError, witnesses.WrongCosignature):
-            return False
 
     def wrong_keep(self) -> str | None:
         """Return why the log of as many leaves as there are now is not the kept checkpoint's."""

@@ -393,9 +393,22 @@ class Cosigning:
     async def _keep(
         self, known: departure_store.WitnessState, head: log_store.SignedHead, reply: _Reply
     ) -> None:
-        now = self._context.clock.now()
+        """Store the cosignature, or why there is none."""
+        now, name = self._context.clock.now(), known.witness.partition("+")[0]
         if reply.line is None or reply.at is None:
-            await self._keep_failure(known, reply, now)
+            problem = reply.problem or "answer_not_in_form"
+            pause = min(FIRST_PAUSE << min(known.failures, 16), LONGEST_PAUSE)
+            state = replace(
+                known,
+                next_at=Instant(now + max(pause, min(reply.wait, LONGEST_PAUSE))),
+                failures=known.failures + 1,
+                since=now if known.since is None else known.since,
+                problem=problem,
+            )
+            async with self._context.database.writing() as connection:
+                await departure_store.change_witness(connection, state)
+            if known.problem != problem:
+                log.warning("a witness does not cosign", witness=name, reason=problem)
             return
         left = departure_store.Departure(
             size=head.size, way=known.witness, head=head.head, at=reply.at, line=reply.line
@@ -407,25 +420,7 @@ class Cosigning:
             await departure_store.add_departure(connection, left)
             await departure_store.change_witness(connection, state)
         if known.problem is not None:
-            log.info("a witness cosigns again", witness=known.witness.partition("+")[0])
-
-    async def _keep_failure(
-        self, known: departure_store.WitnessState, reply: _Reply, now: Instant
-    ) -> None:
-        problem = reply.problem or "answer_not_in_form"
-        pause = min(FIRST_PAUSE << min(known.failures, 16), LONGEST_PAUSE)
-        state = replace(
-            known,
-            next_at=Instant(now + max(pause, min(reply.wait, LONGEST_PAUSE))),
-            failures=known.failures + 1,
-            since=now if known.since is None else known.since,
-            problem=problem,
-        )
-        async with self._context.database.writing() as connection:
-            await departure_store.change_witness(connection, state)
-        if known.problem != problem:
-            name = known.witness.partition("+")[0]
-            log.warning("a witness does not cosign", witness=name, reason=problem)
+            log.info("a witness cosigns again", witness=name)
 
 
 _REFUSALS: Final = {404: "log_unknown", 403: "key_unknown", 422: "log_is_another"}

@@ -34,8 +34,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, fields
-from functools import cache
+from dataclasses import asdict, dataclass, field, fields
+from functools import cache, partial
 from multiprocessing import get_context
 from operator import attrgetter
 from typing import Any, Final, TypeVar
@@ -206,10 +206,7 @@ async def doing_again(context: AppContext, *, jobs: int) -> AsyncIterator[Rebuil
         ) -> list[index_store.Reread]:
             return [renormalize(each, sources, environment=environment) for each in deliveries]
 
-        async def fold_here(orders: history_store.Range) -> tuple[int, list[str]]:
-            return await check_orders(context, orders)
-
-        yield Rebuilder(read_here, fold_here)
+        yield Rebuilder(read_here, partial(check_orders, context))
         return
     pool = ProcessPoolExecutor(
         jobs,
@@ -338,14 +335,7 @@ class CheckReport:
 
     def document(self) -> dict[str, Any]:
         """Return it for JSON."""
-        return {
-            "deep": self.deep,
-            "bodies": self.bodies,
-            "pruned": self.pruned,
-            "orders": self.orders,
-            "found": self.found,
-            "problems": self.problems,
-        }
+        return asdict(self)
 
     def add(self, problem: str) -> None:
         """Count a problem; the first ones are kept."""

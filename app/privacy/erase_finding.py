@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any, Final, TypeVar
@@ -30,7 +30,7 @@ from app.privacy import erase_rules, erase_store, erase_texts, prune
 from app.privacy.places import ReportedPlace, reported_places
 from app.receiving import due_store, inbox_store, phone_store
 from app.sealing import log_queue_store, order_store
-from reconcile.instants import EARLIEST, Instant
+from reconcile.instants import DAY, EARLIEST, Duration, Instant
 from reconcile.ledger.fold import fold, last_heard
 from reconcile.ledger.history import History
 from reconcile.ledger.ledger import Ledger
@@ -38,24 +38,6 @@ from reconcile.matching.books import match_key
 
 MOST_ASIDE: Final = 10_000
 """Set-aside deliveries that are searched; there should be none."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Judging:
-    """By what is judged, and when.
-
-    staying  an order that stays, if any does
-    until    what came after it is not asked about; None: all is
-    """
-
-    rules: erase_rules.ErasureRules
-    now: Instant
-    staying: str | None
-    until: Instant | None = None
-
-    def asks(self, received: Instant) -> bool:
-        """Return whether what arrived at an instant is asked about."""
-        return self.until is None or received <= self.until
 
 
 @dataclass(slots=True)
@@ -73,90 +55,6 @@ class JudgedDeliveries:
             self.latest = max(self.latest, received)
         else:
             self.kept.append(kept)
-
-
-async def judge_strays(
-    connection: Connection, deliveries: Iterable[str], by: Judging
-) -> JudgedDeliveries:
-    """Judge the deliveries that have no order: one that was read is kept as an event."""
-    judged = JudgedDeliveries()
-    for owned in await erase_store.owners(connection, deliveries):
-        if owned.order is not None or owned.pruned or not by.asks(owned.received_at):
-            continue
-        name, received = owned.delivery_id, owned.received_at
-        if owned.unread:
-            kept = erase_rules.kept_unknown(
-                name, received, by.rules, why="unread", beside=by.staying, as_of=by.now
-            )
-        else:
-            kept = erase_rules.kept_since(name, received, by.rules, as_of=by.now)
-        judged.add(name, received, kept)
-    return judged
-
-
-async def judge_refused(
-    connection: Connection, named: re.Pattern[str], by: Judging
-) -> JudgedDeliveries:
-    """Judge refused deliveries in which the pattern finds something."""
-    judged = JudgedDeliveries()
-    for name, received in await erase_store.rejections_that_hold(connection, [named]):
-        if by.asks(received):
-            kept = erase_rules.kept_unknown(
-                name, received, by.rules, why="refused", beside=by.staying, as_of=by.now
-            )
-            staying = None if kept is None else replace(kept, place="rejections.body")
-            judged.add(name, received, staying)
-    return judged
-
-
-async def kept_wholes(
-    connection: Connection, brought: Mapping[str, Sequence[str]], *, going: Iterable[str]
-) -> dict[str, erase_rules.KeptData]:
-    """Return what must stay since it came in one body with an event that is not read yet: that is
-    read from the whole body, which would go.
-
-    brought  orders and stray deliveries, each with the deliveries whose bodies would go
-    going    stray deliveries that go, and so wait for nothing
-    """
-    unread = await erase_store.unread_beside(connection, chain.from_iterable(brought.values()))
-    found, gone = dict[str, erase_rules.KeptData](), set(going)
-    for what, deliveries in brought.items():
-        others = set[str]().union(*(unread.get(each, ()) for each in deliveries)) - gone
-        if others:
-            found[what] = erase_rules.KeptData(what=what, why="beside_unread", detail=min(others))
-    return found
-
-
-async def judge_wholes(
-    connection: Connection, digests: Iterable[str], by: Judging, *, found: set[str]
-) -> JudgedDeliveries:
-    """Judge whole bodies that hold the number where no delivery that was found came in them: the
-    one with the number has lost its own bytes. Each is named by the first delivery that came in
-    it."""
-    judged = JudgedDeliveries()
-    for owned in (await erase_store.owners_in_wholes(connection, digests)).values():
-        names, received = [each.delivery_id for each in owned], owned[0].received_at
-        if not found.isdisjoint(names) or not by.asks(received):
-            continue
-        unread = [each.delivery_id for each in owned if each.unread and not each.pruned]
-        kept = erase_rules.kept_since(names[0], received, by.rules, as_of=by.now)
-        if unread:
-            kept = erase_rules.KeptData(what=names[0], why="beside_unread", detail=unread[0])
-        staying = None if kept is None else replace(kept, place="envelopes.body")
-        judged.add(names[0], received, staying)
-    return judged
-
-
-async def judge_set_aside(
-    connection: Connection, named: re.Pattern[str]
-) -> list[erase_rules.KeptData]:
-    """Return accepted deliveries that nothing could read, and that hold what the pattern finds."""
-    found = []
-    for one in await run(connection, inbox_store.next_suspects, aside=True, limit=MOST_ASIDE):
-        if named.search(written_out(one.record.decode("utf-8", "replace"))):
-            name = f"row {one.seq}" if one.item is None else one.item.delivery_id
-            found.append(erase_rules.KeptData(what=name, why="set_aside", place="suspects.record"))
-    return found
 
 
 Row = TypeVar("Row")
@@ -286,7 +184,7 @@ class ErasureFinder:
         until: Instant | None = None,
     ) -> None:
         self._context = context
-        self._rules = erase_rules.ErasureRules.of_days(context.settings.retention_minimum_days)
+        self._minimum = Duration(context.settings.retention_minimum_days * DAY)
         self._progress = progress
         self._until = until
 
@@ -324,7 +222,7 @@ class ErasureFinder:
             await self._by_digest(connection, digest, orders, strays)
         await self._of_both(connection, erasure, orders, strays, written)
         found_in = strays.union(*erasure.brought.values(), *erasure.staying.values())
-        judged = await judge_wholes(connection, wholes, self._judging(None), found=found_in)
+        judged = await self._judge_wholes(connection, wholes, found=found_in)
         erasure.wholes = judged.going
         erasure.latest = max(erasure.latest, judged.latest)
         erasure.kept += judged.kept
@@ -402,7 +300,7 @@ class ErasureFinder:
         brought = set[str]().union(*erasure.brought.values())
         things = {*erasure.brought, *brought, *erasure.deliveries}
         notes = await phone_store.notes_of(connection, things)
-        erasure.notes = [note for note in notes if self._until is None or note[3] <= self._until]
+        erasure.notes = [note for note in notes if self._asks(note[3])]
         held = {note[2] for note in erasure.notes}
         held |= {
             row.order
@@ -410,7 +308,7 @@ class ErasureFinder:
                 connection, list(erasure.brought)
             )
         }
-        held |= await erase_store.with_wholes(connection, brought)
+        held |= (await erase_store.wholes_of(connection, brought)).keys()
         held |= (await order_store.named_orders(connection, erasure.brought)).keys()
         for order, deliveries in erasure.brought.items():
             bare = len(await erase_texts.bare_reasons(connection, deliveries, erasure.phones))
@@ -470,7 +368,7 @@ class ErasureFinder:
         now = history.instant_at(self._context.clock.now())
         ledger = fold(history, policy=self._context.policy, as_of=now)
         to_do = await erase_rules.left_to_settle(connection, history, ledger)
-        return ledger, erase_rules.kept_order(history, ledger, self._rules, to_do=to_do)
+        return ledger, erase_rules.kept_order(history, ledger, self._minimum, to_do=to_do)
 
     async def _judge(self, connection: Connection, erasure: Erasure, orders: list[str]) -> None:
         histories = await history_store.gather(connection, orders)
@@ -483,13 +381,7 @@ class ErasureFinder:
             if mark is None or later:
                 continue
             ledger, kept = await self._judged(connection, history)
-            ids = sorted(
-                {
-                    delivery.delivery_id
-                    for delivery in history.deliveries
-                    if self._until is None or delivery.received_at <= self._until
-                }
-            )
+            ids = sorted({e.delivery_id for e in history.deliveries if self._asks(e.received_at)})
             if kept is not None:
                 erasure.kept.append(kept)
                 erasure.staying[order] = ids
@@ -510,32 +402,105 @@ class ErasureFinder:
                 )
             )
 
-    def _judging(self, staying: str | None) -> Judging:
-        now = self._context.clock.now()
-        return Judging(rules=self._rules, now=now, staying=staying, until=self._until)
+    def _asks(self, received: Instant) -> bool:
+        """Return whether what arrived at an instant is asked about."""
+        return self._until is None or received <= self._until
 
     async def _judge_unknown(
-        self,
-        connection: Connection,
-        erasure: Erasure,
-        strays: set[str],
-        named: re.Pattern[str],
+        self, connection: Connection, erasure: Erasure, strays: set[str], named: re.Pattern[str]
     ) -> None:
         """Judge what no ledger knows of, once it is known which orders stay."""
         staying = {each.what for each in erasure.kept} - erasure.brought.keys()
-        by = self._judging(min(staying, default=None))
-        unowned = await judge_strays(connection, strays, by)
-        refused = await judge_refused(connection, named, by)
+        beside = min(staying, default=None)
+        unowned = await self._judge_strays(connection, strays, beside)
+        refused = await self._judge_refused(connection, named, beside)
         would_go = erasure.brought | {each: [each] for each in unowned.going}
-        beside = await kept_wholes(connection, would_go, going=unowned.going)
-        for order in erasure.brought.keys() & beside.keys():
+        waiting = await self._kept_wholes(connection, would_go, going=unowned.going)
+        for order in erasure.brought.keys() & waiting.keys():
             erasure.staying[order] = erasure.brought.pop(order)
-        erasure.orders = [each for each in erasure.orders if each.order not in beside]
-        erasure.deliveries = [each for each in unowned.going if each not in beside]
+        erasure.orders = [each for each in erasure.orders if each.order not in waiting]
+        erasure.deliveries = [each for each in unowned.going if each not in waiting]
         erasure.rejections = refused.going
         erasure.latest = max(unowned.latest, refused.latest)
-        aside = await judge_set_aside(connection, named)
-        erasure.kept += [*beside.values(), *unowned.kept, *refused.kept, *aside]
+        erasure.kept += [*waiting.values(), *unowned.kept, *refused.kept]
+        for one in await run(connection, inbox_store.next_suspects, aside=True, limit=MOST_ASIDE):
+            if named.search(written_out(one.record.decode("utf-8", "replace"))):
+                name = f"row {one.seq}" if one.item is None else one.item.delivery_id
+                erasure.kept.append(
+                    erase_rules.KeptData(what=name, why="set_aside", place="suspects.record")
+                )
+
+    async def _judge_strays(
+        self, connection: Connection, deliveries: Iterable[str], beside: str | None
+    ) -> JudgedDeliveries:
+        """Judge the deliveries that have no order. One that was read is kept as an event.
+
+        beside  an order that stays, if any does
+        """
+        judged, now = JudgedDeliveries(), self._context.clock.now()
+        for owned in await erase_store.owners(connection, deliveries):
+            if owned.order is not None or owned.pruned or not self._asks(owned.received_at):
+                continue
+            name, received = owned.delivery_id, owned.received_at
+            if owned.unread:
+                kept = erase_rules.kept_unknown(
+                    name, received, self._minimum, why="unread", beside=beside, as_of=now
+                )
+            else:
+                kept = erase_rules.kept_since(name, received, self._minimum, as_of=now)
+            judged.add(name, received, kept)
+        return judged
+
+    async def _judge_refused(
+        self, connection: Connection, named: re.Pattern[str], beside: str | None
+    ) -> JudgedDeliveries:
+        """Judge refused deliveries in which the pattern finds something."""
+        judged, now = JudgedDeliveries(), self._context.clock.now()
+        for name, received in await erase_store.rejections_that_hold(connection, [named]):
+            if self._asks(received):
+                kept = erase_rules.kept_unknown(
+                    name, received, self._minimum, why="refused", beside=beside, as_of=now
+                )
+                staying = None if kept is None else replace(kept, place="rejections.body")
+                judged.add(name, received, staying)
+        return judged
+
+    async def _kept_wholes(
+        self, connection: Connection, brought: Mapping[str, Sequence[str]], *, going: Iterable[str]
+    ) -> dict[str, erase_rules.KeptData]:
+        """Return what must stay since it came in one body with an event that is not read yet. That
+        event is read from the whole body, which would go.
+
+        brought  orders and stray deliveries, each with the deliveries whose bodies would go
+        going    stray deliveries that go, and so wait for nothing
+        """
+        unread = await erase_store.unread_beside(connection, chain.from_iterable(brought.values()))
+        found, gone = dict[str, erase_rules.KeptData](), set(going)
+        for what, deliveries in brought.items():
+            others = set[str]().union(*(unread.get(each, ()) for each in deliveries)) - gone
+            if others:
+                detail = min(others)
+                found[what] = erase_rules.KeptData(what=what, why="beside_unread", detail=detail)
+        return found
+
+    async def _judge_wholes(
+        self, connection: Connection, digests: Iterable[str], *, found: set[str]
+    ) -> JudgedDeliveries:
+        """Judge whole bodies that hold the number where no delivery that was found came in them.
+        The delivery with the number has lost its own bytes. Each body is named by the first
+        delivery that came in it."""
+        judged, now = JudgedDeliveries(), self._context.clock.now()
+        for owned in (await erase_store.owners_in_wholes(connection, digests)).values():
+            names, received = [each.delivery_id for each in owned], owned[0].received_at
+            if not found.isdisjoint(names) or not self._asks(received):
+                continue
+            unread = [each.delivery_id for each in owned if each.unread and not each.pruned]
+            kept = erase_rules.kept_since(names[0], received, self._minimum, as_of=now)
+            if unread:
+                kept = erase_rules.KeptData(what=names[0], why="beside_unread", detail=unread[0])
+            staying = None if kept is None else replace(kept, place="envelopes.body")
+            judged.add(names[0], received, staying)
+        return judged
 
 
 class Erasing:
@@ -557,13 +522,9 @@ class Erasing:
     async def run(self, erasure: Erasure) -> None:
         """Empty it, in short transactions."""
         erasure.reasons = 0  # from here on: those that went
-        gone = {
-            each.order: each for each in await prune.prune_orders(self._context, erasure.orders)
-        }
-        for each in erasure.orders:
-            if each.order not in gone:
-                erasure.kept.append(erase_rules.KeptData(what=each.order, why="changed"))
-        changed = {each.order for each in erasure.orders} - gone.keys()
+        gone = {each.order for each in await prune.prune_orders(self._context, erasure.orders)}
+        changed = [each.order for each in erasure.orders if each.order not in gone]
+        erasure.kept += [erase_rules.KeptData(what=each, why="changed") for each in changed]
         stayed = {each: erasure.brought[each] for each in changed}
         erasure.staying |= stayed
         async with self._context.database.reading() as connection:
@@ -572,30 +533,31 @@ class Erasing:
         erasure.orders = [each for each in erasure.orders if each.order in gone]
         for settled in erasure.orders:
             await self._delete(erasure, settled)
-        for part in _parts(erasure.deliveries):
+
+        async def strays(connection: Connection, part: list[str]) -> None:
+            await retention_store.prune(connection, part, now=self._context.clock.now())
+            await self._let_say(connection, erasure, part)
+            await erase_store.empty_wholes(connection, part)
+            await phone_store.drop_notes(connection, _notes_of(erasure, part))
+
+        async def files(connection: Connection, part: list[str]) -> None:
+            now = self._context.clock.now()
+            await attachment_store.empty_attachments(connection, part, now=now)
+
+        attached = [each.attachment_id for each in erasure.attachments]
+        await self._in_parts(erasure.deliveries, strays)
+        await self._in_parts(erasure.wholes, erase_store.empty_wholes)
+        await self._in_parts(erasure.rejections, retention_store.drop_rejections)
+        await self._in_parts(erasure.book_lines, book_line_store.empty_lines)
+        await self._in_parts(attached, files)
+        await self._in_parts(erasure.bank_lines, bank_store.rewrite_bank_texts)
+
+    async def _in_parts(
+        self, rows: Sequence[Row], work: Callable[[Connection, list[Row]], Awaitable[object]]
+    ) -> None:
+        for at in range(0, len(rows), AT_ONCE):
             async with self._context.database.writing() as connection:
-                await retention_store.prune(connection, part, now=self._context.clock.now())
-                await self._let_say(connection, erasure, part)
-                await erase_store.empty_wholes(connection, part)
-                await phone_store.drop_notes(connection, _notes_of(erasure, part))
-        for part in _parts(erasure.wholes):
-            async with self._context.database.writing() as connection:
-                await erase_store.empty_wholes(connection, part)
-        for part in _parts(erasure.rejections):
-            async with self._context.database.writing() as connection:
-                await retention_store.drop_rejections(connection, part)
-        for lines in _parts(erasure.book_lines):
-            async with self._context.database.writing() as connection:
-                await book_line_store.empty_lines(connection, lines)
-        for files in _parts(erasure.attachments):
-            async with self._context.database.writing() as connection:
-                names = [each.attachment_id for each in files]
-                await attachment_store.empty_attachments(
-                    connection, names, now=self._context.clock.now()
-                )
-        for texts in _parts(erasure.bank_lines):
-            async with self._context.database.writing() as connection:
-                await bank_store.rewrite_bank_texts(connection, texts)
+                await work(connection, list(rows[at : at + AT_ONCE]))
 
     async def _delete(self, erasure: Erasure, settled: prune.SettledOrder) -> None:
         deliveries = erasure.brought[settled.order]
@@ -642,7 +604,3 @@ class Erasing:
 def _notes_of(erasure: Erasure, things: list[str]) -> list[phone_store.PhoneNote]:
     wanted = set(things)
     return [note for note in erasure.notes if note[2] in wanted]
-
-
-def _parts(rows: Sequence[Row]) -> list[list[Row]]:
-    return [list(rows[at : at + AT_ONCE]) for at in range(0, len(rows), AT_ONCE)]

@@ -15,7 +15,7 @@ from app.database.engine import Connection
 from app.finance.book_line_store import book_rows_of
 from app.finance.break_acts import SeenBreak, breaks_since
 from app.receiving.unread import WINDOW
-from reconcile.instants import DAY, NO_TIME, Duration, Instant, format_instant
+from reconcile.instants import Duration, Instant, format_instant
 from reconcile.ledger.fold import FINAL, is_disputed, last_heard
 from reconcile.ledger.history import History
 from reconcile.ledger.ledger import Ledger
@@ -78,24 +78,13 @@ class KeptData:
         return SENTENCES[self.why].format(shown, self.do)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ErasureRules:
-    """Rules of judging. `minimum`: how long after the last word everything is kept."""
-
-    minimum: Duration = NO_TIME
-
-    @classmethod
-    def of_days(cls, minimum: int) -> ErasureRules:
-        """Return the rules that a setting makes."""
-        return cls(minimum=minimum * DAY)
-
-
 def kept_order(
-    history: History, ledger: Ledger, rules: ErasureRules, *, to_do: Sequence[str] = ()
+    history: History, ledger: Ledger, minimum: Duration, *, to_do: Sequence[str] = ()
 ) -> KeptData | None:
     """Return why an order must stay as of its ledger's instant; None where it may go.
 
-    to_do  from `left_to_settle`: what a person has still to do about it
+    minimum  how long after the last word everything is kept
+    to_do    from `left_to_settle`: what a person has still to do about it
     """
     order = history.order
     if is_disputed(ledger):
@@ -109,7 +98,7 @@ def kept_order(
         return KeptData(what=order, why="not_over", detail=ledger.outcome)
     if ledger.case.foreign or ledger.case.foreign_records:
         return KeptData(what=order, why="shared")
-    return kept_since(order, last_heard(history), rules, as_of=ledger.as_of)
+    return kept_since(order, last_heard(history), minimum, as_of=ledger.as_of)
 
 
 # --- what a person must settle, and whether that is done ------------------------------------------
@@ -195,17 +184,17 @@ def steps_for(
     return []
 
 
-def kept_since(what: str, last: Instant, rules: ErasureRules, *, as_of: Instant) -> KeptData | None:
+def kept_since(what: str, last: Instant, minimum: Duration, *, as_of: Instant) -> KeptData | None:
     """Return why something must stay that was heard of last at an instant; None where it may go."""
-    if as_of < last + rules.minimum:
-        return KeptData(what=what, why="minimum", until=last + rules.minimum)
+    if as_of < last + minimum:
+        return KeptData(what=what, why="minimum", until=last + minimum)
     return None
 
 
 def kept_unknown(
     what: str,
     received: Instant,
-    rules: ErasureRules,
+    minimum: Duration,
     *,
     why: Literal["refused", "unread"],
     beside: str | None,
@@ -218,6 +207,6 @@ def kept_unknown(
     if beside is not None:
         return KeptData(what=what, why=why, detail=f"with {beside}")
     if as_of < received + WINDOW:
-        until = received + max(WINDOW, rules.minimum)
+        until = received + max(WINDOW, minimum)
         return KeptData(what=what, why=why, detail=f"after {format_instant(until)}")
-    return kept_since(what, received, rules, as_of=as_of)
+    return kept_since(what, received, minimum, as_of=as_of)

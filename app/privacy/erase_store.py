@@ -7,7 +7,7 @@ still to be carried out here: after a crash, or in an older backup.
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
@@ -172,7 +172,7 @@ async def deliveries_that_hold(
     hint  what is in every such body, and is found faster
     """
     async for texts in searched_texts(connection, UNREADABLE if unreadable else READ):
-        held = [each.id for each in texts if _may_hold(hint, each) and _holds(written, each)]
+        held = [each.id for each in texts if _holds(written, hint, each)]
         yield len(texts), held
 
 
@@ -184,7 +184,7 @@ async def wholes_that_hold(
     place."""
     found = set[str]()
     async for texts in searched_texts(connection, WHOLE):
-        found |= {each.id for each in texts if _may_hold(hint, each) and _holds(written, each)}
+        found |= {each.id for each in texts if _holds(written, hint, each)}
     return found
 
 
@@ -210,21 +210,18 @@ async def rejections_that_hold(
     found: list[tuple[str, Instant]] = []
     async for texts in searched_texts(connection, REFUSED):
         for each in texts:
-            if any(_holds(pattern, each) for pattern in patterns):
+            if any(pattern.search(each.whole()) for pattern in patterns):
                 found.append((each.id, each.received_at))
     return found
 
 
-def _may_hold(hint: re.Pattern[bytes], each: SearchedText) -> bool:
+def _holds(written: re.Pattern[str], hint: re.Pattern[bytes], each: SearchedText) -> bool:
     headers, body = each.headers.encode("latin-1", "replace"), each.body or b""
-    if hint.search(headers) or hint.search(body):
-        return True
-    if b"%" not in headers and is_written_out(body):
-        return False
-    return hint.search(each.whole().encode("utf-8", "replace")) is not None
-
-
-def _holds(written: re.Pattern[str], each: SearchedText) -> bool:
+    if not (hint.search(headers) or hint.search(body)):
+        if b"%" not in headers and is_written_out(body):
+            return False
+        if hint.search(each.whole().encode("utf-8", "replace")) is None:
+            return False
     return written.search(each.whole()) is not None
 
 
@@ -312,52 +309,43 @@ _PLACES: Final[tuple[tuple[str, str, str, Of], ...]] = (
 _KEPT: Final = "SELECT {column} FROM {table} WHERE {column} IS NOT NULL AND ({which})"
 
 
-class KeptTexts(NamedTuple):
-    """Some texts of one place."""
+async def kept_texts(
+    connection: AsyncConnection, whom: Mapping[Of, Sequence[str]]
+) -> AsyncIterator[tuple[str, list[str]]]:
+    """Yield the texts that an erasure keeps, with their place, some at a time. A place may come
+    again. Of the short tables, yield all.
 
-    place: str
-    texts: list[str]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OfWhom:
-    """By what kept texts are found: the orders, their keys in books and statements, and their
-    deliveries."""
-
-    orders: Sequence[str]
-    keys: Sequence[str]
-    deliveries: Sequence[str]
-
-
-async def kept_texts(connection: AsyncConnection, whom: OfWhom) -> AsyncIterator[KeptTexts]:
-    """Yield the texts that an erasure keeps, with their place, some at a time; a place may come
-    again. Of the short tables, yield all."""
+    whom  the orders, their keys in books and statements, and their deliveries
+    """
     for table, columns, where, of in _PLACES:
         for column in columns.split():
-            sql = statement(_KEPT, column=column, table=table, which=where)
+            sql, place = (
+                statement(_KEPT, column=column, table=table, which=where),
+                f"{table}.{column}",
+            )
             if of == "all":
                 async for rows in stream(connection, sql, at_once=ROWS_AT_ONCE):
-                    yield KeptTexts(f"{table}.{column}", [_as_text(row[0]) for row in rows])
-                continue
-            found = await select_in(connection, sql=sql, values=getattr(whom, of))
-            yield KeptTexts(f"{table}.{column}", [_as_text(row[0]) for row in found])
+                    yield place, [_as_text(row[0]) for row in rows]
+            else:
+                found = await select_in(connection, sql=sql, values=whom[of])
+                yield place, [_as_text(row[0]) for row in found]
 
 
 def _as_text(value: str | bytes) -> str:
     return value if isinstance(value, str) else bytes(value).decode("utf-8", "replace")
 
 
-async def wholes_of(connection: AsyncConnection, deliveries: Iterable[str]) -> set[str]:
-    """Return the digests of the whole bodies in which these deliveries came, and that are still
-    there."""
+async def wholes_of(connection: AsyncConnection, deliveries: Iterable[str]) -> dict[str, str]:
+    """Return, for the deliveries that came with others in a whole body that is still there, its
+    digest."""
     rows = await select_in(
         connection,
-        sql="SELECT envelopes.digest FROM envelopes JOIN deliveries "
+        sql="SELECT deliveries.id, envelopes.digest FROM envelopes JOIN deliveries "
         "ON deliveries.envelope = envelopes.digest "
         "WHERE envelopes.body IS NOT NULL AND deliveries.id IN ({})",
         values=deliveries,
     )
-    return {row[0] for row in rows}
+    return {row[0]: row[1] for row in rows}
 
 
 async def orders_asked_for(connection: AsyncConnection, phone: str) -> list[str]:
@@ -377,18 +365,6 @@ async def empty_wholes(connection: AsyncConnection, deliveries: Sequence[str]) -
         "WHERE envelope IS NOT NULL AND id IN ({}))",
         values=deliveries,
     )
-
-
-async def with_wholes(connection: AsyncConnection, deliveries: Iterable[str]) -> set[str]:
-    """Return the deliveries that came with others in a whole body that is still there."""
-    rows = await select_in(
-        connection,
-        sql="SELECT deliveries.id FROM deliveries JOIN envelopes "
-        "ON envelopes.digest = deliveries.envelope "
-        "WHERE envelopes.body IS NOT NULL AND deliveries.id IN ({})",
-        values=deliveries,
-    )
-    return {row[0] for row in rows}
 
 
 async def unread_beside(

@@ -82,11 +82,11 @@ async def texts_that_stay(
     found, written = Counter[str](), [written_pattern(each) for each in phones]
     if not written:
         return found
-    whom = erase_store.OfWhom(
-        orders=list(brought),
-        keys=[match_key(each) for each in brought],
-        deliveries=[each for ids in brought.values() for each in ids],
-    )
+    whom: Mapping[erase_store.Of, Sequence[str]] = {
+        "orders": list(brought),
+        "keys": [match_key(each) for each in brought],
+        "deliveries": [each for ids in brought.values() for each in ids],
+    }
     async for place, texts in erase_store.kept_texts(connection, whom):
         found[place] += sum(any(each.search(text) for each in written) for text in texts)
     return +found
@@ -103,7 +103,8 @@ async def texts_that_wait(
     found = Counter[str]()
     for order, deliveries in staying.items():
         found["deliveries.body"] += len(await retention_store.sizes_of(connection, deliveries))
-        found["envelopes.body"] += len(await erase_store.wholes_of(connection, deliveries))
+        wholes = await erase_store.wholes_of(connection, deliveries)
+        found["envelopes.body"] += len({*wholes.values()})
         found["events.reason"] += len(await bare_reasons(connection, deliveries, phones))
         found["phones.digest"] += len(await phone_store.notes_of(connection, {order, *deliveries}))
         found["unanswered.request"] += len(

@@ -14,10 +14,17 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from dataclasses import dataclass, field
 from itertools import chain
-from operator import itemgetter
 from time import perf_counter
 from typing import Any, Final, TypeVar
 
@@ -77,10 +84,9 @@ class Retention:
 
 
 def retention_of(settings: Settings, sources: Mapping[str, Source]) -> Retention | None:
-    """Return what is kept for how long; None where everything is kept. Days of 0: bodies and
-    headers are kept for ever, the other classes as long as these.
+    """Return what is kept for how long; None where everything is kept. Days of 0 mean for ever for
+    bodies and headers, and as long as these for the other classes.
 
-    0 means for `days`, those of bodies and headers, for ever; for the others, as long as these.
     Raise ConfigurationError where a source may deliver again after its bodies would be gone.
     """
     days = settings.retention_days
@@ -145,21 +151,25 @@ async def prune_others(
 ) -> AsyncIterator[tuple[str, int]]:
     """Delete class by class and page by page, and yield how many of a class; with `dry_run` none
     is."""
-    async for rejections in _old_rejections(context, retention):
-        if not dry_run:
-            async with context.database.writing() as connection:
-                await retention_store.drop_rejections(connection, rejections)
-        yield "rejections", len(rejections)
-    async for notes in _old_notes(context, retention):
-        if not dry_run:
-            async with context.database.writing() as connection:
-                await phone_store.drop_notes(connection, notes)
-        yield "phones", len(notes)
-    async for lines in _old_lines(context, retention):
-        if not dry_run:
-            async with context.database.writing() as connection:
-                await book_line_store.empty_lines(connection, lines)
-        yield "book_phones", len(lines)
+    classes: tuple[tuple[str, AsyncIterator[list[Any]], Callable[..., Awaitable[None]]], ...] = (
+        (
+            "rejections",
+            _older(context, retention.rejections, retention_store.old_rejections, ""),
+            retention_store.drop_rejections,
+        ),
+        ("phones", _old_notes(context, retention), phone_store.drop_notes),
+        (
+            "book_phones",
+            _older(context, retention.book_phones, book_line_store.old_lines, None),
+            book_line_store.empty_lines,
+        ),
+    )
+    for name, pages, drop in classes:
+        async for page in pages:
+            if not dry_run:
+                async with context.database.writing() as connection:
+                    await drop(connection, page)
+            yield name, len(page)
 
 
 async def note_pruning(
@@ -179,16 +189,17 @@ async def note_pruning(
             )
 
 
-async def _old_rejections(context: AppContext, retention: Retention) -> AsyncIterator[list[str]]:
-    """Yield rejections that are older than what is kept, a page at a time."""
-    if retention.rejections is None:
-        return
-    before, after = context.clock.now() - retention.rejections, ""
-    while True:
+async def _older(
+    context: AppContext,
+    span: Duration | None,
+    rows: Callable[..., Awaitable[list[Any]]],
+    after: Any,
+) -> AsyncIterator[list[Any]]:
+    """Yield rows that are older than they are kept, a page at a time."""
+    while span is not None:
+        before = context.clock.now() - span
         async with context.database.reading() as connection:
-            found = await retention_store.old_rejections(
-                connection, before=before, after=after, limit=OTHERS_AT_ONCE
-            )
+            found = await rows(connection, before=before, after=after, limit=OTHERS_AT_ONCE)
         if not found:
             return
         yield found
@@ -221,24 +232,6 @@ async def _old_notes(
             ended = ended_orders(context, histories, retention, now=now, quiet=quiet)
         yield [note for note in page if orders.get(note[2]) in ended or note[2] in unrelated]
         after = page[-1]
-
-
-async def _old_lines(
-    context: AppContext, retention: Retention
-) -> AsyncIterator[list[book_line_store.LineKey]]:
-    """Yield versions of lines of order books that were imported longer ago than their phones are
-    kept."""
-    after: book_line_store.LineKey | None = None
-    while retention.book_phones is not None:
-        before = context.clock.now() - retention.book_phones
-        async with context.database.reading() as connection:
-            found = await book_line_store.old_lines(
-                connection, before=before, after=after, limit=OTHERS_AT_ONCE
-            )
-        if not found:
-            return
-        yield found
-        after = found[-1]
 
 
 PAGE: Final = 100
@@ -347,7 +340,8 @@ async def prune_settled(
     """Make one pass over everything; `dry_run` only looks. `keep`: how many orders to list by
     name."""
     pruning = _begun(context, retention)
-    await _pass(context, retention, pruning, dry_run=dry_run, keep=keep, progress=progress)
+    async for looked in _pass(context, retention, pruning, dry_run=dry_run, keep=keep):
+        progress(looked)
     return pruning
 
 
@@ -366,7 +360,8 @@ async def prune_by_hand(
     await seal_all(context, signer)
     pruning = _begun(context, retention)
     try:
-        await _pass(context, retention, pruning, dry_run=False, keep=keep, progress=progress)
+        async for looked in _pass(context, retention, pruning, dry_run=False, keep=keep):
+            progress(looked)
         # A receiver that ended within a second of its last delivery left what was read in its file.
         # One that runs deletes it by itself: whether it is done in time is all the same here.
         await context.inbox.tidy()
@@ -382,19 +377,15 @@ def _begun(context: AppContext, retention: Retention) -> Pruning:
 
 
 async def _pass(
-    context: AppContext,
-    retention: Retention,
-    pruning: Pruning,
-    *,
-    dry_run: bool,
-    keep: int,
-    progress: Callable[[int], None],
-) -> None:
+    context: AppContext, retention: Retention, pruning: Pruning, *, dry_run: bool, keep: int = 0
+) -> AsyncIterator[int]:
+    """Prune, and yield after each page how many deliveries were looked at."""
     async for page in settled_orders(context, retention, unsealed_too=dry_run):
         pruning.add(page if dry_run else await _prune_page(context, page), keep=keep)
-        progress(page.looked)
+        yield page.looked
     async for name, count in prune_others(context, retention, dry_run=dry_run):
         pruning.others[name] += count
+        yield 0
 
 
 async def settled_orders(
@@ -455,10 +446,11 @@ async def _prune_page(context: AppContext, page: PrunablePage) -> PrunablePage:
     """Prune a page, and return what of it went."""
     settled = await prune_orders(context, page.settled)
     gone: dict[str, int] = {}
-    for part in _portions(page.unrelated.items(), size=itemgetter(1)):
+    several = ((each, each, size) for each, size in page.unrelated.items())
+    for part in _portions(several):
         async with context.database.writing() as connection:
             # One that was read anew since, by a newer profile, may concern an order.
-            ids = await retention_store.unrelated_among(connection, [each for each, _ in part])
+            ids = await retention_store.unrelated_among(connection, [each for each, _, _ in part])
             await retention_store.prune(connection, sorted(ids), now=context.clock.now())
         gone |= {each: page.unrelated[each] for each in ids}
     return PrunablePage(looked=page.looked, settled=settled, unrelated=gone)
@@ -468,7 +460,7 @@ async def prune_orders(context: AppContext, settled: Sequence[SettledOrder]) -> 
     """Prune, and return the orders of which nothing was said in between."""
     left: dict[str, SettledOrder] = {each.order: each for each in settled}
     several = ((each, delivery, size) for each in settled for delivery, size in each.sizes.items())
-    for part in _portions(several, size=itemgetter(2)):
+    for part in _portions(several):
         async with context.database.writing() as connection:
             marks = {each.order: each.mark for each, _, _ in part if each.order in left}
             found = await run(connection, due_store.unchanged, list(marks.values()))
@@ -482,17 +474,17 @@ async def prune_orders(context: AppContext, settled: Sequence[SettledOrder]) -> 
 _T = TypeVar("_T")
 
 
-def _portions(items: Iterable[_T], *, size: Callable[[_T], int]) -> Iterator[list[_T]]:
-    """Yield deliveries to prune, so many and so large that one transaction stays short; `size`:
-    bytes."""
-    portion: list[_T] = []
+def _portions(items: Iterable[tuple[_T, str, int]]) -> Iterator[list[tuple[_T, str, int]]]:
+    """Yield deliveries to prune, so many and so large that one transaction stays short. Each has
+    what it belongs to, its id and its bytes."""
+    portion: list[tuple[_T, str, int]] = []
     weight = 0
     for each in items:
-        if portion and (len(portion) == PRUNED_AT_ONCE or weight + size(each) > PRUNED_BYTES):
+        if portion and (len(portion) == PRUNED_AT_ONCE or weight + each[2] > PRUNED_BYTES):
             yield portion
             portion, weight = [], 0
         portion.append(each)
-        weight += size(each)
+        weight += each[2]
     if portion:
         yield portion
 
@@ -545,13 +537,7 @@ class Pruner:
 
     async def _prune(self, pruning: Pruning) -> None:
         began = perf_counter()
-        async for page in settled_orders(self._context, self._retention):
-            pruning.add(await _prune_page(self._context, page), keep=0)
-            if await self._rest((perf_counter() - began) * REST_SHARE):
-                return
-            began = perf_counter()
-        async for name, count in prune_others(self._context, self._retention, dry_run=False):
-            pruning.others[name] += count
+        async for _ in _pass(self._context, self._retention, pruning, dry_run=False):
             if await self._rest((perf_counter() - began) * REST_SHARE):
                 return
             began = perf_counter()

@@ -18,6 +18,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any, Final
@@ -417,12 +418,13 @@ class ErasureReplay:
             found = await find_erased(
                 connection, lines, key, countries=self._countries, progress=self._progress
             )
+        finder = erase_finding.ErasureFinder
         steps: list[tuple[Instant, _Step]] = [
-            (at, _of_phone(phone, found.held[phone], found.wholes[phone]))
-            for phone, at in found.phones.items()
+            (at, partial(finder.of_phone, digits=e, held=found.held[e], wholes=found.wholes[e]))
+            for e, at in found.phones.items()
         ]
-        steps += [(at, _of_digest(digest)) for digest, at in found.digests.items()]
-        steps += [(at, _of_order(order)) for order, at in found.orders.items()]
+        steps += [(at, partial(finder.of_digest, digest=e)) for e, at in found.digests.items()]
+        steps += [(at, partial(finder.of_order, order=e)) for e, at in found.orders.items()]
         for at, step in steps:
             await self._erase(step, at, replayed)
             self._progress(1)
@@ -456,18 +458,6 @@ class ErasureReplay:
 
 
 _Step = Callable[[erase_finding.ErasureFinder, Connection], Awaitable[erase_finding.Erasure]]
-
-
-def _of_phone(phone: str, held: set[str], wholes: set[str]) -> _Step:
-    return lambda finding, connection: finding.of_phone(connection, phone, held=held, wholes=wholes)
-
-
-def _of_digest(digest: bytes) -> _Step:
-    return lambda finding, connection: finding.of_digest(connection, digest)
-
-
-def _of_order(order: str) -> _Step:
-    return lambda finding, connection: finding.of_order(connection, order)
 
 
 async def carry_out(

@@ -113,9 +113,12 @@ _IMPORTS: Final = Acts(
 # --- months and rules -----------------------------------------------------------------------------
 
 
-def _closing_entries(entries: Sequence[TrailEntry]) -> list[tuple[str, Facts]]:
-    return [
-        (f"the closing of {each.subject}", {"at": each.at, "who": each.who} | each.facts)
+def _one_of_each(
+    name: str, stated: Callable[[TrailEntry], Facts]
+) -> Callable[[Sequence[TrailEntry]], list[tuple[str, Facts]]]:
+    """Make one act of each entry, named after its subject, with its instant and operator."""
+    return lambda entries: [
+        (name.format(each.subject), {"at": each.at, "who": each.who} | stated(each))
         for each in entries
     ]
 
@@ -132,7 +135,7 @@ _CLOSINGS: Final = Acts(
         },
     ),
     actions=frozenset({"period_closed"}),
-    entries=_closing_entries,
+    entries=_one_of_each("the closing of {}", lambda entry: entry.facts),
 )
 
 _RULES: Final = Acts(
@@ -142,9 +145,7 @@ _RULES: Final = Acts(
         {"at": at, "who": who, "sha256": _sha256(toml)},
     ),
     actions=frozenset({"rules_saved"}),
-    entries=lambda entries: [
-        (each.subject, {"at": each.at, "who": each.who} | each.facts) for each in entries
-    ],
+    entries=_one_of_each("{}", lambda entry: entry.facts),
 )
 
 # --- breaks and the checklist: several of one name, in their order --------------------------------
@@ -181,15 +182,13 @@ _BREAKS: Final = Acts(
     ),
     of_row=_break_row,
     actions=frozenset(BREAK_ACTIONS.values()),
-    entries=lambda entries: [
-        (
-            f"what was done about break {each.subject}",
-            {"at": each.at, "who": each.who, "action": each.action, "reason": each.reason}
-            | {"value": "", "second": None}
-            | each.facts,
-        )
-        for each in entries
-    ],
+    entries=_one_of_each(
+        "what was done about break {}",
+        lambda entry: (
+            {"action": entry.action, "reason": entry.reason, "value": "", "second": None}
+            | entry.facts
+        ),
+    ),
 )
 
 _CHECKLIST: Final = Acts(
@@ -202,13 +201,9 @@ _CHECKLIST: Final = Acts(
         {"at": at, "who": signer, "state": state, "note": note},
     ),
     actions=frozenset({"item_signed"}),
-    entries=lambda entries: [
-        (
-            f"what was signed of {each.subject}",
-            {"at": each.at, "who": each.who, "state": "passed", "note": each.reason},
-        )
-        for each in entries
-    ],
+    entries=_one_of_each(
+        "what was signed of {}", lambda entry: {"state": "passed", "note": entry.reason}
+    ),
 )
 
 # --- who may come in ------------------------------------------------------------------------------

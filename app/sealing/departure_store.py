@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from sqlalchemy import bindparam, text
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -35,10 +35,6 @@ class Departure:
     line: str | None = None
 
 
-def _departure_of(row: Any) -> Departure:
-    return Departure(size=row[0], way=row[1], head=row[2], at=row[3], line=row[4])
-
-
 async def add_departure(connection: AsyncConnection, departure: Departure) -> None:
     """Note that a checkpoint leaves, unless it left the same way before."""
     await connection.execute(
@@ -61,7 +57,7 @@ async def departures_after(
         ),
         {"size": size, "way": way, "limit": limit},
     )
-    return [_departure_of(row) for row in rows]
+    return [Departure(**row._mapping) for row in rows]
 
 
 async def newest_departures(connection: AsyncConnection) -> list[Departure]:
@@ -72,7 +68,7 @@ async def newest_departures(connection: AsyncConnection) -> list[Departure]:
             "(SELECT max(size) FROM log_departures WHERE way = one.way) ORDER BY size DESC, way"
         )
     )
-    return [_departure_of(row) for row in rows]
+    return [Departure(**row._mapping) for row in rows]
 
 
 async def last_to_leave(connection: AsyncConnection) -> tuple[int, Instant] | None:
@@ -98,7 +94,7 @@ async def last_by(connection: AsyncConnection, way: DepartureWay) -> Departure |
         {"way": way},
     )
     row = rows.first()
-    return None if row is None else _departure_of(row)
+    return None if row is None else Departure(**row._mapping)
 
 
 async def cosignatures_of(
@@ -112,7 +108,7 @@ async def cosignatures_of(
         ),
         {"size": size, "head": head},
     )
-    return [_departure_of(row) for row in rows]
+    return [Departure(**row._mapping) for row in rows]
 
 
 async def first_cosigned_over(

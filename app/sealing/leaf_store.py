@@ -242,54 +242,38 @@ def _record(row: Sequence[Any]) -> Sealable:
 
 def _revision(row: Sequence[Any]) -> Sealable:
     seq, order, at, outcome, fulfillable, substance, before, before_fulfillable, because = row
-    return Sealable(
-        "revision",
-        f"revision:{seq}",
-        {
-            "id": seq,
-            "at": at,
-            "outcome": outcome,
-            "fulfillable": fulfillable,
-            "substance": substance,
-            "before": before,
-            "before_fulfillable": before_fulfillable,
-            "because": digest_of_text(because),
-        },
-        order=order,
-    )
+    members = {
+        "id": seq,
+        "at": at,
+        "outcome": outcome,
+        "fulfillable": fulfillable,
+        "substance": substance,
+        "before": before,
+        "before_fulfillable": before_fulfillable,
+        "because": digest_of_text(because),
+    }
+    return Sealable("revision", f"revision:{seq}", members, order=order)
 
 
 def _audit_entry(row: Sequence[Any]) -> Sealable:
-    number, at, who, role, action, subject, reason, facts = row
-    return Sealable(
-        "deed",
-        f"deed:{number}",
-        {
-            "id": number,
-            "at": at,
-            "who": who,
-            "role": role,
-            "action": action,
-            "subject": subject,
-            "facts": digest_of_text(facts),
-            "reason": digest_of_text(reason),
-        },
-    )
+    number, *rest, reason, facts = row
+    members = {"id": number, **dict(zip(_AUDIT_COLUMNS[1:-2], rest, strict=True))}
+    members |= {"facts": digest_of_text(facts), "reason": digest_of_text(reason)}
+    return Sealable("deed", f"deed:{number}", members)
 
 
 def _orders(row: Sequence[Any]) -> Sealable:
     number, at, size, orders, root = row
-    return Sealable(
-        "orders",
-        f"orders:{number}",
-        {"id": number, "at": at, "size": size, "orders": orders, "root": bytes(root).hex()},
-    )
+    members = {"id": number, "at": at, "size": size, "orders": orders, "root": bytes(root).hex()}
+    return Sealable("orders", f"orders:{number}", members)
 
 
 _DELIVERY_COLUMNS: Final = (
     "id", "received_at", "source", "verdict", "event_id", "digest", "size", "headers", "pruned_at",
     "envelope",
 )  # fmt: skip
+
+_AUDIT_COLUMNS: Final = ("number", "at", "who", "role", "action", "subject", "reason", "facts")
 
 DELIVERY: Final = Kind(
     name="delivery",
@@ -318,7 +302,7 @@ REVISION: Final = Kind(
 AUDIT_ENTRY: Final = Kind(
     name="deed",
     table="audit",
-    columns=("number", "at", "who", "role", "action", "subject", "reason", "facts"),
+    columns=_AUDIT_COLUMNS,
     numbered=True,
     sealable=_audit_entry,
 )

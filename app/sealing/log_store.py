@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any, Final
+from typing import Final
 
 from sqlalchemy import column, select, table, text
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -149,10 +149,6 @@ def _kept_in(connection: PlainConnection, merged: Sequence[tuple[int, int, int]]
 _CHECKPOINTS: Final = table("log_checkpoints", *map(column, ("size", "head", "at", "note")))
 
 
-def _signed_of(row: Sequence[Any]) -> SignedHead:
-    return SignedHead(size=row[0], head=row[1], at=row[2], note=row[3])
-
-
 async def newest_head(
     connection: AsyncConnection, *, until: Instant | None = None
 ) -> SignedHead | None:
@@ -162,14 +158,14 @@ async def newest_head(
     if until is not None:
         newest = newest.where(_CHECKPOINTS.c.at <= until)
     row = (await connection.execute(newest)).first()
-    return None if row is None else _signed_of(row)
+    return None if row is None else SignedHead(**row._mapping)
 
 
 async def head_of(connection: AsyncConnection, size: int) -> SignedHead | None:
     """Return the checkpoint of exactly so many leaves; None where none was signed."""
     of_size = select(_CHECKPOINTS).where(_CHECKPOINTS.c.size == size)
     row = (await connection.execute(of_size)).first()
-    return None if row is None else _signed_of(row)
+    return None if row is None else SignedHead(**row._mapping)
 
 
 async def first_head_over(connection: AsyncConnection, number: int) -> SignedHead | None:
@@ -181,7 +177,7 @@ async def heads_after(connection: AsyncConnection, size: int, *, limit: int) -> 
     """Return checkpoints of more than `size` leaves, smallest first."""
     larger = select(_CHECKPOINTS).where(_CHECKPOINTS.c.size > size)
     rows = await connection.execute(larger.order_by(_CHECKPOINTS.c.size).limit(limit))
-    return [_signed_of(row) for row in rows]
+    return [SignedHead(**row._mapping) for row in rows]
 
 
 # --- which log this is ---------------------------------------------------------------------------

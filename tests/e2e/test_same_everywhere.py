@@ -192,7 +192,7 @@ async def _same_evidence(
 ) -> None:
     """The bundle as of the moment that the ledger was read at."""
     members = unpack(
-        await build(installation.driver, installation.folder, ledger["order"], as_of=as_of)
+        await build(installation.driver, ledger["order"], as_of=as_of)
     )
     findings = [
         {name: value for name, value in each.items() if name != "plain"}
@@ -292,7 +292,7 @@ async def test_what_is_published_is_what_orders_say(installation: Installation) 
         same = ("outcome", "fulfillable", "at")
         assert _picked(document["published"][::-1], "revision", *same) == _picked(own, "id", *same)
         now = installation.driver.clock.now()
-        members = unpack(await build(installation.driver, installation.folder, order, as_of=now))
+        members = unpack(await build(installation.driver, order, as_of=now))
         bundled = json.loads(members["revisions.json"])
         assert _picked(bundled, "seq", *same, "because") == _picked(own, "id", *same, "because")
 

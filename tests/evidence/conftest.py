@@ -9,7 +9,6 @@ import json
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -27,7 +26,7 @@ from tests.api.driving import Driver, driving
 from tests.evidence.world import LATER, live_through
 
 
-async def build(driver: Driver, folder: Path, order: str = "ORD-1", **asked: Any) -> bytes:
+async def build(driver: Driver, order: str = "ORD-1", **asked: Any) -> bytes:
     """An order's bundle as of LATER."""
     words: dict[str, Any] = {"order": order, "as_of": LATER}
     request = BundleRequest(**words | asked)
@@ -55,13 +54,13 @@ def bundles(tmp_path_factory: pytest.TempPathFactory) -> Bundles:
     async def world() -> Bundles:
         async with driving(folder, with_worker=False, looking=True) as driver:
             await live_through(driver)
-            redacted = await build(driver, folder)
-            full = await build(driver, folder, reason="dispute 12")
+            redacted = await build(driver)
+            full = await build(driver, reason="dispute 12")
             driver.clock.put(LATER + 10 * SECOND)
             await driver.api("PUT", "/orders/ORD-1", json={"amount": "1501.00", "currency": "KES"})
-            await build(driver, folder, as_of=None)
+            await build(driver, as_of=None)
             signer = await open_signer(driver.context)
-            return Bundles(redacted, full, await build(driver, folder), signer.key)
+            return Bundles(redacted, full, await build(driver), signer.key)
 
     return asyncio.run(world())
 

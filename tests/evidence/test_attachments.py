@@ -230,9 +230,9 @@ def exhibits(tmp_path_factory: pytest.TempPathFactory) -> Bundles:
             gone = await one(context, b"wrong customer", name="x.txt", kind="other")
             await detach(context, gone.record.attachment_id, reason="another's", by=None)
             driver.clock.put(LATER)
-            redacted = await build(driver, folder, attachments=True)
-            full = await build(driver, folder, attachments=True, reason="dispute 12")
-            without = await build(driver, folder, reason="dispute 12")
+            redacted = await build(driver, attachments=True)
+            full = await build(driver, attachments=True, reason="dispute 12")
+            without = await build(driver, reason="dispute 12")
             signer = await open_signer(driver.context)
             return Bundles(redacted, full, without, signer.key)
 
@@ -330,5 +330,5 @@ async def test_as_of_an_instant_before_it_was_attached_it_is_not_there(tmp_path:
         driver.clock.put(LATER)
         await one(context)
         driver.clock.put(LATER + HOUR)
-        archive = await build(driver, tmp_path, as_of=before, attachments=True)
+        archive = await build(driver, as_of=before, attachments=True)
     assert json.loads(unpack(archive)["attachments.json"]) == []

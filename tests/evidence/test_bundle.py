@@ -116,7 +116,7 @@ async def test_a_number_in_a_reference_is_masked_everywhere(tmp_path: Path) -> N
         body = event("e1", order={"reference": PHONE}, customer={"phone": PHONE})
         await driver.send(body)
         driver.clock.put(LATER)
-        archive = await build(driver, tmp_path, PHONE)
+        archive = await build(driver, PHONE)
     assert PHONE[4:].encode() not in archive
     found = verify_evidence(archive)
     assert found.valid, found.steps
@@ -137,8 +137,8 @@ async def test_a_number_in_a_header_or_an_answer_is_masked(tmp_path: Path) -> No
         async with driver.context.database.writing() as connection:
             await add_records(connection, [opened], details=f'{{"phone": "{PHONE}"}}')
         driver.clock.put(LATER)
-        redacted = await build(driver, tmp_path)
-        full = await build(driver, tmp_path, reason="why")
+        redacted = await build(driver)
+        full = await build(driver, reason="why")
     for each in (PHONE, OTHER, CUSTOMER, WIFE, MAIL, quote(WIFE), quote(MAIL)):
         assert each.encode() not in redacted
         assert each.encode() in full
@@ -155,13 +155,13 @@ async def test_personal_data_take_a_reason_and_a_role_and_leave_a_trail(tmp_path
         for name, role in staff.items():
             await register_operator(driver.context, name=name, role=role, by="Boss")
         with pytest.raises(UsageError, match="this takes admin or support"):
-            await build(driver, tmp_path, by="Fin", reason="because")
+            await build(driver, by="Fin", reason="because")
         with pytest.raises(UsageError, match="say --by NAME"):
-            await build(driver, tmp_path)
+            await build(driver)
         with pytest.raises(UsageError, match="--reason says why"):
-            await build(driver, tmp_path, by="Sue", reason="  ")
-        await build(driver, tmp_path, by="Fin")
-        await build(driver, tmp_path, by="Sue", reason="dispute 12")
+            await build(driver, by="Sue", reason="  ")
+        await build(driver, by="Fin")
+        await build(driver, by="Sue", reason="dispute 12")
         async with driver.context.database.reading() as connection:
             done = await audit_entries(connection, limit=10, subject="ORD-1")
     assert [(each.who, each.action, each.reason) for each in done] == [
@@ -176,11 +176,11 @@ async def test_what_cannot_be_built_is_said(tmp_path: Path) -> None:
     async with driving(tmp_path, looking=True) as driver:
         await driver.send(event("e1"))
         with pytest.raises(NotFoundError, match="nothing is known"):
-            await build(driver, tmp_path, "ORD-2", as_of=None)
+            await build(driver, "ORD-2", as_of=None)
         with pytest.raises(NotFoundError, match=r"as of .*Z; what is known of it came later"):
-            await build(driver, tmp_path, as_of=T - 1)
+            await build(driver, as_of=T - 1)
         with pytest.raises(UsageError, match="still to come"):
-            await build(driver, tmp_path, as_of=T + 1)
+            await build(driver, as_of=T + 1)
 
 
 async def test_a_bundle_beyond_its_bounds_is_refused(
@@ -194,10 +194,10 @@ async def test_a_bundle_beyond_its_bounds_is_refused(
             with monkeypatch.context() as patch:
                 patch.setattr(bounded, name, 0)
                 with pytest.raises(UsageError, match="name an earlier --as-of"):
-                    await build(driver, tmp_path)
+                    await build(driver)
         monkeypatch.setattr("app.evidence.verify.MAX_MEMBERS", 9)
         with pytest.raises(UsageError, match="more than can be checked"):
-            await build(driver, tmp_path)
+            await build(driver)
 
 
 async def test_an_order_of_which_nothing_arrived(tmp_path: Path) -> None:
@@ -205,7 +205,7 @@ async def test_an_order_of_which_nothing_arrived(tmp_path: Path) -> None:
     async with driving(tmp_path, looking=True) as driver:
         await driver.api("PUT", "/orders/ORD-1", json={"amount": "5.00", "currency": "KES"})
         driver.clock.put(LATER)
-        found = verify_evidence(await build(driver, tmp_path))
+        found = verify_evidence(await build(driver))
     assert found.valid, found.steps
 
 
@@ -232,5 +232,5 @@ async def test_a_bundle_is_the_same_whoever_serves_beside_it(tmp_path: Path) -> 
     async with driving(tmp_path, with_worker=True, looking=True) as driver:
         await live_through(driver)
         driver.clock.put(LATER + MINUTE)  # what the worker still concludes is of after LATER
-        first = await build(driver, tmp_path)
-        assert await build(driver, tmp_path) == first
+        first = await build(driver)
+        assert await build(driver) == first

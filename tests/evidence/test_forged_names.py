@@ -356,7 +356,7 @@ def crossed(tmp_path_factory: pytest.TempPathFactory) -> Crossed:
                 await refold_until_quiet(driver.context, limit=10, progress=lambda count: None)
                 await seal_all(driver.context, signer)
             await driver.send(event("e3", "pending"))
-            full = await build(driver, folder, as_of=None, reason="dispute 12")
+            full = await build(driver, as_of=None, reason="dispute 12")
             return Crossed(full, await _others(driver, full), signer.key)
 
     return asyncio.run(world())

@@ -368,7 +368,7 @@ async def test_what_came_just_before_may_wait_for_its_seal(tmp_path: Path) -> No
         await driver.send(event("e1"))
         driver.clock.put(T + SECOND)
         await driver.send(event("e2", "pending"))
-        archive = await build(driver, tmp_path, as_of=None)
+        archive = await build(driver, as_of=None)
         signer = await open_signer(driver.context)
         forged = forged_with(signer.key, archive, _unsealed)
     found = verify_evidence(forged)
@@ -409,7 +409,7 @@ async def signed_first(driver: Driver, folder: Path) -> tuple[CheckpointSigner, 
     driver.clock.put(LATER)
     settings = load_settings(environ(folder))
     signer = await open_signer(driver.context)
-    return signer, await build(driver, folder), settings.evidence_key_path
+    return signer, await build(driver), settings.evidence_key_path
 
 
 async def test_bundles_hold_across_a_rotation(tmp_path: Path) -> None:
@@ -419,10 +419,10 @@ async def test_bundles_hold_across_a_rotation(tmp_path: Path) -> None:
         first, before, path = await signed_first(driver, tmp_path)
         second = await rotate_key(driver.context, by=None)
         driver.clock.put(LATER + DAY)
-        after = await build(driver, tmp_path)
+        after = await build(driver)
         path.unlink()
         third = await rotate_key(driver.context, by=None)
-        lost = await build(driver, tmp_path)
+        lost = await build(driver)
     assert verify_evidence(before, trusted=first.key.public).valid
     for key in (first.key, second):
         found = verify_evidence(after, trusted=key.public)
@@ -454,7 +454,7 @@ async def test_a_rotation_that_was_cut_short_is_endorsed_when_it_is_made_again(
                 await rotate_key(driver.context, by=None)
         driver.clock.put(LATER + DAY)
         second = await rotate_key(driver.context, by=None)
-        after = await build(driver, tmp_path)
+        after = await build(driver)
     assert verify_evidence(before, trusted=first.key.public).valid
     for key in (first.key.public, second.public):
         assert verify_evidence(after, trusted=key).valid
@@ -483,7 +483,7 @@ def grown(tmp_path_factory: pytest.TempPathFactory) -> Grown:
             for name in ("e1", "e2"):
                 await driver.send(event(name, "pending"))
                 driver.clock.put(LATER + DAY if found else LATER)
-                found.append(await build(driver, folder, as_of=None))
+                found.append(await build(driver, as_of=None))
             notes = [unpack(each)["checkpoint.txt"].decode() for each in found]
             sizes = [read_checkpoint(each).size for each in notes]
             proof = await prove_growth(driver.context, old=sizes[0], new=sizes[1])
@@ -579,7 +579,7 @@ async def test_what_is_masked_by_its_name_is_no_forgery(tmp_path: Path) -> None:
         async with driver.context.database.writing() as connection:
             await add_records(connection, [opened], details=answer)
         driver.clock.put(LATER)
-        found = verify_evidence(await build(driver, tmp_path, reason="why"))
+        found = verify_evidence(await build(driver, reason="why"))
     assert failed(found) == []
 
 
@@ -587,7 +587,7 @@ async def test_an_order_without_deliveries_says_so(tmp_path: Path) -> None:
     async with driving(tmp_path, looking=True) as driver:
         await driver.api("PUT", "/orders/ORD-1", json={"amount": "5.00", "currency": "KES"})
         driver.clock.put(LATER)
-        found = verify_evidence(await build(driver, tmp_path, reason="why"))
+        found = verify_evidence(await build(driver, reason="why"))
     (step,) = (each for each in found.steps if each.name == "bodies")
     assert step.sentence.startswith("No delivery is here")
 
@@ -606,7 +606,7 @@ async def test_a_bundle_that_nobody_could_rely_on_is_not_built(
         await driver.send(event("e1"))
         driver.clock.put(LATER)
         with pytest.raises(UsageError, match="should have been sealed and is not yet: try again"):
-            await build(driver, tmp_path)
+            await build(driver)
 
 
 # --- another program -----------------------------------------------------------------------------

@@ -29,7 +29,7 @@ async def test_a_bundle_tells_times_to_people_in_the_zone_and_says_it(
         driver.context = with_settings(driver.context, timezone="Africa/Nairobi")
         await live_through(driver)
         driver.clock.put(LATER)
-        archive = await build(driver, tmp_path)
+        archive = await build(driver)
     files = unpack(archive)
     page = files["report.html"].decode()
     assert "Times are those of Africa/Nairobi: EAT is UTC+03:00." in page

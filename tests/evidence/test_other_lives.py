@@ -18,7 +18,7 @@ from app.providers.profile import load_profile
 from app.providers.source import Source
 from reconcile.instants import TICK
 from tests.api.driving import Driver, driving, environ, event
-from tests.contexts import with_sources
+from tests.contexts import with_settings, with_sources
 from tests.database.builders import session_opened
 from tests.evidence.conftest import build
 from tests.evidence.world import LATER, NAME, PHONE, live_through
@@ -46,11 +46,11 @@ async def test_after_an_erasure_the_bundle_holds_and_has_nothing_personal(tmp_pa
     """Even the full one: digests, proofs and the ledger are left, and still verify."""
     async with driving(tmp_path, with_worker=False, looking=True) as driver:
         await live_through(driver)
-        before = await build(driver, tmp_path)
+        before = await build(driver)
         await erased(driver, tmp_path)
         assert driver.rows("SELECT order_key, key FROM order_keys") == [(None, None)]
-        after = await build(driver, tmp_path, reason="to see that it is gone")
-        redacted = await build(driver, tmp_path)
+        after = await build(driver, reason="to see that it is gone")
+        redacted = await build(driver)
     for each in (PHONE, PHONE[3:], NAME):
         assert each.encode() not in after + redacted
     found = steps(after)
@@ -77,7 +77,7 @@ async def test_an_order_that_shares_a_payment_tells_the_other_side(tmp_path: Pat
         await driver.send(event("e1"))
         await driver.send(event("e2", order={"reference": "ORD-2"}))
         driver.clock.put(LATER)
-        archive = await build(driver, tmp_path)
+        archive = await build(driver)
     files = unpack(archive)
     assert json.loads(files["ledger.json"])["outcome"] == "unresolved"
     assert len([each for each in files if each.startswith("delivery-")]) == 2
@@ -94,7 +94,7 @@ async def test_a_session_that_was_opened_for_another_order_is_reported(tmp_path:
         async with driver.context.database.writing() as connection:
             await add_records(connection, [session_opened("ORD-2", "cs_1")])
         driver.clock.put(LATER)
-        archive = await build(driver, tmp_path)
+        archive = await build(driver)
     files = unpack(archive)
     assert json.loads(files["ledger.json"])["outcome"] == "unresolved"
     assert "of another order, ORD-2" in files["report.html"].decode()
@@ -114,7 +114,10 @@ async def test_a_source_that_is_gone_leaves_its_evidence(tmp_path: Path) -> None
     async with driving(tmp_path, looking=True, **other) as driver:
         assert (await driver.send(body, headers, source="other")).status_code == 200
         driver.clock.put(LATER)
-        archive = await build(driver, tmp_path, reason="why")
+        settings, sources = driver.context.settings, driver.context.sources
+        left = with_settings(driver.context, sources={"shop": settings.sources["shop"]})
+        driver.context = with_sources(left, {"shop": sources["shop"]})
+        archive = await build(driver, reason="why")
     files = unpack(archive)
     (name,) = (each for each in files if each.startswith("delivery-") and each.endswith(".json"))
     assert "no longer configured" in json.loads(files[name])["signature"]["sentence"]
@@ -141,8 +144,8 @@ async def test_lines_of_the_books_are_in_it_as_known_then(tmp_path: Path) -> Non
         await import_book(driver.context, ImportRequest(path=book))
         await import_statement(driver.context, ImportRequest(path=statement), source="shop")
         driver.clock.put(LATER)
-        now = json.loads(unpack(await build(driver, tmp_path))["books.json"])
-        then = json.loads(unpack(await build(driver, tmp_path, as_of=LATER - 2))["books.json"])
+        now = json.loads(unpack(await build(driver))["books.json"])
+        then = json.loads(unpack(await build(driver, as_of=LATER - 2))["books.json"])
     assert [(each["from"], each.get("reference"), each.get("payment")) for each in now] == [
         ("order book", "ord 1", None), ("statement", None, "pay_1"),
     ]  # fmt: skip

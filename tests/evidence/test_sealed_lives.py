@@ -31,7 +31,7 @@ async def test_a_delivery_that_found_its_order_later_is_proved(tmp_path: Path) -
         await sealed(driver, tmp_path)
         await driver.send(event("e2"))
         await sealed(driver, tmp_path)
-        archive = await build(driver, tmp_path, as_of=None)
+        archive = await build(driver, as_of=None)
     found = verify_evidence(archive)
     assert found.valid
     assert (steps(found)["readings"], steps(found)["completeness"]) == (True, True)
@@ -51,8 +51,8 @@ async def test_a_reference_that_is_masked_is_proved_but_for_itself(tmp_path: Pat
     async with driving(tmp_path, with_worker=False, looking=True) as driver:
         await driver.send(event("e1", order={"reference": order}, customer=CUSTOMER))
         await sealed(driver, tmp_path)
-        archive = await build(driver, tmp_path, order=order, as_of=None)
-        full = await build(driver, tmp_path, order=order, as_of=None, reason="dispute 12")
+        archive = await build(driver, order=order, as_of=None)
+        full = await build(driver, order=order, as_of=None, reason="dispute 12")
     assert PHONE.encode() not in archive
     log = log_of(archive)
     assert log["order"]["key"] is None

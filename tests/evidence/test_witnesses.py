@@ -88,6 +88,8 @@ class House:
     async def asked(self, *, later: int = EVERY) -> int:
         """The next interval has begun, and all that are due are asked."""
         self.driver.clock.put(Instant(self.driver.clock.now() + later))
+        if not self.witnesses:
+            return 0
         async with outgoing_client(timeout_s=5, transport=self.transport) as client:
             return await Cosigning(self.context, self.settled(), client).ask_due()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from app.privacy.erase_rules import ErasureRules, KeptData, kept_order, kept_since, kept_unknown
+from app.privacy.erase_rules import KeptData, kept_order, kept_since, kept_unknown
 from app.receiving.unread import WINDOW
 from reconcile.instants import DAY, TICK, Duration, Instant, format_instant
 from reconcile.ledger.fold import fold
@@ -17,7 +17,7 @@ OVER = f"{PAID}2s record order_fulfilled r9\n"
 
 TWICE = f"{OVER}3s succeeded e2 pay=pay_2 money=1500.00/KES\n"
 
-RULES = ErasureRules.of_days(7)
+MINIMUM = Duration(7 * DAY)
 
 ORDERS: dict[str, tuple[str, int, KeptData | None]] = {
     "over": (OVER, 8, None),
@@ -61,7 +61,7 @@ def kept(text: str, *, days: int, to_do: tuple[str, ...] = ()) -> KeptData | Non
     (scenario,) = read("kept.txt", f"== one\n{text}")
     as_of = Instant(seconds(10) + days * DAY)
     ledger = fold(scenario.history(), policy=POLICY, as_of=as_of)
-    return kept_order(scenario.history(), ledger, RULES, to_do=to_do)
+    return kept_order(scenario.history(), ledger, MINIMUM, to_do=to_do)
 
 
 @pytest.mark.parametrize("name", ORDERS)
@@ -84,9 +84,9 @@ def test_what_a_person_must_settle_stays_until_nothing_is_left_to_do(name: str) 
 def test_the_moment_at_which_the_minimum_is_over() -> None:
     """Counted from the last word; in that moment it may go."""
     ends = Instant(T + 7 * DAY)
-    told = [kept_since("x", T, RULES, as_of=at) for at in (Instant(ends - TICK), ends)]
+    told = [kept_since("x", T, MINIMUM, as_of=at) for at in (Instant(ends - TICK), ends)]
     assert told == [KeptData(what="x", why="minimum", until=ends), None]
-    assert kept_since("x", T, ErasureRules(), as_of=T) is None
+    assert kept_since("x", T, Duration(0), as_of=T) is None
 
 
 @pytest.mark.parametrize(
@@ -102,15 +102,14 @@ def test_what_nobody_could_read_stays_until_nobody_can_send_it_again(
     minimum: int, beside: str | None, later: int, detail: str | None
 ) -> None:
     """It may tell of a payment; with an order that stays, it stays as long."""
-    rules = ErasureRules(minimum=Duration(minimum * DAY))
     as_of = Instant(T + later)
-    kept = kept_unknown("x", T, rules, why="unread", beside=beside, as_of=as_of)
+    kept = kept_unknown("x", T, Duration(minimum * DAY), why="unread", beside=beside, as_of=as_of)
     assert kept == (None if detail is None else KeptData(what="x", why="unread", detail=detail))
 
 
 def test_a_sentence_says_until_when() -> None:
     """In place of the detail, where that is known."""
-    kept = kept_since("x", T, RULES, as_of=T)
+    kept = kept_since("x", T, MINIMUM, as_of=T)
     assert kept is not None
     assert kept.sentence == (
         f"TALLYHOOK_RETENTION_MINIMUM_DAYS keeps it until {format_instant(Instant(T + 7 * DAY))}"

@@ -13,11 +13,11 @@ import pytest
 from app.orders.refold import refold_until_quiet
 from app.orders.reindex import reindex
 from app.privacy.erase_finding import Erasure
-from app.privacy.erase_rules import ErasureRules, kept_unknown
+from app.privacy.erase_rules import kept_unknown
 from app.providers.source import Source
 from app.receiving.reverify import reverify
 from app.receiving.unread import WINDOW
-from reconcile.instants import DAY, HOUR, TICK, format_instant
+from reconcile.instants import DAY, HOUR, TICK, Duration, format_instant
 from tests.api.driving import Driver, driving, of_order, secret, signed
 from tests.contexts import with_sources
 from tests.orders.test_reindex import WRONG, receive_with, source
@@ -66,8 +66,7 @@ async def mended(driver: Driver) -> None:
     """The secret and the profile are put right, and all is judged and read again."""
     right = source(driver.path.parent)
     new = Source(name="shop", profile=right.profile, secrets=[secret(NEW_KEY)])
-    words: dict[str, Any] = {"only": None, "environment": "sandbox", "progress": quiet}
-    await reverify(with_sources(driver.context, {"shop": new}), **words)
+    await reverify(with_sources(driver.context, {"shop": new}), only=None, progress=quiet)
     await reindex(with_sources(driver.context, {"shop": right}), progress=quiet)
 
 
@@ -170,9 +169,9 @@ def test_until_when_it_stays_by_itself() -> None:
         (90, T + WINDOW, "minimum"),
         (90, T + 90 * DAY, None),
     ):
-        found = kept_unknown("dlv", T, ErasureRules.of_days(minimum), as_of=at, **words)
+        found = kept_unknown("dlv", T, Duration(minimum * DAY), as_of=at, **words)
         assert (found and found.why) == why
-    found = kept_unknown("dlv", T, ErasureRules.of_days(90), as_of=T, **words)
+    found = kept_unknown("dlv", T, Duration(90 * DAY), as_of=T, **words)
     assert found is not None
     assert found.sentence.endswith("it can go after 2027-02-18T10:00:00Z")
 

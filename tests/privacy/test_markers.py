@@ -115,7 +115,7 @@ async def answers(driver: Driver, folder: Path) -> str:
     arguments = ["orders", "show", "ORD-5"]
     shown = await asyncio.to_thread(CliRunner().invoke, application, arguments, env=environ(folder))
     assert "ORD-5" in shown.output
-    bundle = await build(driver, folder, "ORD-5")
+    bundle = await build(driver, "ORD-5")
     return "\n".join([*told, shown.output, bundle.decode("latin-1")])
 
 

@@ -86,11 +86,11 @@ async def test_a_pruner_that_fails_stops_nothing(
     failures: list[int] = []
     sound = prune.settled_orders
 
-    def failing(*words: Any) -> Any:
+    def failing(*words: Any, **options: Any) -> Any:
         failures.append(1)
         if len(failures) < 3:
             raise RuntimeError("planned")
-        return sound(*words)
+        return sound(*words, **options)
 
     monkeypatch.setattr(prune, "PASS_S", 0.01)
     monkeypatch.setattr(prune, "settled_orders", failing)
