@@ -1,4 +1,4 @@
-"""A certificate for 127.0.0.1 that nobody but itself vouches for."""
+"""Make a self-signed certificate for 127.0.0.1."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 
 def self_signed(folder: Path, *, began: datetime, days: int) -> Path:
-    """The file of one with its key, in PEM, valid for so many days."""
+    """Write a certificate with its key as PEM, valid for so many days; return the file."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "tests")])
     made = (

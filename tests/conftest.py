@@ -1,4 +1,4 @@
-"""What every test shares: the event loop's kind, how hypothesis searches, and where files lie."""
+"""Set up what every test shares: the event loop, how hypothesis searches, temporary files."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from tests.inline import statements_at_once, statements_in_threads
 from tests.memory import memory
 from tests.searching import examples
 
-# Collecting tests makes millions of objects, all of which stay: until all are there, and later
-# among those, the search for garbage would find none and cost a quarter of the time.
+# Collecting tests makes millions of objects, all of which stay: searching them for garbage would
+# find none and cost a quarter of the time.
 gc.disable()
 
 _COMMON: dict[str, Any] = {
@@ -55,20 +55,22 @@ LONGEST = (
     "reconcile/test_laws_by_generation.py",
     "reconcile/test_match_laws.py",
 )
-"""Files and folders that are begun first. A file stays with one worker, so whoever took a long one
-last would work on it alone."""
+"""Files and folders that are begun first. A file stays with one worker, so a long file that is
+begun last keeps one worker busy after all others have ended."""
 
 WAITING = ("faults/", "e2e/", "floods/", "postgres/")
-"""Of the others those that mostly wait, for a disk or for what they have started."""
-
+"""Of the others those that mostly wait, for a disk or for a process that they started."""
 
 FAULTS = Path(__file__).with_name("faults")
-"""What fails here is a disk, so these tests have one."""
+"""Folder of the tests in which a disk fails, so they use one."""
 
 
 def pytest_collection(session: pytest.Session) -> None:
-    """Each worker begins with other files, so that they compile a new clone together: in the same
-    order each would compile all of it, which takes as long as the rest of collecting."""
+    """Import the test modules in a different order in each worker.
+
+    In a new clone the workers then compile the modules together; in the same order each of them
+    would compile all, which takes as long as the rest of collecting.
+    """
     worker = getattr(session.config, "workerinput", None)
     if worker is None or session.config.args != session.config.getini("testpaths"):
         return
@@ -78,12 +80,14 @@ def pytest_collection(session: pytest.Session) -> None:
         try:
             import_module(name)
         except Exception:
-            return  # what is wrong with it is told when it is collected
+            return  # collecting the file reports what is wrong with it
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The longest first, then those that wait evenly among those that work, so that the machine has
-    something to do. `--no-loadscope-reorder` hands the files out in this order."""
+    """Put the longest files first, then spread those that wait among those that compute.
+
+    `--no-loadscope-reorder` hands the files out in this order.
+    """
     names = dict.fromkeys(_file_of(item) for item in items)
     places: dict[str, tuple[float, float]] = {}
     for waits in (True, False):
@@ -100,19 +104,19 @@ def _file_of(item: pytest.Item) -> str:
 
 
 def pytest_collection_finish() -> None:
-    """From here on garbage is what the tests make."""
+    """Collect garbage again: from here on the tests make it."""
     gc.freeze()
     gc.enable()
 
 
 @pytest.fixture(scope="session")
 def anyio_backend() -> tuple[str, dict[str, Any]]:
-    """Asynchronous tests run on asyncio's own loop: its debug aids and warnings are the fullest."""
+    """Run asynchronous tests on asyncio's own loop, whose debug aids and warnings are fullest."""
     return "asyncio", {"use_uvloop": False}
 
 
 def _compiled_once(compile_: Callable[..., Any]) -> Callable[..., Any]:
-    """Of two environments with the same filters, tests and globals a template has the same code."""
+    """Cache the code of a template for environments with the same filters, tests and globals."""
     kept: dict[Any, Any] = {}
 
     def compiled(self: jinja2.Environment, source: Any, *given: Any, **named: Any) -> Any:
@@ -127,10 +131,12 @@ def _compiled_once(compile_: Callable[..., Any]) -> Callable[..., Any]:
 
 @pytest.fixture(scope="session", autouse=True)
 def made_once() -> Iterator[None]:
-    """What a process of the product makes once, and one of tests for each command and each service:
-    the tree of commands (40 ms), the authorities that are trusted, read from the disk (25 ms
-    for each client), the profiles and their names (8 ms), and the code of each page's template
-    (30 ms). None is changed by who uses it."""
+    """Make once per process what the product makes once but tests would make for each service.
+
+    That is the tree of commands (40 ms), the trusted authorities, read from the disk (25 ms for
+    each client), the profiles and their names (8 ms) and the code of the pages' templates (30 ms).
+    Nobody who uses them changes them.
+    """
     names = cache(profile.shipped_profiles)
     with (
         patch.object(profile, "read_profile", lru_cache(256)(profile.read_profile)),
@@ -145,7 +151,7 @@ def made_once() -> Iterator[None]:
 
 @pytest.fixture
 def database_in_threads() -> Iterator[None]:
-    """SQLite as the product runs it, for the tests of what its threads are for."""
+    """Run SQLite as the product does, for tests of what its threads are for."""
     with statements_in_threads():
         yield
 
@@ -154,7 +160,7 @@ def database_in_threads() -> Iterator[None]:
 def tmp_path(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Path]:
-    """A folder of the test's own: in memory but for the tests of faults, and those that say so."""
+    """Return a folder for the test: in memory, except for tests of faults or marked `disk`."""
     faults = request.path.is_relative_to(FAULTS)
     if faults or request.node.get_closest_marker("disk") or memory() is None:
         yield tmp_path_factory.mktemp(request.node.originalname[:30])
@@ -165,15 +171,17 @@ def tmp_path(
 
 @pytest.fixture(autouse=True)
 def no_settings_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No test depends on how the machine it runs on is configured."""
+    """Remove this machine's settings, so that no test depends on them."""
     for name in [name for name in os.environ if name.upper().startswith("TALLYHOOK_")]:
         monkeypatch.delenv(name)
 
 
 @pytest.fixture(autouse=True)
 def log() -> io.StringIO:
-    """What the process logs during the test: as a service would, and nothing on the terminal. What
-    no one configured would be painted there, a traceback in seconds."""
+    """Return what the process logs during the test, in a service's format.
+
+    Without this it would be printed in colour on the terminal, which takes seconds for a traceback.
+    """
     stream = io.StringIO()
     configure_logging(format="json", level="info", stream=stream)
     return stream

@@ -64,7 +64,7 @@ class Here:
         self._context = context
 
     def __call__(self, **limits: Any) -> Any:
-        """What runs them."""
+        """Return what runs them."""
 
         async def work(use: Any, *args: Any, **words: Any) -> Any:
             return await use(self._context, *args, **words)

@@ -1,8 +1,8 @@
-"""What many tests begin with is made once in a process, and copied for each of them.
+"""Make once per process what many tests begin with, and copy it for each of them.
 
-To send, read and fold a few deliveries takes longer than most of what is tested afterwards. What
-ended may be begun again elsewhere, as a backup may: so a service that begins on a copy is in no
-other state than one that goes on.
+Sending, reading and folding a few deliveries takes longer than most of what is tested after it.
+A service that begins on a copy is in the same state as one that goes on: a copy of a closed
+database is a backup, which may be used elsewhere.
 """
 
 from __future__ import annotations
@@ -23,8 +23,10 @@ Made = TypeVar("Made")
 
 
 def copy_of(make: Callable[..., Coroutine[Any, Any, Made]], folder: Path, *given: Any) -> Made:
-    """Put into the folder what `make(folder, *given)` leaves there, and say what it returned: both
-    are those of its first call. Nothing of it may name the folder."""
+    """Copy into the folder what the first call of `make(folder, *given)` left there.
+
+    Returns what that call returned. Nothing that was made may contain the folder's name.
+    """
     source, made = _once(make, *given)
     copytree(source, folder, dirs_exist_ok=True)
     return made  # type: ignore[no-any-return]
@@ -34,5 +36,5 @@ def copy_of(make: Callable[..., Coroutine[Any, Any, Made]], folder: Path, *given
 def _once(make: Callable[..., Coroutine[Any, Any, Any]], *given: Any) -> tuple[Path, Any]:
     folder = Path(tempfile.mkdtemp(dir=memory(), prefix="tallyhook-made-"))
     atexit.register(rmtree, folder, ignore_errors=True)
-    with ThreadPoolExecutor(1) as elsewhere:  # whoever asks may have a loop of his own
+    with ThreadPoolExecutor(1) as elsewhere:  # the caller's thread may have a running loop
         return folder, elsewhere.submit(asyncio.run, make(folder, *given)).result()

@@ -1,4 +1,4 @@
-"""Makes any function of the application raise: what is raised, and where, holds private values."""
+"""Make any function of the application raise an error that contains private values."""
 
 from __future__ import annotations
 
@@ -24,9 +24,8 @@ CRASH = """
     raise planted_crash(private) from ValueError(private)
 {ending}
 """
-"""In place of a function's own code. A name of `builtins`: it is looked up where the function
-stands."""
-
+"""What replaces a function's code. `planted_crash` is a builtin, as names are looked up in the
+function's own module."""
 
 TELLING = (
     "app.core.clock.",
@@ -35,31 +34,31 @@ TELLING = (
     "app.cli.printing.note",
     "app.core.text.printable",
 )
-"""What a crash is told with does not crash itself."""
+"""Functions that report a crash must not crash themselves."""
 
 Point = tuple[str, FunctionType, Any]
-"""A function by its name, and the first step that called it."""
+"""A function's name, the function, and the first step that called it."""
 
 
 def private(canaries: Canaries) -> str:
-    """A text with something of every kind."""
+    """Return a text that contains a private value of every kind."""
     words = [canaries.word(kind) for kind in ("name", "token", "secret")]
     return " ".join([canaries.phone(), canaries.spelled(), *words])
 
 
 class PlantedError(Exception):
-    """Nobody foresees it: its message, its note and its cause tell everything."""
+    """Report an error that no code expects; message, note and cause contain private values."""
 
 
 class Crash:
-    """What the crashes have to tell, and how many there were."""
+    """Make the errors to raise, and count them."""
 
     def __init__(self, private: str) -> None:
         self.private = private
         self.count = 0
 
     def __call__(self, private: str) -> PlantedError:
-        """The error of one crash."""
+        """Return the error of one crash."""
         self.count += 1
         error = PlantedError(private, {"asked": private})
         error.add_note(private)
@@ -67,14 +66,14 @@ class Crash:
 
 
 class Called:
-    """The code of the application that is run while this looks on, by the step that runs it."""
+    """Record which functions of the application run, and the step that called each first."""
 
     def __init__(self) -> None:
         self.step: Any = None
         self.first: dict[CodeType, Any] = {}
 
     def __call__(self, frame: FrameType, event: str, argument: object) -> None:
-        """What the interpreter tells of each call."""
+        """Record one call, as the interpreter's profile function."""
         if self.step is not None and event == "call":
             code = frame.f_code
             if code not in self.first and code.co_filename.startswith(APP):
@@ -82,7 +81,7 @@ class Called:
 
     @contextmanager
     def looking_on(self) -> Iterator[None]:
-        """In this thread, and in those that begin meanwhile."""
+        """Record calls in this thread, and in threads that start meanwhile."""
         threading.setprofile(self)
         sys.setprofile(self)
         try:
@@ -92,21 +91,20 @@ class Called:
             threading.setprofile(None)
 
     def begin(self, step: Any) -> None:
-        """Whatever is called from now on, this step calls."""
+        """Assign the calls from now on to this step."""
         self.step = step
         sys.setprofile(self)
 
     async def go_on(self) -> None:
-        """Look on where a greenlet of the database's library has ended it, until cancelled."""
+        """Set the profile function again and again: the database library's greenlets remove it."""
         while True:
             sys.setprofile(self)
             await asyncio.sleep(0)
 
     def points(self) -> list[Point]:
-        """By name. Functions within others, whose code belongs to what is around them, are left
-        out."""
+        """Return the recorded functions by name, without closures: their code can't be replaced."""
         found = {}
-        gc.unfreeze()  # a command lets the collector pass over all that is there when it begins
+        gc.unfreeze()  # a command freezes all objects that exist when it starts
         for function in gc.get_objects():
             if type(function) is FunctionType and function.__code__ in self.first:
                 code, name = function.__code__, f"{function.__module__}.{function.__qualname__}"
@@ -116,19 +114,19 @@ class Called:
 
 
 def _crashing(function: Callable[..., Any]) -> CodeType:
-    """Code that raises as a function of this kind does: at once, or when it is awaited."""
+    """Return code that raises as this kind of function does: at once, or when it is awaited."""
     waits = inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function)
     yields = inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function)
-    words = {"kind": "async " if waits else "", "ending": "    yield" if yields else ""}
+    source = CRASH.format(kind="async " if waits else "", ending="    yield" if yields else "")
     made: dict[str, Any] = {}
-    exec(compile(CRASH.format(**words), function.__code__.co_filename, "exec"), made)
+    exec(compile(source, function.__code__.co_filename, "exec"), made)
     code: CodeType = made["crashed"].__code__
     return code.replace(co_name=function.__name__)
 
 
 @contextmanager
 def crashing(function: FunctionType, crash: Crash) -> Iterator[None]:
-    """Every call of the function raises, by whatever name it is called."""
+    """Make every call of the function raise, by whatever name it is called."""
     own = function.__code__
     builtins.planted_crash = crash  # type: ignore[attr-defined]
     function.__code__ = _crashing(function)

@@ -1,16 +1,16 @@
-"""Fork server: starts `tallyhook` for tests as a process of its own, from one that has its modules.
+"""Start `tallyhook` processes for tests by forking a process that has imported the program.
 
-Loading them is most of what a short life of a process costs, and the suite starts hundreds:
+Importing the program is most of the cost of a short process, and the suite starts hundreds:
 
-    1 the first start of a test process starts the server, which imports the program and waits
+    1 the first start in a test process starts the server, which imports the program and waits
     2 each start sends words, environment, folder and descriptors; the server forks
-    3 the child takes them over as a new process would, runs what is planted, and then the program
-    4 a child that serves has forked once more before: so the process that it starts to read the
-      inbox, its own child as it must be, is there already
-    5 the server says how each child ended
+    3 the child takes them over as a new process would, runs what is planted, then the program
+    4 a service starts a child of its own that reads the inbox: it is forked in advance, a "spare"
+    5 the server reports how each child ended
 
-What a tracer starts, and everything where `TALLYHOOK_LONG` is set, is executed anew instead. Not as
-in a process that was executed: `/proc/PID/cmdline`, the parent, and who holds what it has loaded.
+A traced process is executed anew instead, and so is every process if `TALLYHOOK_LONG` is set.
+A forked process differs from an executed one in `/proc/PID/cmdline`, in its parent and in the
+memory that it shares.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ from typing import IO, Any, Final
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 EXECUTED: Final = bool(os.environ.get("TALLYHOOK_LONG"))
-"""Whether each process is executed anew. Read once: no test knows what this machine is told."""
+"""Whether each process is executed anew. Read once: tests remove this machine's variables."""
 
 MOST_BYTES: Final = 200_000
-"""Of one request: the environment is most of it."""
+"""Size of one request at most; the environment is most of it."""
 
 MOST_FILES: Final = 32
 
 LEFT_ALONE: Final = ("app.__main__", "app.database.migrations.env", "app.client")
-"""Modules that do something when they are imported, or are for another program."""
+"""Modules that do something when they are imported, or that belong to another program."""
 
 Words = Sequence[str]
 
@@ -57,7 +57,7 @@ Words = Sequence[str]
 
 
 class Forked:
-    """A started process; of `subprocess.Popen` what tests use."""
+    """A forked process, with the part of the interface of `subprocess.Popen` that tests use."""
 
     def __init__(self, words: Words, link: socket.socket, pid: int) -> None:
         self.args = words
@@ -70,13 +70,13 @@ class Forked:
         self._asking = threading.Lock()
 
     def poll(self) -> int | None:
-        """How it ended; None while it runs."""
+        """Return the exit code; None while the process runs."""
         with suppress(subprocess.TimeoutExpired):
             return self.wait(0)
         return None
 
     def wait(self, timeout: float | None = None) -> int:
-        """How it ended. Raises TimeoutExpired."""
+        """Return the exit code once the process ends. Raises TimeoutExpired."""
         with self._asking:
             if self.returncode is None:
                 self._link.settimeout(timeout)
@@ -88,16 +88,16 @@ class Forked:
             return self.returncode
 
     def send_signal(self, number: int) -> None:
-        """Nothing, when it has ended."""
+        """Send a signal, unless the process has ended."""
         if self.poll() is None:
             os.kill(self.pid, number)
 
     def terminate(self) -> None:
-        """As a supervisor asks for its end."""
+        """Ask the process to end, as a supervisor does."""
         self.send_signal(signal.SIGTERM)
 
     def kill(self) -> None:
-        """At once."""
+        """End the process at once."""
         self.send_signal(signal.SIGKILL)
 
 
@@ -115,23 +115,18 @@ def start(
     """Start `python -m app …` or `python -c …`, as `subprocess.Popen` does with these arguments."""
     if not _may_be_forked(words, env):
         return subprocess.Popen(words, env=env, stdout=stdout, stderr=stderr, pass_fds=pass_fds)
-    ends = [_Stream(1, stdout), _Stream(2, stderr)]
-    given = {0: 0, **{number: number for number in pass_fds}}
-    given |= {each.number: each.theirs for each in ends}
-    try:
-        found = _ask(words[1:], env, os.getcwd(), given)
-    finally:
-        for each in ends:
-            each.hand_over()
-    process = Forked(words, *found)
-    process.stdout, process.stderr = (each.ours for each in ends)
+    link = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    link.connect(str(_server()))
+    out, err = _send(link, words[1:], env, [0, stdout, stderr], pass_fds)[1:]
+    process = Forked(words, link, int(link.recv(100)))
+    process.stdout, process.stderr = out, err
     return process
 
 
 def run(
     words: Words, *, env: Mapping[str, str], timeout: float
 ) -> subprocess.CompletedProcess[bytes]:
-    """Run to the end: what it printed on both streams, as `subprocess.run` finds it."""
+    """Run a command to its end, as `subprocess.run` does that captures both streams."""
     if not _may_be_forked(words, env):
         return subprocess.run(words, env=env, capture_output=True, timeout=timeout, check=False)
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
@@ -162,8 +157,11 @@ sys.exit(int(link.recv(100)) & 255)
 
 
 def command_in(folder: Path, *names: str) -> Path:
-    """A folder for the PATH of a shell, whose `tallyhook`, or whose commands of these names, are
-    started so; the installed ones where they must be executed anew. `python` takes -m alone."""
+    """Return a folder for PATH with commands of these names (`tallyhook`) that start forked.
+
+    Where processes are executed anew it is the folder of the installed commands. The command
+    `python` understands only `-m`.
+    """
     if EXECUTED:
         return Path(sys.executable).parent
     for name in names or ("tallyhook",):
@@ -174,49 +172,48 @@ def command_in(folder: Path, *names: str) -> Path:
 
 
 def _may_be_forked(words: Words, env: Mapping[str, str]) -> bool:
-    """Whether it is our program, and the interpreter is asked for nothing of its own."""
+    """Tell whether this is our program, without settings of its own for the interpreter."""
     asked = {name for name in env.keys() | os.environ.keys() if name.startswith("PYTHON")}
     asked = {name for name in asked if env.get(name) != os.environ.get(name)} - {"PYTHONPATH"}
     ours = words[0] == sys.executable and (words[1] == "-c" or words[1:3] == ["-m", "app"])
     return ours and not asked and not EXECUTED
 
 
-class _Stream:
-    """One of the streams of a process to be started: its end, and ours where it is a pipe."""
-
-    def __init__(self, number: int, wanted: Any) -> None:
-        self.number, self.ours = number, None
-        self._opened: int | None = None
+def _send(
+    link: socket.socket,
+    words: Words,
+    env: Mapping[str, str],
+    streams: Sequence[Any],
+    pass_fds: Sequence[int],
+) -> list[IO[bytes] | None]:
+    """Send what a process is to be. Returns our end of each standard stream that is a pipe."""
+    given = {number: number for number in pass_fds}
+    ours: list[IO[bytes] | None] = []
+    opened: list[int] = []
+    for number, wanted in enumerate(streams):
+        pipe = None
         if wanted is None:
-            self.theirs = number
+            given[number] = number
         elif wanted == subprocess.PIPE:
-            ours, self._opened = os.pipe()
-            self.ours, self.theirs = os.fdopen(ours, "rb"), self._opened
+            end, given[number] = os.pipe()
+            pipe = os.fdopen(end, "rb")
+            opened.append(given[number])
         elif wanted == subprocess.DEVNULL:
-            self.theirs = self._opened = os.open(os.devnull, os.O_RDWR)
+            given[number] = os.open(os.devnull, os.O_RDWR)
+            opened.append(given[number])
         else:
-            self.theirs = wanted if isinstance(wanted, int) else wanted.fileno()
-
-    def hand_over(self) -> None:
-        """What was opened for the other is its own now."""
-        if self._opened is not None:
-            os.close(self._opened)
-
-
-def _ask(
-    words: Words, env: Mapping[str, str], folder: str, given: Mapping[int, int]
-) -> tuple[socket.socket, int]:
-    """The connection on which its end is told, and the process's number."""
-    link = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    link.connect(str(_server()))
-    request = {"words": list(words), "env": dict(env), "folder": folder, "numbers": list(given)}
+            given[number] = wanted if isinstance(wanted, int) else wanted.fileno()
+        ours.append(pipe)
+    request = {"words": words, "env": dict(env), "folder": os.getcwd(), "numbers": list(given)}
     socket.send_fds(link, [json.dumps(request).encode()], list(given.values()))
-    return link, int(link.recv(100))
+    for number in opened:
+        os.close(number)
+    return ours
 
 
 @cache
 def _server() -> Path:
-    """Where the server listens, which ends when this process does."""
+    """Start the server, which ends with this process; returns where it listens."""
     path = Path(tempfile.mkdtemp(prefix="forking-"), "s")
     alive, theirs = socket.socketpair()
     with theirs:
@@ -239,8 +236,10 @@ def _server() -> Path:
 
 
 def serve(path: str, parent: int) -> None:
-    """Fork whatever is asked for, until the parent is gone. Returns in a child: it runs the program
-    then, at the bottom of the stack."""
+    """Fork whatever is asked for, until the parent is gone.
+
+    Returns in each child, which then runs the program at the bottom of the stack.
+    """
     alive = socket.socket(fileno=parent)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     listener.bind(path)
@@ -279,7 +278,7 @@ def serve(path: str, parent: int) -> None:
 
 
 def _load() -> None:
-    """Import the whole program once."""
+    """Import the whole program, and make garbage collection skip what it loaded."""
     import app
 
     for each in pkgutil.walk_packages(app.__path__, "app."):
@@ -287,7 +286,7 @@ def _load() -> None:
             import_module(each.name)
     for name in ("uvicorn.protocols.http.httptools_impl", "uvicorn.lifespan.on", "uvloop"):
         import_module(name)
-    # What a client loads when it is made, and the machine's certificates.
+    # Making a client loads more modules, and the machine's certificates.
     import_module("app.core.http").outgoing_client(timeout_s=1.0)
     gc.collect()
     gc.freeze()
@@ -298,14 +297,24 @@ def _load() -> None:
 
 def _become(request: Mapping[str, Any], numbers: Sequence[int]) -> None:
     """Take over words, environment, folder and descriptors, each under its own number."""
+    import fcntl
+
     words = request["words"]
     os.environ.clear()
     os.environ.update(request["env"])
     time.tzset()
     os.chdir(request["folder"])
-    _put(dict(zip(request["numbers"], numbers, strict=True)))
+    high = [fcntl.fcntl(found, fcntl.F_DUPFD_CLOEXEC, 1_000) for found in numbers]
+    for found in numbers:
+        os.close(found)
+    for number, found in zip(request["numbers"], high, strict=True):
+        os.dup2(found, number)
+        os.close(found)
     for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
-        setattr(sys, name, _opened(number, mode))
+        setattr(sys, name, None)
+        with suppress(OSError):  # closed by whoever started this
+            # The descriptor outlives the object: this process may become another once more.
+            setattr(sys, name, os.fdopen(number, mode, 1 if number == 2 else -1, closefd=False))
     sys.orig_argv = [sys.executable, *words]
     global _program
     match words:
@@ -323,38 +332,12 @@ def _become(request: Mapping[str, Any], numbers: Sequence[int]) -> None:
     _keep_spares([] if _program else sys.argv[1:], passed)
 
 
-def _opened(number: int, mode: str) -> Any:
-    """One of the streams as a new process has it; None where it was closed by who started it. Its
-    descriptor outlives it: there may be another become of the same process."""
-    try:
-        return open(number, mode, buffering=1 if number == 2 else -1, closefd=False)
-    except OSError:
-        return None
-
-
-def _put(wanted: Mapping[int, int]) -> None:
-    """Let each descriptor have the number that is wanted."""
-    high = {number: _above(found) for number, found in wanted.items()}
-    for number, found in high.items():
-        os.dup2(found, number)
-        os.close(found)
-
-
-def _above(found: int) -> int:
-    """The same file under a number that none is wanted under."""
-    import fcntl
-
-    number = fcntl.fcntl(found, fcntl.F_DUPFD_CLOEXEC, 1_000)
-    os.close(found)
-    return number
-
-
 _program = ""
 _RUN_MODULE: Final = "__import__('runpy').run_module"
 
 
 def run_program() -> int:
-    """What `python -m app` or `python -c` would run. Returns the exit code."""
+    """Run what `python -m app` or `python -c` would run. Returns the exit code."""
     try:
         for folder in filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep)):
             planted = Path(folder, "sitecustomize.py")
@@ -381,7 +364,7 @@ def run_program() -> int:
 
 
 class _Spare:
-    """A child that is there already; of `asyncio.subprocess.Process` what the program uses."""
+    """A started spare, with the part of `asyncio.subprocess.Process` that the program uses."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
@@ -413,28 +396,32 @@ class _Spare:
 
 
 SPARES: Final = {"serve": 1, "demo": 2}
-"""Processes of our own that a command starts at once: what reads, or service and provider. Those
-that it starts later are executed, unless MORE_SPARES says how many there are to be besides."""
+"""Processes that a command starts at once: the inbox's reader, or the demo's service and provider.
+Those that it starts later are executed, unless MORE_SPARES gives the number of further spares."""
 
 MORE_SPARES: Final = "FORKING_MORE_SPARES"
-"""The variable of a process whose child is going to be started again."""
+"""Environment variable of a process whose child will be started again."""
 
 SPARE: Final = "spare"
-"""What the kernel calls a process that was not asked for yet: it is none of the program's."""
+"""The kernel's name for a process that the program has not asked for yet."""
 
 
 def is_spare(pid: int) -> bool:
-    """Whether this child was not started yet, as far as the program is concerned."""
+    """Tell whether this child is a spare, which the program has not started yet."""
     return Path(f"/proc/{pid}/comm").read_text().strip() == SPARE
 
 
 def _keep_spares(words: Words, passed: Sequence[int]) -> None:
-    """Fork once more for each process that the command is going to start, which is that one then.
-    passed: descriptors of this one, of which those have none."""
+    """Fork in advance each process that this command will start.
+
+    passed: descriptors of this process that the spares must not keep open.
+    """
     spares: list[tuple[int, socket.socket]] = []
-    more = int(os.environ.pop(MORE_SPARES, 0))
+    count = int(os.environ.pop(MORE_SPARES, 0))
+    if words and "--no-worker" not in words:
+        count += SPARES.get(words[0], 0)
     comm = Path("/proc/self/comm")
-    for _ in range(_spares(words) + more):
+    for _ in range(count):
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         pid = os.fork()
         if pid == 0:
@@ -457,31 +444,17 @@ def _keep_spares(words: Words, passed: Sequence[int]) -> None:
         asyncio.create_subprocess_exec = partial(_started, spares, asyncio.create_subprocess_exec)
 
 
-def _spares(words: Words) -> int:
-    return SPARES.get(words[0], 0) if words and "--no-worker" not in words else 0
-
-
 async def _started(
     spares: list[tuple[int, socket.socket]], execute: Callable[..., Any], *words: Any, **named: Any
 ) -> Any:
-    """One of the spares, for a process of our own, or what is executed."""
+    """Start one of the spares if it is for a process of our own; execute anything else."""
     if words[1:3] != ("-m", "app") or not spares:
         return await execute(*words, **named)
     pid, link = spares.pop(0)
-    numbers = {number: number for number in (0, 1, 2, *named.get("pass_fds", ()))}
-    ends = [
-        _Stream(number, named.get(name))
-        for number, name in enumerate(("stdin", "stdout", "stderr"))
-    ]
-    numbers |= {each.number: each.theirs for each in ends}
-    request = {
-        "words": list(words[1:]), "env": dict(named.get("env") or os.environ),
-        "folder": os.getcwd(), "numbers": list(numbers),
-    }  # fmt: skip
-    socket.send_fds(link, [json.dumps(request).encode()], list(numbers.values()))
-    link.close()
-    for each in ends:
-        each.hand_over()
+    env = named.get("env") or os.environ
+    streams = [named.get(name) for name in ("stdin", "stdout", "stderr")]
+    with link:
+        _send(link, words[1:], env, streams, named.get("pass_fds", ()))
     return _Spare(pid)
 
 

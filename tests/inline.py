@@ -1,9 +1,10 @@
-"""SQLite without its threads: in a test's own process, statements run where they are asked for.
+"""Run SQLite without its threads in the tests' own process.
 
-Behind each connection aiosqlite has a thread. A statement crosses to it and back, which costs more
-than most statements of tests do: a third of what a driven service uses. Here it is done at once;
-whoever waits for it is woken in the next turn of the loop, so others run at the same places. What
-the product starts as a process has its threads, and with `TALLYHOOK_LONG` everything has.
+aiosqlite has a thread behind each connection. Passing a statement to it and back costs more than
+most statements of tests: a third of what a service in a test uses. Here the statement runs at
+once; whoever awaits it continues in the next turn of the loop, so that other tasks run at the same
+places as before. Processes that the product starts have their threads, and so has everything when
+`TALLYHOOK_LONG` is set.
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ Waiting = asyncio.Future[Any]
 
 
 class AtOnce:
-    """Stands where aiosqlite has the queue to its thread."""
+    """Replace the queue from aiosqlite to its thread."""
 
     def put_nowait(self, item: tuple[Waiting | None, Callable[[], Any]]) -> None:
-        """Do it, and say to whoever waits for it what came of it."""
+        """Run the statement, and give its result or error to whoever awaits it."""
         future, function = item
         try:
             found: Any = function()
@@ -38,7 +39,7 @@ class AtOnce:
 
 
 class NoThread:
-    """Stands where aiosqlite has its thread."""
+    """Replace aiosqlite's thread."""
 
     daemon = True
 
@@ -46,12 +47,12 @@ class NoThread:
         return
 
     def start(self) -> None:
-        """There is nothing to start."""
+        """Do nothing."""
 
 
 @contextmanager
 def statements_at_once() -> Iterator[None]:
-    """Connections that are opened from here on have no thread."""
+    """Open connections without threads."""
     if THREADED:
         yield
         return
@@ -68,8 +69,7 @@ _thread: Any = vars(driver)["Thread"]
 
 @contextmanager
 def statements_in_threads() -> Iterator[None]:
-    """Connections that are opened from here on have their threads: for a test of what they are for,
-    such as a statement that waits for another's."""
+    """Open connections with threads, as for tests of a statement that waits for another's."""
     with (
         patch.object(driver, "SimpleQueue", _queue),
         patch.object(driver, "Thread", _thread),

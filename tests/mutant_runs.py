@@ -1,12 +1,13 @@
-"""Player of mutants: a part's tests, run with one change after the other by forks of one process.
+"""Run a part's tests with one change after the other, in forks of one process of pytest.
 
     1 collect  pytest collects the tests, in a copy of the repository, and waits
-    2 record   a fork runs them all as they are: which test runs which line, and for how long
-    3 play     a fork for each change: takes over the changed functions, runs the tests that it is
-               given, in that order, until the first that fails
+    2 record   a fork runs all of them unchanged and records which test runs which line, and how
+               long each takes
+    3 play     a fork for each change takes over the changed functions and runs the given tests, in
+               that order, until the first failure
 
-A change of what runs while modules are imported cannot be taken over: pytest then begins anew. What
-tests start as processes of their own reads the changed file, and runs no line that is recorded.
+Code that runs while modules are imported cannot be replaced in a fork: for it pytest starts anew.
+Processes that tests start read the changed file, but their lines are not recorded.
 """
 
 from __future__ import annotations
@@ -30,14 +31,14 @@ import pytest
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 TOLD: Final = "MUTANT_RUNS"
-"""Variable that makes a process of pytest one that waits: the numbers of its two pipes, and what is
-to be recorded."""
+"""Environment variable that makes pytest wait for jobs: the numbers of its two pipes, and the files
+whose lines to record."""
 
 TO_COLLECT_S: Final = 120.0
-"""Longest that pytest may take until it waits, where nobody knows how long that takes."""
+"""Longest that pytest may take to collect, before anybody has measured it."""
 
 TO_RUN_S: Final = 60
-"""Longest that one test may take: what has no end is known by it, where there is pytest-timeout."""
+"""Longest that one test may take: it ends an endless one, if pytest-timeout is installed."""
 
 ASKED_EVERY_S: Final = 0.02
 
@@ -49,7 +50,7 @@ Progress = Callable[[int, int], None]
 
 
 class Player:
-    """A process of pytest that has collected tests and plays changes with them."""
+    """Drive a process of pytest that has collected tests and plays changes with them."""
 
     def __init__(
         self,
@@ -59,8 +60,11 @@ class Player:
         recorded: Sequence[str] = (),
         to_collect_s: float = TO_COLLECT_S,
     ) -> None:
-        """Of `folder`; `recorded` names the modules whose lines `record` is to tell; `to_collect_s`
-        is the longest that collecting may take: a change can make an import endless."""
+        """Start pytest in `folder`.
+
+        recorded      the modules whose lines `record` records
+        to_collect_s  the longest that collecting may take: a change can make an import endless
+        """
         asks, self._ask = os.pipe()
         answer, answers = os.pipe()
         words = ["-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-p", __name__]
@@ -77,25 +81,24 @@ class Player:
         )
         os.close(asks)
         os.close(answers)
-        # Without a buffer, in which answers would wait that `select` does not see.
+        # Without a buffer: `select` does not see the answers in it.
         self._answers: IO[bytes] = os.fdopen(answer, "rb", buffering=0)
         self._fork: int | None = None
         self.failed, self.missing = "", 0
-        """The test that failed last, and how many that were to be played are not there."""
+        """The test that failed last, and how many of those to be played do not exist."""
         self._to_collect_s = to_collect_s
         self.in_time, self.collected_s = True, 0.0
-        """Whether it had collected, or had ended, in time; and the seconds that it took."""
+        """Whether it collected or ended in time, and the seconds that it took."""
 
     def __enter__(self) -> Player:
-        """Wait until it has collected them, or has ended: what it imports is as the files are now,
-        whatever becomes of them afterwards."""
+        """Wait until pytest has collected the files as they are now, or has ended."""
         began = time.monotonic()
         self.in_time = self._received(began + self._to_collect_s).get("state") != "killed by time"
         self.collected_s = time.monotonic() - began
         return self
 
     def __exit__(self, *_: object) -> None:
-        """End it with everything that it started."""
+        """End pytest with everything that it started."""
         os.close(self._ask)
         self._answers.close()
         for each in filter(None, (self._running.pid, self._fork)):
@@ -104,14 +107,16 @@ class Player:
         self._running.wait()
 
     def record(self, file: Path, tests: Sequence[str], progress: Progress) -> bool:
-        """Run the tests of these files as they are and write what they ran; whether they passed."""
+        """Run the tests of these files and write what they ran; return whether they passed."""
         return self._played({"record": str(file), "tests": tests}, None, progress) == "survived"
 
     def play(self, tests: Sequence[str], *, limit_s: float, module: str | None = None) -> State:
-        """What becomes of the tests, the first of which is run first: of the change that lies in
-        the file of `module` now, where one is named, else of the modules as they were imported.
-        Whatever keeps the tests from passing has noticed the change: a test that fails, or a module
-        that cannot be imported any more. Where they were not collected in time none is run."""
+        """Run the tests in this order and return what became of them.
+
+        The functions of `module` are replaced by those in its file now; without `module` everything
+        is as it was imported. A failing test and a failing import both count as killed. If the
+        tests were not collected in time none is run.
+        """
         return self._played({"tests": list(tests), "module": module, "limit_s": limit_s}, limit_s)
 
     def _played(
@@ -120,7 +125,7 @@ class Player:
         self.failed, self.missing = "", 0
         if not self.in_time:
             return "killed by time"
-        with suppress(BrokenPipeError):  # it has ended: so says the answer
+        with suppress(BrokenPipeError):  # it has ended, and the answer tells it
             os.write(self._ask, json.dumps(job).encode() + b"\n")
         until = None if limit_s is None else time.monotonic() + limit_s + TO_COLLECT_S
         while True:
@@ -136,7 +141,7 @@ class Player:
                 progress(answer["done"], answer["of"])
 
     def _received(self, until: float | None) -> dict[str, Any]:
-        """Its next answer; the last one where it has ended, or has not told any in time."""
+        """Return the next answer; a final one if there is none, or none in time."""
         with selectors.DefaultSelector() as selector:
             selector.register(self._answers, selectors.EVENT_READ)
             if not selector.select(None if until is None else max(until - time.monotonic(), 0)):
@@ -150,30 +155,29 @@ class Player:
 
 
 class Recorder:
-    """Tells which lines of some files run, and during which test."""
+    """Record which lines of some files run, and during which test."""
 
     def __init__(self, files: Sequence[str]) -> None:
-        """Files by their full names."""
+        """Take the full names of the files."""
         self._files = frozenset(files)
         self._imported = self._now = set[tuple[str, int]]()
         self._ran: dict[str, set[tuple[str, int]]] = {}
         self._seconds: dict[str, float] = {}
 
     def begin(self) -> None:
-        """Listen, in this thread and in those that will be."""
+        """Trace this thread and the threads that start later."""
         threading.settrace(self._called)
         sys.settrace(self._called)
 
     def end(self) -> None:
-        """Listen no more."""
+        """Stop tracing."""
         sys.settrace(None)
         threading.settrace(None)
 
-    def _called(self, frame: FrameType, _event: str, _arg: object) -> Any:
+    def _called(self, frame: FrameType, event: str, arg: object) -> Any:
         if frame.f_code.co_filename not in self._files:
             return None
-        self._now.add((frame.f_code.co_filename, frame.f_lineno))
-        return self._line
+        return self._line(frame, event, arg)
 
     def _line(self, frame: FrameType, _event: str, _arg: object) -> Any:
         self._now.add((frame.f_code.co_filename, frame.f_lineno))
@@ -181,7 +185,7 @@ class Recorder:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
-        """One test, with what is set up for it."""
+        """Record one test with its fixtures."""
         self._now = self._ran[item.nodeid] = set()
         began = time.monotonic()
         try:
@@ -191,23 +195,20 @@ class Recorder:
             _tell(done=len(self._ran), of=len(item.session.items))
 
     def written(self, folder: Path) -> dict[str, Any]:
-        """What `Recording` reads: of each test the seconds, and the lines of each module."""
-        tests = {
-            name: (seconds, _by_module(self._ran[name], folder))
-            for name, seconds in self._seconds.items()
-        }
-        return {"tests": tests, "imported": _by_module(self._imported, folder)}
+        """Return what `Recording` reads: each test's seconds, and its lines of each module."""
 
+        def by_module(ran: Iterable[tuple[str, int]]) -> dict[str, list[int]]:
+            found: dict[str, list[int]] = {}
+            for file, line in sorted(ran):
+                found.setdefault(str(Path(file).relative_to(folder)), []).append(line)
+            return found
 
-def _by_module(ran: Iterable[tuple[str, int]], folder: Path) -> dict[str, list[int]]:
-    found: dict[str, list[int]] = {}
-    for file, line in sorted(ran):
-        found.setdefault(str(Path(file).relative_to(folder)), []).append(line)
-    return found
+        tests = {name: (took, by_module(self._ran[name])) for name, took in self._seconds.items()}
+        return {"tests": tests, "imported": by_module(self._imported)}
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Listen to what runs while tests are collected, where it is to be recorded."""
+    """Record also what runs while tests are collected."""
     if _files:
         config.pluginmanager.register(_recorder)
         _recorder.begin()
@@ -215,7 +216,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtestloop(session: pytest.Session) -> None:
-    """Wait for what is asked; a fork returns, and runs its tests as any process of pytest does."""
+    """Wait for jobs. In a fork this returns, and pytest runs the fork's tests as usual."""
     _recorder.end()
     if session.testsfailed:
         return
@@ -234,7 +235,7 @@ def pytest_runtestloop(session: pytest.Session) -> None:
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """Which test has seen a change."""
+    """Tell which test has failed."""
     if report.failed:
         _tell(failed=report.nodeid)
 
@@ -248,7 +249,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 
 def _begun(session: pytest.Session, job: Mapping[str, Any]) -> None:
-    """In the fork: its own tests, and the changed functions."""
+    """Set up the fork: its tests, and the changed functions."""
     os.setsid()
     if "record" in job:
         _record_to.append(Path(job["record"]))
@@ -266,28 +267,25 @@ def _begun(session: pytest.Session, job: Mapping[str, Any]) -> None:
 
 
 def take_over(file: Path) -> None:
-    """Make the functions of a module run what its file says now."""
-    changed = dict(_codes(compile(file.read_bytes(), str(file), "exec", dont_inherit=True)))
+    """Make the functions of a module run what its file contains now."""
+    changed = dict[tuple[str, int], CodeType]()
+
+    def find(code: CodeType) -> None:
+        if not code.co_name.startswith("<"):
+            changed[code.co_qualname, code.co_firstlineno] = code
+        for each in code.co_consts:
+            if isinstance(each, CodeType):
+                find(each)
+
+    find(compile(file.read_bytes(), str(file), "exec", dont_inherit=True))
     for function in gc.get_objects():
         if isinstance(function, FunctionType) and function.__code__.co_filename == str(file):
-            function.__code__ = changed.get(_named(function.__code__), function.__code__)
-
-
-def _codes(code: CodeType) -> Iterator[tuple[tuple[str, int], CodeType]]:
-    """The code of each function that has a name, by that and its first line."""
-    if not code.co_name.startswith("<"):
-        yield _named(code), code
-    for each in code.co_consts:
-        if isinstance(each, CodeType):
-            yield from _codes(each)
-
-
-def _named(code: CodeType) -> tuple[str, int]:
-    return code.co_qualname, code.co_firstlineno
+            code = function.__code__
+            function.__code__ = changed.get((code.co_qualname, code.co_firstlineno), code)
 
 
 def _ended(pid: int, limit_s: float | None) -> State:
-    """How a fork ended; with everything that it started where it takes too long."""
+    """Wait until a fork ends; kill it and everything that it started if it takes too long."""
     until = None if limit_s is None else time.monotonic() + limit_s
     while True:
         ended, status = os.waitpid(pid, os.WNOHANG)

@@ -1,17 +1,17 @@
-"""Mutation runner: makes one small change of the product at a time and asks whether its tests fail.
+"""Run mutation tests: make one small change of the product at a time and see if a test fails.
 
-    1 collect  the changes that the syntax tree of the chosen modules has room for
-    2 sample   as many as asked for, by the seed
-    3 record   which tests of the part run which line, in a copy of the repository in which nothing
-               is changed; all of them have to pass
+    1 collect  the changes that the syntax trees of the chosen modules allow
+    2 sample   as many of them as asked for, by the seed
+    3 record   which of the part's tests run which line, in an unchanged copy of the repository; all
+               tests have to pass
     4 play     each change with the tests that run its line, the fastest first, until one fails, for
-               MOST_S at most; where none runs it with those of the whole part
-    5 tell     every change with what became of it, and the share that was killed
+               MOST_S at most; if none runs the line, with all tests of the part
+    5 tell     each change with its result, and the share that was killed
 
     make mutants ARGS=reconcile/ledger/fold.py
     make mutants ARGS="engine --sample 40 --seed 2"
 
-Some changes alter nothing that can be seen, so no share is a target: each survivor is to be read.
+Some changes alter nothing visible, so no share is a target: read each survivor.
 """
 
 from __future__ import annotations
@@ -40,78 +40,61 @@ from tests.mutant_runs import ROOT, Player
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Modules, by the beginnings of their paths, and the test files that are quick and see most."""
+    """List modules, by the beginnings of their paths, and the quick test files that see most."""
 
     modules: tuple[str, ...]
     tests: tuple[str, ...]
 
 
-_RECONCILE: Final = "tests/reconcile/test_"
+def _tests(**rooms: str) -> tuple[str, ...]:
+    """Return paths of test files, by their rooms and the middles of their names."""
+    named = [(room, name) for room, names in rooms.items() for name in names.split()]
+    return tuple(f"tests/{room}/test_{name}.py" for room, name in named)
+
 
 PARTS: Final = {
     "matching": Part(
         ("reconcile/matching/",),
-        tuple(
-            f"{_RECONCILE}{name}.py"
-            for name in ("match_table", "match_rest", "match_compare", "match_period", "books",
-                         "breaks_life", "statement_versions", "ledger_lines", "details", "bank",
-                         "bank_bounds", "exchange", "match_joined", "match_settled",
-                         "match_refunds", "match_figures", "match_near", "match_rows",
-                         "match_totals", "suggest", "match_pinned", "months", "match_laws")
+        _tests(
+            reconcile="match_table match_rest match_compare match_period books breaks_life"
+            " statement_versions ledger_lines details bank bank_bounds exchange match_joined"
+            " match_settled match_refunds match_figures match_near match_rows match_totals suggest"
+            " match_pinned months match_laws"
         ),
     ),
     "engine": Part(
         ("reconcile/ledger/", "reconcile/money.py", "reconcile/instants.py", "reconcile/values.py"),
-        tuple(
-            f"{_RECONCILE}{name}.py"
-            for name in ("scenarios", "golden", "nameless", "history", "settle", "revise", "money",
-                         "instants", "values", "plain", "details", "pinned", "laws_by_generation")
+        _tests(
+            reconcile="scenarios golden nameless history settle revise money instants values plain"
+            " details pinned laws_by_generation"
         ),
     ),
     "receiving": Part(
         ("app/receiving/",),
         (
             "tests/receiving",
-            "tests/database/test_appending.py",
-            "tests/database/test_inbox_file.py",
-            "tests/database/test_journal.py",
-            "tests/database/test_opening.py",
-            "tests/database/test_sqlite.py",
-            "tests/postgres/test_inbox.py",
-            "tests/postgres/test_sharing.py",
-            "tests/api/test_webhooks.py",
-            "tests/api/test_answering.py",
-            "tests/api/test_edges.py",
-            "tests/api/test_delivering.py",
-            "tests/api/test_lingering.py",
-            "tests/api/test_deadlines.py",
-            "tests/api/test_providers.py",
-            "tests/api/test_accounts.py",
-            "tests/cli/test_local.py",
-            "tests/cli/test_places.py",
-            "tests/floods/test_limits.py",
-            "tests/orders/test_delivery_log.py",
-            "tests/orders/test_reindex.py",
-            "tests/providers/test_doctor.py",
+            *_tests(
+                database="appending inbox_file journal opening sqlite",
+                postgres="inbox sharing",
+                api="webhooks answering edges delivering lingering deadlines providers accounts",
+                cli="local places",
+                floods="limits",
+                orders="delivery_log reindex",
+                providers="doctor",
+            ),
         ),
     ),
     "erase": Part(
         ("app/privacy/eras", "app/privacy/replay_erasures.py"),
-        (
-            "tests/privacy/test_erase.py",
-            "tests/privacy/test_erase_unknown.py",
-            "tests/privacy/test_erasure_journal.py",
-            "tests/privacy/test_erase_kept.py",
-            "tests/privacy/test_erase_words.py",
-            "tests/privacy/test_markers.py",
-            "tests/privacy/test_numbers_in_texts.py",
-            "tests/console/test_support_pages.py",
-            "tests/cli/test_restore_erased.py",
-            "tests/cli/test_people_and_data.py",
+        _tests(
+            privacy="erase erase_unknown erasure_journal erase_kept erase_words markers"
+            " numbers_in_texts",
+            console="support_pages",
+            cli="restore_erased people_and_data",
         ),
     ),
-}  # fmt: skip
-"""What can be asked for by name."""
+}
+"""Parts by their names on the command line."""
 
 SWAPS: Final = {
     ast.Eq: (ast.NotEq,), ast.NotEq: (ast.Eq,), ast.Is: (ast.IsNot,), ast.IsNot: (ast.Is,),
@@ -119,35 +102,37 @@ SWAPS: Final = {
     ast.Lt: (ast.LtE, ast.GtE), ast.LtE: (ast.Lt, ast.Gt),
     ast.Gt: (ast.GtE, ast.LtE), ast.GtE: (ast.Gt, ast.Lt),
 }  # fmt: skip
-"""What stands in a comparison's place: its contrary, and for an order also its other boundary."""
+"""What replaces a comparison: its contrary, and for `<` and its like also the other boundary."""
 
 UNTOUCHED: Final = (ast.Assert, ast.JoinedStr, ast.AnnAssign, ast.arg)
-"""Where nothing is changed: guards that never fail, texts, and annotations."""
+"""Nodes that are not changed: guards that never fail, texts and annotations."""
 
 UNSWAPPED: Final = frozenset({"isinstance", "max", "min"})
-"""Functions whose arguments stay where they are: the first would always fail, which would only
-better the share, and of the others nothing could be seen."""
-
-FUNCTIONS: Final = (ast.FunctionDef, ast.AsyncFunctionDef)
+"""Functions whose arguments are not swapped: the first would always fail, which would only improve
+the share; swapping those of the others changes nothing."""
 
 RECORDINGS: Final = ROOT / "var" / "mutants"
-"""Where it stays written which test runs which line, a file for each part."""
+"""Folder of the recordings, a file for each part."""
 
 LEAST_LIMIT_S: Final = 30.0
 MOST_S: Final = 120.0
-"""Seconds of tests, as they were recorded, that are played with a change. A line that each delivery
-runs has hundreds; what only the slowest of them would see is told as survived."""
+"""Recorded seconds of the tests that are played with one change. A line that each delivery runs has
+hundreds of tests; a change that only the slowest of them notice is reported as survived."""
 
 LEAST_TO_COLLECT_S: Final = 20.0
-"""Collecting may always take so long: another's work beside it is no change's fault."""
+"""Collecting may always take this long, as other work on the machine can slow it down."""
 TIMES_THE_CONTROL: Final = 3.0
-"""A mutant's time limit, by the time that collecting, or the tests, take without a change."""
+"""A change's time limit, as a multiple of the time that collecting or the tests take without it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One change: the bytes of a file from `start` to `end` become `after`. They are on `lines`,
-    in a statement that is on those `around` it, inside of a function's body or not."""
+    """Describe one change: the bytes from `start` to `end` of a file become `after`.
+
+    lines   the lines of these bytes
+    around  the lines of the statement that they are in
+    inside  whether they are in the body of a function
+    """
 
     path: str
     start: int
@@ -159,17 +144,17 @@ class Change:
     inside: bool
 
     def __str__(self) -> str:
-        """One line for a person."""
+        """Return one line for a person."""
         texts = (" ".join(each.split()) for each in (self.before, self.after))
         return f"{self.path}:{self.lines[0]}: {' -> '.join(texts)}"
 
     def applied(self, source: bytes) -> bytes:
-        """The changed file."""
+        """Return the changed file."""
         return source[: self.start] + self.after.encode() + source[self.end :]
 
 
 def changes_of(path: str, source: bytes) -> Iterator[Change]:
-    """Every change that this file knows of one module, from its top to its end."""
+    """Yield every possible change of one module, from top to bottom."""
     starts = [0]
     for each in source.splitlines(keepends=True):
         starts.append(starts[-1] + len(each))
@@ -180,31 +165,26 @@ def changes_of(path: str, source: bytes) -> Iterator[Change]:
             lines = _lines(old)
             start = starts[lines[0] - 1] + old.col_offset
             end = starts[lines[-1] - 1] + (old.end_col_offset or 0)
-            around = [each for each in statements if set(lines) <= set(_lines(each))]
-            yield Change(
-                path, start, end, source[start:end].decode(), after, lines,
-                _header(min(around, key=lambda each: len(_lines(each)))),
-                any(_within(lines, each) for each in around if isinstance(each, FUNCTIONS)),
-            )  # fmt: skip
+            outer = [each for each in statements if set(lines) <= set(_lines(each))]
+            bodies = [
+                each.body[0].lineno
+                for each in outer
+                if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef)
+                and each.body[0].lineno > each.lineno
+            ]
+            innermost = min(outer, key=lambda each: len(_lines(each)))
+            inner = getattr(innermost, "body", None)
+            around = range(innermost.lineno, inner[0].lineno) if inner else _lines(innermost)
+            inside = any(first <= lines[0] for first in bodies)
+            yield Change(path, start, end, source[start:end].decode(), after, lines, around, inside)
 
 
 def _lines(node: ast.expr | ast.stmt) -> range:
     return range(node.lineno, (node.end_lineno or node.lineno) + 1)
 
 
-def _header(statement: ast.stmt) -> range:
-    """Its lines, without those of the statements in it."""
-    body = getattr(statement, "body", None)
-    return range(statement.lineno, body[0].lineno) if body else _lines(statement)
-
-
-def _within(lines: range, function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
-    """Whether lines are of its body, and not also of what is said before that."""
-    return lines[0] >= function.body[0].lineno > function.lineno
-
-
 def _nodes(node: ast.AST) -> Iterator[ast.expr | ast.stmt]:
-    """The nodes that may be changed, each before those within it: no types and no decorators."""
+    """Yield the nodes that may be changed, outer ones first: no types and no decorators."""
     if isinstance(node, ast.AnnAssign) and node.value is not None:
         yield from _nodes(node.value)
     if isinstance(node, UNTOUCHED):
@@ -218,13 +198,14 @@ def _nodes(node: ast.AST) -> Iterator[ast.expr | ast.stmt]:
 
 
 def _changes_at(node: ast.expr | ast.stmt) -> Iterator[tuple[ast.expr | ast.stmt, str]]:
-    """What is replaced, and by what."""
+    """Yield the node that is replaced, and the text that replaces it."""
     match node:
         case ast.Compare(ops=[operator]):
             for swap in SWAPS[type(operator)]:
-                yield node, _with(node, ops=[swap()])
+                yield node, f"({ast.unparse(ast.Compare(node.left, [swap()], node.comparators))})"
         case ast.BoolOp(op=operator):
-            yield node, _with(node, op=ast.And() if isinstance(operator, ast.Or) else ast.Or())
+            other = ast.And() if isinstance(operator, ast.Or) else ast.Or()
+            yield node, f"({ast.unparse(ast.BoolOp(other, node.values))})"
         case ast.UnaryOp(op=ast.Not(), operand=operand):
             yield node, f"({ast.unparse(operand)})"
         case ast.If(test=test) | ast.IfExp(test=test) | ast.While(test=test):
@@ -242,16 +223,8 @@ def _changes_at(node: ast.expr | ast.stmt) -> Iterator[tuple[ast.expr | ast.stmt
                 yield node, text
 
 
-def _with(node: ast.expr, **fields: object) -> str:
-    changed = copy.copy(node)
-    for name, value in fields.items():
-        setattr(changed, name, value)
-    return f"({ast.unparse(changed)})"
-
-
 def _swapped(node: ast.Call) -> Iterator[str]:
-    """The call with its two arguments in each other's place; its two named ones, where it has more
-    than those."""
+    """Yield the call with its two arguments swapped, or its two keyword arguments."""
     changed = copy.deepcopy(node)
     args, keywords = changed.args, changed.keywords
     if ast.unparse(node.func) in UNSWAPPED or any(isinstance(a, ast.Starred) for a in args):
@@ -265,21 +238,21 @@ def _swapped(node: ast.Call) -> Iterator[str]:
 
 
 def listed() -> list[str]:
-    """The files of the repository as they are now, without what is ignored."""
+    """Return the repository's present files, without those that git ignores."""
     words = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     found = subprocess.run(words, cwd=ROOT, check=True, capture_output=True).stdout
     return sorted(name for name in found.decode().split("\0") if name and (ROOT / name).exists())
 
 
 def copied(folder: Path) -> None:
-    """All of them."""
+    """Copy the repository's files into the folder."""
     for name in listed():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(ROOT / name, folder / name)
 
 
 def digests(name: str) -> tuple[str, dict[str, str]]:
-    """Of each file of a part's tests, and of all else that decides what they run."""
+    """Return one digest of all that decides what a part's tests run, and one per test file."""
     starts, told, each = PARTS[name].tests, hashlib.sha256(sys.version.encode()), {}
     for file in listed():
         found = hashlib.sha256((ROOT / file).read_bytes()).hexdigest()
@@ -292,7 +265,7 @@ def digests(name: str) -> tuple[str, dict[str, str]]:
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """What a part's tests run.
+    """Hold what a part's tests run.
 
     seconds   how long each takes
     lines     of each module the tests that run each line
@@ -305,7 +278,7 @@ class Recording:
 
     @classmethod
     def of(cls, tests: Mapping[str, Any], imported: Mapping[str, Collection[int]]) -> Recording:
-        """From what `Recorder` wrote of each test."""
+        """Make a recording from what `Recorder` wrote of each test."""
         lines: dict[str, dict[int, list[str]]] = {}
         for test, (_, ran) in tests.items():
             for module, numbers in ran.items():
@@ -314,35 +287,30 @@ class Recording:
         return cls({test: seconds for test, (seconds, _) in tests.items()}, lines, imported)
 
     def choice(self, change: Change) -> Choice:
-        """Those that run the changed line, the fastest first; all where none does. What is changed
-        beyond the bodies of functions, or is run while modules are imported, any may see: those of
-        the line first."""
+        """Choose the tests for a change: those that run its line, the fastest first.
+
+        If none runs it, all are chosen. All are also added if the change is outside of functions or
+        in a line that runs at import, since any test may notice it.
+        """
         ran = self.lines.get(change.path, {})
         own = {test for line in change.lines for test in ran.get(line, ())}
         own = own or {test for line in change.around for test in ran.get(line, ())}
         imported = self.imported.get(change.path, ())
         anew = not change.inside or not set(change.lines).isdisjoint(imported)
         others = set() if own and not anew else self.seconds.keys() - own
-        return Choice(self._within([*self.sorted(own), *self.sorted(others)]), len(own), anew)
-
-    def _within(self, tests: list[str]) -> list[str]:
-        """As many from the first on as take MOST_S together; one at least."""
+        tests = [*self.sorted(own), *self.sorted(others)]
         spent = accumulate(self.seconds[test] for test in tests)
-        return tests[: max(1, sum(seconds <= MOST_S for seconds in spent))]
+        count = max(1, sum(seconds <= MOST_S for seconds in spent))
+        return Choice(tests[:count], len(own), anew)
 
     def sorted(self, tests: Iterable[str]) -> list[str]:
-        """Fastest first."""
+        """Sort tests, the fastest first."""
         return sorted(tests, key=lambda test: (self.seconds[test], test))
-
-    def limit_s(self, tests: Iterable[str]) -> float:
-        """How long tests may take with a change."""
-        return max(LEAST_LIMIT_S, TIMES_THE_CONTROL * sum(self.seconds[test] for test in tests))
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Tests in the order in which they are played, how many of them run the line, and whether what
-    is changed runs while modules are imported."""
+    """List tests in the order to play, how many run the line, and whether it runs at import."""
 
     tests: Sequence[str]
     own: int
@@ -350,8 +318,11 @@ class Choice:
 
 
 def recording(name: str, player: Player) -> Recording | None:
-    """The part's: of test files that have not changed since, from `var/`, where all else is as it
-    was; of the others made now. None where those do not pass without a change."""
+    """Return the part's recording, and record again only the test files that changed.
+
+    The recording is kept in `var/`. If anything else in the repository changed, everything is
+    recorded again. None if the tests fail without any change.
+    """
     kept, (rest, files) = RECORDINGS / f"{name}.json", digests(name)
     found = json.loads(kept.read_text()) if kept.exists() else {}
     if found.get("rest") != rest:
@@ -376,18 +347,22 @@ def _file_of(test: str) -> str:
 
 
 def _recorded(done: int, of: int) -> None:
-    """Show how far it is, to a person in one line."""
+    """Show progress in one line."""
     if sys.stderr.isatty() or done == of:
         end = "\r" if done < of else "\n"
         print(f"Recording what each test runs: {done} of {of}", end=end, file=sys.stderr)
 
 
 def judged(player: Player, folder: Path, change: Change, told: Recording) -> str:
-    """What the tests say of one change, in words; afterwards the folder is as it was. Where one has
-    failed, it and those before it have to pass without the change, where they took too long all of
-    them have to, and where they passed all have to be there: else it is `unsure`."""
+    """Play one change and return its result in words; restores the folder.
+
+    The result is checked without the change: the tests up to the one that failed, or all if they
+    took too long, must then pass. If not, or if tests are missing, the result is `unsure`.
+    """
     choice = told.choice(change)
-    limit_s = told.limit_s(choice.tests)
+    limit_s = max(
+        LEAST_LIMIT_S, TIMES_THE_CONTROL * sum(map(told.seconds.__getitem__, choice.tests))
+    )
     files = list(dict.fromkeys(map(_file_of, choice.tests)))
     to_collect_s = max(LEAST_TO_COLLECT_S, TIMES_THE_CONTROL * player.collected_s)
     in_time = True
@@ -415,7 +390,7 @@ def judged(player: Player, folder: Path, change: Change, told: Recording) -> str
 
 @contextmanager
 def applied(folder: Path, change: Change) -> Iterator[None]:
-    """The folder with the change."""
+    """Apply the change to the folder for a while."""
     file = folder / change.path
     source = file.read_bytes()
     compiled = Path(cache_from_source(str(file)))
@@ -429,8 +404,10 @@ def applied(folder: Path, change: Change) -> Iterator[None]:
 
 
 def chosen(what: str) -> tuple[str, list[str]]:
-    """The name of a part, by that, a folder or a module, and its modules. ValueError where there
-    is none."""
+    """Return a part and its modules, by the part's name, a folder or a module.
+
+    Raises ValueError if there is none.
+    """
     every = sorted(str(p.relative_to(ROOT)) for top in ("app", "reconcile")
                    for p in (ROOT / top).rglob("*.py"))  # fmt: skip
     for name, part in PARTS.items():
@@ -441,7 +418,7 @@ def chosen(what: str) -> tuple[str, list[str]]:
 
 
 def main() -> int:
-    """Run the command. 0 where all were killed, 1 where one was not."""
+    """Run the command. Returns 0 if all changes were killed, 1 if one was not."""
     parser = argparse.ArgumentParser(prog="make mutants ARGS=", description=__doc__.split("\n")[0])
     parser.add_argument("what", help=f"{', '.join(PARTS)}, or a module or folder of theirs")
     parser.add_argument("--sample", type=int, default=40, help="how many; 0: all (default 40)")
@@ -460,7 +437,7 @@ def main() -> int:
 
 
 def played(name: str, changes: Sequence[Change], sample: Sequence[Change]) -> int:
-    """Play a sample of a part and tell what became of it, as `main` ends."""
+    """Play the sample and print the results. Returns the exit code."""
     tests = PARTS[name].tests
     with tempfile.TemporaryDirectory(prefix="mutants-") as made:
         folder = Path(made).resolve()

@@ -1,4 +1,4 @@
-"""Ports for servers that must be told theirs before they start."""
+"""Find ports for servers that must know theirs before they start."""
 
 from __future__ import annotations
 
@@ -7,17 +7,16 @@ import socket
 from itertools import count
 
 FIRST = 20_000
-"""Below those that the kernel gives to whoever asks for any: no client and no server that asks for
-one can be in the way when the port is taken at last."""
+"""Below the ports that the kernel hands out itself, so that nobody gets this one meanwhile."""
 
 EACH = 1_000
-"""Ports for each worker of a run of the suite."""
+"""Number of ports for each worker of the suite."""
 
 _numbers = count(os.getpid())
 
 
 def free_port() -> int:
-    """A port of the loopback address that nobody listens on, and no other test is given."""
+    """Return a loopback port that nobody listens on and no other test gets."""
     worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
     while True:
         port = FIRST + EACH * (worker % 10) + next(_numbers) % EACH

@@ -1,7 +1,7 @@
-"""Periodic tasks of a driven service that its test does not ask for stand still.
+"""Stop the periodic tasks that the test of a service does not need.
 
-The watchdog's look and the sealing of evidence are a fifth of what a driven service uses. Both
-count as running, and nothing else tells that they do nothing. With `TALLYHOOK_LONG` all go on.
+The watchdog and the sealing of evidence use a fifth of the time of a service in a test. They
+report that they run, but do nothing. With `TALLYHOOK_LONG` all of them run.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from unittest.mock import patch
 from app.core.periodic import PeriodicTask
 
 STILL: Final = ("the watchdog", "sealing")
-"""Components, as the log calls them."""
+"""Names of the components in the log."""
 
 _run = PeriodicTask.run
 
@@ -31,7 +31,7 @@ async def _run_or_wait(task: PeriodicTask) -> None:
 
 @contextmanager
 def standing_still() -> Iterator[None]:
-    """Tasks that begin from here on do nothing, where they are of those components."""
+    """Make the tasks of these components that start from here on do nothing."""
     if os.environ.get("TALLYHOOK_LONG"):
         yield
         return

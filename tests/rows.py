@@ -1,4 +1,4 @@
-"""Many rows of a table in one test: what a test costs by itself is more than most rows take."""
+"""Check many rows of a table in one test, as a test itself costs more than most rows."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def row(name: str) -> Iterator[None]:
-    """Whatever fails inside says of which row it was."""
+    """Name the row in any failure inside."""
     try:
         yield
     except BaseException as error:

@@ -1,4 +1,4 @@
-"""How long hypothesis searches: a third in the gate of what it does in the long form."""
+"""Set how many examples hypothesis tries: in the gate a third of the long form's."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ PART = 1 if os.environ.get("TALLYHOOK_LONG") else 3
 
 
 def examples(whole: int) -> int:
-    """So many in the long form, a third of them in the gate."""
+    """Return this number in the long form, a third of it in the gate."""
     return whole // PART

@@ -1,4 +1,4 @@
-"""A process that was forked is as one that was executed: words, streams, folder, end."""
+"""Test that a forked process behaves like an executed one: words, streams, folder, end."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ sys.exit(int(sys.argv[2]))
 """
 
 FILES = 5
-"""The three streams, what is passed on, and the list of what is open."""
+"""Open files: the three streams, the one passed on, and the folder being listed."""
 
 
 @pytest.fixture(params=[False, True], ids=["forked", "executed"])
 def either_way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Start whatever the test starts in one of the two ways."""
+    """Start the test's processes forked or executed."""
     monkeypatch.setattr(forking, "EXECUTED", request.param)
 
 
 @pytest.mark.usefixtures("either_way")
 def test_it_has_what_it_was_given(tmp_path: Path) -> None:
-    """Its words, variables, folder, streams and descriptors under their numbers; its exit code."""
+    """Test words, variables, folder, streams, descriptor numbers and exit code."""
     with (tmp_path / "out").open("wb") as out, (tmp_path / "passed").open("wb") as passed:
         words = [sys.executable, "-c", SAYS, str(passed.fileno()), "7"]
         process = start(
@@ -56,7 +56,7 @@ def test_it_has_what_it_was_given(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("either_way")
 def test_a_command_says_the_same() -> None:
-    """Also where it fails."""
+    """Test that a command prints the same, also when it fails."""
     for words, code, beginning in (
         (["--version"], 0, b""),
         (["orders", "x"], 2, b"Usage: tallyhook orders "),
@@ -68,7 +68,7 @@ def test_a_command_says_the_same() -> None:
 
 @pytest.mark.usefixtures("either_way")
 def test_it_ends_by_a_signal() -> None:
-    """And is told of its end as of any child's."""
+    """Test that a signal ends it, and that its parent learns of it."""
     code = "import time; print(1, flush=True); time.sleep(600)"
     process = start([sys.executable, "-c", code], env=os.environ, stdout=subprocess.PIPE)
     assert process.stdout is not None
@@ -82,7 +82,7 @@ def test_it_ends_by_a_signal() -> None:
 
 
 def test_what_it_starts_is_its_child_and_is_planted_too(tmp_path: Path) -> None:
-    """The process that reads for a service: ended with it, and changed as it is."""
+    """Test that a service's reader ends with it and is changed as the service is."""
     planted = f"open({str(tmp_path / 'planted')!r}, 'a').write('x')"
     with a_service(tmp_path, script=planted) as service:
         worker = service.worker()

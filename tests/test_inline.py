@@ -1,4 +1,4 @@
-"""SQLite without threads: what statements answer, where others run, and that threads can be had."""
+"""Test SQLite without threads: its answers, where other tasks run, how to get threads."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ needs_no_thread = pytest.mark.skipif(THREADED, reason="in the long form all have
 
 
 async def test_a_statement_answers_or_fails() -> None:
-    """As with a thread."""
+    """Test that a statement returns rows or raises as it does with a thread."""
     async with aiosqlite.connect(":memory:") as database:
         cursor = await database.execute("SELECT 1")
         assert [*await cursor.fetchall()] == [(1,)]
@@ -25,7 +25,7 @@ async def test_a_statement_answers_or_fails() -> None:
 
 @needs_no_thread
 async def test_others_run_meanwhile() -> None:
-    """Whoever waits for a statement waits for a turn of the loop."""
+    """Test that awaiting a statement gives other tasks a turn of the loop."""
     turns = list[str]()
     async with aiosqlite.connect(":memory:") as database:
 
@@ -40,7 +40,7 @@ async def test_others_run_meanwhile() -> None:
 
 @needs_no_thread
 async def test_no_thread_is_started() -> None:
-    """Which is what it is for."""
+    """Test that connecting starts no thread."""
     before = threading.active_count()
     async with aiosqlite.connect(":memory:"):
         assert threading.active_count() == before
@@ -48,7 +48,7 @@ async def test_no_thread_is_started() -> None:
 
 @pytest.mark.usefixtures("database_in_threads")
 async def test_threads_can_be_asked_for() -> None:
-    """For a test of what they are for."""
+    """Test that the fixture gives a connection its thread."""
     before = threading.active_count()
     async with aiosqlite.connect(":memory:"):
         assert threading.active_count() == before + 1

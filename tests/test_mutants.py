@@ -1,4 +1,4 @@
-"""The mutation runner: what it changes, and that it tells tests that see a change from others."""
+"""Test which changes the mutation runner makes, and whether it sees what tests notice."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ from tests.mutants import (
     ],
 )
 def test_every_change_that_a_line_has_room_for(source: str, changed: list[str]) -> None:
-    """Each by itself, at its own place."""
+    """Test that each change is made by itself, at its own place."""
     written = source.encode()
     assert [each.applied(written).decode() for each in changes_of("a.py", written)] == changed
 
@@ -84,14 +84,15 @@ def test_most():
 def test_a_change_is_played_with_the_tests_that_run_its_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The fastest first; killed where one of them sees it, by time where it has no end. What is
-    run where modules are imported is played anew, with all of them. The module is put back."""
-    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # they are most of a start
+    """Test what is reported of a change that a test notices, one that none notices, an endless one
+    and one that runs at import, which is played in a new process with all tests.
+    """
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # loading them is most of the start
     (tmp_path / "made.py").write_bytes(MADE)
     (tmp_path / "test_it.py").write_text(TESTS)
     changes = {str(each).partition(": ")[2]: each for each in changes_of("made.py", MADE)}
     with Player(tmp_path, ["test_it.py"], recorded=["made.py"]) as player:
-        (tmp_path / "made.py").write_text("no Python")  # what is collected is as it was before
+        (tmp_path / "made.py").write_text("no Python")  # what was collected does not change
         done: list[tuple[int, int]] = []
         assert player.record(tmp_path / "told", ["test_it.py"], lambda *told: done.append(told))
         (tmp_path / "made.py").write_bytes(MADE)
@@ -133,8 +134,7 @@ def test_a_change_is_played_with_the_tests_that_run_its_line(
 def test_an_import_without_end_takes_no_more_than_the_time_to_collect(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, to_collect_s: float, said: str
 ) -> None:
-    """No test is played then, and none for the control: without the change they have to be
-    collected in the same time, else nothing is known of it."""
+    """Test that an endless import is killed, if collecting takes less time without the change."""
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     monkeypatch.setattr("tests.mutants.LEAST_TO_COLLECT_S", to_collect_s)
     (tmp_path / "made.py").write_bytes(MADE)
@@ -154,16 +154,16 @@ def test_an_import_without_end_takes_no_more_than_the_time_to_collect(
     [
         (3, ["b", "a"], 2, False),  # fastest first
         (4, ["c"], 1, False),
-        (5, ["c", "b", "a"], 3, False),  # of the lines of its statement
-        (7, ["c", "b", "a", "d", "e"], 0, False),  # of none: all
-        (8, ["a", "c", "b", "d", "e"], 1, True),  # it is imported, too
-        (1, ["c", "b", "a", "d", "e"], 0, True),  # beyond functions
-        (9, ["e", "f"], 3, False),  # two minutes, and no more
+        (5, ["c", "b", "a"], 3, False),  # those that run another line of its statement
+        (7, ["c", "b", "a", "d", "e"], 0, False),  # all, as none runs it
+        (8, ["a", "c", "b", "d", "e"], 1, True),  # it also runs at import
+        (1, ["c", "b", "a", "d", "e"], 0, True),  # outside of functions
+        (9, ["e", "f"], 3, False),  # two minutes at most
         (10, ["g"], 1, False),  # one that takes longer
     ],
 )
 def test_which_tests_are_played(line: int, tests: list[str], own: int, anew: bool) -> None:
-    """By line and statement."""
+    """Test the choice of tests by line and by statement."""
     lines = {"a": [3, 8], "b": [3], "c": [4], "d": [], "e": [9], "f": [9], "h": [9], "g": [10]}
     seconds = {"a": 3, "b": 2, "c": 1, "d": 9, "e": 50, "f": 70, "h": 70.1, "g": 121}
     told = Recording.of(
@@ -176,7 +176,7 @@ def test_which_tests_are_played(line: int, tests: list[str], own: int, anew: boo
 
 @pytest.mark.parametrize("name", PARTS)
 def test_every_part_has_its_modules_and_tests(name: str) -> None:
-    """None of what the table names has been moved."""
+    """Test that the modules and tests in the table of parts exist."""
     found, modules = chosen(name)
     part = PARTS[found]
     assert all(any(each.startswith(start) for each in modules) for start in part.modules)
@@ -185,6 +185,6 @@ def test_every_part_has_its_modules_and_tests(name: str) -> None:
 
 
 def test_what_no_part_has_is_refused() -> None:
-    """A word that is misspelt would otherwise test nothing."""
+    """Test that a misspelt word is refused instead of testing nothing."""
     with pytest.raises(ValueError, match="nor a module"):
         chosen("reconcile/no_such.py")

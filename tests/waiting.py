@@ -1,4 +1,4 @@
-"""Waiting for what must come: until it is there, however busy the machine is, but not for ever."""
+"""Wait for what must happen, however busy the machine is, but not for ever."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable
 
 PATIENCE_S = 120.0
-"""Seconds after which a wait is given up. It only ends a hang: what comes at all comes far sooner,
-even on a machine that does ten other things."""
+"""Seconds after which a wait fails. It only ends a hang: whatever comes at all comes far sooner,
+even on a busy machine."""
 
 LOOK_S = 0.01
 """Seconds between two looks."""
@@ -17,8 +17,10 @@ LOOK_S = 0.01
 def until(
     holds: Callable[..., object], *, otherwise: Callable[[], object] = lambda: "it never came"
 ) -> None:
-    """Wait until this holds, which is asked without arguments: what it has are defaults, by which a
-    loop binds its variables. `otherwise` is what the failure says where it never does."""
+    """Wait until `holds()` is true; fail with what `otherwise()` returns if it never is.
+
+    `holds` is called without arguments: in a loop, bind the loop's variables as defaults.
+    """
     ends = time.monotonic() + PATIENCE_S
     while not holds():
         assert time.monotonic() < ends, otherwise()
@@ -26,7 +28,7 @@ def until(
 
 
 async def soon(holds: Callable[..., object]) -> None:
-    """The same for whoever has a loop, which goes on meanwhile."""
+    """Wait like `until` while the event loop goes on."""
     async with asyncio.timeout(PATIENCE_S):
         while not holds():  # noqa: ASYNC110
             await asyncio.sleep(LOOK_S)

@@ -19,8 +19,7 @@ Looking = Callable[[Callable[[Any], Seen]], Seen]
 
 
 def new_context(browser: Any, **words: Any) -> Any:
-    """A browser's session of its own, whose waits are as patient as all others of the tests: on a
-    busy machine a page of half a minute is no failure."""
+    """Return a new browser session, as patient as all other waits of the tests."""
     context = browser.new_context(**words)
     context.set_default_timeout(PATIENCE_S * 1_000)
     context.set_default_navigation_timeout(PATIENCE_S * 1_000)
@@ -29,11 +28,10 @@ def new_context(browser: Any, **words: Any) -> Any:
 
 @pytest.fixture(scope="session")
 def look() -> Iterator[Looking[Any]]:
-    """Gives Chromium, without a window, to a function that returns what it saw there: one browser
-    for all, each of whose contexts begins with nothing.
+    """Yield a function that hands Chromium to another and returns its result.
 
-    In a thread of its own: the driver's event loop must not be that of the tests. Skips where no
-    browser is installed.
+    One browser serves all tests, with new contexts each time. It runs in a thread, since its
+    driver's event loop must not be that of the tests. Skips without a browser.
     """
     if not CHROMIUM.exists():
         pytest.skip(f"no browser: {CHROMIUM} is not installed")

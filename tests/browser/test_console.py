@@ -30,16 +30,7 @@ from app.config.load import load_settings
 from app.core.clock import SetClock, SystemClock
 from app.finance.match_rules import save_rules
 from app.wiring.service import open_service
-from reconcile.instants import Instant
-from tests.api.driving import (
-    Driver,
-    Following,
-    driving,
-    environ,
-    event,
-    of_order,
-    signed,
-)
+from tests.api.driving import Driver, Following, driving, environ, event, of_order, signed
 from tests.browser.conftest import Looking, new_context
 from tests.console.conftest import session_for, until_async
 from tests.e2e.processes import end
@@ -61,7 +52,7 @@ AXE_SHA512 = (
     "FHfa+lmNjQZfJz1q8wKqIDwC6DExcHt/pkjNQb09a3NPjCKg2rhu5qb2S4r76ASyFNNtuFooJpZe37OgudVGtQ=="
 )
 KEPT = Path(sys.prefix) / "axe-core-4.14.1.tgz"
-"""Beside the environment, so that it is fetched once."""
+"""The file is beside the environment, so that it is fetched once."""
 
 PATHS = (
     "/", "/orders", "/orders/ORD-1", "/deliveries", "/proposals", "/do/tell-again?order=ORD-1",
@@ -73,22 +64,22 @@ FURTHER = (
     "/audit", "/privacy", "/do/note?order=ORD-1", "/do/save-list?list=orders",
     "/do/unmask-many?list=orders",
 )  # fmt: skip
-"""In the gate looked at narrow and in the dark alone, where most goes wrong, and not checked."""
+"""Pages that the gate looks at narrow and in the dark only, and does not check."""
 
 TABS = 8
 PHONE = "+254712345678"
 SIZES = ((1280, 900), (390, 844))
 LOOKS = (((1280, "light"), (390, "dark")), ((1280, "dark"), (390, "light")))
-"""Widths and schemes: the first two have each of both."""
+"""Widths and schemes."""
 
 SEEN = LOOKS[0] + LOOKS[1] if os.environ.get("TALLYHOOK_LONG") else LOOKS[0]
 NARROW = LOOKS[0][1:]
 LONG = LOOKS[0] != SEEN
-"""Whether the accessibility checker, of half a second, looks at each page each time, or once at
-those that are not `FURTHER`."""
+"""Whether the accessibility checker looks at each page each time, or once at those not
+`FURTHER`."""
 
 PAPER = {"width": 718, "height": 1_015}
-"""What is between the margins of a sheet of A4."""
+"""Pixels between the margins of A4."""
 
 PRINTED = ("/orders?outcome=unresolved", "/orders?choose=numbers", "/audit", "/deliveries")
 
@@ -100,22 +91,21 @@ PRINT = """() => ({
     broken: [...document.querySelectorAll('.number, .day')].filter(
         each => each.offsetParent && each.getClientRects().length > 1).map(each => each.innerText),
 })"""
-"""Of a page on paper: how many tables are cut off, what stands there, and which figures are on two
-lines."""
+"""Of a page on paper: the number of cut tables, its text, and figures that take two lines."""
 
 WIDE = "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"
 
 
 SIDEWAYS = """() => [...document.querySelectorAll("pre, .table")].filter(
     each => each.scrollWidth > each.clientWidth + 1).length"""
-"""How many texts and tables must be scrolled sideways to be read."""
+"""Number of texts and tables that must be scrolled sideways."""
 
 UNDERLINED = "each => getComputedStyle(each).textDecorationLine"
 
 
 def axe() -> str | None:
-    """The checker's script, fetched from the registry and compared with its hash; None where there
-    is no npm or no registry."""
+    """Return the checker's script, fetched from the registry and compared with its hash; None
+    without npm or a registry."""
     if not KEPT.exists():
         if shutil.which("npm") is None:
             return None
@@ -134,9 +124,9 @@ def axe() -> str | None:
 
 
 async def prepared(folder: Path) -> tuple[str, str, str]:
-    """A database with orders, refused deliveries, an admin and somebody of support; the cookies of
-    their sessions; and the id of a proposal of somebody else."""
-    async with driving(folder, at=_now(), looking=True) as driver:
+    """Make a database with orders, refused deliveries and operators; return the cookies of an admin
+    and of support, and the id of another's proposal."""
+    async with driving(folder, at=SystemClock().now(), looking=True) as driver:
         await driver.send(event("evt_1"))
         await driver.send(event("evt_9", payment={"reference": "pay_2", "amount": 1500}))
         await driver.send(of_order("ORD-2", "evt_2", "declined"))
@@ -163,8 +153,8 @@ async def prepared(folder: Path) -> tuple[str, str, str]:
 
 
 async def arrived(folder: Path, *events: dict[str, Any]) -> None:
-    """Deliveries that a service takes, reads and folds, and then ends."""
-    clock = SetClock(_now())
+    """Let a service receive, read and fold events, and end it."""
+    clock = SetClock(SystemClock().now())
     settings = load_settings(environ(folder), serving=True)
     async with open_service(settings, clock=clock, work="all") as service:
         transport = Following(service, raising=True)
@@ -178,13 +168,9 @@ async def arrived(folder: Path, *events: dict[str, Any]) -> None:
             )
 
 
-def _now() -> Instant:
-    return SystemClock().now()
-
-
 @contextmanager
 def console_on(folder: Path, port: int, **more: str) -> Iterator[str]:
-    """A console in a process of its own, with more settings; its address."""
+    """Run a console in a process of its own; yield its address."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("TALLYHOOK_")}
     with (folder / "console.log").open("wb") as log:
         process = start(
@@ -230,7 +216,7 @@ class Seen:
 
 @pytest.fixture(scope="module")
 def seen(look: Looking[None], tmp_path_factory: pytest.TempPathFactory) -> Seen:
-    """All pages, looked at and then used over one console."""
+    """Look at all pages, then use them, over one console."""
     folder = tmp_path_factory.mktemp("console")
     token, support, proposal = asyncio.run(prepared(folder))
     decided = (f"/proposals/{proposal}", f"/do/approve?proposal={proposal}")
@@ -241,10 +227,11 @@ def seen(look: Looking[None], tmp_path_factory: pytest.TempPathFactory) -> Seen:
         cookie = {"name": f"tallyhook-{port}", "value": token, "url": url}
 
         def looks(browser: Any) -> None:
-            context = new_context(browser)
-            context.add_cookies([cookie])
-            page = context.new_page()
-            listen(page, url, found)
+            with visiting(browser, cookie) as page:
+                listen(page, url, found)
+                look_at(page)
+
+        def look_at(page: Any) -> None:
             for path in (*PATHS, *decided, *FURTHER):
                 page.goto(url + path)
                 short = path in FURTHER and not LONG
@@ -263,14 +250,18 @@ def seen(look: Looking[None], tmp_path_factory: pytest.TempPathFactory) -> Seen:
             for path in PRINTED:
                 page.goto(url + path)
                 found.printed[path] = page.evaluate(PRINT)
-            context.close()
 
         def acts(browser: Any) -> None:
             _by_keyboard(browser, url, cookie, found)
             _support(browser, url, cookie | {"value": support}, found)
             _clicked_twice(browser, url, cookie, found)
-            restarting = _restarting(running, folder, port)
-            _in_many_tabs(browser, url, cookie, found, restarting)
+
+            def restart() -> None:
+                running.close()
+                _arrive(folder, of_order("ORD-8", "evt_8"))
+                running.enter_context(console_on(folder, port))
+
+            _in_many_tabs(browser, url, cookie, found, restart)
             _while_typing(browser, url, cookie, found, folder)
             _signed_out(browser, url, cookie, found)
             _without_script(browser, url, cookie, found)
@@ -297,8 +288,17 @@ def listen(page: Any, url: str, found: Seen) -> None:
     )
 
 
+@contextmanager
+def visiting(browser: Any, cookie: dict[str, str], **words: Any) -> Iterator[Any]:
+    """Open a page in a new session of a person."""
+    context = new_context(browser, **words)
+    context.add_cookies([cookie])
+    yield context.new_page()
+    context.close()
+
+
 def _as_some_see_it(page: Any, url: str, paths: tuple[str, ...], found: Seen) -> None:
-    """On the smallest screen, and in colors that the reader has chosen."""
+    """Look on the smallest screen, and in colors that the reader has chosen."""
     page.set_viewport_size({"width": 320, "height": 568})
     for path in paths:
         page.goto(url + path)
@@ -310,93 +310,77 @@ def _as_some_see_it(page: Any, url: str, paths: tuple[str, ...], found: Seen) ->
 
 
 def _by_keyboard(browser: Any, url: str, cookie: dict[str, str], found: Seen) -> None:
-    context = new_context(browser)
-    context.add_cookies([cookie])
-    page = context.new_page()
-    page.goto(f"{url}/orders")
-    rows = page.locator("a.row").all_inner_texts()
-    focused = "() => document.activeElement.id || document.activeElement.textContent"
-    for name, keys in (("j", "j"), ("jj", "j"), ("k", "k"), ("typed", "/j")):
-        for key in keys:
-            page.keyboard.press(key)
-        found.keys[name] = page.evaluate(focused)
-    found.keys["rows"], found.keys["text"] = rows, page.locator("#text").input_value()
-    page.locator("h1").click()
-    page.keyboard.press("?")
-    found.keys["list"] = page.locator("#keys").get_attribute("open") is not None
-    page.keyboard.press("Escape")
-    page.keyboard.press("j")
-    page.keyboard.press("Enter")
-    page.wait_for_url(f"{url}/orders/*")
-    found.keys["opened"] = page.locator("h1").inner_text()
-    page.wait_for_selector("#live:not([hidden])")
-    found.live = page.locator("#live-said").inner_text()
-    context.close()
+    with visiting(browser, cookie) as page:
+        page.goto(f"{url}/orders")
+        rows = page.locator("a.row").all_inner_texts()
+        focused = "() => document.activeElement.id || document.activeElement.textContent"
+        for name, keys in (("j", "j"), ("jj", "j"), ("k", "k"), ("typed", "/j")):
+            for key in keys:
+                page.keyboard.press(key)
+            found.keys[name] = page.evaluate(focused)
+        found.keys["rows"], found.keys["text"] = rows, page.locator("#text").input_value()
+        page.locator("h1").click()
+        page.keyboard.press("?")
+        found.keys["list"] = page.locator("#keys").get_attribute("open") is not None
+        page.keyboard.press("Escape")
+        page.keyboard.press("j")
+        page.keyboard.press("Enter")
+        page.wait_for_url(f"{url}/orders/*")
+        found.keys["opened"] = page.locator("h1").inner_text()
+        page.wait_for_selector("#live:not([hidden])")
+        found.live = page.locator("#live-said").inner_text()
 
 
 def _support(browser: Any, url: str, cookie: dict[str, str], found: Seen) -> None:
-    """A customer says that they paid, and the shop says no: from the call to the bundle."""
-    context = new_context(browser, accept_downloads=True)
-    context.add_cookies([cookie])
-    page = context.new_page()
-    said = list[str]()
-    page.on("request", lambda asked: said.append(asked.url))
-    page.goto(url)
-    page.fill("#text", PHONE)
-    page.keyboard.press("Enter")
-    page.wait_for_url(f"{url}/orders/ORD-4")
-    found.story["answer"] = page.locator(".answer").inner_text()
-    found.story["why"] = page.locator(".sentences").inner_text()
-    found.story["order"] = page.locator("main").inner_text()
-    page.get_by_text("Evidence bundle").click()
-    with page.expect_download() as coming:
-        page.get_by_role("button", name="Download the bundle").click()
-    bundle = Path(coming.value.path())
-    found.story["bundle"] = zipfile.ZipFile(bundle).namelist()
-    page.goto(f"{url}/orders/ORD-4")
-    page.locator("h3 ~ ul a").first.click()
-    page.wait_for_url(f"{url}/deliveries/*")
-    found.story["refused"] = page.locator("main").inner_text()
-    found.story["addresses"] = said
-    context.close()
+    """Play support from the call of a customer, who paid, to the bundle."""
+    with visiting(browser, cookie, accept_downloads=True) as page:
+        said = list[str]()
+        page.on("request", lambda asked: said.append(asked.url))
+        page.goto(url)
+        page.fill("#text", PHONE)
+        page.keyboard.press("Enter")
+        page.wait_for_url(f"{url}/orders/ORD-4")
+        found.story["answer"] = page.locator(".answer").inner_text()
+        found.story["why"] = page.locator(".sentences").inner_text()
+        found.story["order"] = page.locator("main").inner_text()
+        page.get_by_text("Evidence bundle").click()
+        with page.expect_download() as coming:
+            page.get_by_role("button", name="Download the bundle").click()
+        bundle = Path(coming.value.path())
+        found.story["bundle"] = zipfile.ZipFile(bundle).namelist()
+        page.goto(f"{url}/orders/ORD-4")
+        page.locator("h3 ~ ul a").first.click()
+        page.wait_for_url(f"{url}/deliveries/*")
+        found.story["refused"] = page.locator("main").inner_text()
+        found.story["addresses"] = said
 
 
 def _clicked_twice(browser: Any, url: str, cookie: dict[str, str], found: Seen) -> None:
-    """A double click by a line on which an answer takes longer than it."""
-    context = new_context(browser)
-    context.add_cookies([cookie])
-    page = context.new_page()
-    page.goto(f"{url}/do/invite")
-    page.fill("[name=name]", "Dora")
-    network = context.new_cdp_session(page)
-    network.send("Network.enable")
-    slow = {"offline": False, "latency": 400, "downloadThroughput": -1, "uploadThroughput": -1}
-    network.send("Network.emulateNetworkConditions", slow)
-    button = page.locator("main form button").bounding_box()
-    for _ in range(2):
-        page.mouse.click(button["x"] + 9, button["y"] + 9)
-        page.wait_for_timeout(100)
-    page.locator(".trail, .answer").filter(has_not_text="a person").first.wait_for()
-    found.story["twice"] = page.locator("main").inner_text()
-    context.close()
+    """Double-click on a slow line, where the answer takes longer."""
+    with visiting(browser, cookie) as page:
+        page.goto(f"{url}/do/invite")
+        page.fill("[name=name]", "Dora")
+        network = page.context.new_cdp_session(page)
+        network.send("Network.enable")
+        slow = {"offline": False, "latency": 400, "downloadThroughput": -1, "uploadThroughput": -1}
+        network.send("Network.emulateNetworkConditions", slow)
+        button = page.locator("main form button").bounding_box()
+        for _ in range(2):
+            page.mouse.click(button["x"] + 9, button["y"] + 9)
+            page.wait_for_timeout(100)
+        page.locator(".trail, .answer").filter(has_not_text="a person").first.wait_for()
+        found.story["twice"] = page.locator("main").inner_text()
 
 
-def _restarting(running: ExitStack, folder: Path, port: int) -> Callable[[], None]:
-    """Ends the console, has an order arrive, and begins the console again."""
-
-    def restart() -> None:
-        running.close()
-        with ThreadPoolExecutor(1) as elsewhere:  # the browser's driver has a loop here
-            elsewhere.submit(asyncio.run, arrived(folder, of_order("ORD-8", "evt_8"))).result()
-        running.enter_context(console_on(folder, port))
-
-    return restart
+def _arrive(folder: Path, *events: dict[str, Any]) -> None:
+    with ThreadPoolExecutor(1) as elsewhere:  # the browser's driver has a loop here
+        elsewhere.submit(asyncio.run, arrived(folder, *events)).result()
 
 
 def _in_many_tabs(
     browser: Any, url: str, cookie: dict[str, str], found: Seen, restart: Callable[[], None]
 ) -> None:
-    """One stream feeds them all, and all go on by themselves when the console is back."""
+    """Open tabs that share one stream, and restart the console."""
     context = new_context(browser)
     context.add_cookies([cookie])
     pages = [context.new_page() for _ in range(TABS)]
@@ -416,56 +400,46 @@ def _in_many_tabs(
 def _while_typing(
     browser: Any, url: str, cookie: dict[str, str], found: Seen, folder: Path
 ) -> None:
-    """Something arrives while a field of a page that is live is being filled in."""
-    context = new_context(browser)
-    context.add_cookies([cookie])
-    page = context.new_page()
-    page.goto(f"{url}/orders/ORD-1")
-    page.wait_for_selector("#live:not([hidden])")
-    page.fill("#as-of", "2026-11")
-    page.wait_for_timeout(1_500)  # the first news says only where things stand
-    with ThreadPoolExecutor(1) as elsewhere:  # the browser's driver has a loop here
-        elsewhere.submit(asyncio.run, arrived(folder, of_order("ORD-9", "evt_99"))).result()
-    page.wait_for_timeout(4_000)  # to be looked for, and loaded
-    found.typing = [page.input_value("#as-of"), page.locator("#live-said").inner_text()]
-    page.fill("#as-of", "")
-    page.locator("#as-of").blur()
-    page.wait_for_function("() => document.getElementById('live-said').textContent == 'live'")
-    context.close()
+    """Fill in a field of a live page while something arrives."""
+    with visiting(browser, cookie) as page:
+        page.goto(f"{url}/orders/ORD-1")
+        page.wait_for_selector("#live:not([hidden])")
+        page.fill("#as-of", "2026-11")
+        page.wait_for_timeout(1_500)  # the first news says only where things stand
+        _arrive(folder, of_order("ORD-9", "evt_99"))
+        page.wait_for_timeout(4_000)  # to be looked for, and loaded
+        found.typing = [page.input_value("#as-of"), page.locator("#live-said").inner_text()]
+        page.fill("#as-of", "")
+        page.locator("#as-of").blur()
+        page.wait_for_function("() => document.getElementById('live-said').textContent == 'live'")
 
 
 def _signed_out(browser: Any, url: str, cookie: dict[str, str], found: Seen) -> None:
-    """The session ends while a page is open that nobody touches."""
-    context = new_context(browser)
-    context.add_cookies([cookie])
-    page = context.new_page()
+    """End the session while a page is open that nobody touches."""
+    with visiting(browser, cookie) as page:
 
-    def over(route: Any) -> None:
-        context.clear_cookies()
-        route.fulfill(status=401)
+        def over(route: Any) -> None:
+            page.context.clear_cookies()
+            route.fulfill(status=401)
 
-    page.route("**/live", over)
-    page.goto(f"{url}/orders")
-    page.wait_for_url(f"{url}/sign-in?next=*")
-    found.left = page.locator("main").inner_text()
-    context.close()
+        page.route("**/live", over)
+        page.goto(f"{url}/orders")
+        page.wait_for_url(f"{url}/sign-in?next=*")
+        found.left = page.locator("main").inner_text()
 
 
 def _without_script(browser: Any, url: str, cookie: dict[str, str], found: Seen) -> None:
-    context = new_context(browser, java_script_enabled=False)
-    context.add_cookies([cookie])
-    page = context.new_page()
-    page.goto(f"{url}/")
-    found.plain["buttons"] = "; ".join(page.get_by_role("button").all_inner_texts())
-    page.fill("#text", "ORD-1")
-    page.click("form.search button")
-    page.wait_for_url(f"{url}/orders/ORD-1")
-    found.plain["order"] = page.locator("main").inner_text()
-    page.get_by_text("Notify the shop again").click()
-    found.plain["form"] = page.locator("main").inner_text()
-    page.click(".who button")
-    page.wait_for_url(f"{url}/sign-in")
-    context.close()
+    with visiting(browser, cookie, java_script_enabled=False) as page:
+        page.goto(f"{url}/")
+        found.plain["buttons"] = "; ".join(page.get_by_role("button").all_inner_texts())
+        page.fill("#text", "ORD-1")
+        page.click("form.search button")
+        page.wait_for_url(f"{url}/orders/ORD-1")
+        found.plain["order"] = page.locator("main").inner_text()
+        page.get_by_text("Notify the shop again").click()
+        found.plain["form"] = page.locator("main").inner_text()
+        page.click(".who button")
+        page.wait_for_url(f"{url}/sign-in")
 
 
 def test_nothing_is_wider_than_the_page(seen: Seen) -> None:
@@ -473,7 +447,7 @@ def test_nothing_is_wider_than_the_page(seen: Seen) -> None:
 
 
 def test_on_the_smallest_screen_nothing_is_read_by_scrolling_sideways(seen: Seen) -> None:
-    """At 320 pixels, which is 1280 at 400 %: amounts beside each other, and rules of a proposal."""
+    """It has 320 pixels, which is 1280 at 400 %."""
     assert len(seen.small) == 2
     assert set(seen.small.values()) == {(0, 0)}
 
@@ -483,7 +457,7 @@ def test_what_is_chosen_is_seen_where_colors_are_the_readers(seen: Seen) -> None
 
 
 def test_on_paper_tables_are_whole_and_say_of_what_and_when_they_are(seen: Seen) -> None:
-    """The chosen filter stands there, and in which zone times are; forms and links do not."""
+    """The chosen filter and the zone of times stand there; forms and links do not."""
     for path, found in seen.printed.items():
         assert (found["cut"], found["broken"]) == (0, []), path
         assert "Looked up at" in found["said"], path
@@ -496,7 +470,7 @@ def test_on_paper_tables_are_whole_and_say_of_what_and_when_they_are(seen: Seen)
 
 
 def test_the_browser_has_nothing_to_complain_of(seen: Seen) -> None:
-    """Under the real content security policy; and nothing is fetched from elsewhere."""
+    """The real content security policy applies, and nothing is fetched from elsewhere."""
     assert (seen.said, seen.elsewhere) == ([], [])
 
 
@@ -518,7 +492,8 @@ def test_an_order_is_opened_by_keys_and_stays_live(seen: Seen) -> None:
 
 
 def test_support_answers_whoever_says_that_they_paid(seen: Seen) -> None:
-    """Found by a number that is in no address, explained, with what was refused, and a bundle."""
+    """The order is found by a number that is in no address, and explained, with the refused
+    delivery and a bundle."""
     story = seen.story
     assert story["answer"].startswith("The payment was declined.")
     assert "declined" in story["why"]
@@ -529,7 +504,7 @@ def test_support_answers_whoever_says_that_they_paid(seen: Seen) -> None:
 
 
 def test_a_double_click_shows_what_the_first_one_came_to(seen: Seen) -> None:
-    """A link that is shown once, and would be lost."""
+    """A link that is shown once would be lost."""
     assert "Dora is invited" in seen.story["twice"]
     assert "/invite#" in seen.story["twice"]
 
@@ -543,12 +518,12 @@ def test_eight_tabs_go_on_when_the_console_is_back(seen: Seen) -> None:
 
 
 def test_news_wait_while_somebody_types(seen: Seen) -> None:
-    """The rows of a page are loaded again with its fields; what was typed was lost with them."""
+    """News reloads the rows of a page with its fields, and would wipe what was typed."""
     assert seen.typing == ["2026-11", "waits while you type"]
 
 
 def test_a_page_whose_session_has_ended_leaves_the_screen(seen: Seen) -> None:
-    """Whoever passes by an idle screen reads nothing there."""
+    """Nobody can read an idle screen after its session."""
     assert "Password" in seen.left
     assert "ORD-1" not in seen.left
 

@@ -1,4 +1,4 @@
-"""Finance closes a month from pages alone, in a real browser: from the invitation to the report."""
+"""A month closed from pages alone, in a real browser: from the invitation to the report."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ bezahlt = "paid"
 
 
 async def prepared(folder: Path) -> str:
-    """A database with four paid orders of a month that is long over, and mappings of two files; the
+    """Make a database with four paid orders of a past month, and mappings of two files; return the
     token of the first invitation."""
     mappings = folder / "mappings"
     mappings.mkdir()
@@ -127,14 +127,14 @@ COMPLETE = "main:not(:has([data-again]))"
 
 
 class Story:
-    """What Ann does, one page after another. Each page that is new to the story is measured."""
+    """Ann's acts, page by page; each page that is new to the story is measured."""
 
     def __init__(self, page: Any, url: str, found: Seen, measured: Callable[[Any, str], None]):
         self._page, self._url = page, url
         self._measured = measured
 
     def comes_in(self, token: str) -> None:
-        """By the invitation: a password, and the code of an authenticator."""
+        """Accept the invitation: a password, and the code of an authenticator."""
         page = self._page
         page.goto(f"{self._url}/invite#{token}")
         page.fill("#password", PASSWORD)
@@ -147,7 +147,7 @@ class Story:
         page.wait_for_url(f"{self._url}/")
 
     def sends(self, path: Path, *, kind: str, mapping: str) -> str:
-        """A file, by the menu; what its dry run says."""
+        """Send a file, by the menu; return what its dry run says."""
         page = self._page
         self._leads("nav >> text=Finance")
         self._leads("nav.beside >> text=Imports")
@@ -163,7 +163,6 @@ class Story:
         return str(page.locator("main").inner_text())
 
     def imports(self) -> str:
-        """What was shown."""
         page = self._page
         page.click(".acts >> text=Import")
         page.click("button:has-text('Import it')")
@@ -177,7 +176,6 @@ class Story:
         return told
 
     def runs(self) -> str:
-        """Everything, with a reason."""
         page = self._page
         page.click("text=Start a run")
         page.fill("#reason", "October's files are in")
@@ -191,7 +189,7 @@ class Story:
         return told
 
     def checks(self) -> str:
-        """What is against closing the month."""
+        """Open the checklist of the month; return what is against closing it."""
         page = self._page
         self._leads("nav.beside >> text=Months")
         self._measured(page, "months")
@@ -200,7 +198,7 @@ class Story:
         return str(page.locator("main").inner_text())
 
     def accepts(self) -> None:
-        """What the checklist leads to: chosen on the list, seen with its money, confirmed once."""
+        """Accept a break that the checklist leads to."""
         page = self._page
         self._leads("li:has-text('to be resolved') >> text=Look at it")
         self._measured(page, "breaks")
@@ -215,7 +213,7 @@ class Story:
         page.wait_for_selector("text=All of them were accepted")
 
     def decides(self) -> str:
-        """About the money that came twice."""
+        """Decide about the money that came twice."""
         page = self._page
         self._leads("nav.beside >> text=Late money")
         self._measured(page, "late money")
@@ -227,7 +225,7 @@ class Story:
         return str(page.locator("main").inner_text())
 
     def tries_rules(self) -> None:
-        """What a tolerance would change."""
+        """Look at what a tolerance would change."""
         page = self._page
         self._leads("nav.beside >> text=Runs")
         self._leads("text=Try rules")
@@ -241,7 +239,6 @@ class Story:
         page.go_back()
 
     def closes(self) -> str:
-        """The month, with a reason."""
         page = self._page
         page.click("text=Close it…")
         page.fill("#reason", "October is complete")
@@ -252,15 +249,15 @@ class Story:
         return str(page.locator("main").inner_text())
 
     def downloads(self) -> bytes:
-        """The report as it was closed."""
+        """Return the report as it was closed."""
         page = self._page
         with page.expect_download() as waiting:
             page.click("text=Its report")
         return Path(waiting.value.path()).read_bytes()
 
     def _leads(self, link: str) -> None:
-        """To another page, which is there before anything is measured: a click alone returns while
-        the old document is being replaced."""
+        """Follow a link and wait for the next page: a click alone returns while the old document is
+        replaced."""
         with self._page.expect_navigation():
             self._page.click(link)
         self._page.wait_for_selector(COMPLETE)
@@ -275,8 +272,8 @@ CHECKED = SEEN if LONG else SEEN[1:]
 
 
 def measuring(found: Seen, script: str | None) -> Callable[[Any, str], None]:
-    """Notes of a page, wide in the light and narrow in the dark, whether it overflows and what the
-    accessibility checker says."""
+    """Return a function that measures a page wide in the light and narrow in the dark: its
+    overflow, and the findings of the accessibility checker."""
 
     def measured(page: Any, name: str) -> None:
         if f"{name} 1280 light" in found.wide:
@@ -296,7 +293,7 @@ def measuring(found: Seen, script: str | None) -> Callable[[Any, str], None]:
 
 
 def played(folder: Path, look: Looking[Seen], measure: Any = measuring) -> Seen:
-    """The whole story; what was said on the way."""
+    """Play the whole story; return what was said on the way."""
     token = asyncio.run(prepared(folder))
     found, script = Seen(), axe()
     with console_on(folder, free_port(), CONSOLE__MAPPINGS=str(folder / "mappings")) as url:
@@ -328,13 +325,12 @@ def played(folder: Path, look: Looking[Seen], measure: Any = measuring) -> Seen:
 
 @pytest.fixture(scope="module")
 def seen(look: Looking[Seen], tmp_path_factory: pytest.TempPathFactory) -> Seen:
-    """The story, played once."""
     return played(tmp_path_factory.mktemp("month"), look)
 
 
 @pytest.mark.soak
 def test_a_month_is_closed_from_pages_alone(seen: Seen) -> None:
-    """From the first login to the report, each page saying what the next one is needed for."""
+    """Each page says what the next one is needed for."""
     said = seen.plain
     assert "1 of 5 rows are not clear" in said["statement"]
     assert "KES 4,498.00" in said["statement"]
@@ -350,7 +346,7 @@ def test_a_month_is_closed_from_pages_alone(seen: Seen) -> None:
 
 @pytest.mark.soak
 def test_its_pages_fit_and_have_nothing_to_complain_of(seen: Seen) -> None:
-    """Wide and narrow, under the real content security policy."""
+    """The real content security policy applies."""
     assert {name: wide for name, wide in seen.wide.items() if wide > 0} == {}
     assert (seen.said, seen.elsewhere) == ([], [])
     assert {name: each for name, each in seen.violations.items() if each} == {}

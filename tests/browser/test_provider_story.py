@@ -1,5 +1,5 @@
-"""A developer connects a provider from pages alone, in a real browser: from the invitation to an
-order of a signed test event, and to what is signed before going live."""
+"""A provider connected from pages alone, in a real browser: from the invitation to the order of a
+signed test event, and to what is signed before going live."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 
 async def first_admin(folder: Path) -> str:
-    """The token of the first invitation."""
+    """Return the token of the first invitation."""
     async with open_context(load_settings(environ(folder)), purpose="writing") as context:
         return await invite_operator(context, name="Dee", role="admin", by=None)
 
 
 class Connecting(Story):
-    """What Dee does, one page after another."""
+    """Dee's acts, page by page."""
 
     def reads(self) -> str:
-        """What the provider has to be told."""
+        """Return what the provider has to be told."""
         self._leads("nav >> text=Service")
         self._leads("nav.beside >> text=Setting up")
         self._measured(self._page, "setting up")
         return str(self._page.locator("main").inner_text())
 
     def tests(self, service: str) -> str:
-        """An event, signed as the provider signs; what became of it."""
+        """Send an event, signed as the provider signs; return the result."""
         self._leads("text=Send a signed test event")
         self._page.select_option("#field-event", "succeeded")
         self._page.fill("#field-service", service)
@@ -51,7 +51,7 @@ class Connecting(Story):
         return str(self._page.locator("main").inner_text())
 
     def finds(self, order: str) -> str:
-        """The order that it made, by the menu; it is read within a moment."""
+        """Open the order that it made, by the menu, once it is read."""
         self._page.click("nav >> text=Orders")
         row = self._page.locator(f"tbody a.row:has-text('{order}')")
 
@@ -66,7 +66,7 @@ class Connecting(Story):
         return str(self._page.locator("main").inner_text())
 
     def signs(self) -> str:
-        """What a person must state before real money moves."""
+        """Sign what a person must state before real money moves."""
         self._leads("nav >> text=Service")
         self._leads("nav.beside >> text=Going live")
         self._measured(self._page, "going live")
@@ -80,7 +80,7 @@ class Connecting(Story):
 
 @pytest.fixture(scope="module")
 def seen(look: Looking[Seen], tmp_path_factory: pytest.TempPathFactory) -> Seen:
-    """The story, played once, with a service that listens."""
+    """Play the story once, with a service that listens."""
     folder, found, script = tmp_path_factory.mktemp("connecting"), Seen(), axe()
     with serving(folder) as service:
         token = asyncio.run(first_admin(folder))
@@ -106,8 +106,8 @@ def seen(look: Looking[Seen], tmp_path_factory: pytest.TempPathFactory) -> Seen:
 
 @pytest.mark.soak
 def test_a_provider_is_connected_from_pages_alone(seen: Seen) -> None:
-    """Address, events and fields are told; the test is taken, and makes an order; silence has an
-    end, and a statement stands in the developer's name."""
+    """Address, events and fields are stated; the test is accepted and makes an order; silence ends,
+    and a statement stands in the developer's name."""
     said = seen.plain
     assert "/webhooks/shop" in said["before"]
     assert "payment.succeeded" in said["before"]
@@ -121,7 +121,7 @@ def test_a_provider_is_connected_from_pages_alone(seen: Seen) -> None:
 
 @pytest.mark.soak
 def test_its_pages_fit_and_have_nothing_to_complain_of(seen: Seen) -> None:
-    """Wide and narrow, under the real content security policy."""
+    """The real content security policy applies."""
     assert {name: wide for name, wide in seen.wide.items() if wide > 0} == {}
     assert (seen.said, seen.elsewhere) == ([], [])
     assert {name: each for name, each in seen.violations.items() if each} == {}

@@ -1,4 +1,4 @@
-"""The report's page as a reader has it: on a screen, on paper, and read aloud."""
+"""The report's page on a screen, on paper, and read aloud."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Seen:
 
 @pytest.fixture(scope="module")
 def seen(look: Looking[Seen], tmp_path_factory: pytest.TempPathFactory) -> Seen:
-    """A report with long references and large amounts, opened from a disk."""
+    """Open a report with long references and large amounts from a disk."""
     report = sample(600, broken=60)
     long = replace(
         report.break_lines[0], order="ORD-" + "0123456789" * 6, payment="p" * 90, sum=10**12
@@ -128,7 +128,7 @@ def test_nothing_is_wider_than_a_narrow_screen(seen: Seen) -> None:
 
 
 def test_on_a_phone_the_page_stands_and_each_table_scrolls_below_its_words(seen: Seen) -> None:
-    """What a table is about is read without scrolling it, and no chart becomes too small."""
+    """A table's subject is read without scrolling, and no chart becomes too small."""
     assert seen.width_of_phone == PHONE
     assert seen.unread == []
 
@@ -162,7 +162,7 @@ def test_every_chart_is_told_in_words_and_has_a_table(seen: Seen) -> None:
 
 
 def test_series_differ_without_colour(seen: Seen) -> None:
-    """One is solid, each other has a pattern of its own."""
+    """One is solid, each other has its own pattern."""
     fills = seen.charts[0]["fills"]
     assert len(fills) == 4
     assert sum(fill.startswith("url(#times-") for fill in fills) == 3

@@ -1,5 +1,4 @@
-"""A burst of deliveries, each sent when it is due, however many are still waiting for their answer:
-a server that gets slow is not spared."""
+"""A burst of deliveries, each sent when it is due, however many still wait for an answer."""
 
 from __future__ import annotations
 
@@ -14,10 +13,10 @@ from tests.bench.load import is_whole
 from tests.waiting import PATIENCE_S
 
 CONNECTIONS = 1_600
-"""Open at a time at most, below what a service lets in. What is due beyond it has to wait."""
+"""Open at a time at most, below the limit of a service; deliveries beyond it wait."""
 
 PER_ADDRESS = 200
-"""Of these from one address, below what a service lets in, too."""
+"""Connections from one address, below the limit of a service."""
 
 RECEIVE = 65_536
 LATE_S = 0.1
@@ -25,14 +24,14 @@ LATE_S = 0.1
 
 @dataclass(slots=True, kw_only=True)
 class Burst:
-    """What came of it; deliveries by their place in the row of requests.
+    """Results, with deliveries by their place in the row of requests.
 
-    answers  what each was answered, while it lasts, too
-    lost     those that were hung up on without an answer
-    late     those that were sent this much later than they were due, or more: `LATE_S`
+    answers  the answer of each, filled while it lasts
+    lost     deliveries whose connection was closed without an answer
+    late     how many were sent at least `LATE_S` late
     opened   connections
     seconds  until the last was sent, and until the last was answered
-    slowest  seconds of an answer at most, from when it was due
+    slowest  longest time of an answer, from when its delivery was due
     """
 
     answers: dict[int, bytes] = field(default_factory=dict)
@@ -58,12 +57,12 @@ class _Connection:
 
 
 class Sender:
-    """Sends one burst to a port of this machine. Used once; `burst` may be looked at meanwhile."""
+    """A sender of one burst to a port of this machine; `burst` may be read meanwhile."""
 
     def __init__(
         self, port: int, requests: Sequence[bytes], *, rate: float, kept: bool = True
     ) -> None:
-        """kept: whether a connection takes more than one delivery."""
+        """Prepare; a `kept` connection takes more than one delivery."""
         self.burst = Burst()
         self._port = port
         self._requests = requests
@@ -75,7 +74,7 @@ class Sender:
         self._sent = 0
 
     def run(self) -> Burst:
-        """Until everything is answered. Raises TimeoutError when nothing is for a long time."""
+        """Send until all are answered. Raises TimeoutError if nothing is for a long time."""
         burst, total, heard = self.burst, len(self._requests), time.monotonic()
         began = heard
         with select.epoll() as waiting:
@@ -98,7 +97,7 @@ class Sender:
         return began + place / self._rate
 
     def _left(self, began: float, now: float) -> float:
-        """Seconds in which there is nothing to be sent."""
+        """Return the seconds in which there is nothing to send."""
         if self._sent == len(self._requests) or not (self._idle or self._may_open):
             return 1.0
         return max(0.0, self._due_at(began, self._sent) - now)
@@ -151,7 +150,7 @@ class Sender:
             self._close(connection)
 
     def _lose(self, connection: _Connection) -> None:
-        """The server has hung up, with a delivery under way or without."""
+        """Record that the server has closed a connection, with or without a delivery under way."""
         if connection.place >= 0:
             self.burst.lost.append(connection.place)
         else:

@@ -1,4 +1,4 @@
-"""Senders of bodies without end: said to be 1 GB, in chunks that go on, or packed to burst."""
+"""Senders of bodies without end: declared as 1 GB, in endless chunks, or packed to burst."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ SENDERS = 3
 """Connections that send at a time, mostly one of each kind."""
 
 ADDRESSES = 50
-"""From so many addresses: none is to use up its allowance of rejections."""
+"""Sending addresses, so that none uses up its allowance of rejections."""
 
 _PLAIN = b"x" * 65_536
 _PACKED = 16 * gzip.compress(bytes(4 * 1024 * 1024))
-"""64 MiB in 64 KiB: members of a gzip stream may follow each other, so it can be sent for ever."""
+"""64 MiB in 64 KiB, which can be repeated for ever, since gzip members may follow each other."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """One kind of body: the request's head, what is sent again and again, and the status of it."""
+    """One kind of body: the request's head, the repeated piece, and the right status."""
 
     head: bytes
     piece: bytes
@@ -46,8 +46,8 @@ KINDS = {
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How one came to its end: its kind, the status it was told (0: none), and whether it was the
-    server who ended it."""
+    """The end of one sender: its kind, the status that it got (0: none), and whether the server
+    closed the connection."""
 
     kind: str
     status: int
@@ -55,7 +55,7 @@ class Ended:
 
 
 def send_large(port: int, count: int, *, most: int) -> Counter[Ended]:
-    """Send so many, the kinds in turn, each until the server hangs up, or `most` bytes are sent."""
+    """Send so many, the kinds in turn, each until the server closes or `most` bytes are sent."""
     names = list(KINDS)
 
     def send(number: int) -> Ended:
@@ -86,8 +86,7 @@ def _send(port: int, name: str, address: str, most: int) -> Ended:
 
 
 class _Answer:
-    """What has been answered so far. It is read while we send: what is not read when the server
-    hangs up on a sender may be lost."""
+    """An answer that is read while we send: after the server has closed, it may be lost."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
@@ -96,11 +95,10 @@ class _Answer:
 
     @property
     def status(self) -> int:
-        """Its status; 0 where there is none."""
+        """Status; 0 without an answer."""
         return status_of(self._found) if self._found else 0
 
     def take(self) -> None:
-        """Read what is there."""
         while self._goes_on and select([self._connection], [], [], 0)[0]:
             part = b""
             with suppress(ConnectionResetError):

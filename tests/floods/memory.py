@@ -1,4 +1,4 @@
-"""A process's memory: a group that may take so much and no more, and the most that it held."""
+"""A process's memory: a group with a limit, and the peak of a process."""
 
 from __future__ import annotations
 
@@ -19,32 +19,30 @@ MIB = 1024 * 1024
 
 
 class MemoryGroup:
-    """A control group. Whatever is started in it is killed by the kernel when it takes more."""
+    """A control group whose processes the kernel kills when they take more."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     @property
     def entering(self) -> list[str]:
-        """The words in front of a command that has it begin in the group: what a process took
-        before it came would not be counted."""
+        """Words in front of a command that let it begin in the group, so that all of it counts."""
         return ["sh", "-c", 'echo $$ > "$0" && exec "$@"', str(self._folder / "cgroup.procs")]
 
     @property
     def members(self) -> list[int]:
-        """The processes that are in it."""
         return [int(line) for line in (self._folder / "cgroup.procs").read_text().split()]
 
     @property
     def killed(self) -> int:
-        """How many of its processes were killed for want of memory."""
+        """Number of its processes that were killed for lack of memory."""
         lines = (self._folder / "memory.oom_control").read_text().splitlines()
         return next(int(line.split()[1]) for line in lines if line.startswith("oom_kill "))
 
 
 @contextmanager
 def memory_group(mib: int) -> Iterator[MemoryGroup]:
-    """A group of our own, below the one that we are in; skips where none can be made."""
+    """Make a group below our own, or skip if that is impossible."""
     if not (CONTROLLER / "memory.oom_control").exists():
         pytest.skip(f"no memory controller of control groups, version 1, at {CONTROLLER}")
     folder = _own() / f"tallyhook-{os.getpid()}"
@@ -62,7 +60,7 @@ def memory_group(mib: int) -> Iterator[MemoryGroup]:
 
 
 def _is_gone(folder: Path) -> bool:
-    """Remove the group; the kernel keeps it for as long as a process in it is ending."""
+    """Remove the group, which the kernel keeps while a process in it is ending."""
     try:
         folder.rmdir()
     except OSError as error:
@@ -73,7 +71,7 @@ def _is_gone(folder: Path) -> bool:
 
 
 def _own() -> Path:
-    """The group that this process is in, or the root of what a container sees."""
+    """Return the group of this process, or the root that a container sees."""
     lines = Path("/proc/self/cgroup").read_text().splitlines()
     path = next(line.split(":", 2)[2] for line in lines if line.split(":")[1] == "memory")
     found = CONTROLLER / path.lstrip("/")
@@ -81,11 +79,10 @@ def _own() -> Path:
 
 
 def forget_peak(pid: int) -> None:
-    """From now on the most memory that it has held is what it holds now."""
+    """Reset the process's peak to its present memory."""
     Path(f"/proc/{pid}/clear_refs").write_text("5")
 
 
 def peak_mib(pid: int) -> float:
-    """The most memory that the process has held: what it took and gave back is in it."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM"))

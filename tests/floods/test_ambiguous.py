@@ -1,8 +1,9 @@
-"""Requests that two programs could read in two ways: never a second answer, never a 5xx.
+"""Ambiguous requests, which two programs could read in two ways: never a second answer, never a
+5xx.
 
 Each is sent alone, with a whole request behind it in the same bytes, and with one sent after it.
-What stands behind a refused request belongs to nobody, so it is never answered: whoever smuggled
-it in would otherwise have it taken for another sender's.
+What stands behind a refused request is never answered, since it could be taken for another
+sender's.
 """
 
 from __future__ import annotations
@@ -112,18 +113,17 @@ ANSWERED = {
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
-    """One service for all of them: none may harm it."""
+    """Run one service for all of them: none may harm it."""
     with serving(tmp_path_factory.mktemp("ambiguous"), RECEIVE_DEADLINE_S="1") as process:
         yield process
 
 
 def statuses(answer: bytes) -> list[int]:
-    """The status of every answer in what came back."""
     return [int(found) for found in re.findall(rb"HTTP/1\.1 (\d{3}) ", answer)]
 
 
 def answers_to(service: Process, *pieces: bytes) -> list[int]:
-    """All answers until the server hangs up; a piece is sent after something was answered."""
+    """Return all statuses until the server closes; each piece but the first follows an answer."""
     with socket.create_connection(("127.0.0.1", service.port), timeout=PATIENCE_S) as connection:
         found = b""
         try:
@@ -142,7 +142,7 @@ def answers_to(service: Process, *pieces: bytes) -> list[int]:
 def test_an_ambiguous_request_is_refused_with_all_that_is_behind_it(
     service: Process, name: str
 ) -> None:
-    """One 400 and a closed connection, whatever comes behind it, at once or later."""
+    """One 400 closes the connection, whatever comes behind it."""
     request = REFUSED[name]
     assert answers_to(service, request) == [400]
     for pieces in ([request + BEHIND * 3], [request, BEHIND]):
@@ -152,8 +152,8 @@ def test_an_ambiguous_request_is_refused_with_all_that_is_behind_it(
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_came_before_it_is_still_answered(service: Process, name: str) -> None:
-    """A whole request before the ambiguous one gets its answer, and that is the last of them; where
-    the doubt is in a body that has begun, nobody is promised one any more."""
+    """A whole request before it gets the last answer; if the doubt is in a body that has begun, it
+    may get none."""
     for _ in range(TRIES):
         found = answers_to(service, BEHIND + REFUSED[name] + BEHIND)
         if found:
@@ -163,7 +163,6 @@ def test_what_came_before_it_is_still_answered(service: Process, name: str) -> N
 
 @pytest.mark.parametrize("name", ANSWERED)
 def test_what_is_behind_the_last_request_is_not_answered(service: Process, name: str) -> None:
-    """One answer, by the request itself."""
     for pieces in ([ANSWERED[name] + BEHIND * 3], [ANSWERED[name], BEHIND]):
         found = answers_to(service, *pieces)
         assert len(found) == 1, (name, found)
@@ -171,12 +170,11 @@ def test_what_is_behind_the_last_request_is_not_answered(service: Process, name:
 
 
 def test_requests_that_are_certain_share_a_connection(service: Process) -> None:
-    """The control: whole requests behind each other, as many as may wait, are all answered."""
+    """As a control, as many whole requests as may wait are all answered."""
     last = BEHIND.replace(b"behind\r\n", b"behind\r\nconnection: close\r\n")
     assert answers_to(service, BEHIND * MAX_PIPELINED + last) == [200] * (MAX_PIPELINED + 1)
 
 
 def test_none_of_them_harmed_the_service(service: Process) -> None:
-    """No error is in the log, and it takes what it is sent."""
     assert service.get("/readyz") == {"status": "ready", "reasons": []}
     assert [line for line in service.lines if line["level"] in ("error", "critical")] == []

@@ -1,5 +1,4 @@
-"""Many more deliveries at once than on any day: each is stored, or told to come again; none waits
-in vain, and no more wait than may."""
+"""Far more deliveries at once than on any day: each is stored, or asked to come again."""
 
 from __future__ import annotations
 
@@ -28,7 +27,7 @@ RATE = 2_000
 """Deliveries a second."""
 
 FEW = 64
-"""Room for so few that a disk which stands still for a moment fills it."""
+"""Room for so few that a short pause of the disk fills it."""
 
 LOOK_S = 0.05
 """Seconds between two looks at the queue."""
@@ -36,11 +35,11 @@ LOOK_S = 0.05
 QUEUE = b"tallyhook_journal_queue "
 
 FULL = b'"event":"deliveries are not stored","reason":"queue"'
-"""What is logged when somebody finds the queue full."""
+"""The log line when the queue is full."""
 
 
 def written(count: int) -> tuple[list[Message], list[bytes]]:
-    """So many events, and the requests that bring them."""
+    """Return so many events, and their requests."""
     now, signer = SystemClock().now(), source(SECRET)
     stretch = Stretch(seed=RATE, first=0, count=count // EVENTS_PER_ORDER)
     messages = list(mixed(stretch, now=now))
@@ -49,7 +48,7 @@ def written(count: int) -> tuple[list[Message], list[bytes]]:
 
 @contextmanager
 def watched(process: Process) -> Iterator[list[float]]:
-    """What waits in the queue, looked at again and again until the block ends."""
+    """Watch the length of the queue until the block ends."""
     seen, over = list[float](), Event()
 
     def look() -> None:
@@ -65,20 +64,12 @@ def watched(process: Process) -> Iterator[list[float]]:
         looking.result()
 
 
-def sent(process: Process, requests: Sequence[bytes]) -> tuple[Burst, float]:
-    """Send them. What came of it, and how many waited in the queue at most."""
-    with watched(process) as waiting:
-        return Sender(process.port, requests, rate=RATE).run(), max(waiting)
-
-
 def sent_held(process: Process, requests: Sequence[bytes], inbox: Path) -> tuple[Burst, float]:
-    """The same; nothing is written until the queue was full and somebody was refused. Nor are there
-    figures meanwhile: what makes them asks whether anything can be written."""
+    """Send, with writing held until the queue was full and somebody was refused.
+
+    There are no metrics meanwhile, since they ask whether anything can be written.
+    """
     sender = Sender(process.port, requests, rate=RATE)
-
-    def was_full() -> bool:
-        return FULL in process.log
-
     with (
         watched(process) as waiting,
         closing(sqlite3.connect(inbox, isolation_level=None)) as holding,
@@ -87,14 +78,14 @@ def sent_held(process: Process, requests: Sequence[bytes], inbox: Path) -> tuple
         holding.execute("BEGIN IMMEDIATE")
         running = pool.submit(sender.run)
         try:
-            until(lambda: running.done() or was_full())
+            until(lambda: running.done() or FULL in process.log)
         finally:
             holding.execute("ROLLBACK")
         return running.result(), max(waiting)
 
 
 def check(folder: Path, burst: Burst, messages: Sequence[Message]) -> Counter[int]:
-    """What must hold of every burst. How often there was which status."""
+    """Check what holds of every burst; return the count of each status."""
     answers = burst.answers
     statuses = Counter(status_of(answer) for answer in answers.values())
     sending, answering = burst.seconds
@@ -117,48 +108,31 @@ def check(folder: Path, burst: Burst, messages: Sequence[Message]) -> Counter[in
     return statuses
 
 
-def with_room(folder: Path, *, seconds: int) -> None:
-    """A burst at a service as it is by itself."""
+@pytest.mark.parametrize(
+    "seconds", [pytest.param(1, marks=pytest.mark.slow), pytest.param(30, marks=pytest.mark.soak)]
+)
+def test_a_burst(tmp_path: Path, seconds: int) -> None:
+    """Each is stored once, or asked to come again."""
     messages, requests = written(RATE * seconds)
-    with serving(folder) as process:
-        burst, waiting = sent(process, requests)
+    with serving(tmp_path) as process:
+        with watched(process) as waiting:
+            burst = Sender(process.port, requests, rate=RATE).run()
         assert process.end() == 0
-    check(folder, burst, messages)
-    print(f"{waiting:.0f} waited at most")
+    check(tmp_path, burst, messages)
+    print(f"{max(waiting):.0f} waited at most")
 
 
-def with_room_for_few(folder: Path, *, seconds: int) -> None:
-    """A burst at a service whose queue it fills."""
+@pytest.mark.parametrize(
+    "seconds", [pytest.param(1, marks=pytest.mark.slow), pytest.param(30, marks=pytest.mark.soak)]
+)
+def test_a_burst_that_fills_the_queue(tmp_path: Path, seconds: int) -> None:
+    """With room for few some are asked to come again; the queue keeps its bound."""
     messages, requests = written(RATE * seconds)
-    with serving(folder, INBOX_QUEUE=str(FEW), INBOX_BATCH=str(FEW // 2)) as process:
-        burst, waiting = sent_held(process, requests, folder / "t.db.inbox")
+    with serving(tmp_path, INBOX_QUEUE=str(FEW), INBOX_BATCH=str(FEW // 2)) as process:
+        burst, waiting = sent_held(process, requests, tmp_path / "t.db.inbox")
         assert process.end() == 0
-    statuses = check(folder, burst, messages)
+    statuses = check(tmp_path, burst, messages)
     print(f"{waiting:.0f} waited at most")
     assert waiting <= FEW
     assert FULL in process.log
     assert min(statuses[200], statuses[503]) > 0
-
-
-@pytest.mark.slow
-def test_a_burst_of_a_second(tmp_path: Path) -> None:
-    """Each is stored once, or told to come again; the queue keeps its bound."""
-    with_room(tmp_path, seconds=1)
-
-
-@pytest.mark.slow
-def test_a_burst_that_fills_the_queue(tmp_path: Path) -> None:
-    """The same where there is room for few: some are told to come again."""
-    with_room_for_few(tmp_path, seconds=1)
-
-
-@pytest.mark.soak
-def test_a_burst_of_half_a_minute(tmp_path: Path) -> None:
-    """The first at full length."""
-    with_room(tmp_path, seconds=30)
-
-
-@pytest.mark.soak
-def test_a_burst_of_half_a_minute_that_fills_the_queue(tmp_path: Path) -> None:
-    """The second at full length."""
-    with_room_for_few(tmp_path, seconds=30)

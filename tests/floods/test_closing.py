@@ -22,10 +22,10 @@ from tests.waiting import PATIENCE_S, soon
 
 GET = b"GET / HTTP/1.1\r\nhost: a\r\n\r\n"
 SHARED_KEYS = 30
-"""Attributes that the dictionaries of a class's instances share the names of, at most (CPython)."""
+"""Most attributes whose names the instances of a class share (CPython)."""
 
 RESET = struct.pack("ii", 1, 0)
-"""Linger for no time: closing resets the connection, as a client does that breaks off."""
+"""No linger time: closing resets the connection."""
 
 LIMITS = GateLimits(
     receive_deadline_s=600, send_deadline_s=600, connections=9, per_address=9, max_head_bytes=9999
@@ -33,14 +33,13 @@ LIMITS = GateLimits(
 
 
 class Answering:
-    """An application whose answers wait until they are let go."""
+    """An application whose answers wait until they are released."""
 
     def __init__(self) -> None:
         self.asked = 0
         self.go_on = asyncio.Event()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer 204."""
         self.asked += 1
         await self.go_on.wait()
         await send({"type": "http.response.start", "status": 204, "headers": []})
@@ -52,7 +51,7 @@ Story = Callable[[Answering, ConnectionLimits, socket.socket], Awaitable[object]
 
 @pytest.fixture(autouse=True)
 def without_the_collector() -> Iterator[None]:
-    """What refers to itself stays, so that it is seen."""
+    """Keep what refers to itself, so that it is seen."""
     gc.disable()
     try:
         yield
@@ -77,7 +76,7 @@ async def _play(story: Story) -> None:
 
 
 def play(story: Story) -> None:
-    """One client and one server on the loop that the service runs on."""
+    """Run one client and one server on the service's own kind of event loop."""
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_play(story))
 
@@ -95,7 +94,7 @@ def _there(reference: weakref.ref[GuardedConnection]) -> GuardedConnection:
 
 
 def test_with_requests_that_were_still_waiting() -> None:
-    """It is closed while one request is being answered and others wait behind it."""
+    """One request is being answered and others wait behind it."""
 
     async def story(
         application: Answering, limits: ConnectionLimits, client: socket.socket
@@ -114,7 +113,7 @@ def test_with_requests_that_were_still_waiting() -> None:
 
 
 def test_broken_off_when_idle() -> None:
-    """A client breaks off after its answer, long before the idle connection's time is over."""
+    """The client resets long before the idle connection's time is over."""
 
     async def story(
         application: Answering, limits: ConnectionLimits, client: socket.socket
@@ -138,7 +137,7 @@ def _answered(client: socket.socket) -> bool:
 
 
 def test_its_attributes_share_their_names_with_all_others() -> None:
-    """Beyond a number of attributes every connection would have a whole dictionary of its own."""
+    """With more attributes every connection would have a dictionary of its own."""
 
     async def story(
         application: Answering, limits: ConnectionLimits, client: socket.socket

@@ -1,5 +1,5 @@
-"""Everything is reported and exported while deliveries come: all are taken, and the receiver, which
-does not do that work, does not grow by it."""
+"""Everything is reported and exported while deliveries come: all are accepted, and the receiver,
+which does not do that work, does not grow."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ LONGEST_S = 3_600
 
 @dataclass(frozen=True, slots=True)
 class Export:
-    """One command: how it ended, its seconds, what it wrote, and the receiver's memory at most."""
+    """One command: its exit code, seconds, output, and the receiver's peak memory."""
 
     words: tuple[str, ...]
     code: int
@@ -46,7 +46,7 @@ class Export:
 
 
 def exports(folder: Path) -> Iterator[tuple[str, ...]]:
-    """Whatever reads all orders."""
+    """Yield the commands that read all orders."""
     now = SystemClock().now()
     period = ("--from", format_instant(now - 9 * DAY), "--to", format_instant(now + DAY))
     yield "orders", "list", "--limit", "100000", "--format", "csv"
@@ -56,7 +56,7 @@ def exports(folder: Path) -> Iterator[tuple[str, ...]]:
 
 
 def run(words: Sequence[str], folder: Path, settings: Mapping[str, str], pid: int = 0) -> Export:
-    """A command in a process of its own, beside the receiver of this number."""
+    """Run a command in a process of its own, beside the receiver with this pid."""
     out, began, peak = folder / "out", time.monotonic(), 0.0
     with out.open("wb") as file:
         process = start(
@@ -75,7 +75,7 @@ def run(words: Sequence[str], folder: Path, settings: Mapping[str, str], pid: in
 
 
 def exported(folder: Path, *, orders: int, warm_s: float) -> tuple[float, list[Export], Steady]:
-    """The receiver's memory before, each export, and what came of the deliveries meanwhile."""
+    """Return the receiver's memory before, each export, and the deliveries meanwhile."""
     secret = secret_text(new_secret())
     settings = environment(folder / DATABASE, secret)
     fill(folder / DATABASE, Stretch(seed=9, first=0, count=orders), source(secret))

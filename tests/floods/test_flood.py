@@ -13,7 +13,7 @@ MIB = 1024 * 1024
 
 
 def check(flooded: Flooded, *, per_address: int = 600) -> None:
-    """What must hold of every flood, whatever its size. Prints what was seen."""
+    """Check what holds of every flood."""
     print(flooded)
     assert flooded.flooded.sent > 0
     assert flooded.flooded.acknowledged == flooded.flooded.sent
@@ -28,8 +28,7 @@ def check(flooded: Flooded, *, per_address: int = 600) -> None:
 
 @pytest.mark.slow
 def test_some_unsigned_requests_and_slow_clients(tmp_path: Path) -> None:
-    """All genuine deliveries get through; the slow ones are gone; memory and disk are bounded. They
-    have four seconds of the service's usual ten."""
+    """The slow ones have four seconds in place of the usual ten."""
     soon = dict.fromkeys(("RECEIVE_DEADLINE_S", "SEND_DEADLINE_S"), "4")
     check(flood(tmp_path, unsigned=1_500, slow=40, rate=50, warm_s=1.5, start=start, **soon))
 
@@ -37,5 +36,4 @@ def test_some_unsigned_requests_and_slow_clients(tmp_path: Path) -> None:
 @pytest.mark.soak
 @pytest.mark.timeout(1200)
 def test_a_hundred_thousand_unsigned_requests_and_a_thousand_slow_clients(tmp_path: Path) -> None:
-    """The same at full size."""
     check(flood(tmp_path, unsigned=100_000, slow=1_000, rate=100))

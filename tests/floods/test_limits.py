@@ -1,4 +1,4 @@
-"""Connections, heads and bodies beyond their limits, on a real server: told so, and no harm."""
+"""Connections, heads and bodies beyond their limits, on a real server."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from tests.waiting import PATIENCE_S, until
 
 CHUNKED = post("/webhooks/shop", "transfer-encoding: chunked", length=-1)
 MOST = 64 * 1024 * 1024
-"""What a sender of bodies without end sends at most."""
+"""Most bytes of a sender of bodies without end."""
 
 OWN_BUFFER = 65_536
-"""Asked of the kernel for such a sender, which takes twice as much."""
+"""Buffer of such a sender; the kernel takes twice as much."""
 
 LATE = b'tallyhook_connections_refused_total{reason="receive_deadline"}'
 LIMITS = {
@@ -44,32 +44,31 @@ LIMITS = {
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the service keeps its database."""
     return tmp_path_factory.mktemp("limits")
 
 
 @pytest.fixture(scope="module")
 def service(folder: Path) -> Iterator[Process]:
-    """One service with small limits and short deadlines."""
+    """Run one service with small limits and short deadlines."""
     with serving(folder, **LIMITS) as process:
         yield process
 
 
 @pytest.fixture(scope="module")
 def patient(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
-    """One with the same limits that hangs up on nobody who is held up."""
+    """Run one with the same limits and long deadlines."""
     deadlines = {name: "120" for name in LIMITS if name.endswith("_DEADLINE_S")}
     with serving(tmp_path_factory.mktemp("patient"), **LIMITS | deadlines) as process:
         yield process
 
 
 def until_free(service: Process) -> None:
-    """Until the server has closed what earlier tests have left open."""
+    """Wait until the server has closed the connections of earlier tests."""
     until(lambda: b"tallyhook_connections 1.0\n" in service.request("GET", "/metrics")[2])
 
 
 def figure(service: Process, name: bytes) -> float:
-    """One of its metrics; 0 where it is not there yet."""
+    """Return one metric; 0 if it is not there yet."""
     lines = service.request("GET", "/metrics")[2].splitlines()
     return next((float(line.split()[-1]) for line in lines if line.startswith(name)), 0.0)
 
@@ -89,7 +88,7 @@ OPENINGS = [
 
 
 def test_a_client_that_does_not_get_on_is_hung_up_on(service: Process) -> None:
-    """Silent, slow with its headers or its body, or idle: after its deadline it is gone."""
+    """It is silent, slow with its headers or its body, or idle."""
     opened = [connect(service) for _ in OPENINGS]
     for connection, opening in zip(opened, OPENINGS, strict=True):
         connection.sendall(opening)
@@ -100,8 +99,7 @@ def test_a_client_that_does_not_get_on_is_hung_up_on(service: Process) -> None:
 
 
 def test_clients_that_go_on_slowly_are_hung_up_on_all_the_same(service: Process) -> None:
-    """A byte now and then is not enough, nor is asking without ever listening; others are served
-    meanwhile."""
+    """They send a byte now and then, or ask without reading; others are served meanwhile."""
     with SlowClients(service.port, 16) as clients:
         numbers = count()
 
@@ -115,7 +113,7 @@ def test_clients_that_go_on_slowly_are_hung_up_on_all_the_same(service: Process)
 
 
 def test_connections_of_one_address_and_of_all(patient: Process) -> None:
-    """Beyond either limit a connection is told 503 and closed; below it, it is served."""
+    """Beyond either limit a connection is answered 503 and closed; below it, it is served."""
     until_free(patient)
     opened = [connect(patient, "127.0.2.1") for _ in range(50)]
     try:
@@ -139,7 +137,7 @@ def test_connections_of_one_address_and_of_all(patient: Process) -> None:
 
 
 def asked(connection: socket.socket) -> bytes:
-    """What is answered first, be it that there are too many. The connection stays open."""
+    """Return the first answer, even if it says that there are too many; keep the connection."""
     with suppress(BrokenPipeError, ConnectionResetError):
         connection.sendall(b"GET /livez HTTP/1.1\r\nhost: a\r\n\r\n")
     return connection.recv(65_536)
@@ -164,7 +162,7 @@ def test_a_head_without_end(service: Process) -> None:
 
 
 def test_more_requests_at_once_than_are_taken(service: Process) -> None:
-    """Those up to the limit are answered; the others, which would only take memory, are not."""
+    """Requests up to the limit are answered; the others would only take memory."""
     with connect(service) as connection:
         with suppress(BrokenPipeError, ConnectionResetError):
             connection.sendall(b"GET /livez HTTP/1.1\r\nhost: a\r\n\r\n" * 4_000)
@@ -180,7 +178,7 @@ def test_more_requests_at_once_than_are_taken(service: Process) -> None:
 def test_a_body_at_the_limit_and_one_byte_beyond(
     service: Process, size: int, status: int, chunked: bool
 ) -> None:
-    """The limit is included, whether the length is said or not."""
+    """The limit is included, with or without a declared length."""
     body = json.dumps(event(f"at-{size}-{chunked}")).encode().ljust(size)
     fields = [f"{name.decode()}: {value.decode()}" for name, value in signed(body, at=now())]
     fields += ["connection: close", *(["transfer-encoding: chunked"] if chunked else [])]
@@ -196,8 +194,8 @@ def test_a_body_at_the_limit_and_one_byte_beyond(
 
 
 def stream(service: Process, address: str, head: bytes, piece: bytes) -> tuple[bytes, int]:
-    """Send a head, and then piece after piece until somebody has enough: the server, who answers or
-    hangs up, or we. What was answered, and the bytes that were taken from us."""
+    """Send a head, then pieces until the server answers, closes, or has had enough; return the
+    answer and the bytes that it took."""
     with socket.socket() as connection:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, OWN_BUFFER)
         connection.settimeout(PATIENCE_S)
@@ -215,7 +213,7 @@ def stream(service: Process, address: str, head: bytes, piece: bytes) -> tuple[b
 
 @pytest.mark.parametrize("bodies", [300, pytest.param(1_000, marks=pytest.mark.soak)])
 def test_many_large_bodies_take_no_memory(service: Process, bodies: int) -> None:
-    """Said to be 1 GB, or chunks without end, or packed: none is read beyond its limit."""
+    """None is read beyond its limit: declared as 1 GB, in endless chunks, or packed."""
     until_free(service)
     plain = b"x" * 65_536
     kinds = (
@@ -245,12 +243,12 @@ def test_many_large_bodies_take_no_memory(service: Process, bodies: int) -> None
 
 
 def kernel_bytes() -> int:
-    """What the kernel may hold for a server that does not read."""
+    """Return what the kernel may hold for a server that does not read."""
     return int(Path("/proc/sys/net/ipv4/tcp_rmem").read_text().split()[2])
 
 
 def test_long_bodies_all_at_once_share_what_there_is_for_them(patient: Process) -> None:
-    """When long bodies fill their share, another is told 503; a short one still finds its place."""
+    """When they fill their share, another gets 503; a short one still finds its place."""
     until_free(patient)
     opening = post("/webhooks/shop", length=200_000) + b"x" * 190_000
     opened = [connect(patient, f"127.0.4.{number}") for number in range(1, 21)]

@@ -1,4 +1,4 @@
-"""Large bodies at a service that may take 256 MiB of memory: it is not killed, and hardly grows."""
+"""Large bodies at a service with 256 MiB of memory: it is not killed, and hardly grows."""
 
 from __future__ import annotations
 
@@ -14,25 +14,24 @@ from tests.floods.large import KINDS, SENDERS, send_large
 from tests.floods.memory import MIB, MemoryGroup, forget_peak, memory_group, peak_mib
 
 GROUP_MIB = 256
-"""What the service may take, its page cache included: a small machine's share."""
+"""Limit of the service, its page cache included."""
 
 GROWN_MIB = 3 * SENDERS
-"""What large bodies may take at most beyond what the service had when it was warm: of each that is
-on its way in a mebibyte, and twice that while it grows and moves. It comes to 2 to 5 MiB."""
+"""Growth that large bodies may cause: a mebibyte for each under way, and twice that while it grows
+and moves. It comes to 2 to 5 MiB."""
 
 PAGES_MIB = 8 / 1024
-"""What may come on top for each genuine delivery: its rows stay in SQLite's page caches until these
-have grown to their bounds. Without any large body it is five KiB; how many of them come meanwhile
-depends on how fast the machine is."""
+"""Further growth for each genuine delivery, whose rows stay in SQLite's page caches until these
+have reached their bounds: five KiB without any large body."""
 
 WARM = 30
-"""Large bodies after which the allocator has what it keeps."""
+"""Large bodies after which the allocator keeps its memory."""
 
 RATE = 20
 """Genuine deliveries a second."""
 
 MOST = 64 * MIB
-"""What a sender sends at most of one body; then the server has failed to hang up."""
+"""Most bytes of one body: by then the server should have closed the connection."""
 
 EATING = """
 import json, socket, sys
@@ -56,14 +55,12 @@ uvicorn.Server(uvicorn.Config(application, log_config=None)).run(sockets=[listen
 
 @pytest.fixture
 def group() -> Iterator[MemoryGroup]:
-    """One of the size of which we speak."""
     with memory_group(GROUP_MIB) as made:
         yield made
 
 
 def check(process: Process, group: MemoryGroup, *, count: int) -> None:
-    """Send so many, and genuine deliveries all the while; what must hold then. Prints what was
-    seen."""
+    """Send so many beside genuine deliveries, and check what holds then."""
     pid = process.popen.pid
     assert pid in group.members
     with a_process("tests.bench.steady", str(process.port), SECRET, str(RATE)) as provider:
@@ -86,22 +83,16 @@ def check(process: Process, group: MemoryGroup, *, count: int) -> None:
 
 
 @pytest.mark.slow
-def test_large_bodies(tmp_path: Path, group: MemoryGroup) -> None:
-    """Each is refused and hung up on, none is kept; all genuine deliveries get through."""
+@pytest.mark.parametrize("count", [90, pytest.param(1_000, marks=pytest.mark.soak)])
+def test_large_bodies(tmp_path: Path, group: MemoryGroup, count: int) -> None:
+    """Each is refused and closed, none is kept; all genuine deliveries get through."""
     with running(tmp_path, "serve", "--port", "0", within=group.entering) as process:
-        check(process, group, count=90)
-
-
-@pytest.mark.soak
-def test_a_thousand_large_bodies(tmp_path: Path, group: MemoryGroup) -> None:
-    """The same at full size."""
-    with running(tmp_path, "serve", "--port", "0", within=group.entering) as process:
-        check(process, group, count=1_000)
+        check(process, group, count=count)
 
 
 @pytest.mark.slow
 def test_an_endpoint_that_reads_bodies_whole_is_killed(tmp_path: Path, group: MemoryGroup) -> None:
-    """The control: in the same group the same bodies take it down."""
+    """As a control, the same bodies in the same group take it down."""
     with running(tmp_path, script=EATING, within=group.entering) as process:
         ended = send_large(process.port, SENDERS, most=GROUP_MIB * MIB)
         assert {(each.status, each.hung_up) for each in ended} == {(0, True)}

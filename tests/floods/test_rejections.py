@@ -17,8 +17,8 @@ KEPT = "SELECT count(*) FROM rejections"
 
 
 def test_rejections_beyond_the_allowance_of_an_address(tmp_path: Path) -> None:
-    """401 becomes 429, and nothing more is kept; what verifies is stored all the same, from the
-    same address; nobody gets another's allowance by claiming to be somebody else."""
+    """401 becomes 429, and nothing more is kept; genuine deliveries from the same address are
+    stored. Nobody gets another's allowance by a header."""
     request = post("/webhooks/shop", "x-forwarded-for: 10.9.8.7", body=b"{}")
     packed = post("/webhooks/shop", "content-encoding: gzip", body=b"{}")
     with serving(tmp_path, REJECTIONS_PER_MINUTE_PER_ADDRESS="20") as process:
@@ -43,7 +43,7 @@ def test_rejections_beyond_the_allowance_of_an_address(tmp_path: Path) -> None:
 
 
 def test_rejections_of_all_together_are_counted_when_they_are_not_kept(tmp_path: Path) -> None:
-    """From ever new addresses: each is told 401, few are kept and logged, all are counted."""
+    """From ever new addresses each gets 401, few are kept and logged, all are counted."""
     request = post("/webhooks/shop", body=b"{}")
     with serving(tmp_path, REJECTIONS_PER_MINUTE="10") as process:
         answers = [ask(process, request, f"127.0.8.{number}") for number in range(1, 61)]
@@ -57,7 +57,7 @@ def test_rejections_of_all_together_are_counted_when_they_are_not_kept(tmp_path:
 
 
 def test_behind_a_proxy_that_is_named_the_address_is_the_senders(tmp_path: Path) -> None:
-    """Each sender behind it has an allowance; who only says that he is a proxy has his own."""
+    """Each sender behind it has an allowance; an unnamed proxy has only its own."""
     settings = {
         "FORWARDED_ALLOW_IPS": "127.0.6.0/24",
         "REJECTIONS_PER_MINUTE_PER_ADDRESS": "3",

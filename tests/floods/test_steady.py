@@ -1,5 +1,5 @@
-"""An ordinary day: steady deliveries, somebody who looks all the time, a backup. All is taken, and
-nothing grows but the database."""
+"""An ordinary day of steady deliveries, frequent looks and a backup: all are accepted, and nothing
+grows but the database."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ RATE = 200
 """Deliveries a second: a large shop's busiest hour."""
 
 LOG_MIB = 64
-"""What a log that is folded in time stays below, a backup's time included."""
+"""Bound of a log that is folded in time, also during a backup."""
 
 WARM_S = 240
-"""After so long SQLite's page caches have grown to their bounds, to some 130 MiB together."""
+"""Seconds until SQLite's page caches have reached their bounds, some 130 MiB together."""
 
 DRIFT_MIB = 20
 PATHS = ("/metrics", "/readyz", "/api/v1/orders?limit=50", "/api/v1/outcomes?limit=50")
@@ -39,7 +39,7 @@ PATHS = ("/metrics", "/readyz", "/api/v1/orders?limit=50", "/api/v1/outcomes?lim
 
 @dataclass(slots=True)
 class Day:
-    """What came of it. Of memory and open files, a figure for each second."""
+    """Results, with memory and open files for each second."""
 
     steady: Steady | None = None
     statuses: set[int] = field(default_factory=set)
@@ -80,13 +80,13 @@ def a_day(folder: Path, *, seconds: int) -> Day:
 
 
 def written(database: Path) -> bool:
-    """Whether the first delivery has been stored."""
+    """Return whether the first delivery is stored."""
     with closing(sqlite3.connect(database)) as reading:
         return bool(reading.execute("SELECT 1 FROM deliveries LIMIT 1").fetchone())
 
 
 def check(day: Day) -> None:
-    """What must hold of every day, however long. Prints what was seen."""
+    """Check what holds of every day, however long."""
     warm = day.memory[WARM_S:]
     drift = max(warm) - warm[0] if warm else 0.0
     print(f"{day.steady}, log {day.log_mib:.0f} MiB, warm +{drift:.1f} MiB, files {day.files[-1]}")
@@ -100,15 +100,9 @@ def check(day: Day) -> None:
     assert min(day.files[-5:]) <= max(day.files[: len(day.files) // 2]) + 2
 
 
-@pytest.mark.slow
-@pytest.mark.soak
-def test_some_seconds(tmp_path: Path) -> None:
-    """All are taken, the log is folded, files are closed; too short to say anything of memory."""
-    check(a_day(tmp_path, seconds=4))
-
-
 @pytest.mark.soak
 @pytest.mark.timeout(4_000)
-def test_an_hour(tmp_path: Path) -> None:
-    """The same for an hour."""
-    check(a_day(tmp_path, seconds=3_600))
+@pytest.mark.parametrize("seconds", [4, 3_600])
+def test_a_day(tmp_path: Path, seconds: int) -> None:
+    """Some seconds, too few to judge memory, and an hour."""
+    check(a_day(tmp_path, seconds=seconds))
