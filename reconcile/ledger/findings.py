@@ -11,18 +11,10 @@ from itertools import groupby, pairwise
 from typing import Final
 
 from reconcile.instants import EARLIEST, LATEST, TICK, Instant
+from reconcile.ledger import findings_money
 from reconcile.ledger.correlate import NOTHING_FILED, AttemptEvidence, Case, Heard, cites_of
 from reconcile.ledger.doubt import cancellations_after, shared_references
 from reconcile.ledger.events import ANSWERS, ClaimKind
-from reconcile.ledger.findings_money import (
-    captures,
-    conflicting_amounts,
-    disputes,
-    refunds,
-    refunds_under_way,
-    semantic_duplicate,
-    unread_money_event,
-)
 from reconcile.ledger.ledger import Facts, Finding, new_finding
 from reconcile.ledger.movements import Payment, movement_date
 from reconcile.ledger.outcome import Judgement, standing
@@ -428,18 +420,18 @@ def held_back(case: Case, judgement: Judgement) -> list[Finding]:
 
 CHECKS: Final[tuple[Check, ...]] = (
     of_events,
-    semantic_duplicate,
+    findings_money.semantic_duplicate,
     of_attempts,
     recovered_on_later_attempt,
     shared_with_other_order,
     order_unknown,
-    refunds,
+    findings_money.refunds,
     same_id_different_body,
-    conflicting_amounts,
-    captures,
-    disputes,
-    refunds_under_way,
-    unread_money_event,
+    findings_money.conflicting_amounts,
+    findings_money.captures,
+    findings_money.disputes,
+    findings_money.refunds_under_way,
+    findings_money.unread_money_event,
 )
 """Checks that need no record of the merchant.
 

@@ -136,7 +136,7 @@ async def collisions(crowd: Crowd, *, number: int) -> None:
 
 
 def _turns(names: list[str]) -> Iterator[list[bytes]]:
-    """What is sent at once, one after the other."""
+    """Return the batches that are sent at once."""
     true, other = ({name: _paid(name, amount) for name in names} for amount in (1500, 1))
     first, second, together = (names[way :: len(WAYS)] for way in range(len(WAYS)))
     yield [*(true[name] for name in first), *(other[name] for name in second)]

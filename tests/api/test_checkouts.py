@@ -383,7 +383,7 @@ async def test_a_lost_answer_is_unknown_and_found_in_the_background(tmp_path: Pa
 
 
 async def test_an_answer_says_for_how_long_the_service_wants_no_requests(tmp_path: Path) -> None:
-    """This holds for the order that was answered, and for another for which nothing was sent."""
+    """It holds for the order that was answered, and for another for which nothing was sent."""
     async with shop(tmp_path, answer(429, retry_after="600"), opened()) as (driver, pay):
         heard = await start(driver)
         other = await start(driver, order=ASKED["order"] | {"reference": "ORD-2"})

@@ -196,7 +196,7 @@ esac
 
 
 def test_make_installs_only_what_its_target_needs(tmp_path: Path) -> None:
-    """This holds after the other target, and again only after a lock has changed."""
+    """It holds after the other target, and again only after a lock has changed."""
     make = shutil.which("make")
     if make is None:
         pytest.skip("make is not installed")

@@ -455,7 +455,7 @@ async def test_amounts_of_a_csv_are_numbers_also_where_money_left(console: Runni
 async def test_sentences_of_breaks_tell_days_and_times_of_the_zone(
     console: RunningConsole,
 ) -> None:
-    """This holds on every page that shows such a sentence; JSON stays in UTC."""
+    """It holds on every page that shows such a sentence; JSON stays in UTC."""
     nairobi = in_nairobi(console)
     context = nairobi.context
     await import_bank_and_statement(nairobi)

@@ -370,7 +370,7 @@ async def test_a_form_that_was_sent_before_leads_to_its_result(
 
 
 async def test_the_list_stays_as_it_was_filtered(console_with_breaks: RunningConsole) -> None:
-    """This holds after several were assigned, and where none was chosen."""
+    """It holds after several were assigned, and where none was chosen."""
     async with console_with_breaks.signed_in("finance") as client:
         page = (await client.get("/breaks?currency=KES&order=age")).text
         kept = re.search(r'name="list" value="([^"]+)"', page)

@@ -191,9 +191,7 @@ async def _same_evidence(
     installation: Installation, ledger: dict[str, Any], as_of: Instant
 ) -> None:
     """The bundle as of the moment that the ledger was read at."""
-    members = unpack(
-        await build(installation.driver, ledger["order"], as_of=as_of)
-    )
+    members = unpack(await build(installation.driver, ledger["order"], as_of=as_of))
     findings = [
         {name: value for name, value in each.items() if name != "plain"}
         for each in ledger["findings"]

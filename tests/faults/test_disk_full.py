@@ -50,7 +50,7 @@ BODIES = "SELECT count(body) FROM deliveries"
 
 @pytest.fixture
 def small(tmp_path: Path) -> Iterator[Path]:
-    """A disk of 64 MiB with 20 MiB in use."""
+    """Mount a disk of 64 MiB with 20 MiB in use."""
     with mounted(tmp_path / "disk", "-t", "tmpfs", "-o", f"size={DISK_MIB}m", "tmpfs") as folder:
         (folder / "balloon").write_bytes(bytes(BALLOON_MIB * MIB))
         yield folder

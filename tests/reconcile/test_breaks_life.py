@@ -7,26 +7,14 @@ from typing import Any
 import pytest
 
 from reconcile.instants import EARLIEST, Instant
-from reconcile.matching.breaks import (
-    Accepted,
-    Break,
-    BreakCause,
-    Candidate,
-    Life,
-    Step,
-    acceptances,
-    at_risk,
-    break_in,
-    break_text,
-    life,
-)
+from reconcile.matching import breaks
 from reconcile.money import Money
 
 
-def step(kind: Any, minor: int = 100, **fields: Any) -> Step:
+def step(kind: Any, minor: int = 100, **fields: Any) -> breaks.Step:
     by_person = kind in ("assigned", "commented", "accepted", "matched", "unmatched", "settled")
     content = {"by": "ann", "reason": "because"} if by_person else {"run": 7}
-    return Step(
+    return breaks.Step(
         at=EARLIEST, kind=kind, money=Money(minor=minor, currency="KES"), **{**content, **fields}
     )
 
@@ -36,9 +24,9 @@ ACCEPTED = step("accepted")
 CLOSED = step("closed", cites=("evt_1", "bok_1.2"))
 
 
-def stood(*steps: Step) -> tuple[str, str | None, str | None]:
+def stood(*steps: breaks.Step) -> tuple[str, str | None, str | None]:
     """Return (state, assignee, settling)."""
-    found: Life = life(steps)
+    found: breaks.Life = breaks.life(steps)
     return (found.state, found.assignee, found.settling)
 
 
@@ -77,29 +65,29 @@ def stood(*steps: Step) -> tuple[str, str | None, str | None]:
     ],
 )
 def test_a_break_stands_where_its_steps_led(
-    steps: list[Step], stands: tuple[str, str | None, str | None]
+    steps: list[breaks.Step], stands: tuple[str, str | None, str | None]
 ) -> None:
     assert stood(*steps) == stands
 
 
 def test_a_closed_break_says_which_evidence_closed_it() -> None:
-    closed = life([OPENED, CLOSED])
+    closed = breaks.life([OPENED, CLOSED])
     assert closed.closed_by == ("evt_1", "bok_1.2")
     assert "evt_1, bok_1.2" in closed.because
-    assert "nothing was said" in life([OPENED, step("closed")]).because
-    again = life([OPENED, CLOSED, step("reopened", run=9)])
+    assert "nothing was said" in breaks.life([OPENED, step("closed")]).because
+    again = breaks.life([OPENED, CLOSED, step("reopened", run=9)])
     assert (again.closed_by, "run 9" in again.because.lower()) == ((), True)
 
 
 def test_an_accepted_break_whose_money_changed_says_both_amounts() -> None:
-    changed = life([OPENED, step("accepted", second="bob"), step("changed", 150_000)])
+    changed = breaks.life([OPENED, step("accepted", second="bob"), step("changed", 150_000)])
     assert "KES 1.00" in changed.because
     assert "KES 1,500.00" in changed.because
-    assert "ann and bob" in life([OPENED, step("accepted", second="bob")]).because
+    assert "ann and bob" in breaks.life([OPENED, step("accepted", second="bob")]).because
 
 
 def test_what_was_decided_while_a_run_saw_other_money_is_to_be_decided_again() -> None:
-    overtaken = life([OPENED, step("changed", 150_000), step("accepted")])
+    overtaken = breaks.life([OPENED, step("changed", 150_000), step("accepted")])
     assert overtaken.state == "open"
     assert "KES 1.00" in overtaken.because
     assert "KES 1,500.00" in overtaken.because
@@ -173,9 +161,9 @@ def money(minor: int) -> Money:
     ],
 )
 def test_money_at_risk_is_what_may_be_lost(
-    cause: BreakCause, facts: tuple[tuple[str, int | str | bool], ...], left: int, lost: int
+    cause: breaks.BreakCause, facts: tuple[tuple[str, int | str | bool], ...], left: int, lost: int
 ) -> None:
-    found = Break(
+    found = breaks.Break(
         cause=cause,
         order="A",
         payment=None,
@@ -189,7 +177,7 @@ def test_money_at_risk_is_what_may_be_lost(
         ),
         left=(money(left),) if left else (),
     )
-    assert at_risk(found) == lost
+    assert breaks.at_risk(found) == lost
 
 
 def kes(*minors: int) -> tuple[Money, ...]:
@@ -206,11 +194,11 @@ def kes(*minors: int) -> tuple[Money, ...]:
 def test_who_accepted_a_break_is_asked_again_where_it_leaves_another_sum(
     before: tuple[Money, ...], after: tuple[Money, ...], state: str
 ) -> None:
-    seen = life([step("opened", left=before), ACCEPTED, step("changed", left=after)])
+    seen = breaks.life([step("opened", left=before), ACCEPTED, step("changed", left=after)])
     assert seen.state == state
     assert ("another sum" in seen.because) == (state == "open")
     again = [step("opened", left=before), step("changed", left=after), ACCEPTED]
-    assert life(again).state == "accepted"
+    assert breaks.life(again).state == "accepted"
 
 
 @pytest.mark.parametrize(("steps", "because"), [
@@ -232,12 +220,14 @@ def test_who_accepted_a_break_is_asked_again_where_it_leaves_another_sum(
     ([OPENED, step("changed", 101), ACCEPTED],
      "ann accepted KES 1.00, and a run has seen KES 1.01."),
 ])  # fmt: skip
-def test_why_a_break_stands_so_is_what_was_done_last(steps: list[Step], because: str) -> None:
-    assert life(steps).because == because
+def test_why_a_break_stands_so_is_what_was_done_last(
+    steps: list[breaks.Step], because: str
+) -> None:
+    assert breaks.life(steps).because == because
 
 
-def accepted(minor: int = 100, left: tuple[Money, ...] = ()) -> Accepted:
-    return Accepted(money=money(minor), left=left)
+def accepted(minor: int = 100, left: tuple[Money, ...] = ()) -> breaks.Accepted:
+    return breaks.Accepted(money=money(minor), left=left)
 
 
 LEFT = step("opened", left=kes(5))
@@ -262,15 +252,16 @@ LEFT = step("opened", left=kes(5))
     ([OPENED, CLOSED, ACCEPTED], []),
 ])  # fmt: skip
 def test_what_was_accepted_over_time(
-    steps: list[Step], changed: list[tuple[int, Accepted | None, Accepted | None]]
+    steps: list[breaks.Step],
+    changed: list[tuple[int, breaks.Accepted | None, breaks.Accepted | None]],
 ) -> None:
-    found = list(acceptances(steps))
+    found = list(breaks.acceptances(steps))
     assert found == [(steps[place], before, after) for place, before, after in changed]
 
 
 def test_a_break_is_read_as_it_was_written() -> None:
-    near = Candidate(line="l", reference="r", money=money(3), apart="amount", days=4)
-    found = Break(
+    near = breaks.Candidate(line="l", reference="r", money=money(3), apart="amount", days=4)
+    found = breaks.Break(
         cause="ambiguous",
         order="A",
         payment=None,
@@ -281,4 +272,4 @@ def test_a_break_is_read_as_it_was_written() -> None:
         candidates=(near,),
         left=kes(7),
     )
-    assert break_in(break_text(found)) == found
+    assert breaks.break_in(breaks.break_text(found)) == found

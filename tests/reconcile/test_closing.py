@@ -12,30 +12,23 @@ from hypothesis import strategies as st
 from reconcile.canonical import canonical_json
 from reconcile.instants import TICK, Instant
 from reconcile.periods import Month
-from reconcile.reporting.closing import (
-    Adjusted,
-    Closing,
-    EvidenceDigest,
-    Figure,
-    Print,
-    added,
-    closing_document,
-    closing_of,
-    difference,
-    first_difference,
-)
+from reconcile.reporting import closing
 from tests.reconcile.build import T
 
 
-def figure(line: str, count: int, total: int) -> Figure:
-    return Figure(table="control", currency="KES", line=line, what="orders", count=count, sum=total)
+def figure(line: str, count: int, total: int) -> closing.Figure:
+    return closing.Figure(
+        table="control", currency="KES", line=line, what="orders", count=count, sum=total
+    )
 
 
-def sealed(part: str, day: str, count: int = 1, digest: str = "sha256:00") -> EvidenceDigest:
-    return EvidenceDigest(part=part, day=day, count=count, digest=digest)
+def sealed(
+    part: str, day: str, count: int = 1, digest: str = "sha256:00"
+) -> closing.EvidenceDigest:
+    return closing.EvidenceDigest(part=part, day=day, count=count, digest=digest)
 
 
-CLOSING = Closing(
+CLOSING = closing.Closing(
     month=Month(year=2026, number=10),
     as_of=T,
     closed_at=T + 5 * TICK,
@@ -49,16 +42,16 @@ CLOSING = Closing(
     checkpoint={"size": 3, "head": "ab"},
     evidence=(sealed("events", "2026-10-01"),),
     figures=(figure("succeeded", 2, 30),),
-    adjusted=(Adjusted(period="2026-09", figures=(figure("failed", -1, -5),)),),
+    adjusted=(closing.Adjusted(period="2026-09", figures=(figure("failed", -1, -5),)),),
     report={"rows": [1]},
-    prints=(Print(format="json", sha256="00", size=2),),
+    prints=(closing.Print(format="json", sha256="00", size=2),),
 )
 
 
 def test_a_closing_comes_back_whole_from_its_document() -> None:
-    document = closing_document(CLOSING)
-    assert closing_of(document) == CLOSING
-    assert closing_of(document).digest == CLOSING.digest
+    document = closing.closing_document(CLOSING)
+    assert closing.closing_of(document) == CLOSING
+    assert closing.closing_of(document).digest == CLOSING.digest
 
 
 def test_every_field_is_under_the_digest() -> None:
@@ -80,27 +73,27 @@ def test_every_field_is_under_the_digest() -> None:
         "report": {"rows": [2]},
         "prints": (),
     }
-    assert set(changes) == {field.name for field in fields(Closing)}
+    assert set(changes) == {field.name for field in fields(closing.Closing)}
     digests = {replace(CLOSING, **{name: value}).digest for name, value in changes.items()}
     assert len(digests) == len(changes)
     assert CLOSING.digest not in digests
 
 
 def test_a_document_of_a_later_form_is_refused() -> None:
-    document = closing_document(CLOSING) | {"form": 3}
+    document = closing.closing_document(CLOSING) | {"form": 3}
     with pytest.raises(ValueError, match="later version"):
-        closing_of(document)
+        closing.closing_of(document)
 
 
 def test_the_first_difference_is_that_of_the_earliest_day() -> None:
     then = (sealed("events", "2026-10-02", 2), sealed("records", "2026-10-01"))
-    assert first_difference(then, then) is None
+    assert closing.first_difference(then, then) is None
     now = (sealed("events", "2026-10-02", 3), sealed("records", "2026-10-01", 1, "sha256:01"))
-    assert first_difference(then, now) == (
+    assert closing.first_difference(then, now) == (
         "records of 2026-10-01: 1 as at closing, and not the same"
     )
-    assert first_difference(then, then[:1]) == "records of 2026-10-01: 1 at closing, 0 now"
-    assert first_difference((), then) == "records of 2026-10-01: 0 at closing, 1 now"
+    assert closing.first_difference(then, then[:1]) == "records of 2026-10-01: 1 at closing, 0 now"
+    assert closing.first_difference((), then) == "records of 2026-10-01: 0 at closing, 1 now"
 
 
 FIGURES = st.lists(
@@ -115,8 +108,12 @@ FIGURES = st.lists(
 
 
 @given(FIGURES, FIGURES)
-def test_what_was_and_the_difference_are_what_is(then: list[Figure], now: list[Figure]) -> None:
+def test_what_was_and_the_difference_are_what_is(
+    then: list[closing.Figure], now: list[closing.Figure]
+) -> None:
     """The law of adjustments, on any two sets of figures."""
-    changes = difference(then, now)
-    assert sorted(added([*then, *changes]), key=repr) == sorted(added(now), key=repr)
-    assert canonical_json([each.document() for each in difference(now, now)]) == b"[]"
+    changes = closing.difference(then, now)
+    assert sorted(closing.added([*then, *changes]), key=repr) == sorted(
+        closing.added(now), key=repr
+    )
+    assert canonical_json([each.document() for each in closing.difference(now, now)]) == b"[]"

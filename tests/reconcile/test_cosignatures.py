@@ -10,17 +10,7 @@ from app.evidence.keys import PublicKey
 from app.evidence.seal import note_holds, read_checkpoint
 from app.evidence.witnesses import WrongCosignature, cosigned_at
 from reconcile.instants import format_instant
-from reconcile.transparency.cosignatures import (
-    add_checkpoint,
-    body_of,
-    cosigned_message,
-    is_key_name,
-    read_cosigner,
-    read_signatures,
-    signatures_of,
-    stated_size,
-    timed_signature,
-)
+from reconcile.transparency import cosignatures
 
 ARCHE = """\
 arche2025h1.staging.ct.transparency.dev
@@ -68,7 +58,7 @@ W1 = (
 
 @pytest.mark.parametrize("text", WITNESSES)
 def test_what_public_witnesses_have_signed_verifies_with_their_published_keys(text: str) -> None:
-    key = read_cosigner(text)
+    key = cosignatures.read_cosigner(text)
     assert key.text == text
     at = cosigned_at(ARCHE, key)
     assert at is not None
@@ -95,15 +85,15 @@ def test_the_published_note_of_the_format_verifies() -> None:
 
 
 def test_the_published_cosignature_is_taken_apart() -> None:
-    found = signatures_of(BEHIND_THE_SOFA + W1)
+    found = cosignatures.signatures_of(BEHIND_THE_SOFA + W1)
     assert [each.name for each in found] == [
         "example.com/behind-the-sofa", "witness.example.com/w1",
     ]  # fmt: skip
-    assert timed_signature(found[0].content) is None
-    timed = timed_signature(found[1].content)
+    assert cosignatures.timed_signature(found[0].content) is None
+    timed = cosignatures.timed_signature(found[1].content)
     assert timed is not None
     assert (timed[0], len(timed[1])) == (1_679_315_147, 64)
-    assert cosigned_message(body_of(BEHIND_THE_SOFA), time=timed[0]) == (
+    assert cosignatures.cosigned_message(cosignatures.body_of(BEHIND_THE_SOFA), time=timed[0]) == (
         b"cosignature/v1\ntime 1679315147\nexample.com/behind-the-sofa\n20852163\n"
         b"CsUYapGGPo4dkMgIAUqom/Xajj7h2fB2MPA3j2jxq2I=\n"
     )
@@ -117,13 +107,13 @@ def test_a_request_is_the_published_one() -> None:
         "/6WVhPs2CwSsb5rYBH5cjHV/wSmA79abXAwhXw3Kj/0=",
     )
     lines = ["old 20852014", *hashes, "", BEHIND_THE_SOFA]
-    asked = add_checkpoint(
+    asked = cosignatures.add_checkpoint(
         old=20_852_014,
         proof=[base64.b64decode(each) for each in hashes],
         note=BEHIND_THE_SOFA,
     )
     assert asked == "\n".join(lines).encode()
-    first = add_checkpoint(old=0, proof=[], note=BEHIND_THE_SOFA)
+    first = cosignatures.add_checkpoint(old=0, proof=[], note=BEHIND_THE_SOFA)
     assert first == b"old 0\n\n" + BEHIND_THE_SOFA.encode()
 
 
@@ -133,7 +123,7 @@ def test_a_request_is_the_published_one() -> None:
      (b"1\n\n", None), (b"", None), (b"9" * 20 + b"\n", None), ("\u0661\n".encode(), None)],
 )  # fmt: skip
 def test_a_size_is_a_number_and_a_newline(said: bytes, size: int | None) -> None:
-    assert stated_size(said) == size
+    assert cosignatures.stated_size(said) == size
 
 
 GOOD = WITNESSES[2]
@@ -156,18 +146,21 @@ GOOD = WITNESSES[2]
 )
 def test_what_is_no_key_of_a_witness_is_refused(text: str, why: str) -> None:
     with pytest.raises(ValueError, match=why):
-        read_cosigner(text)
+        cosignatures.read_cosigner(text)
 
 
 def test_lines_that_are_no_signatures_are_passed_over() -> None:
-    assert read_signatures("— a\n— a b c\n- a AAAAAAAA\n— a+b AAAAAAAA\n— a AAAA\n\nx") == []
-    assert [each.name for each in read_signatures("— a AAAAAAAA\n— b !\n")] == ["a"]
-    assert signatures_of("— a AAAAAAAA") == []
-    assert not is_key_name("a" * 256)
+    assert (
+        cosignatures.read_signatures("— a\n— a b c\n- a AAAAAAAA\n— a+b AAAAAAAA\n— a AAAA\n\nx")
+        == []
+    )
+    assert [each.name for each in cosignatures.read_signatures("— a AAAAAAAA\n— b !\n")] == ["a"]
+    assert cosignatures.signatures_of("— a AAAAAAAA") == []
+    assert not cosignatures.is_key_name("a" * 256)
 
 
 def test_a_signature_of_another_length_in_a_witnesss_name_is_wrong() -> None:
-    key = read_cosigner(WITNESSES[2])
+    key = cosignatures.read_cosigner(WITNESSES[2])
     short = base64.b64encode(key.id + b"\x00" * 71).decode()
     with pytest.raises(WrongCosignature):
         cosigned_at(f"{BEHIND_THE_SOFA}— {key.name} {short}\n", key)

@@ -61,7 +61,7 @@ def recovered_and_refunded() -> Ledger:
 
 
 def waiting() -> Ledger:
-    """A session requested without an answer: pending, with a decision ahead."""
+    """Return a session requested without an answer: pending, with a decision ahead."""
     return fold(
         history(
             record("rec_1", "order_placed", 0, money=DUE),

@@ -9,13 +9,7 @@ import pytest
 
 from reconcile.instants import DAY, HOUR, TICK, Duration, Instant
 from reconcile.ledger.ledger import Facts
-from reconcile.matching.candidates import (
-    Index,
-    Searchable,
-    days_between,
-    edits_between,
-    entry_of,
-)
+from reconcile.matching import candidates
 from reconcile.matching.rules import factor_between
 from reconcile.money import Money
 
@@ -30,8 +24,8 @@ def line(
     currency: str = "KES",
     at: Instant | None = T,
     more: str | None = None,
-) -> Searchable:
-    return entry_of(name, names=[reference, more], minor=minor, currency=currency, at=at)
+) -> candidates.Searchable:
+    return candidates.entry_of(name, names=[reference, more], minor=minor, currency=currency, at=at)
 
 
 WANTED = line("wanted")
@@ -44,7 +38,7 @@ def later(moment: int) -> Instant:
 class Miss(NamedTuple):
     """A near miss: its points, and what is reported; `windowed`: with a window of two days."""
 
-    entry: Searchable
+    entry: candidates.Searchable
     points: int | None
     apart: str
     facts: Facts = ()
@@ -94,8 +88,8 @@ TOO_FAR = [
 ]
 
 
-def found(*entries: Searchable, window: Duration | None = None) -> list[tuple[Any, ...]]:
-    reported = Index(entries).nearest(WANTED, window=window)
+def found(*entries: candidates.Searchable, window: Duration | None = None) -> list[tuple[Any, ...]]:
+    reported = candidates.Index(entries).nearest(WANTED, window=window)
     return [(each.line, each.apart, each.facts, each.days) for each in reported]
 
 
@@ -112,7 +106,9 @@ def test_the_field_that_differs_most_is_reported(miss: Miss) -> None:
 
 
 @pytest.mark.parametrize("entry", TOO_FAR, ids=lambda entry: entry.line)
-def test_what_differs_in_amount_or_currency_has_to_be_known_by_the_same(entry: Searchable) -> None:
+def test_what_differs_in_amount_or_currency_has_to_be_known_by_the_same(
+    entry: candidates.Searchable,
+) -> None:
     assert found(entry) == []
 
 
@@ -128,9 +124,9 @@ def test_the_points_of_all_fields_add_up() -> None:
     ("ABC12", "ABC34", "reference"), ("ABCDEF123", "ABCDEF456", "reference"),
 ])  # fmt: skip
 def test_a_third_of_a_reference_may_differ(mine: str, its: str, apart: str) -> None:
-    reported = Index([line("it", its)]).nearest(line("wanted", mine), window=None)
+    reported = candidates.Index([line("it", its)]).nearest(line("wanted", mine), window=None)
     assert [each.apart for each in reported] == [apart]
-    both = Index([line("a", "ZZZZZZZZZ"), line("it", its)]).nearest(
+    both = candidates.Index([line("a", "ZZZZZZZZZ"), line("it", its)]).nearest(
         line("wanted", mine), window=None
     )
     assert [each.line for each in both] == (["it", "a"] if apart == "characters" else ["a", "it"])
@@ -149,16 +145,16 @@ def test_a_date_beyond_the_window_is_reported_by_what_is_beyond() -> None:
     ("abxcd", "abycd", 1), ("abcde", "xbcdy", 5),
 ])  # fmt: skip
 def test_how_long_the_stretch_is_that_differs(one: str, other: str, edits: int) -> None:
-    assert edits_between(one, other) == edits_between(other, one) == edits
+    assert candidates.edits_between(one, other) == candidates.edits_between(other, one) == edits
 
 
 @pytest.mark.parametrize(("apart", "days"), [
     (0, 0), (DAY - TICK, 0), (DAY, 1), (-DAY, 1), (-DAY + TICK, 0), (3 * DAY + HOUR, 3),
 ])  # fmt: skip
 def test_days_between_are_whole(apart: int, days: int) -> None:
-    assert days_between(T, later(apart)) == days
-    assert days_between(None, T) is None
-    assert days_between(T, None) is None
+    assert candidates.days_between(T, later(apart)) == days
+    assert candidates.days_between(None, T) is None
+    assert candidates.days_between(T, None) is None
 
 
 # --- who is looked at ---------------------------------------------------------------------------
@@ -171,7 +167,7 @@ CROWD = [
 """They are nearer by amount than 10,090 is, as it is and by a factor."""
 
 
-def names(entries: list[Searchable]) -> list[str]:
+def names(entries: list[candidates.Searchable]) -> list[str]:
     return [name for name, *_ in found(*entries)]
 
 
@@ -194,7 +190,7 @@ def test_an_amount_that_is_no_whole_hundred_is_none_of_minor_units() -> None:
     """10,050 may be 100.50, but never 100."""
     wanted = line("wanted", minor=10_050)
     crowd = [line(f"c{n}", f"C{n}", 9_000) for n in range(9)]
-    reported = Index([*crowd, line("hundred", "F", 100)]).nearest(wanted, window=None)
+    reported = candidates.Index([*crowd, line("hundred", "F", 100)]).nearest(wanted, window=None)
     assert reported == ()
 
 

@@ -6,17 +6,7 @@ from __future__ import annotations
 import pytest
 
 from reconcile.instants import Instant
-from reconcile.matching.control import (
-    BreakTotal,
-    Bucket,
-    Control,
-    ControlLine,
-    Read,
-    Side,
-    control_in,
-    control_text,
-    total,
-)
+from reconcile.matching import control
 from reconcile.matching.match import OtherPeriods
 from reconcile.matching.period import Period, within
 from reconcile.matching.rules import HandMatch, Terms
@@ -26,16 +16,21 @@ from tests.reconcile.books_truth import AS_OF, COVERAGE, RULES, Case, streams
 NOW = Instant(5)
 
 
-def line(side: Side, bucket: Bucket, minor: int, currency: str = "KES", count: int = 1,
-         **more: int) -> ControlLine:  # fmt: skip
-    return ControlLine(side=side, currency=currency, bucket=bucket, count=count, sum=minor, **more)
+def line(
+    side: control.Side, bucket: control.Bucket, minor: int, currency: str = "KES", **more: int
+) -> control.ControlLine:
+    return control.ControlLine(
+        side=side, currency=currency, bucket=bucket, sum=minor, **{"count": 1, **more}
+    )
 
 
-def read(side: Side, minor: int, currency: str = "KES", count: int = 1, **more: int) -> Read:
-    return Read(side=side, currency=currency, count=count, sum=minor, **more)
+def read(
+    side: control.Side, minor: int, currency: str = "KES", count: int = 1, **more: int
+) -> control.Read:
+    return control.Read(side=side, currency=currency, count=count, sum=minor, **more)
 
 
-MADE = Control(
+MADE = control.Control(
     as_of=NOW,
     lines=(
         line("bank", "by_reference", 50),
@@ -62,7 +57,7 @@ MADE = Control(
         read("statement", 40, count=2, fee=6, net=34),
         read("takings", 60),
     ),
-    breaks=(BreakTotal(cause="not_settled", currency="KES", count=1, minor=9),),
+    breaks=(control.BreakTotal(cause="not_settled", currency="KES", count=1, minor=9),),
     unsearched=3,
 )
 
@@ -113,22 +108,22 @@ def test_every_equation_is_reported_with_both_its_sides() -> None:
       ("book", "read = matched + waiting + breaks", 0, 2)]),
 ])  # fmt: skip
 def test_what_does_not_tie_is_reported_by_its_equation(
-    more: ControlLine, broken: list[tuple[str, str, int, int]]
+    more: control.ControlLine, broken: list[tuple[str, str, int, int]]
 ) -> None:
-    together = MADE + Control(as_of=NOW, lines=(more,))
+    together = MADE + control.Control(as_of=NOW, lines=(more,))
     found = [(t.side, t.name, t.left, t.right) for t in together.ties() if not t.holds]
     assert found == broken
     assert not together.holds
 
 
 def test_parts_add_up_line_by_line() -> None:
-    other = Control(
+    other = control.Control(
         as_of=Instant(9),
         lines=(line("book", "by_group", 1), line("book", "by_hand", 2)),
         read=(read("book", 1), read("book", 2, "TZS")),
         breaks=(
-            BreakTotal(cause="ambiguous", currency="KES", count=1, minor=4),
-            BreakTotal(cause="not_settled", currency="KES", count=2, minor=5),
+            control.BreakTotal(cause="ambiguous", currency="KES", count=1, minor=4),
+            control.BreakTotal(cause="not_settled", currency="KES", count=2, minor=5),
         ),
         unsearched=4,
     )
@@ -145,12 +140,16 @@ def test_parts_add_up_line_by_line() -> None:
     twice = MADE + MADE
     assert [(e.fee, e.net) for e in twice.lines if e.side == "statement"] == [(8, 72), (4, -4)]
     assert twice.holds
-    assert control_in(control_text(twice)) == twice
+    assert control.control_in(control.control_text(twice)) == twice
 
 
 def test_the_sum_of_a_family_is_that_of_its_buckets() -> None:
     book = [each for each in MADE.lines if each.side == "book"]
-    assert [total(book, family) for family in ("matched", "waiting", "break")] == [100, 20, 3]
+    assert [control.total(book, family) for family in ("matched", "waiting", "break")] == [
+        100,
+        20,
+        3,
+    ]
 
 
 # --- orders of other periods ----------------------------------------------------------------------

@@ -9,26 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconcile.transparency.merkle import (
-    EMPTY,
-    STEP,
-    WIDTH,
-    Frontier,
-    Hash,
-    Kept,
-    Node,
-    Tail,
-    computed,
-    consistency_holds,
-    consistency_spans,
-    inclusion_holds,
-    inclusion_spans,
-    leaf_hash,
-    needed,
-    span_hash,
-    subtree_hash,
-    tail_ranges,
-)
+from reconcile.transparency import merkle
 
 LEAVES = [
     bytes.fromhex(each)
@@ -83,7 +64,7 @@ CONSISTENCY = {
 # --- RFC 9162, section 2.1, word for word --------------------------------------------------------
 
 
-def mth(entries: Sequence[bytes]) -> Hash:
+def mth(entries: Sequence[bytes]) -> merkle.Hash:
     """Return the tree's hash (2.1.1)."""
     if not entries:
         return hashlib.sha256(b"").digest()
@@ -93,7 +74,7 @@ def mth(entries: Sequence[bytes]) -> Hash:
     return hashlib.sha256(b"\x01" + mth(entries[:k]) + mth(entries[k:])).digest()
 
 
-def path(m: int, entries: Sequence[bytes]) -> list[Hash]:
+def path(m: int, entries: Sequence[bytes]) -> list[merkle.Hash]:
     """Return the inclusion proof of entry m (2.1.3.1)."""
     if len(entries) == 1:
         return []
@@ -103,7 +84,7 @@ def path(m: int, entries: Sequence[bytes]) -> list[Hash]:
     return [*path(m - k, entries[k:]), mth(entries[:k])]
 
 
-def subproof(m: int, entries: Sequence[bytes], complete: bool) -> list[Hash]:
+def subproof(m: int, entries: Sequence[bytes], complete: bool) -> list[merkle.Hash]:
     """Return the consistency proof SUBPROOF(m, D_n, true) (2.1.4.1)."""
     if m == len(entries):
         return [] if complete else [mth(entries)]
@@ -123,20 +104,20 @@ def split(n: int) -> int:
 # --- ours ----------------------------------------------------------------------------------------
 
 
-def nodes_of(entries: Sequence[bytes]) -> Callable[[Node], Hash]:
+def nodes_of(entries: Sequence[bytes]) -> Callable[[merkle.Node], merkle.Hash]:
     """Return complete subtrees, each computed when it is asked for."""
-    hashes = [leaf_hash(each) for each in entries]
-    return lambda node: subtree_hash(hashes[node[1] << node[0] : (node[1] + 1) << node[0]])
+    hashes = [merkle.leaf_hash(each) for each in entries]
+    return lambda node: merkle.subtree_hash(hashes[node[1] << node[0] : (node[1] + 1) << node[0]])
 
 
-def proven(m: int, entries: Sequence[bytes]) -> list[Hash]:
-    spans = inclusion_spans(m, size=len(entries))
-    return [span_hash(span, nodes_of(entries)) for span in spans]
+def proven(m: int, entries: Sequence[bytes]) -> list[merkle.Hash]:
+    spans = merkle.inclusion_spans(m, size=len(entries))
+    return [merkle.span_hash(span, nodes_of(entries)) for span in spans]
 
 
-def grown(m: int, entries: Sequence[bytes]) -> list[Hash]:
-    spans = consistency_spans(m, size=len(entries))
-    return [span_hash(span, nodes_of(entries)) for span in spans]
+def grown(m: int, entries: Sequence[bytes]) -> list[merkle.Hash]:
+    spans = merkle.consistency_spans(m, size=len(entries))
+    return [merkle.span_hash(span, nodes_of(entries)) for span in spans]
 
 
 def entries_of(count: int) -> list[bytes]:
@@ -145,10 +126,12 @@ def entries_of(count: int) -> list[bytes]:
 
 @pytest.mark.parametrize("count", range(9))
 def test_the_published_heads(count: int) -> None:
-    entries, frontier = LEAVES[:count], Frontier()
+    entries, frontier = LEAVES[:count], merkle.Frontier()
     for each in entries:
-        frontier.append(leaf_hash(each))
-    assert span_hash((0, count), nodes_of(entries)).hex() == HEADS[count] == mth(entries).hex()
+        frontier.append(merkle.leaf_hash(each))
+    assert (
+        merkle.span_hash((0, count), nodes_of(entries)).hex() == HEADS[count] == mth(entries).hex()
+    )
     assert frontier.head().hex() == HEADS[count]
 
 
@@ -156,8 +139,8 @@ def test_the_published_heads(count: int) -> None:
 def test_the_published_inclusion_proofs(m: int, size: int) -> None:
     proof = [bytes.fromhex(each) for each in INCLUSION[m, size]]
     assert proven(m, LEAVES[:size]) == proof == path(m, LEAVES[:size])
-    head, leaf = bytes.fromhex(HEADS[size]), leaf_hash(LEAVES[m])
-    assert inclusion_holds(leaf, index=m, size=size, proof=proof, head=head)
+    head, leaf = bytes.fromhex(HEADS[size]), merkle.leaf_hash(LEAVES[m])
+    assert merkle.inclusion_holds(leaf, index=m, size=size, proof=proof, head=head)
 
 
 @pytest.mark.parametrize(("old", "size"), CONSISTENCY)
@@ -165,7 +148,7 @@ def test_the_published_consistency_proofs(old: int, size: int) -> None:
     proof = [bytes.fromhex(each) for each in CONSISTENCY[old, size]]
     assert grown(old, LEAVES[:size]) == proof == subproof(old, LEAVES[:size], True)
     old_head, head = bytes.fromhex(HEADS[old]), bytes.fromhex(HEADS[size])
-    assert consistency_holds(old=old, old_head=old_head, size=size, head=head, proof=proof)
+    assert merkle.consistency_holds(old=old, old_head=old_head, size=size, head=head, proof=proof)
 
 
 def test_every_proof_of_every_small_tree_is_the_one_that_the_rfc_defines() -> None:
@@ -175,18 +158,20 @@ def test_every_proof_of_every_small_tree_is_the_one_that_the_rfc_defines() -> No
         for m in range(size):
             proof = proven(m, entries)
             assert proof == path(m, entries)
-            leaf = leaf_hash(entries[m])
-            assert inclusion_holds(leaf, index=m, size=size, proof=proof, head=head)
+            leaf = merkle.leaf_hash(entries[m])
+            assert merkle.inclusion_holds(leaf, index=m, size=size, proof=proof, head=head)
             grew = grown(m + 1, entries)
             assert grew == subproof(m + 1, entries, True)
             old_head = mth(entries[: m + 1])
-            assert consistency_holds(old=m + 1, old_head=old_head, size=size, head=head, proof=grew)
+            assert merkle.consistency_holds(
+                old=m + 1, old_head=old_head, size=size, head=head, proof=grew
+            )
 
 
 SIZES = st.integers(1, 70).flatmap(lambda n: st.tuples(st.integers(0, n - 1), st.just(n)))
 
 
-def flipped(value: Hash, bit: int) -> Hash:
+def flipped(value: merkle.Hash, bit: int) -> merkle.Hash:
     number = int.from_bytes(value) ^ (1 << bit % (8 * len(value)))
     return number.to_bytes(len(value))
 
@@ -197,12 +182,16 @@ def test_an_inclusion_proof_with_any_change_is_refused(
 ) -> None:
     m, size = place
     entries = entries_of(size)
-    leaf, head, proof = leaf_hash(entries[m]), mth(entries), proven(m, entries)
+    leaf, head, proof = merkle.leaf_hash(entries[m]), mth(entries), proven(m, entries)
 
     def holds(
-        *, leaf: Hash = leaf, m: int = m, proof: Sequence[Hash] = proof, head: Hash = head
+        *,
+        leaf: merkle.Hash = leaf,
+        m: int = m,
+        proof: Sequence[merkle.Hash] = proof,
+        head: merkle.Hash = head,
     ) -> bool:
-        return inclusion_holds(leaf, index=m, size=size, proof=proof, head=head)
+        return merkle.inclusion_holds(leaf, index=m, size=size, proof=proof, head=head)
 
     assert holds()
     assert not holds(leaf=flipped(leaf, bit))
@@ -228,8 +217,15 @@ def test_a_consistency_proof_with_any_change_is_refused(
     entries = entries_of(size)
     before, after, proof = mth(entries[:old]), mth(entries), grown(old, entries)
 
-    def holds(*, before: Hash = before, after: Hash = after, proof: Sequence[Hash] = proof) -> bool:
-        return consistency_holds(old=old, old_head=before, size=size, head=after, proof=proof)
+    def holds(
+        *,
+        before: merkle.Hash = before,
+        after: merkle.Hash = after,
+        proof: Sequence[merkle.Hash] = proof,
+    ) -> bool:
+        return merkle.consistency_holds(
+            old=old, old_head=before, size=size, head=after, proof=proof
+        )
 
     assert holds()
     assert not holds(before=flipped(before, bit))
@@ -244,50 +240,53 @@ def test_a_consistency_proof_with_any_change_is_refused(
 def test_what_there_is_no_proof_of() -> None:
     for wrong in (-1, 3):
         with pytest.raises(ValueError, match="not among 3"):
-            inclusion_spans(wrong, size=3)
+            merkle.inclusion_spans(wrong, size=3)
     for wrong in (0, 4):
         with pytest.raises(ValueError, match="no proof"):
-            consistency_spans(wrong, size=3)
+            merkle.consistency_spans(wrong, size=3)
     head = mth(entries_of(3))
-    assert consistency_holds(old=0, old_head=EMPTY, size=3, head=head, proof=[])
-    assert not consistency_holds(old=0, old_head=head, size=3, head=head, proof=[])
-    assert not consistency_holds(old=4, old_head=head, size=3, head=head, proof=[head])
+    assert merkle.consistency_holds(old=0, old_head=merkle.EMPTY, size=3, head=head, proof=[])
+    assert not merkle.consistency_holds(old=0, old_head=head, size=3, head=head, proof=[])
+    assert not merkle.consistency_holds(old=4, old_head=head, size=3, head=head, proof=[head])
 
 
 # --- what is kept --------------------------------------------------------------------------------
 
 
-def kept_of(leaves: Sequence[Hash]) -> dict[Node, Hash]:
-    kept, tail = {(0, place): each for place, each in enumerate(leaves)}, Tail(0, {})
+def kept_of(leaves: Sequence[merkle.Hash]) -> dict[merkle.Node, merkle.Hash]:
+    kept, tail = {(0, place): each for place, each in enumerate(leaves)}, merkle.Tail(0, {})
     for each in leaves:
         kept.update(tail.append(each))
     return kept
 
 
-def some(kept: Kept, ranges: set[tuple[int, int, int]]) -> Kept:
+def some(kept: merkle.Kept, ranges: set[tuple[int, int, int]]) -> merkle.Kept:
     """Return only the hashes of these ranges."""
     return {(level, n): kept[level, n] for level, a, b in ranges for n in range(a, b)}
 
 
 def test_proofs_and_growth_need_only_what_they_name() -> None:
     """Over two stored levels, at sizes around complete tiles."""
-    leaves = [hashlib.sha256(each).digest() for each in entries_of(WIDTH * WIDTH + WIDTH + 3)]
-    kept, frontier = kept_of(leaves), Frontier()
-    assert {level for level, _ in kept} == {0, STEP, 2 * STEP}
+    leaves = [
+        hashlib.sha256(each).digest()
+        for each in entries_of(merkle.WIDTH * merkle.WIDTH + merkle.WIDTH + 3)
+    ]
+    kept, frontier = kept_of(leaves), merkle.Frontier()
+    assert {level for level, _ in kept} == {0, merkle.STEP, 2 * merkle.STEP}
     for size, leaf in enumerate(leaves, 1):
         frontier.append(leaf)
         if size not in (1, 255, 256, 257, 65_535, 65_536, 65_537, len(leaves)):
             continue
         head = frontier.head()
-        tail = Tail(size, some(kept, tail_ranges(size)))
+        tail = merkle.Tail(size, some(kept, merkle.tail_ranges(size)))
         assert tail.head() == head
         for m in {0, size // 2, size - 1}:
-            spans = inclusion_spans(m, size=size)
-            proof = [computed(span, some(kept, needed(spans))) for span in spans]
-            assert inclusion_holds(leaves[m], index=m, size=size, proof=proof, head=head)
+            spans = merkle.inclusion_spans(m, size=size)
+            proof = [merkle.computed(span, some(kept, merkle.needed(spans))) for span in spans]
+            assert merkle.inclusion_holds(leaves[m], index=m, size=size, proof=proof, head=head)
         for further in leaves[size : size + 3]:
             tail.append(further)
-        wanted = Frontier()
+        wanted = merkle.Frontier()
         for each in leaves[: size + 3]:
             wanted.append(each)
         assert tail.head() == wanted.head()

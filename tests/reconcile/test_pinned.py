@@ -45,7 +45,7 @@ WAYS: Final[dict[str, tuple[int | None, dict[str, Any]]]] = {
 
 
 def ledgers_of(scenario: Scenario) -> list[Ledger]:
-    """Return its ledgers at every arrival and row, at each next decision and a tick before."""
+    """Return its ledgers at every arrival and row, each next decision, and a tick before that."""
     every = scenario.history()
     moments = {each.received_at for each in every.deliveries}
     moments |= {each.recorded_at for each in every.records}

@@ -9,19 +9,12 @@ from typing import Any, Final
 from hypothesis import given
 
 from reconcile.instants import LATEST, Instant, plain_instant
+from reconcile.ledger import plain
 from reconcile.ledger.events import Delivery
 from reconcile.ledger.explain import UNFILLED, explain, finding_text, ledger_document
 from reconcile.ledger.fold import fold
 from reconcile.ledger.history import History
 from reconcile.ledger.ledger import OUTCOMES, Ledger
-from reconcile.ledger.plain import (
-    plain_answer,
-    plain_finding,
-    plain_headline,
-    plain_outcome,
-    plain_reason,
-    with_plain,
-)
 from reconcile.ledger.records import Record
 from reconcile.ledger.vocabulary import FINDING_CODES, FINDINGS
 from reconcile.money import Money
@@ -73,9 +66,11 @@ def test_what_is_said_in_the_scenarios_is_as_the_table_has_it() -> None:
     findings: dict[str, str] = {}
     for ledger in LEDGERS:
         codes = [r.code for r in ledger.reasons] + [f"!{r.code}" for r in ledger.withheld]
-        answers.setdefault(f"{ledger.outcome}: {', '.join(codes)}", " ".join(plain_answer(ledger)))
+        answers.setdefault(
+            f"{ledger.outcome}: {', '.join(codes)}", " ".join(plain.plain_answer(ledger))
+        )
         for finding in ledger.findings:
-            findings.setdefault(finding.code, plain_finding(finding))
+            findings.setdefault(finding.code, plain.plain_finding(finding))
     said = [f"{name}\n    {text}\n" for name, text in sorted(answers.items())]
     said += [f"{name}\n    {text}\n" for name, text in sorted(findings.items())]
     assert {ledger.outcome for ledger in LEDGERS} == set(OUTCOMES)
@@ -94,7 +89,7 @@ def _needs_none(scenario: Scenario) -> None:
     ids |= {r.record_id for r in scenario.history().records}
     for expected in scenario.expected:
         ledger = fold(scenario.history(), policy=scenario.policy, as_of=expected.as_of)
-        document = with_plain(ledger_document(ledger), ledger)
+        document = plain.with_plain(ledger_document(ledger), ledger)
         assert [each["code"] for each in document["findings"]] == [
             each.code for each in ledger.findings
         ]
@@ -106,15 +101,19 @@ def _needs_none(scenario: Scenario) -> None:
 
 def test_only_what_can_be_shipped_is_said_to_be() -> None:
     for ledger in LEDGERS:
-        ready = "The order can be shipped." in plain_answer(ledger)
+        ready = "The order can be shipped." in plain.plain_answer(ledger)
         shipped = ledger.case.filed.fulfilled is not None
         assert ready == (ledger.fulfillable and not shipped)
-        assert "The order can be shipped." not in plain_answer(ledger, behind_s=3)
+        assert "The order can be shipped." not in plain.plain_answer(ledger, behind_s=3)
 
 
 def test_the_first_sentence_stands_alone() -> None:
     for ledger in LEDGERS:
-        assert plain_headline(ledger) == plain_answer(ledger)[0] == plain_reason(ledger.reasons[0])
+        assert (
+            plain.plain_headline(ledger)
+            == plain.plain_answer(ledger)[0]
+            == plain.plain_reason(ledger.reasons[0])
+        )
 
 
 def test_a_moment_is_said_as_people_say_it() -> None:
@@ -124,8 +123,8 @@ def test_a_moment_is_said_as_people_say_it() -> None:
 @given(histories(), moments())
 def test_whatever_is_heard_can_be_said(known: History, as_of: Instant) -> None:
     ledger = fold(known, policy=POLICY, as_of=as_of)
-    shown = with_plain(ledger_document(ledger), ledger)
-    sentences = [*shown["explanation"], *shown["plain"]["answer"], *plain_outcome(ledger)]
+    shown = plain.with_plain(ledger_document(ledger), ledger)
+    sentences = [*shown["explanation"], *shown["plain"]["answer"], *plain.plain_outcome(ledger)]
     sentences += [
         words for each in shown["findings"] for words in (each["plain"], each["sentence"])
     ]
@@ -150,7 +149,7 @@ def test_what_a_win_did_not_give_back_is_reported() -> None:
     (won,) = [each for each in _ledger(lost, some).findings if each.code == "dispute_won"]
     words = "won, but KES 30.00 of it stays lost"
     assert finding_text(won) == f"The dispute over pay_1 was {words} [evt_2, evt_3]."
-    assert plain_finding(won) == f"The customer disputed the payment, and the shop {words}."
+    assert plain.plain_finding(won) == f"The customer disputed the payment, and the shop {words}."
     whole = delivery("d3", 7, event("evt_3", "dispute_won", 7, money=PART, **named))
     (won,) = [each for each in _ledger(lost, whole).findings if each.code == "dispute_won"]
     assert finding_text(won) == "The dispute over pay_1 was won [evt_2, evt_3]."
@@ -160,14 +159,14 @@ def test_what_was_refunded_beside_a_dispute_is_reported() -> None:
     back = delivery("d2", 6, event("evt_2", "refunded", 6, payment="pay_1", money=PART))
     for claim in ("disputed", "dispute_lost"):
         said = event("evt_3", claim, 7, payment="pay_1", money=LITTLE)
-        answer = plain_headline(_ledger(back, delivery("d3", 7, said)))
+        answer = plain.plain_headline(_ledger(back, delivery("d3", 7, said)))
         assert answer.endswith(" KES 50.00 of it has been given back."), answer
 
 
 def test_what_is_missing_counts_what_was_given_back() -> None:
     back = delivery("d2", 6, event("evt_2", "refunded", 6, payment="pay_1", money=PART))
     dearer = record("rec_2", "order_placed", 7, money=Money(minor=200_000, currency="KES"))
-    assert plain_headline(_ledger(back, dearer)) == (
+    assert plain.plain_headline(_ledger(back, dearer)) == (
         "Paid KES 1,500.00, of which KES 50.00 has been given back, and the price is "
         "KES 2,000.00: KES 550.00 is missing."
     )
@@ -178,28 +177,31 @@ def test_paid_in_full_is_the_price() -> None:
         odd = Money(minor=DUE.minor * 100, currency="KES")
         more = delivery("d2", 6, event("evt_2", "succeeded", 6, payment="pay_2", money=odd))
         said = delivery("d3", 7, event("evt_3", claim, 7, payment="pay_2", money=odd))
-        assert plain_headline(_ledger(more, said)) == "Paid in full: KES 1,500.00."
+        assert plain.plain_headline(_ledger(more, said)) == "Paid in full: KES 1,500.00."
 
 
 def test_what_is_held_of_a_canceled_order_is_owed_back() -> None:
     canceled = record("rec_2", "order_canceled", 8)
     owed = "The shop has canceled the order: all that is left, KES {}, must be given back."
     back = delivery("d2", 6, event("evt_2", "refunded", 6, payment="pay_1", money=PART))
-    assert plain_answer(_ledger(back, canceled))[1:] == (owed.format("1,450.00"), "Do not ship.")
+    assert plain.plain_answer(_ledger(back, canceled))[1:] == (
+        owed.format("1,450.00"),
+        "Do not ship.",
+    )
     dearer = record("rec_3", "order_placed", 7, money=Money(minor=200_000, currency="KES"))
-    assert owed.format("1,500.00") in plain_answer(_ledger(dearer, canceled))
+    assert owed.format("1,500.00") in plain.plain_answer(_ledger(dearer, canceled))
     said = event("evt_2", "disputed", 6, payment="pay_1", money=PART)
-    disputed = plain_answer(_ledger(delivery("d2", 6, said), canceled))
+    disputed = plain.plain_answer(_ledger(delivery("d2", 6, said), canceled))
     assert disputed[1:] == (owed.format("1,450.00"), "Do not ship.")
     other = delivery("d2", 6, event("evt_2", "succeeded", 6, payment="pay_1", money=LITTLE))
     nothing = "The shop has canceled the order: do not ship it."
-    assert plain_answer(_ledger(other, canceled))[-1] == nothing
-    assert plain_answer(_ledger(canceled))[-1] == owed.format("1,500.00")
+    assert plain.plain_answer(_ledger(other, canceled))[-1] == nothing
+    assert plain.plain_answer(_ledger(canceled))[-1] == owed.format("1,500.00")
 
 
 def test_what_has_no_amount_is_called_by_its_name() -> None:
     back = delivery("d2", 6, event("evt_2", "refunded", 6, payment="pay_1"))
-    assert plain_headline(_ledger(back)) == (
+    assert plain.plain_headline(_ledger(back)) == (
         "We were told of a refund, and nobody has told us how much it was."
     )
 
@@ -207,7 +209,7 @@ def test_what_has_no_amount_is_called_by_its_name() -> None:
 def test_only_the_refunds_of_unknown_payments_are_called_so() -> None:
     known = delivery("d2", 6, event("evt_2", "refunded", 6, payment="pay_1", money=PART))
     unknown = delivery("d3", 7, event("evt_3", "refunded", 7, payment="pay_9", money=LITTLE))
-    assert plain_headline(_ledger(known, unknown)) == (
+    assert plain.plain_headline(_ledger(known, unknown)) == (
         "Money went back to the customer (KES 20.00), and we do not know that it was ever paid."
     )
 
