@@ -1,7 +1,5 @@
 """`tallyhook`, the same as `python -m app`."""
 
-from __future__ import annotations
-
 import os
 import sys
 

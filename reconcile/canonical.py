@@ -5,8 +5,6 @@ The form is RFC 8785 (JCS) for these values: sorted keys, no blanks, UTF-8. RFC 
 UTF-16 code units; all keys here are ASCII, for which both orders agree.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from typing import Any, Final, NoReturn

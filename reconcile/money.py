@@ -4,8 +4,6 @@ Leaves out: how a provider writes an amount. The profile decides whether digits 
 units, and calls `from_major` or `Money` with the exact value.
 """
 
-from __future__ import annotations
-
 from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal, Inexact, InvalidOperation
 from typing import Final
 

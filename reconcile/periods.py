@@ -5,8 +5,6 @@ zone applies, and which months are closed. A zone is a `tzinfo`; where clocks ch
 or 25 hours.
 """
 
-from __future__ import annotations
-
 import re
 from datetime import UTC, date, datetime, timedelta, tzinfo
 from typing import Final

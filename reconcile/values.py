@@ -5,8 +5,6 @@ slot through its descriptor. The `__init__` of a frozen dataclass calls `object.
 every field, which costs half as much again; a fold builds dozens of values.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import MISSING, dataclass, fields
 from typing import Any, ParamSpec, TypeVar, cast, dataclass_transform

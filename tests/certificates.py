@@ -1,7 +1,5 @@
 """Make a self-signed certificate for 127.0.0.1."""
 
-from __future__ import annotations
-
 from datetime import datetime, timedelta
 from ipaddress import ip_address
 from pathlib import Path

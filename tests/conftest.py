@@ -1,7 +1,5 @@
 """Set up what every test shares: the event loop, how hypothesis searches, temporary files."""
 
-from __future__ import annotations
-
 import gc
 import io
 import os

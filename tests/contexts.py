@@ -1,7 +1,5 @@
 """Settings of a database for tests, and what lends it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import fields, replace
 from pathlib import Path

@@ -5,8 +5,6 @@ A service that begins on a copy is in the same state as one that goes on: a copy
 database is a backup, which may be used elsewhere.
 """
 
-from __future__ import annotations
-
 import asyncio
 import atexit
 import tempfile

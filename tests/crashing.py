@@ -1,7 +1,5 @@
 """Make any function of the application raise an error that contains private values."""
 
-from __future__ import annotations
-
 import asyncio
 import builtins
 import gc

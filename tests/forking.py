@@ -13,8 +13,6 @@ A forked process differs from an executed one in `/proc/PID/cmdline`, in its par
 memory that it shares.
 """
 
-from __future__ import annotations
-
 import asyncio
 import atexit
 import gc

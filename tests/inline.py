@@ -7,8 +7,6 @@ places as before. Processes that the product starts have their threads, and so h
 `TALLYHOOK_LONG` is set.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 from collections.abc import Callable, Iterator

@@ -4,8 +4,6 @@ A commit waits for the disk, and thousands of tests commit. The tests of disks a
 the kills of a PostgreSQL server and the benches; their files are on a disk.
 """
 
-from __future__ import annotations
-
 import shutil
 from functools import cache
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Find ports for servers that must know theirs before they start."""
 
-from __future__ import annotations
-
 import os
 import socket
 from itertools import count

@@ -4,8 +4,6 @@ The watchdog and the sealing of evidence use a fifth of the time of a service in
 report that they run, but do nothing. With `TALLYHOOK_LONG` all of them run.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Check many rows of a table in one test, as a test itself costs more than most rows."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 

@@ -1,7 +1,5 @@
 """Set how many examples hypothesis tries: in the gate a third of the long form's."""
 
-from __future__ import annotations
-
 import os
 
 PART = 1 if os.environ.get("TALLYHOOK_LONG") else 3

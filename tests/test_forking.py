@@ -1,7 +1,5 @@
 """Test that a forked process behaves like an executed one: words, streams, folder, end."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """Test SQLite without threads: its answers, where other tasks run, how to get threads."""
 
-from __future__ import annotations
-
 import asyncio
 import sqlite3
 import threading

@@ -1,7 +1,5 @@
 """Test which changes the mutation runner makes, and whether it sees what tests notice."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

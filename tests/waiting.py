@@ -1,7 +1,5 @@
 """Wait for what must happen, however busy the machine is, but not for ever."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Callable

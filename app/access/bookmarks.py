@@ -3,8 +3,6 @@
 Nobody else sees them, and they change nothing for anybody, so they are not in the audit trail.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 from app.access.operator_store import Bookmark, bookmarks, delete_bookmark, put_bookmark

@@ -3,8 +3,6 @@
 Leaves out: where they are kept, and how often somebody may try.
 """
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import hmac

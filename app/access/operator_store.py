@@ -4,8 +4,6 @@ No second person gets a name. Only a token's hash is stored: it has 256 random b
 enough. Rows of the audit trail are only added.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Mapping, Sequence

@@ -8,8 +8,6 @@ Operators prove who they are by a session or a token of their own. The machine's
 of them; the trail then has the owner's account, which never counts as a second person.
 """
 
-from __future__ import annotations
-
 import os
 import pwd
 from collections.abc import Iterable, Iterator, Mapping

@@ -1,7 +1,5 @@
 """Proposals: acts that one operator asks for, and their decisions."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal, get_args

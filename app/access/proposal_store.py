@@ -1,7 +1,5 @@
 """Rows of proposals and of their decisions. Both are only added."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Collection, Sequence
 from dataclasses import asdict

@@ -11,8 +11,6 @@ A room makes an act one of these by a `ProposalKind`, which `wiring/work.py` lis
 has changed since it was proposed is refused, and one by who may be the proposer once more.
 """
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final

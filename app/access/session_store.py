@@ -1,8 +1,6 @@
 """Rows of credentials, invitations, sessions and used forms. Secrets are stored as hashes, except
 those of one-time codes, which are needed to compute the codes."""
 
-from __future__ import annotations
-
 from dataclasses import asdict, dataclass
 from typing import Literal
 

@@ -7,8 +7,6 @@
 Another way to sign in, such as OpenID Connect, would end in `_begin`, as `sign_in` does.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Final
 

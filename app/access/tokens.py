@@ -4,8 +4,6 @@ A program's token acts for the program. An operator's own token acts for the per
 by the API, with the rights of their role. It always has an end, and ends with the operator.
 """
 
-from __future__ import annotations
-
 import hashlib
 import itertools
 import re

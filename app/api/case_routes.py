@@ -1,8 +1,6 @@
 """The API of an order's case: checklist, letter and list of attachments, as the commands print
 them. No file is served here."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The API of evidence: an order's bundle, for a person with a token of their own."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import tempfile

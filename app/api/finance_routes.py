@@ -1,8 +1,6 @@
 """The API of finance, read only: imports, matches, breaks, decisions and closed months, as the
 commands print them."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Any

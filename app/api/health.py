@@ -1,7 +1,5 @@
 """/livez, /readyz and /metrics: alive, ready for deliveries, and figures."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from prometheus_client import CONTENT_TYPE_LATEST

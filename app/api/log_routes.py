@@ -1,8 +1,6 @@
 """The API of deliveries, notifications and the log's witnesses, for people with a token of their
 own. It never shows a body, and only headers that are not secret."""
 
-from __future__ import annotations
-
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 

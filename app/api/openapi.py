@@ -1,8 +1,6 @@
 """The OpenAPI 3.1 description of the API. Tests compare it with the routes and their answers;
 routes read their query parameters from it."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Collection, Mapping

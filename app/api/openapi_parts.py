@@ -1,7 +1,5 @@
 """What descriptions of operations are made of: parameters, answers, problems, headers and links."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, Final
 

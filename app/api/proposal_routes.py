@@ -1,7 +1,5 @@
 """The API of proposals: what waits for a second person, and deciding about it."""
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable
 from typing import Final
 

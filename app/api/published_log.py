@@ -6,8 +6,6 @@ or a later checkpoint, sees whether the log was written anew. Public by its purp
 it is asked for. Nothing here names an order: heads and hashes show how much is sealed, not what.
 """
 
-from __future__ import annotations
-
 from typing import Any, Final
 
 from anyio import CapacityLimiter

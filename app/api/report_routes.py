@@ -5,8 +5,6 @@ Each is made in a process of its own, one at a time, and its answer says so unti
 what the command writes: report and journal byte for byte.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import shutil

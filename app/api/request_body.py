@@ -1,7 +1,5 @@
 """Reads what API requests bring: parameters and JSON, each mistake named in one sentence."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Iterator, Sequence
 from decimal import Decimal

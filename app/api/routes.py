@@ -1,7 +1,5 @@
 """The API for the shop's own programs: ledgers, the shop's records, the feed, payments started."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Iterator

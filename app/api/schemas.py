@@ -3,8 +3,6 @@
 Members that later releases add are no breach: a reader passes over those that it does not know.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, Final, get_args
 

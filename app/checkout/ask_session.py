@@ -4,8 +4,6 @@ Shared by the shop's own calls and by whoever asks again in the background. The 
 payment's row of `app.orders.pending_session_store`; whatever happens here, it is given back.
 """
 
-from __future__ import annotations
-
 import asyncio
 from typing import Final
 

@@ -7,8 +7,6 @@
 Leaves out: records and the store. Whoever calls has committed the key before.
 """
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import time

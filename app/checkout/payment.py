@@ -3,8 +3,6 @@
 Leaves out: reading and writing them. The store is the caller's.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Iterable

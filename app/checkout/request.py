@@ -14,8 +14,6 @@ None carries a phone number, a URL or a token. Leaves out: tokens and keys. A So
 by `checked` only.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

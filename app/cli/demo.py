@@ -6,8 +6,6 @@ delivered all it ever will, and compares each order's ledger with the provider's
 really happened. Everything crosses real HTTP.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

@@ -3,8 +3,6 @@
 Heavy things are imported inside commands: the time that `--help` takes is felt.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Sequence

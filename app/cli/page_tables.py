@@ -1,8 +1,6 @@
 """The tables of pages that are made of what the program knows: `python -m app.cli.page_tables`
 writes them anew, from their heading to their last row; tests hold that they are as it would."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final

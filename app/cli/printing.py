@@ -1,7 +1,5 @@
 """Listings as table, JSON, JSON Lines or CSV. Results go to standard output, all else to error."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys

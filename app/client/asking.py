@@ -4,8 +4,6 @@ An exchange is a generator: it yields an Ask and receives the Answer. `ask` runs
 that sends requests, `ask_async` with a coroutine function. Nothing here sleeps or reads a clock.
 """
 
-from __future__ import annotations
-
 import http.client
 import json
 from collections.abc import Awaitable, Callable, Generator, Mapping

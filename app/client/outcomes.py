@@ -6,8 +6,6 @@
 Both bring the same news; a shop may use either, or both.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import hmac

@@ -4,8 +4,6 @@ The shop stores nothing before it asks. An order has one payment, however often 
 made; a call that got no answer is made again, unchanged.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -6,8 +6,6 @@ A process that dies before the last step has done nothing, and gets the news aga
 database copy this file: it needs two tables and four statements.
 """
 
-from __future__ import annotations
-
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

@@ -7,8 +7,6 @@ secrets: a new file is for its owner alone; an existing one keeps its owner and 
 else may read it. Leaves out: the meaning of values (`load.py`).
 """
 
-from __future__ import annotations
-
 import io
 import os
 import re

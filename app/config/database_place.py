@@ -1,7 +1,5 @@
 """Checks of the database file's place: its file system, its folder, and who may use it."""
 
-from __future__ import annotations
-
 import re
 import stat
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Validation of the database's URL: a file of SQLite or a PostgreSQL server, with the driver."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import parse_qsl, unquote, urlsplit

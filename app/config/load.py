@@ -5,8 +5,6 @@ a secret in the wrong place. Small functions in one tuple check secrets, and set
 each other. A check that needs a setting with a reported mistake says nothing.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import resource

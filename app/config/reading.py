@@ -3,8 +3,6 @@
 Leaves out: the meaning of values. No sentence made here contains one.
 """
 
-from __future__ import annotations
-
 import difflib
 import io
 import re

@@ -1,7 +1,5 @@
 """Every action: a new one is one entry here, and its two functions."""
 
-from __future__ import annotations
-
 from typing import Final
 
 from app.console import (

@@ -1,7 +1,5 @@
 """Puts the routes together: every page in its forms, every action, signing in, live news, files."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace

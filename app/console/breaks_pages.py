@@ -3,8 +3,6 @@ what people do about breaks: assign, comment, accept, match by hand and take tha
 several at once and about late money.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from typing import Any, Final
 from urllib.parse import parse_qsl, urlencode

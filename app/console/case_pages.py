@@ -1,7 +1,5 @@
 """An order's case: what a bank asks to see, what is attached, the letter, and until when."""
 
-from __future__ import annotations
-
 import re
 from datetime import tzinfo
 from typing import Any

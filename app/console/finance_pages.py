@@ -2,8 +2,6 @@
 and what the bank booked; and starting a run, trying rules, closing a month.
 """
 
-from __future__ import annotations
-
 from datetime import tzinfo
 from functools import partial
 from typing import Any, Final

@@ -3,8 +3,6 @@ people do about them: send a file, import what its dry run has shown, give it up
 back.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import partial
 from hmac import compare_digest

@@ -4,8 +4,6 @@ A stream says only that there is something new; the page then loads its rows aga
 a line that was lost, leaves neither a gap nor a row twice.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress

@@ -4,8 +4,6 @@ proposing to see those of several orders; and, for themselves and each other, no
 lists, alarms.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping

@@ -6,8 +6,6 @@ that would explain it.
 One order: 1 plain answer · 2 money · 3 explanation · 4 timeline · 5 everything it rests on
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from decimal import Decimal

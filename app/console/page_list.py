@@ -1,7 +1,5 @@
 """Every page: a new one is one entry here, its function and its template."""
 
-from __future__ import annotations
-
 from typing import Final
 
 from app.console import (

@@ -1,7 +1,5 @@
 """Renders documents: as HTML by a template, as JSON whole, as CSV one list of them."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -9,8 +9,6 @@ A number stands in no address and in no page: what was looked at is known by a m
 process alone can make.
 """
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Pages of proposals: what waits for a second person, what was decided; and deciding."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from app.access.proposal import Proposal

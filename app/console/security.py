@@ -5,8 +5,6 @@
 3 every answer carries the headers      nothing inline, nothing from elsewhere, kept by nobody
 """
 
-from __future__ import annotations
-
 import ipaddress
 from collections import OrderedDict, deque
 from collections.abc import Callable

@@ -4,8 +4,6 @@ From them the shop is notified again, the log verified, somebody invited or disa
 ended, a token revoked, an item of the go-live checklist signed.
 """
 
-from __future__ import annotations
-
 import hashlib
 from functools import partial
 from hmac import compare_digest

@@ -1,8 +1,6 @@
 """The page of setting up: of each source the address to register, what came, and what its silence
 means; and a signed test event, in the sandbox alone."""
 
-from __future__ import annotations
-
 import re
 from typing import Any, Final
 from urllib.parse import urlsplit

@@ -6,8 +6,6 @@ same words. A stranger's tries leave a person theirs: each network has its own f
 one from which that person signed in is not held back by what all others tried.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Mapping

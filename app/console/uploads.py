@@ -10,8 +10,6 @@ The folder is this process's own (0700), under TMPDIR. A console that was killed
 the next one deletes every such folder that no living console has locked.
 """
 
-from __future__ import annotations
-
 import asyncio
 import fcntl
 import hashlib

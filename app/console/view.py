@@ -5,8 +5,6 @@ A page is data: an address, who may read it, a function that makes a document of
 template that shows the document. So the page equals its `.json`, and its `.csv` is one list of it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal

@@ -3,8 +3,6 @@
 Leaves out: what is said of an order; those sentences are the engine's.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """News within one process that serves, reads or folds one database."""
 
-from __future__ import annotations
-
 import asyncio
 
 from app.core.signals import Signal

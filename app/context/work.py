@@ -1,7 +1,5 @@
 """Runs a use case elsewhere: in a process of its own, with a context of its own."""
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable
 from typing import Concatenate, ParamSpec, Protocol, TypeVar
 

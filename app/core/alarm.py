@@ -1,7 +1,5 @@
 """Alarms that the watchdog raises while something goes wrong that nobody else would report."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from reconcile.instants import Instant

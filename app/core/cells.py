@@ -11,8 +11,6 @@ What a program reads from a pipe has none.
 Leaves out: numbers and dates, which only a program writes.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from typing import Final

@@ -11,8 +11,6 @@ answer is never unpickled, and none of its texts but the sentence of an error of
 The child can still read files and reach the network as this process can.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

@@ -15,8 +15,6 @@ itself is started again, sooner at first and later each time; a worker whose dis
 The end of a console never ends the parent.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import socket

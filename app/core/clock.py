@@ -4,8 +4,6 @@ An operation reads its clock once and hands the instant on, so that all its deci
 moment.
 """
 
-from __future__ import annotations
-
 import time
 from typing import Protocol
 

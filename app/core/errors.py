@@ -16,8 +16,6 @@ Every message is one sentence for a person that says what to do. None carries a 
 or a phone number. Bad data is not an error but a verdict or a finding.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import ClassVar, Literal
 

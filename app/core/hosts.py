@@ -1,7 +1,5 @@
 """Hosts, judged by their names alone: nothing is looked up."""
 
-from __future__ import annotations
-
 import ipaddress
 
 

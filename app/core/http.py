@@ -4,8 +4,6 @@ TLS is verified. Proxies and credentials of the environment are ignored, and red
 followed: a credential goes to the configured host or nowhere. No cookie is stored.
 """
 
-from __future__ import annotations
-
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Ids, tokens and secrets: the only source of randomness outside the seeded sandbox."""
 
-from __future__ import annotations
-
 import os
 import random
 import secrets

@@ -4,8 +4,6 @@ An answer waits some seconds for a job. A longer job goes on, and its caller ask
 job ends with the process that serves.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass

@@ -9,8 +9,6 @@ text: a value in it would bypass the list (a test looks for one). Messages of ot
 logged without their values, for the same reason.
 """
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import os

@@ -3,8 +3,6 @@
 A failure is a DeliveryFailed, whose sentence has no secret and no text of the server.
 """
 
-from __future__ import annotations
-
 import asyncio
 import smtplib
 import ssl

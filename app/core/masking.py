@@ -5,8 +5,6 @@ sees them whole. `Mask` hides a known number and a token in texts of others: ser
 they were sent, most often in a refusal.
 """
 
-from __future__ import annotations
-
 import binascii
 import re
 import unicodedata

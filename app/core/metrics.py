@@ -4,8 +4,6 @@ A delivery updates plain integers, which become Prometheus's when it asks. All r
 loop, so there is no lock.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sized

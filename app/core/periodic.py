@@ -1,7 +1,5 @@
 """Background tasks that work in rounds, and rest after a round that had nothing to do."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress

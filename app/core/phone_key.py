@@ -5,8 +5,6 @@ the database alone reveals no number. A lost key costs the search by phone, unti
 the digests again with a new one.
 """
 
-from __future__ import annotations
-
 import hmac
 from pathlib import Path
 from typing import Final

@@ -3,8 +3,6 @@
 A private file is for its owner alone, and refused if everyone may use it. Leaves out: its content.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import stat

@@ -1,7 +1,5 @@
 """Errors as RFC 9457 problem details: type, title, status, stable code, and what to do."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from http import HTTPStatus

@@ -1,7 +1,5 @@
 """This process's open files, garbage collection, core dumps, and the signals that end it."""
 
-from __future__ import annotations
-
 import gc
 import os
 import resource

@@ -1,7 +1,5 @@
 """Results of reading a verified body: events, or why it cannot be read exactly."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 

@@ -5,8 +5,6 @@ if it is UTF-8, else as `body_base64`. Headers of the connection (`host`, `conte
 neither stored nor sent on.
 """
 
-from __future__ import annotations
-
 import base64
 import binascii
 import json

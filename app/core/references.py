@@ -13,8 +13,6 @@ Leaves out: ids of events (`app.providers.fields`), which are narrower, and cell
 (`app.finance.files.books`), which lose surrounding spaces and must not be formulas.
 """
 
-from __future__ import annotations
-
 import re
 from typing import Any, Final, TypeGuard
 

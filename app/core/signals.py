@@ -1,7 +1,5 @@
 """Signals between tasks, and between a process and its child; they carry no content."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 

@@ -4,8 +4,6 @@ Refused: duplicate keys, NaN and Infinity, integers beyond 64 bits, nesting beyo
 Fractions are parsed as Decimal, so that no amount becomes a binary float.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from decimal import Decimal, InvalidOperation

@@ -1,7 +1,5 @@
 """Words and characters of texts for people."""
 
-from __future__ import annotations
-
 from typing import Final
 from unicodedata import bidirectional, category, combining
 

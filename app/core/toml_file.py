@@ -5,8 +5,6 @@ of `TomlTable`; its validators raise ValueError with a sentence. Rules between k
 if some keys are wrong, on the values of the right ones.
 """
 
-from __future__ import annotations
-
 import re
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

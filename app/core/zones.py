@@ -4,8 +4,6 @@ The engine writes moments in UTC, since its sentences are compared, sealed and r
 `2026-10-16T09:05:00Z`, or aloud `16 October 2026, 09:05 UTC`. People read them in local time.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta, tzinfo

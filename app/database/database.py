@@ -7,8 +7,6 @@ Leaves out: statements, which are in the rooms' stores; and the inbox, with whic
 `receiving/inbox.py` opens a database.
 """
 
-from __future__ import annotations
-
 import asyncio
 import errno
 import os

@@ -5,8 +5,6 @@ deliveries rests on them. `isolation_level=None` leaves BEGIN to us. The writer 
 a read transaction that starts to write fails at once, whatever the busy timeout.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import tempfile

@@ -1,7 +1,5 @@
 """Facts about a database: damage, the server it is on, and settings that endanger its data."""
 
-from __future__ import annotations
-
 import asyncio
 import sqlite3
 from dataclasses import dataclass

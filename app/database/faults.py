@@ -6,8 +6,6 @@ nothing more and ends. So does a file system that has become read-only: the kern
 an I/O error, and earlier writes or syncs may have failed.
 """
 
-from __future__ import annotations
-
 import errno
 import sqlite3
 import ssl

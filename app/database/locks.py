@@ -10,8 +10,6 @@ byte of a second file, at the offset that the machine's clock shows. The place o
 decides who may write. The kernel releases both when a process ends.
 """
 
-from __future__ import annotations
-
 import fcntl
 import os
 import struct

@@ -4,8 +4,6 @@ Statements that write and readers share the column lists here. The classes of `t
 to load; tests/architecture compares each list with them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, Final, cast

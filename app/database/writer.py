@@ -4,8 +4,6 @@ Every transaction is shielded from cancellation, which would leave the driver's 
 transaction.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import sys

@@ -1,8 +1,6 @@
 """Rows of attachments: files that people attach to orders and breaks, stored once by their
 digest."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import astuple, dataclass, field, fields
 from typing import Any, Final, Literal

@@ -9,8 +9,6 @@ A file is personal by default: an erasure of the order deletes it, and so does `
 still says that a file of this digest was attached, by whom and when, and that it is gone.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

@@ -1,7 +1,5 @@
 """Makes the bundle: files, manifest, signature, ZIP."""
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import json

@@ -4,8 +4,6 @@ A dispute's reason is the provider's word or a card network's code. Both are sor
 a person can name the family of what no line names.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

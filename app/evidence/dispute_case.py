@@ -1,8 +1,6 @@
 """An order's case: its dispute, what is attached, earlier orders of its customer, and what is
 missing for an answer. Changes nothing."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final

@@ -11,8 +11,6 @@ listed, and said to be sent by itself. Leaves out codes: what a program needs is
 bundle.
 """
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import hashlib

@@ -3,8 +3,6 @@
 A dossier is a value, without store, clock or key: equal ones give equal bundles, byte for byte.
 """
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import tzinfo

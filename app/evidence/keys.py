@@ -9,8 +9,6 @@ signature    comment line, then base64 of "ED", key id, signature over BLAKE2b-5
              `trusted comment: …`, then base64 of a signature over signature and comment
 """
 
-from __future__ import annotations
-
 import base64
 import binascii
 import hashlib

@@ -8,8 +8,6 @@ rendering the page again gives the same bytes, whatever is known of zones there.
 merchant whose zone is UTC has no such file.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from contextlib import suppress

@@ -8,8 +8,6 @@ A bundle shows the leaves of what is in it, leaves that say how a delivery is re
 whatever else the log has of the order before the last of them, so that none is missing.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace

@@ -4,8 +4,6 @@ A verification by the program that made a bundle renders them again, byte for by
 may say the same in other words: then nobody can tell, and the check says so.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 from functools import cache

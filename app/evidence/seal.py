@@ -18,8 +18,6 @@ With its path to the root, a bundle shows how many leaves an order had that day,
 3 keep     what changed, in small transactions, and last the tree, which the sealer seals
 """
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import binascii

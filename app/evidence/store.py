@@ -1,7 +1,5 @@
 """Rows that evidence reads: an order's bytes and revisions, and what a verified log is held to."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass, fields
 

@@ -4,8 +4,6 @@ It has no secret, no phone number and no name; bodies keep their amounts and the
 simulated provider plays it, signed with a secret of its own, into any instance in sandbox.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace

@@ -15,8 +15,6 @@ rewritten. They are asked in the background, over C2SP tlog-witness:
 No transaction is open while a witness is waited for.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace

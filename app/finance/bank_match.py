@@ -1,7 +1,5 @@
 """Bank lines with their matches: where each line stands, and its payouts."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping

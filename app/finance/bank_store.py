@@ -5,8 +5,6 @@ A line is identified by what the bank states (`subject`) and, among equal ones, 
 version.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import AsyncIterator, Iterable, Sequence
 from itertools import groupby

@@ -6,8 +6,6 @@ the line's, a dot, and the number of its import. These are not the `records` tha
 from: a book is compared with ledgers, and never makes one.
 """
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import Any, Final
 

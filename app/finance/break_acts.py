@@ -3,8 +3,6 @@
 Each act is one transaction, with its place in the trail. Accepting much takes a second person.
 """
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Collection, Mapping, Sequence

@@ -4,8 +4,6 @@ First the effect is summed up. Then it is applied to each break, in parts of one
 Breaks that one person may not accept alone are left out and counted.
 """
 
-from __future__ import annotations
-
 import re
 import shlex
 from collections import Counter

@@ -1,7 +1,5 @@
 """Breaks and their steps: what runs did to them, and what people did."""
 
-from __future__ import annotations
-
 import json
 from collections import defaultdict
 from collections.abc import AsyncIterator, Collection, Sequence

@@ -23,8 +23,6 @@ Each format is also printed again from the stored report. A format that would lo
 named and is no fault: the stored bytes are shown.
 """
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import json

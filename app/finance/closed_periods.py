@@ -2,8 +2,6 @@
 calendar, which counts months by the zone in force and by months closed before, in any zone.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Final
 

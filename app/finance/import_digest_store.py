@@ -9,8 +9,6 @@ that it ended (`-`), in key order. Numbers may be erased at any time, so a book'
 digest. The texts of a bank have a digest of their own, which holds until an erasure rewrites one.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections import Counter

@@ -5,8 +5,6 @@ A row has the generation of the evidence that it was made of (as in the order's 
 their orders again and stores them, so that receiving, folding and a rebuild pay nothing for them.
 """
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, cast

@@ -23,8 +23,6 @@ rate = "129.50"                       # KES for one USD
 tolerance_percent = "1.5"
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping

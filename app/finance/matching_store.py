@@ -9,8 +9,6 @@ are read: lines of groups, lines and orders that people named, and statement lin
 of several orders, or of another one than they name.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ A reference of a session or payment belongs to one order for good; the provider'
 order by it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Any
 

@@ -3,8 +3,6 @@
 A closed period is written once, in order, and never changed.
 """
 
-from __future__ import annotations
-
 import json
 import zlib
 from collections.abc import AsyncIterator, Mapping

@@ -1,7 +1,5 @@
 """Lines of order books and statements, as known now or at an instant."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 from itertools import groupby

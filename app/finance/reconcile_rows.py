@@ -6,8 +6,6 @@ folded again. As of the past every order is folded, and the ledger lines wait in
 until all are there and can be read in key order.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager

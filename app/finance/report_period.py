@@ -4,8 +4,6 @@ One snapshot is read: every order is folded as of the report's instant, matched 
 statements under the rules of then, and added up. Nothing is written.
 """
 
-from __future__ import annotations
-
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace

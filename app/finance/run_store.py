@@ -8,8 +8,6 @@ A break is new, changed, gone or back compared with the last run that lived. The
 so that it takes no memory.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections import defaultdict

@@ -4,8 +4,6 @@ Each time's work is done by a process of its own (`tallyhook schedule run`), sin
 orders, and the reader of the inbox must not wait for it.
 """
 
-from __future__ import annotations
-
 import asyncio
 import sys
 from collections.abc import Awaitable, Callable

@@ -12,8 +12,6 @@ the same names and ids. An entry that is new, or has another time, is watched fr
 times are not made up.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import tzinfo

@@ -4,8 +4,6 @@ A running row has a lease. If its worker dies, another takes the row over after 
 was delivered before. So one of several workers does the work of each due time.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Collection, Iterable
 from dataclasses import asdict, dataclass

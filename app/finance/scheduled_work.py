@@ -9,8 +9,6 @@ Message-ID. A failure is a DeliveryFailed whose sentence holds no secret and no 
 side.
 """
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import json

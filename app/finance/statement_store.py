@@ -8,8 +8,6 @@ A refund or dispute that its file names by its own reference belongs to the paym
 reported that reference; its rows have that payment.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import closing

@@ -10,8 +10,6 @@ Nothing is deleted: runs and reports as of an earlier instant see the lines, and
 not change. The report of the first open month states what changed of them as adjustments.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass

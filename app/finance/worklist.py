@@ -7,8 +7,6 @@ for those that are shown.
 Late money came or went after all was over; it has a proposed settling and its state.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """What programs look at before real money moves: `tallyhook doctor`, and the checklist's trials."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

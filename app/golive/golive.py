@@ -4,8 +4,6 @@ Statements are only added. A person cannot sign away what the program finds wron
 check (`to_sign`) counts once a person has signed it by name.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -6,8 +6,6 @@ All scenarios are played at the same time. Only what the service has verified an
 it must be running, and the provider must deliver to it.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Statements of checks and people about the go-live checklist. Rows are only added."""
 
-from __future__ import annotations
-
 from dataclasses import asdict, dataclass
 from typing import Literal
 

@@ -11,8 +11,6 @@ A person who takes an alarm becomes its owner, with a state, so that two people 
 The alarm still ends only with its reason; then the owner is deleted, and stays in the trail.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

@@ -2,8 +2,6 @@
 the public URL's certificate, as strangers see it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final

@@ -4,8 +4,6 @@ Spans of time are found by ids, which begin with their moment, so that no index 
 Every query is bounded. Unreadable deliveries are few among many, so they have their own index.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Final

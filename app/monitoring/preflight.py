@@ -3,8 +3,6 @@
 Each check is a function of what was seen, and no sentence contains a secret. Leaves out: looking.
 """
 
-from __future__ import annotations
-
 import stat
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass

@@ -7,8 +7,6 @@ failed scheduled work, and checkpoints that too few witnesses cosign.
 Another alarm is another line of WATCHES: readiness, metrics, the feed and the log report all.
 """
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from statistics import median

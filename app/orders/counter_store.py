@@ -7,8 +7,6 @@ overpaid`. Like the ledgers they are a cache: `refold --all` counts anew, and `d
 Leaves out: which orders these are; listings read the ledgers.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable
 from typing import Final

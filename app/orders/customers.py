@@ -3,8 +3,6 @@
 For whoever masks them, and for the person who may see them and says why.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from typing import Final

@@ -1,7 +1,5 @@
 """Delivery log: what arrived, with its verdict, newest first."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from typing import Any, Final
 from urllib.parse import unquote_plus

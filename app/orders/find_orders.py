@@ -5,8 +5,6 @@
 3 explain      each order folded as of now, its customer's phone masked
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import suppress

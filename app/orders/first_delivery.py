@@ -5,8 +5,6 @@
 Reads the delivery log beside a running service; nothing is accepted here.
 """
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Final

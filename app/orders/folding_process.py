@@ -15,8 +15,6 @@ Which of the two folds an order makes no difference to what is published: both t
 their marks, and what another has published meanwhile is dropped.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress

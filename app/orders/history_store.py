@@ -4,8 +4,6 @@ Two ways to the same histories: `gather` for a few orders by key, `scan` for all
 order, in memory that does not grow with their number.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections import defaultdict

@@ -3,8 +3,6 @@
 Rows are `records` like any other; what a hold means is the fold's to say.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final

@@ -11,8 +11,6 @@ an order fulfillable by itself is news, and not held; nor is an order that was n
 Rules are the engine's and the merchant's settings: either may change what is known of old.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import Final

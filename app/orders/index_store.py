@@ -1,7 +1,5 @@
 """Rebuilds the index over raw bytes: events, links and contested pairs."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 

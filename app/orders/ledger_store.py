@@ -5,8 +5,6 @@ stays, and the next round folds it again. Revisions get their numbers inside the
 writes them, from a counter, so the feed has no gaps and is in commit order.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

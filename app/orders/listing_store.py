@@ -5,8 +5,6 @@ those of an outcome that every order passes. Kept by the transaction that publis
 ledgers a cache, which `refold --all` makes anew and `db check` compares.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Final

@@ -8,8 +8,6 @@ A destination that takes nothing has a row of its own while that lasts. It holds
 next probe, which whoever probes moves ahead, as with a lease: all processes together send one.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, get_args

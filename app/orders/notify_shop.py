@@ -11,8 +11,6 @@ wait sent at once. A single notification that is refused while others are taken 
 itself, with a pause that grows, and holds up no order but its own.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Collection, Mapping, Sequence

@@ -1,8 +1,6 @@
 """What the shop states of an order: placed, canceled, fulfilled, and which payments or
 sessions of a provider are its. Facts are only added."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -4,8 +4,6 @@ A note is an entry of the audit trail, so it is only added, sealed with the othe
 personal data: an erasure leaves it as it is.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 from app.access.operator_store import AuditEntry

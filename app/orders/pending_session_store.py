@@ -7,8 +7,6 @@ service holds the row: of several processes on one database only one asks at a t
 The request is the customer's: it is kept for as long as it may have to be sent again, no longer.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final

@@ -9,8 +9,6 @@ short name of a policy that stands beside each order's last fold.
 It is written after due marks in the same transaction, so that locks are taken in one order.
 """
 
-from __future__ import annotations
-
 import hashlib
 from typing import Final
 

@@ -9,8 +9,6 @@
 Leaves out: what time alone brings, and evidence that came since. Nothing is written.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field

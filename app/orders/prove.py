@@ -6,8 +6,6 @@ It then adds a redelivery, which may change counts and nothing else, and looks a
 instant both ways that time travel can be done.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass

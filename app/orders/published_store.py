@@ -5,8 +5,6 @@ back from a backup: what the one before it gave since is unknown, so a restore g
 Where it did is noted in `meta`, so that such a gap can be distinguished from any other.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The outcome feed: revisions in publishing order, without gaps, with a wait for the next one."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Sequence
 from time import monotonic

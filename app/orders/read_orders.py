@@ -3,8 +3,6 @@
 An order that the fold worker is going to hold is read as held before the worker has come to it.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple

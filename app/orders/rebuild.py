@@ -9,8 +9,6 @@ only reads; one that dies ends the rebuild, and what was published until then is
 rebuild, or the next start, does the rest.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence

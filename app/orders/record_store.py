@@ -1,8 +1,6 @@
 """The merchant's records: append-only, and the links that opened sessions and named references
 make."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from typing import Final
 

@@ -4,8 +4,6 @@ One mechanism wakes an order for new evidence and for the passing of a deadline 
 mark. Publishing compares generations, so evidence that arrives during a fold is never missed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 from typing import Final

@@ -3,8 +3,6 @@
 One transaction: either the whole index is the corrected one, or it is the one before.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ A row stays: its id, digest, verdict, size and time are what a redelivery is jud
 what is freed is overwritten at once (`engine`), so that it cannot be read from unused pages.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 

@@ -4,8 +4,6 @@ References, payments, sessions and ids are looked up. Amounts have no index, whi
 would have to keep: the newest events are looked through, a stretch at a time.
 """
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Final

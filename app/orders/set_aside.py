@@ -4,8 +4,6 @@ They are set aside and kept. The orders that they speak of, where that is known,
 have been read, since they may say that money went back.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 from typing import Final
 

@@ -10,8 +10,6 @@ Numbers stand in what step 4 returns and nowhere else: not in the proposal, the 
 They are read anew at each look, so that who was erased meanwhile is not seen.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256

@@ -3,8 +3,6 @@
 It begins by setting every order due where the merchant has changed what a fold depends on.
 """
 
-from __future__ import annotations
-
 import asyncio
 from contextlib import suppress
 from typing import Final

@@ -15,8 +15,6 @@ Until the last step nothing is changed, so a restore that fails or is cut short 
 there. What PostgreSQL's own tools have put back gets steps 3 to 5 by `db restored`.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import ExitStack

@@ -4,8 +4,6 @@ It is one of the counters, and in the database itself: a database that was put b
 backup before its own was made.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 from app.context.context import AppContext

@@ -13,8 +13,6 @@ read transaction lasts for the whole copy: otherwise every commit of a service w
 backup begin again. The log cannot be emptied meanwhile and grows by what is written.
 """
 
-from __future__ import annotations
-
 import fcntl
 import os
 import shutil

@@ -27,8 +27,6 @@ were folded by another policy than ours, or are to be folded anew: that is one p
 each order.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor

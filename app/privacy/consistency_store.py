@@ -8,8 +8,6 @@ Of several orders that contest a reference, the one under which an event or link
 which came first, and histories do not; so orders of one contest count as equal here.
 """
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Final

@@ -17,8 +17,6 @@ and a redelivery is still a duplicate, whose body is not stored. An erasure that
 3 and 6 is carried out by the next one, of whatever subject.
 """
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

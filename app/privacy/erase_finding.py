@@ -4,8 +4,6 @@ Leaves out: who asks, and the journal (`erase`); whom an older backup has brough
 (`replay_erasures`).
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence

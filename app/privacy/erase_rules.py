@@ -5,8 +5,6 @@ the books say what became of the money, and the bodies are not needed. Where no 
 line of the order book must: a run that had nothing to compare the order with has settled nothing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal

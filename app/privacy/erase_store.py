@@ -4,8 +4,6 @@ The copy has the lines that were carried out in this database. Lines that only t
 still to be carried out here: after a crash, or in an older backup.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """A customer's number in texts that stay: those that an erasure writes without it, and the rest."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence

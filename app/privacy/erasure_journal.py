@@ -8,8 +8,6 @@ line and the line before it, so a line that was changed, left out or put in is d
 last line that a crash cut short. Line 0 names the journal, and so which database it is of.
 """
 
-from __future__ import annotations
-
 import fcntl
 import hmac
 import os

@@ -12,8 +12,6 @@ sound store gives none, whatever its size. Which fields of an event its body giv
 a history gives, is not proved here: that takes reading and folding.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass

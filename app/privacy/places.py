@@ -4,8 +4,6 @@ Derived from the marks on the columns of the tables; the files beside the databa
 Leaves out: how an erasure is done (`erase_finding`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache

@@ -10,8 +10,6 @@ What the ledger rests on stays: digests, ids, dates, amounts, references and ver
 waits while something of it is not sealed in the log.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections import Counter
 from collections.abc import (

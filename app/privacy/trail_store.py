@@ -17,8 +17,6 @@ Leaves out passwords, sessions, invitations and proposals, whose entries say no 
 were; and whether an attachment is gone, since an erasure takes some away.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections import defaultdict

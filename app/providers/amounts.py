@@ -1,7 +1,5 @@
 """Amounts as providers write them, made exact or refused."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping
 from decimal import Decimal

@@ -5,8 +5,6 @@ may be short, as in published examples. A line that is no request is reported, a
 with the next one.
 """
 
-from __future__ import annotations
-
 import base64
 import binascii
 import json

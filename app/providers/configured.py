@@ -1,7 +1,5 @@
 """Sources as they are configured: compiled from settings, and what asks their providers."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 

@@ -4,8 +4,6 @@
 Leaves out: the address to register, which only a running installation knows.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Final
 

@@ -6,8 +6,6 @@ microsecond are cut off. A request's timestamp consists of ASCII digits: what ot
 (`1.5`, `+1`, `1_0`, full-width digits, NaN) is refused with a sentence.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -8,8 +8,6 @@ mistakes at once (a wrong secret, and an old request) are both found. Sentences 
 profiles and our own numbers; never a secret, nor text of the request.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """The content of a verified body: its document, and the events in it. One entry per body kind."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple

@@ -3,8 +3,6 @@
 Decoders raise ValueError for anything but one exact spelling; hexadecimal may be in either case.
 """
 
-from __future__ import annotations
-
 import binascii
 import re
 from collections.abc import Callable, Mapping

@@ -10,8 +10,6 @@ Each value is changed once instead: it carries the fields that the profile then 
 Leaves out: sending.
 """
 
-from __future__ import annotations
-
 import copy
 import hashlib
 import json

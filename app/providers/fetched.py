@@ -7,8 +7,6 @@ The kept bytes hold the references of the event that was asked about, since an a
 repeat them. So the bytes alone can be read again at any time.
 """
 
-from __future__ import annotations
-
 from typing import Any, Final
 
 from app.core.reading import Unreadable

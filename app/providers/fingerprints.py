@@ -4,8 +4,6 @@ The receiver keeps only that a request was genuine. Both are found again here fr
 with the secrets that are configured now. A fingerprint names the key; no secret leaves this module.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Compiles a source's secrets to keys, or reports every problem. No secret is ever shown."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final

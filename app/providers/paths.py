@@ -5,8 +5,6 @@ On a single object the search is a condition: `data.object[object=charge].id` is
 and of nothing else. A text that ends in `*` matches the beginning of the member's text.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping

@@ -4,8 +4,6 @@ Accepts numbers and texts, with a plus, `00`, blanks, dashes or brackets, and na
 a leading zero where the profile names the country. Masked and partial numbers are refused.
 """
 
-from __future__ import annotations
-
 import re
 from typing import Any, Final
 

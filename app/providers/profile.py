@@ -1,7 +1,5 @@
 """Reading a profile file: all of its mistakes at once, each with its line, or a frozen Profile."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterator
 from difflib import get_close_matches

@@ -1,7 +1,5 @@
 """Asks one source's provider about its events, after an access token where one is needed."""
 
-from __future__ import annotations
-
 import asyncio
 import ssl
 import time

@@ -4,8 +4,6 @@ No address comes from an event, only references, percent-encoded into the path o
 Credentials stand in headers and bodies, never in an address, since addresses are kept.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 import re

@@ -4,8 +4,6 @@ Leaves out: whether the request is genuine. The customer's phone number is not p
 keyed digest leaves here, and the number itself only when a person looks at one delivery.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 from app.core.masking import masked_words

@@ -4,8 +4,6 @@ Each kind is a function: it returns the value, or raises ValueError with a sente
 value with the functions that the engine uses, so a file that loads also runs.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple, TypeVar

@@ -1,7 +1,5 @@
 """Rules between the keys of a profile file, and the defaults that depend on other keys."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Set
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """The cryptography: signatures of content under a key. One table entry for each scheme."""
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 import json

@@ -1,7 +1,5 @@
 """Sends our own posts, signed as a provider signs its deliveries."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import httpx2

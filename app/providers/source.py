@@ -1,7 +1,5 @@
 """A source: one provider account that sends to us. The main thing other rooms use from here."""
 
-from __future__ import annotations
-
 import hmac
 import json
 import re

@@ -3,8 +3,6 @@
 `{header:webhook-id}.{ts}.{body}` is Standard Webhooks. One entry in REFERENCES for each reference.
 """
 
-from __future__ import annotations
-
 import base64
 import binascii
 import hashlib

@@ -9,8 +9,6 @@ signature covers and the body does not hold is made up: a covered header or quer
 event's id.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, Final

@@ -7,8 +7,6 @@ The steps are numbered; each reads or writes for the whole batch at once:
 3. each new event's order
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """What was accepted is seen by who asks afterwards: questions on an order wait for the reader."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Final
 

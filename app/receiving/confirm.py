@@ -6,8 +6,6 @@ The answer is appended as a delivery is: what it says is folded like everything 
 one, the ledger says `pending` and why.
 """
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 from collections.abc import Mapping

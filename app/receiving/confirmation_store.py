@@ -7,8 +7,6 @@ again meanwhile. A row whose taker died comes due again by itself, and so does o
 that was ahead can have put off for so long.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

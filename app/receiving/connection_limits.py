@@ -6,8 +6,6 @@ all connections a second does that: a timer for each request would cost every de
 a second late harms nobody.
 """
 
-from __future__ import annotations
-
 import ipaddress
 from collections import Counter
 from collections.abc import Sequence

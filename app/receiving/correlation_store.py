@@ -9,8 +9,6 @@ What is unconfirmed anyone may have written: it goes to the order that it names 
 links, adopts and contests nothing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations

@@ -1,7 +1,5 @@
 """Delivery log: deliveries and rejections, listed and shown."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final

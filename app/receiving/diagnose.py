@@ -1,7 +1,5 @@
 """Says of one refused delivery which known mistake would explain it. Nothing is accepted."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

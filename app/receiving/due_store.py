@@ -4,8 +4,6 @@ One mechanism for new evidence and for deadlines: an order is due at an instant,
 generation counts what was said; a fold that read an earlier one leaves the mark to the next.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, cast

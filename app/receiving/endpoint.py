@@ -5,8 +5,6 @@ A plain ASGI endpoint: it reads the body under a running cap, hands everything t
 inflate we cannot verify.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from time import perf_counter

@@ -5,8 +5,6 @@ source, headers, url, peer]` of a delivery, and `[id, at, source, headers, verdi
 problem]` of a refused request.
 """
 
-from __future__ import annotations
-
 import json
 import struct
 from collections.abc import Iterator, Sequence

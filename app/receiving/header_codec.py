@@ -4,8 +4,6 @@ Latin-1 keeps every byte. Values that hold credentials are left out. What else m
 read, method and address, stands before them under names that no header can have, where it matters.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections.abc import Iterable

@@ -7,8 +7,6 @@
 Its rows are in a table of the database on PostgreSQL, and in a file beside it on SQLite.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager

@@ -7,8 +7,6 @@ an older copy, cannot give a number again that was read under it: before anythin
 number is set above the position.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import sqlite3

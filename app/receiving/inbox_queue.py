@@ -6,8 +6,6 @@ grow with the load. Where deliveries come meanwhile, commits keep a small distan
 much processor time as receiving two or three deliveries does.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence

@@ -18,8 +18,6 @@ alone in a row of the database. A suspect's tries are committed before each; one
 three times alone is set aside.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol

@@ -6,8 +6,6 @@ reader has ended in any way but by itself, nothing is deleted until the next one
 the disk.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence

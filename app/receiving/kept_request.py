@@ -3,8 +3,6 @@
 Leaves out: sending, and whether the request was genuine.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from app.access.operators import note_in_trail, permitted

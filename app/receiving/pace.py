@@ -5,8 +5,6 @@ delivery or a call of the shop's waits for those before it. What a row costs dep
 disk and what else the machine does, so work that is made of many pieces counts time, not rows.
 """
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from time import perf_counter

@@ -4,8 +4,6 @@ A digest points to an order, or to the delivery of an event that names none: suc
 its order later, through a link.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Final
 

@@ -15,8 +15,6 @@ others go on. That a reader ended is seen by the next one: it counts its beginni
 appends anything sets the count to nothing.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass

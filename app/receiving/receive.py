@@ -9,8 +9,6 @@ Each step either hands on or ends in a verdict. A rejection is kept in the ring,
 its bytes up to a bound; what is signed but cannot be read is kept whole and acknowledged.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from time import monotonic

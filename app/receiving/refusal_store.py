@@ -1,8 +1,6 @@
 """The ring of refused arrivals: kept with their reason and their bytes, bounded so that a flood
 of them can never fill the disk. The oldest go first."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -15,8 +15,6 @@ that were taken before are those of deliveries that are refused now. And each re
 of its own.
 """
 
-from __future__ import annotations
-
 import ipaddress
 from collections import OrderedDict
 from collections.abc import Callable, Container, Iterable

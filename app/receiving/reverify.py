@@ -4,8 +4,6 @@ What now proves to be genuine becomes a delivery with its own id and its own tim
 transaction that takes it out of the ring. Everything else stays where it is.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field

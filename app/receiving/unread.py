@@ -4,8 +4,6 @@ Leaves out: how they are counted. They are kept, and their provider got its 200 
 what they say of anybody's money is in no ledger until a person corrects the profile.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Final
 

@@ -5,8 +5,6 @@ The same for a request that arrives and for a kept one that is verified again; n
 The receiver asks whether a request is refused; what it says is read from what was kept of it.
 """
 
-from __future__ import annotations
-
 import hashlib
 from dataclasses import dataclass, replace
 from urllib.parse import unquote_plus

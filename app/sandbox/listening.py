@@ -6,8 +6,6 @@ Nothing is verified, stored or repeated: the sender gets the answer of the addre
 not be reached, or 504 if it took too long.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Final
 

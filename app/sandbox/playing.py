@@ -4,8 +4,6 @@ Distances of time are divided by `speed`; dates in events are moved along. Recor
 the API, which needs a token; without one only the events are played.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Mapping

@@ -4,8 +4,6 @@ A session is opened once for an idempotency key; its timeline then runs by the c
 answer was lost. Leaves out: HTTP on the merchant's side.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from dataclasses import dataclass, field

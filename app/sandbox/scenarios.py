@@ -4,8 +4,6 @@ A scenario is data: a new one is a row, and no code depends on its number. Times
 opening of the session.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType

@@ -6,8 +6,6 @@
 `open_session` has the numbers.
 """
 
-from __future__ import annotations
-
 import asyncio
 import hmac
 import signal

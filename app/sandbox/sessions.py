@@ -4,8 +4,6 @@ All references of a session are drawn at its opening from a generator seeded wit
 the idempotency key, so that neither concurrency nor the clock changes them.
 """
 
-from __future__ import annotations
-
 import json
 import random
 import re

@@ -1,7 +1,5 @@
 """Settings of a sandbox. Nothing here reads the environment."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path

@@ -4,8 +4,6 @@ Each try is signed anew, with the same event id and a new timestamp. Redirects a
 acknowledge nothing. First tries keep their order; failed ones are repeated in the background.
 """
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final, Protocol

@@ -3,8 +3,6 @@
 Every departure is kept for ever, so that a rewritten log is found to fit one of them no more.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
 from typing import Literal

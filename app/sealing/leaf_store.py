@@ -13,8 +13,6 @@ A document is sealed for ever. Once 0.1.0 is tagged, a member may be added only 
 say nothing of it: it is left out there, or gets a new kind.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Callable, Sequence

@@ -6,8 +6,6 @@ in commit order need no mark. A sweep over the ids finds what neither mentions. 
 leaf by then is passed over, so looking twice is harmless.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final

@@ -1,7 +1,5 @@
 """The log itself: leaves, kept hashes and checkpoints. Rows are only added, never changed."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

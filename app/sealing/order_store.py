@@ -4,8 +4,6 @@ Only a sealer adds or changes rows, in the transaction that adds the leaves. An 
 order's reference and key; the counts stay, since the log's leaves give them.
 """
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final

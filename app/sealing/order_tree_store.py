@@ -5,8 +5,6 @@ whichever process keeps them, and whether or not a tree comes of it. The row of 
 is sealed, comes last.
 """
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final

@@ -1,7 +1,5 @@
 """A service on a socket, a worker without one and the console, from their start to their end."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, contextmanager, suppress

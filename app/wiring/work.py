@@ -9,8 +9,6 @@ A new kind of proposal is one line of `proposals_of`; what it is stands in the r
 act.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass

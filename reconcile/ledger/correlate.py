@@ -13,8 +13,6 @@ Anyone may have sent an unconfirmed event. It is placed last and moves no signed
 another attempt. An event that the profile ignores belongs to no attempt.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final

@@ -4,8 +4,6 @@ Leaves out: the outcome of the order; a payment in doubt adds nothing to what co
 judges the rest. Only signed or fetched events can put a payment in doubt.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 

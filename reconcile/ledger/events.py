@@ -3,8 +3,6 @@
 Leaves out: headers, signatures and raw bytes. A Delivery is built only after verification.
 """
 
-from __future__ import annotations
-
 import re
 from functools import lru_cache
 from itertools import pairwise

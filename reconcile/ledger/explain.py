@@ -3,8 +3,6 @@
 Leaves out: layout, such as colours, columns and pages.
 """
 
-from __future__ import annotations
-
 from typing import Any, Final
 
 from reconcile.canonical import fingerprint

@@ -4,8 +4,6 @@ Leaves out: deciding. A finding never changes an outcome; it tells a person what
 is a function of the Case and its Judgement, so findings don't depend on the order of arrival.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from itertools import groupby, pairwise
 from typing import Final

@@ -3,8 +3,6 @@
 Leaves out: the outcome of the order; `outcome` decides it.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 from reconcile.ledger.correlate import Case, cites_of

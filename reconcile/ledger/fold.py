@@ -4,8 +4,6 @@ Leaves out: sequence numbers, previous statuses, clocks. Arrange, judge, find: e
 function of the result of the one before.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 from reconcile.instants import EARLIEST, Duration, Instant

@@ -8,8 +8,6 @@ refund under way, an event of an unknown kind whose words speak of money going b
 names no known payment may be about any of them, and holds all.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from reconcile.ledger.correlate import Case, Heard, cites_of

@@ -4,8 +4,6 @@ Leaves out: wording. Reasons and findings carry a code, cited ids and facts; `vo
 and `plain` turn those into sentences.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal, get_args

@@ -9,8 +9,6 @@ reversal, and the loss of each dispute. If events state different amounts for on
 amount is entered: the first to arrive does not win.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal

@@ -3,8 +3,6 @@
 Leaves out: findings, which observe but do not decide, and all wording.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple

@@ -3,8 +3,6 @@
 Leaves out: money. `outcome` judges the order from all attempts.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 from reconcile.instants import LATEST, Instant

@@ -4,8 +4,6 @@ Leaves out: the proof; `explain` gives sentences with cited ids. These words are
 ledger is shown, and no fingerprint covers them: they may be improved.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, Final
 

@@ -1,7 +1,5 @@
 """Settings of the merchant that a fold depends on. Durations and instants are microseconds."""
 
-from __future__ import annotations
-
 from dataclasses import fields
 from typing import Final
 

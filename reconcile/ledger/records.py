@@ -3,8 +3,6 @@
 Leaves out: any judgement.
 """
 
-from __future__ import annotations
-
 from typing import Final, Literal, get_args
 
 from reconcile.instants import Instant

@@ -4,8 +4,6 @@ Leaves out: where the earlier one is stored. A late event needs no path of its o
 difference between two folds of one growing set, and `revise` describes that difference.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from typing import Final

@@ -10,8 +10,6 @@ summary   meaning of the code for many orders, in a report
 `{name}` stands for a fact of that name. A `sentence` has no full stop, `plain` has.
 """
 
-from __future__ import annotations
-
 from typing import Final, Literal, NamedTuple, get_args
 
 Severity = Literal["info", "warning", "error"]

@@ -3,8 +3,6 @@
 Leaves out: how a file writes it, and phone numbers, which no judgement about money needs.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from typing import Final, Literal, get_args

@@ -4,8 +4,6 @@ Also their life over several runs, their stored form, and their wording. A break
 a matching saw; its `identity` is equal in every run that sees the same difference.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Iterator
 from typing import Any, Final, Literal, get_args

@@ -8,8 +8,6 @@ reversed reference (one wrong character leaves the beginning or the end unchange
 also multiplied and divided by the factor of mistaken minor units.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ Leaves out: statements, and the search for partners. Each step is a row of the d
 README; the first step that returns a verdict decides.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final, Literal, get_args

@@ -6,8 +6,6 @@ currency. It exchanges returns if there are as many as lines, of refunds and rev
 disputes; refunds that are known by running totals only may have fewer lines.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, Protocol, TypeVar

@@ -6,8 +6,6 @@ Each way claims the rows that it joins, so a row is claimed once; the surest way
 that fit several others equally are ambiguous and stay so.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass

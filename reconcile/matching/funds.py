@@ -3,8 +3,6 @@
 Also `Left`, the bounded pool of rows without a partner. Leaves out: books and statements.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field

@@ -3,8 +3,6 @@
 Leaves out: how the rows of a key are found, and how one order is judged.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import replace

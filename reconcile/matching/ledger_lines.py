@@ -4,8 +4,6 @@ Leaves out: explanations, which the ledger has. A ledger line is small, so that 
 past.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from typing import Any

@@ -12,8 +12,6 @@ To match on several cores, split the keys into ranges. Call `by_key` for each ra
 its own, then `absorb` every `MatchingPart` in one process and take its `rest`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property

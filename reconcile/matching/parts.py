@@ -4,8 +4,6 @@ Leaves out: what is reported. Parts of one payment with equal amounts are interc
 may be paired with the wrong one, but what is missing or too much is always right.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Sequence
 

@@ -10,8 +10,6 @@ belong to one period. It is found as for one order: by the earliest placement, e
 else the first settlement, else the first import. The caller finds and passes all such rows.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final

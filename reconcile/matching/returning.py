@@ -4,8 +4,6 @@ Leaves out: what is reported. The payment that a line names decides, and so does
 statement. A refund takes money, whatever sign its file uses.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 from reconcile.matching.books import StatementLine

@@ -9,8 +9,6 @@ All three streams ascend by `key`, compared by code point, as Python, SQLite's B
 PostgreSQL's `COLLATE "C"` do. The order of rows with equal keys does not matter.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

@@ -4,8 +4,6 @@ Leaves out: the rules file. By default every tolerance is zero, and every rule t
 a common reference is off; its matches are a kind of their own.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from functools import cache
 from typing import Final

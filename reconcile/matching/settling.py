@@ -4,8 +4,6 @@ Leaves out: the book, and lines whose key is of no order. The payment that a lin
 which capture it settles; a line that names none can only settle the one capture that it fits.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace

@@ -5,8 +5,6 @@ closing before it, so that every later one shows a change, and it covers only ev
 known after that closing.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace

@@ -5,8 +5,6 @@ once, in any order. The money of a line is in transit from the statement's date 
 show when it came.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Set
 from itertools import groupby
 from typing import Final

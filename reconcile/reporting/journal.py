@@ -25,8 +25,6 @@ to a later payout, and money that breaks leave (`Break.left`). Likewise the bala
 money not yet in the bank, and money that breaks of payouts and bank lines leave.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, Literal, get_args
 

@@ -3,8 +3,6 @@
 Leaves out: the selection of orders; `tally` calls `standing` once for each.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from collections import Counter
 from typing import Final, TypeVar

@@ -18,8 +18,6 @@ The basis decides which date places money: `captured` the provider's date of the
 dates of their evidence on every basis.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Final, Literal, cast, get_args
 

@@ -4,8 +4,6 @@ Leaves out: anything beyond the report. JSON and CSV hold the rows that these ad
 for people begin with these tables, declared like the report's own.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 

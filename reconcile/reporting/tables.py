@@ -4,8 +4,6 @@ Leaves out: layout. JSON, CSV, workbook, page and PDF print exactly these tables
 table is one line here and a field in `report`.
 """
 
-from __future__ import annotations
-
 from dataclasses import fields
 from typing import Any, Final, Literal
 

@@ -4,8 +4,6 @@ Leaves out: gathering. Memory does not grow with the orders: everything is count
 except for lists, which are bounded.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence, Set

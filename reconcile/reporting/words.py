@@ -3,8 +3,6 @@
 Leaves out: sentences (`report.reason_words`, `breaks.break_sentence`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Final
 

@@ -8,8 +8,6 @@
 The specifications are C2SP's (https://c2sp.org). Leaves out: signing, verifying and HTTP.
 """
 
-from __future__ import annotations
-
 import base64
 import binascii
 import hashlib

@@ -4,8 +4,6 @@ Leaves out: files, signatures and raw bytes. The document holds all that `fold` 
 decimal strings, instants as RFC 3339, durations as whole microseconds.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import fields
 from typing import Any, Final, TypeVar, get_args

@@ -9,8 +9,6 @@ complete subtrees; the store returns their hashes, so no tree is held in memory.
     n grew from m           [span_hash(s, nodes) for s in consistency_spans(m, size=n)]
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final

@@ -11,8 +11,6 @@ Entries are grouped by the first 16 bits of their commitments, groups by the fir
 hashes of the groups stored, only changed groups are hashed again.
 """
 
-from __future__ import annotations
-
 import hmac
 from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256

@@ -6,8 +6,6 @@ all commitments. Every delivery is sealed with one, so the canonical JSON is ass
 speed; a test compares it with an independent RFC 8785.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterable
 from hashlib import sha256

@@ -1,7 +1,5 @@
 """Who may do what: free for whoever holds the machine until there are operators, then by role."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Four eyes: who may propose, approve, reject and withdraw, until when, and operators' tokens."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A driven service for each test, and one for all rows of a table."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 from pathlib import Path
 from tempfile import TemporaryDirectory

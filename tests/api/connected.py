@@ -1,7 +1,5 @@
 """Drives connections of a service without a socket."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager

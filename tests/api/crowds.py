@@ -1,7 +1,5 @@
 """Many deliveries of the same events at once, through one receiver or several on one database."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections import Counter

@@ -1,7 +1,5 @@
 """What the API's description says, held against what is answered."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from functools import cache

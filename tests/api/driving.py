@@ -1,7 +1,5 @@
 """Drives a service without a socket: signs requests as the provider does, and asks the API."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import hashlib

@@ -1,7 +1,5 @@
 """Genuine events of other merchants, aimed at our orders over HTTP: none is heard."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Every byte of an answer is what uvicorn by itself would send."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 from collections.abc import Sequence

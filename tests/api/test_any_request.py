@@ -1,8 +1,6 @@
 """Whatever the description allows, and much that it does not, is answered as it says: asked by
 schemathesis over a socket, request by request and along the links between operations."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """The API over HTTP: what is answered, what the shop may state, and the feed."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from hashlib import sha256

@@ -1,7 +1,5 @@
 """The bank's lines by the API: page by page, and refused where they cannot be matched."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -4,8 +4,6 @@ Two orders are placed with their prices. Whatever the one event says, no order i
 the one whose whole price, in its own currency, the event says was paid.
 """
 
-from __future__ import annotations
-
 import copy
 import json
 from collections import Counter

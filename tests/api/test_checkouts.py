@@ -1,7 +1,5 @@
 """The shop starts a payment by the API: once, whatever it repeats, and hears what went wrong."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence

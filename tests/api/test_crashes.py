@@ -1,8 +1,6 @@
 """Whatever function of a running service raises, and whatever the error says: none of it
 comes out in an answer, a figure, a log line or on standard error."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import io

@@ -1,7 +1,5 @@
 """Many deliveries of the same events at once, at one receiver on SQLite."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Slow clients are gone within a quarter of a minute, by the settings' defaults."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

@@ -1,7 +1,5 @@
 """Proposals by the API: read and decided with an operator's own token."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

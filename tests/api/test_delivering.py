@@ -1,7 +1,5 @@
 """Deliveries on connections: several on one, hang-ups, stops, and what fails on the way."""
 
-from __future__ import annotations
-
 import asyncio
 import io
 import re

@@ -1,8 +1,6 @@
 """The description of the API is true: what every operation answers is what its schema says, and
 nothing besides."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The edges of the web side: paths, methods, parameters and amounts that are nearly right."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import AsyncIterator

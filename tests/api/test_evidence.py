@@ -1,7 +1,5 @@
 """An order's evidence by the API: built apart, for who may have it."""
 
-from __future__ import annotations
-
 import tempfile
 from pathlib import Path
 from typing import Any

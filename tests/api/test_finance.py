@@ -1,7 +1,5 @@
 """What finance has to be read by the API: the documents of the commands, page by page."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import io

@@ -1,7 +1,5 @@
 """Liveness, readiness and figures: half a service never says that it is whole."""
 
-from __future__ import annotations
-
 import io
 import re
 from pathlib import Path

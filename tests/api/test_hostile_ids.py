@@ -1,7 +1,5 @@
 """Event ids made to be taken for another: each is an event of its own and its source's, or none."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Hostile JSON over HTTP, genuinely signed: by itself, and within an event."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Iterator

@@ -2,8 +2,6 @@
 looked for, they are looked for as they stand, no statement has them in its own words, and nothing
 changes."""
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator

@@ -1,7 +1,5 @@
 """An answer that comes before the body's end reaches who is still sending it."""
 
-from __future__ import annotations
-
 import asyncio
 
 from starlette.types import Receive, Scope, Send

@@ -1,7 +1,5 @@
 """What came and what the shop was sent, by the API, for people: by role, masked, without bodies."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A second payment of an order over HTTP: only once nothing of the first can bring money."""
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
 from typing import Any

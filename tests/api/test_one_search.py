@@ -1,7 +1,5 @@
 """One delivery's way through the log is found by its id: received, read, folded, notified."""
 
-from __future__ import annotations
-
 import io
 import json
 from collections.abc import Iterator

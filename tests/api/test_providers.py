@@ -1,7 +1,5 @@
 """What differs by provider at the endpoint: methods, questions before, and the answer after."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """What strangers may ask of the log, and that they may ask nothing where it is not published."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """A genuine delivery, captured and sent again: whenever that is, there is never a second effect."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from random import Random

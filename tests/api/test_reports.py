@@ -1,8 +1,6 @@
 """What finance has made by the API when it is asked for: reports and journals of any period, the
 proof of closed months, a preview of rules: beside what is served, and as the commands write it."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

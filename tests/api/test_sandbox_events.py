@@ -1,8 +1,6 @@
 """Events of the providers' sandboxes, aimed at the orders of a live service: each is genuine to the
 last bit, and none changes an order, the feed or what the shop is sent."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import copy

@@ -1,7 +1,5 @@
 """What is done at its times, by the API."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What the shop's programs state over HTTP: who stated it, and whose payment is whose."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The door over HTTP: every request gets its verdict, and no request gets the better of it."""
 
-from __future__ import annotations
-
 import asyncio
 import io
 import json

@@ -1,7 +1,5 @@
 """Every route of the application asks for a token in force, but those that are named here."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A connection to an application on a wire that is watched: no socket, and nothing to wait for."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Rule about lists of column names, which stores have since table classes are slow to load."""
 
-from __future__ import annotations
-
 import ast
 import importlib
 from collections import Counter

@@ -1,7 +1,5 @@
 """Rules about which module may use which. Each takes a module and yields its faults."""
 
-from __future__ import annotations
-
 import ast
 import re
 import sys

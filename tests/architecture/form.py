@@ -1,7 +1,5 @@
 """Rules about how a module is written. Each takes a module and yields its faults."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterator, Sequence

@@ -11,8 +11,6 @@ Left out are keys that neither the API's description nor a document made here ha
 listings, and values, except the closed vocabularies.
 """
 
-from __future__ import annotations
-
 import argparse
 import ast
 import json

@@ -1,7 +1,5 @@
 """Every module keeps every rule, and every rule finds its planted faults."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Callable, Iterator
 from typing import cast

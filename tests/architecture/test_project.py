@@ -1,7 +1,5 @@
 """The files around the code: what lies at the top, what is depended on, and how it is made."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

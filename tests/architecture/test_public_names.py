@@ -1,7 +1,5 @@
 """No public name vanishes, or appears, unnoticed (tests/architecture/public_names.py)."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

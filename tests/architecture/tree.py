@@ -1,7 +1,5 @@
 """The source tree as data: modules with their syntax, imports and the full names they use."""
 
-from __future__ import annotations
-
 import ast
 import gc
 from collections.abc import Iterator

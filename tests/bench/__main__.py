@@ -4,8 +4,6 @@
 code 0: every bar holds; 1: one does not.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 import tempfile

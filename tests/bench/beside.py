@@ -5,8 +5,6 @@ command line. A customer waits for each call, so the slowest of a hundred counts
 database is compared with what was called and sent.
 """
 
-from __future__ import annotations
-
 import http.client
 import json
 import os

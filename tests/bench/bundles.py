@@ -1,7 +1,5 @@
 """Seconds to build and to verify the bundle of an order with 20 deliveries."""
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
 from statistics import median

@@ -4,8 +4,6 @@ Pages are requested in turn, without a socket, in a process of their own, where 
 be watched. People browse a real console, each a page every few seconds, beside a real service that
 gets deliveries at a steady rate; legs with and without them take turns."""
 
-from __future__ import annotations
-
 import asyncio
 import http.client
 import json

@@ -3,8 +3,6 @@
 The provider engine reads every body, and the store appends it as a delivery. There are no
 signatures and no ledgers."""
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import sys

@@ -2,8 +2,6 @@
 
 `python -m tests.bench.donothing PORT`. What the service takes beyond this is its own cost."""
 
-from __future__ import annotations
-
 import sys
 
 import uvicorn

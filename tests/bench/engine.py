@@ -1,7 +1,5 @@
 """One fold by the pure engine, and one delivery by the provider engine, in this process."""
 
-from __future__ import annotations
-
 import hashlib
 import statistics
 import tempfile

@@ -4,8 +4,6 @@ One process floods, one delivers genuine events at a steady rate from the same a
 holds slow connections open and watches the server's memory and files.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -3,8 +3,6 @@
 The rows are seeded and shuffled. The database is then compared with the file.
 """
 
-from __future__ import annotations
-
 import json
 import random
 import sqlite3

@@ -5,8 +5,6 @@ other load on the machine falls on both. Each leg waits until all is folded, so 
 does not pay for it.
 """
 
-from __future__ import annotations
-
 import asyncio
 import statistics
 import sys

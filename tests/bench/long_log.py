@@ -5,8 +5,6 @@ prints the milliseconds of each and its memory as JSON. Documents of leaves are 
 length has no part in a proof.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

@@ -1,7 +1,5 @@
 """Facts about the measured machine, to compare two runs."""
 
-from __future__ import annotations
-
 import os
 import platform
 import sqlite3

@@ -5,8 +5,6 @@ digest of its customer's number; every hundredth names an order, which is folded
 checks the database with `db check`.
 """
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import http.client

@@ -6,8 +6,6 @@ breaks are compared with the known truth.
 `python -m tests.bench.matching FOLDER` matches the prepared rows and writes `found.json`.
 """
 
-from __future__ import annotations
-
 import json
 import pickle
 import sys

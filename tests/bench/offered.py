@@ -5,8 +5,6 @@ of the oldest unread delivery and of the oldest due order are added up; the sum 
 of the oldest delivery that no ledger shows yet.
 """
 
-from __future__ import annotations
-
 import sqlite3
 import sys
 from collections.abc import Iterator

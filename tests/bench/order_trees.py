@@ -3,8 +3,6 @@
 Orders are written straight into their table, beside a log of one leaf.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import sqlite3

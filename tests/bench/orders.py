@@ -3,8 +3,6 @@
 (seed, first, count) determine ids and bodies, so that they need not be carried between
 processes."""
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 from collections.abc import Iterator

@@ -4,8 +4,6 @@
 process of its own, to measure its memory.
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from time import perf_counter, process_time

@@ -1,7 +1,5 @@
 """Servers and commands as processes of their own, started, watched and ended by pid."""
 
-from __future__ import annotations
-
 import os
 import resource
 import signal

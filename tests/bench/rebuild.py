@@ -3,8 +3,6 @@
 Compared with the time in which SQLite alone reads the same rows in the same order.
 """
 
-from __future__ import annotations
-
 import hashlib
 import sqlite3
 import sys

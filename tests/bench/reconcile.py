@@ -4,8 +4,6 @@ The command runs on two cores in a process of its own, to measure its memory; it
 compared with the truth. `python -m tests.bench.reconcile DATABASE RESULT` is that process.
 """
 
-from __future__ import annotations
-
 import json
 import resource
 import sys

@@ -3,8 +3,6 @@
 Its ledger lines are those that the service keeps beside its ledgers; nothing is folded. Month and
 truth come from `tests.reconcile.books_truth`."""
 
-from __future__ import annotations
-
 import asyncio
 import sqlite3
 import sys

@@ -4,8 +4,6 @@ A load before the kill makes the write-ahead log long. The start folds and syncs
 drops the page cache of the database, so that the disk is read.
 """
 
-from __future__ import annotations
-
 import http.client
 import os
 import signal

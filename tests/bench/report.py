@@ -1,7 +1,5 @@
 """Figures beside their bars, shown as a table and written as JSON."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Signed HTTP requests made of messages, byte for byte as a connection carries them."""
 
-from __future__ import annotations
-
 import base64
 import random
 from collections.abc import Iterable, Iterator

@@ -5,8 +5,6 @@ database; the first side alternates. Each leg waits for folding and sealing, so 
 does not pay for them.
 """
 
-from __future__ import annotations
-
 import asyncio
 import sys
 import time

@@ -5,8 +5,6 @@ has its own load generator, and all begin together; the generators share one cor
 alternates, and the faster one is sent more, so that both take many seconds.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import sys

@@ -1,7 +1,5 @@
 """Sizes of the measurements, and the bars that their figures must meet."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 

@@ -3,8 +3,6 @@
 `python -m tests.bench.steady PORT SECRET RATE [SEED]` delivers until its standard input ends, then
 writes its results as one JSON line."""
 
-from __future__ import annotations
-
 import json
 import socket
 import sys

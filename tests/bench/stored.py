@@ -3,8 +3,6 @@
 The store's own code is not used here, so that the check does not share its mistakes.
 """
 
-from __future__ import annotations
-
 import sqlite3
 import time
 from collections import Counter

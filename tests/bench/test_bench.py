@@ -1,7 +1,5 @@
 """The bench's own pieces at a tiny size: right results hold, and wrong ones do not."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -1,7 +1,5 @@
 """The figures of the console: slow, large or missing pages hold no bar."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from typing import Any

@@ -1,8 +1,6 @@
 """The database of very many deliveries at a tiny size: the program finds it sound, and a figure
 with a wrong answer holds nothing."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The pieces that measure sealing, at a tiny size."""
 
-from __future__ import annotations
-
 import sqlite3
 from contextlib import closing
 from dataclasses import replace

@@ -2,8 +2,6 @@
 
 `python -m tests.bench.unsealed PORT`, to measure the cost of sealing beside it."""
 
-from __future__ import annotations
-
 import os
 import sys
 import tempfile

@@ -1,7 +1,5 @@
 """A real browser, where one is installed."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor

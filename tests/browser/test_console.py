@@ -1,7 +1,5 @@
 """The console in a real browser: wide and narrow, light and dark, with and without script."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import hashlib

@@ -1,7 +1,5 @@
 """A month closed from pages alone, in a real browser: from the invitation to the report."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 from collections.abc import Callable

@@ -1,8 +1,6 @@
 """A provider connected from pages alone, in a real browser: from the invitation to the order of a
 signed test event, and to what is signed before going live."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 from pathlib import Path

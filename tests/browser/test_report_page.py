@@ -1,7 +1,5 @@
 """The report's page on a screen, on paper, and read aloud."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field, replace
 from io import BytesIO
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A payment service on a loopback socket that does to each request what its script says."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence

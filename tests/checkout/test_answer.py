@@ -1,7 +1,5 @@
 """What an answer means, as a table, and what may never come out of one."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

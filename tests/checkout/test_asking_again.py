@@ -1,7 +1,5 @@
 """What nobody answered is asked again in the background, with the stored key, until it is clear."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import AsyncIterator

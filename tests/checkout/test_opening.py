@@ -1,7 +1,5 @@
 """One order, one key, one session: with a service that answers, refuses, errs and falls silent."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import time

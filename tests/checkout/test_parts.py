@@ -1,7 +1,5 @@
 """Pauses, turns and settings: the small parts by themselves."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

@@ -1,7 +1,5 @@
 """A phone number and a token go to the service and nowhere else, whatever it says of them."""
 
-from __future__ import annotations
-
 import json
 import traceback
 from typing import Any

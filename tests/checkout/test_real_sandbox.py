@@ -1,7 +1,5 @@
 """Against the simulated provider, served over real sockets."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
 from collections.abc import AsyncIterator

@@ -1,7 +1,5 @@
 """What a shop may ask: every problem at once, exact bytes, and a digest that tells nothing."""
 
-from __future__ import annotations
-
 from decimal import Decimal
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A payment service that gives two orders one session: neither is paid by its money."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from app.checkout.open_checkout import open_checkout

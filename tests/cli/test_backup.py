@@ -1,7 +1,5 @@
 """`backup` and `restore`: what they refuse, what they leave behind, what they print."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

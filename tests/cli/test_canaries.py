@@ -1,8 +1,6 @@
 """Forty planted phones, names, tokens and secrets go through routes and commands: none comes out
 in a log, an error, a listing or a page."""
 
-from __future__ import annotations
-
 import asyncio
 import io
 import json

@@ -1,7 +1,5 @@
 """A payment started from the command line, of an order that has its session already."""
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
 from typing import Any

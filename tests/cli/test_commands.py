@@ -1,7 +1,5 @@
 """Every command's ordinary day, and each way in which a command can end."""
 
-from __future__ import annotations
-
 import asyncio
 import csv
 import io

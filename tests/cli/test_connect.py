@@ -1,7 +1,5 @@
 """`tallyhook connect`: writes the source, prints what to register, and waits for what comes."""
 
-from __future__ import annotations
-
 import io
 import json
 from collections.abc import Awaitable, Callable

@@ -1,8 +1,6 @@
 """Whatever function a command runs through raises, and whatever the error says: the command
 ends with one sentence that names the place, and nothing of what was private there comes out."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 from collections.abc import Sequence

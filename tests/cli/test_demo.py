@@ -1,7 +1,5 @@
 """What the demo's shop does with a service that is busy, and how its servers get their ports."""
 
-from __future__ import annotations
-
 import socket
 from contextlib import ExitStack
 

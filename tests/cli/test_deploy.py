@@ -1,7 +1,5 @@
 """What `deploy` gives out fits the program: its commands, options, settings, figures and alarms."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

@@ -1,7 +1,5 @@
 """`tallyhook doctor`: one row for each thing, and 1 where something must be done."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

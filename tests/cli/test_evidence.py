@@ -1,7 +1,5 @@
 """The evidence commands: what they write, what they refuse, and how each can end."""
 
-from __future__ import annotations
-
 import json
 import stat
 from collections.abc import Callable

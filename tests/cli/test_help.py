@@ -1,7 +1,5 @@
 """What `--help` lists, and what is said of a word that does not fit."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from collections.abc import Iterator

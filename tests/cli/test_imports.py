@@ -1,7 +1,5 @@
 """`records` and `statement`: what they print, and how they end."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`trigger`, `listen` and `deliveries replay`, against a service in this process."""
 
-from __future__ import annotations
-
 import asyncio
 import gzip
 import io

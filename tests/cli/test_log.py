@@ -1,7 +1,5 @@
 """The commands on the log, and which key may sign."""
 
-from __future__ import annotations
-
 import json
 import os
 import sqlite3

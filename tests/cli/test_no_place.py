@@ -1,7 +1,5 @@
 """Where a result finds no place, a command ends in a sentence or quietly, never in a traceback."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """`tallyhook deliveries show`: whose ledger an arrival is in, and what to do where none."""
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
 from typing import Any

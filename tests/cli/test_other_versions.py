@@ -1,8 +1,6 @@
 """Databases and backups of versions that this program does not know: one sentence says what to
 do."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The commands of people and of personal data: who may, what is shown, and what is kept."""
 
-from __future__ import annotations
-
 import asyncio
 import sqlite3
 from contextlib import closing

@@ -1,7 +1,5 @@
 """Each way in which the commands on periods can end."""
 
-from __future__ import annotations
-
 import sqlite3
 from contextlib import closing
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Commands where the store is not as it should be, and the form in which results are printed."""
 
-from __future__ import annotations
-
 import json
 import socket
 import sqlite3

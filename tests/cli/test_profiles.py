@@ -1,7 +1,5 @@
 """`profiles list/show/check` and `signature check` as a person or a program runs them."""
 
-from __future__ import annotations
-
 import io
 import json
 from pathlib import Path

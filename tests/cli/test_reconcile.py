@@ -1,7 +1,5 @@
 """Finance from the command line: a book and a statement, a run, evidence, and another run."""
 
-from __future__ import annotations
-
 import asyncio
 import csv
 import io

@@ -1,7 +1,5 @@
 """Commands around an upgrade: what it would do, what it holds, and how that is released."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

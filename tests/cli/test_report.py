@@ -1,7 +1,5 @@
 """`report period` and `report journal`: what they write, where to, and what they refuse."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Callable

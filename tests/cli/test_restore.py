@@ -1,7 +1,5 @@
 """`restore` and `db restored`: what is refused, what goes on, what is reported."""
 
-from __future__ import annotations
-
 import os
 import random
 import shutil

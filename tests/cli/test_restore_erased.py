@@ -1,8 +1,6 @@
 """Whoever was erased is erased again in an older backup that is put back: `restore` and the journal
 of erasures."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import shutil

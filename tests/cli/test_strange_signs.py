@@ -1,7 +1,5 @@
 """Texts of others command no terminal, and a word that is no UTF-8 is refused in a sentence."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys

@@ -1,7 +1,5 @@
 """How the shop's side handles notifications and answers; some tests ask the service itself."""
 
-from __future__ import annotations
-
 import ast
 import json
 import socket

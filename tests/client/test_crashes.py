@@ -1,7 +1,5 @@
 """A receiver that is killed between any two of its steps ships each order exactly once."""
 
-from __future__ import annotations
-
 import json
 import sqlite3
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """The client's folder works by itself: installed, or copied under any name."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

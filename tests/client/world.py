@@ -1,7 +1,5 @@
 """Entries of the feed and notifications, made by the published rules alone."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import hmac

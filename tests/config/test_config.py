@@ -1,7 +1,5 @@
 """The configuration says everything that is wrong with it at once, and never a secret."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

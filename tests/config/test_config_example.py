@@ -1,7 +1,5 @@
 """config.example.env lists every setting with its default, and loads."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Settings are added to a file, and what stands in it is never changed."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Where a database may lie, and that it took its settings."""
 
-from __future__ import annotations
-
 import sqlite3
 from contextlib import closing
 from pathlib import Path

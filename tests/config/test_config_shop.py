@@ -1,7 +1,5 @@
 """What the settings of the shop's notifications say together."""
 
-from __future__ import annotations
-
 import pytest
 
 from app.config.load import load_settings

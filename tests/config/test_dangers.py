@@ -1,7 +1,5 @@
 """Configurations that would lose money, data or secrets: `serve` says why, and does not start."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """Addresses of a server that the driver takes: none is refused before it is asked."""
 
-from __future__ import annotations
-
 import pytest
 
 from app.config.database_url import database_url

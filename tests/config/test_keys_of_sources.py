@@ -1,7 +1,5 @@
 """One key, one source: whatever kind of key, and however it is written; and whose account it is."""
 
-from __future__ import annotations
-
 import base64
 import json
 from pathlib import Path

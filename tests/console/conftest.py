@@ -1,7 +1,5 @@
 """A console over a service with some orders, and clients of it that are signed in."""
 
-from __future__ import annotations
-
 import asyncio
 import csv
 import io

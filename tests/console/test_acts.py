@@ -1,7 +1,5 @@
 """What every action's form does when it is refused, and when it is sent."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

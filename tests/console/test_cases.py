@@ -1,7 +1,5 @@
 """The case page: the checklist, exhibits that are sent, seen and detached, and the letter."""
 
-from __future__ import annotations
-
 import re
 
 import httpx2

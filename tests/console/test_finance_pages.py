@@ -1,7 +1,5 @@
 """Pages of finance: breaks, late money, runs, periods and reports, and what is done from them."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import re

@@ -1,8 +1,6 @@
 """What somebody needs who is no developer: names in place of codes, links that their role may
 follow, moments in their own zone, and the way on after what did not work."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from html import unescape

@@ -1,7 +1,5 @@
 """Importing from pages: sent, read, looked at, and only then imported; the very same bytes."""
 
-from __future__ import annotations
-
 import asyncio
 import fcntl
 import html

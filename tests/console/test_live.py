@@ -1,7 +1,5 @@
 """Live streams, without a browser."""
 
-from __future__ import annotations
-
 import asyncio
 
 from app.console.live import MOST, Live

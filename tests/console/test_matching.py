@@ -1,7 +1,5 @@
 """Deciding about breaks from pages: matched by hand, several at once, and late money."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 from dataclasses import replace

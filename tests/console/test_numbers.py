@@ -1,7 +1,5 @@
 """The customers' numbers of several orders: proposed, approved by another, seen by the proposer."""
 
-from __future__ import annotations
-
 import csv
 import re
 

@@ -1,7 +1,5 @@
 """Pages: each in its three forms, for those who may, and with what nobody may see left out."""
 
-from __future__ import annotations
-
 import io
 import json
 import re

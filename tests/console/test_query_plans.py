@@ -1,7 +1,5 @@
 """What the console's pages ask of SQLite: no page goes through a table that grows with the shop."""
 
-from __future__ import annotations
-
 import re
 import sqlite3
 from collections.abc import Iterator

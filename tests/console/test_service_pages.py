@@ -1,7 +1,5 @@
 """Pages of the service itself, and what is done from them."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 from zoneinfo import ZoneInfo

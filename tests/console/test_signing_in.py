@@ -1,7 +1,5 @@
 """Signing in: who gets a session, what ends it, and what a stranger learns, which is nothing."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 from html import unescape

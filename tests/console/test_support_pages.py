@@ -1,7 +1,5 @@
 """What support does from pages: a number in full, notes, pins, saved lists, alarms, erasing."""
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """What a context builds from settings, and when."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

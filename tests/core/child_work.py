@@ -1,7 +1,5 @@
 """Functions that the tests of `app.core.child` run there; it imports this module alone."""
 
-from __future__ import annotations
-
 import os
 import resource
 import signal

@@ -1,7 +1,5 @@
 """What asking a provider back may lead to, whatever its answers and our configuration are."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """No text becomes a formula in a spreadsheet, and every text comes back."""
 
-from __future__ import annotations
-
 import csv
 import io
 import re

@@ -1,7 +1,5 @@
 """Charts: the numbers in them, the words around them, and nothing that a page could run."""
 
-from __future__ import annotations
-
 import re
 import xml.etree.ElementTree as ET
 from typing import Any

@@ -1,7 +1,5 @@
 """A function in a child process gives its result, or is stopped and says why."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import resource

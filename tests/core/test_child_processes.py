@@ -1,7 +1,5 @@
 """The process behind a receiver, played by a script."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

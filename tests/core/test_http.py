@@ -1,7 +1,5 @@
 """Requests that go out: whatever an answer's headers say, it is an answer and nothing more."""
 
-from __future__ import annotations
-
 import httpx2
 import pytest
 

@@ -1,7 +1,5 @@
 """What may stand in a name or a reason of a person: what can be seen, and what joins it."""
 
-from __future__ import annotations
-
 import pytest
 
 from app.core.text import is_human_text, printable, without_joiners

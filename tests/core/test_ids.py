@@ -1,7 +1,5 @@
 """Ids are given once, by threads and by processes that were forked off."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Sentences tell a zone's times, and nothing else of them changes."""
 
-from __future__ import annotations
-
 from datetime import UTC
 from zoneinfo import ZoneInfo
 

@@ -1,7 +1,5 @@
 """One event is one line, and nothing passes that has no field of its own."""
 
-from __future__ import annotations
-
 import fcntl
 import io
 import json

@@ -1,7 +1,5 @@
 """So many lines a minute, one that says how many were left out, and every error."""
 
-from __future__ import annotations
-
 import io
 import json
 import logging

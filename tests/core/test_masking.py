@@ -1,7 +1,5 @@
 """What is masked can be distinguished and not called."""
 
-from __future__ import annotations
-
 from base64 import encodebytes, urlsafe_b64encode
 from urllib.parse import quote
 

@@ -1,7 +1,5 @@
 """A PDF names the characters that no font of the machine has, instead of showing boxes alone."""
 
-from __future__ import annotations
-
 import io
 from pathlib import Path
 from typing import Any

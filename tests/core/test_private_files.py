@@ -1,7 +1,5 @@
 """Files that are made whole or not at all: nobody else has a hand in them."""
 
-from __future__ import annotations
-
 import errno
 import os
 import stat

@@ -1,7 +1,5 @@
 """One rule for references: what an event may name can be asked for, recorded, paid and imported."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from urllib.parse import quote

@@ -1,7 +1,5 @@
 """When the entries of a schedule come, by table: pure, in any zone, on the days clocks change."""
 
-from __future__ import annotations
-
 from typing import get_args
 from zoneinfo import ZoneInfo
 

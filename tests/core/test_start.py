@@ -1,7 +1,5 @@
 """What a start loads, and what it does when it is interrupted before it has begun."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

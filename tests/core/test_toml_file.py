@@ -1,7 +1,5 @@
 """Strict TOML file: lines of keys, mistakes between keys beside others, and sizes."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from typing import Literal

@@ -4,8 +4,6 @@ After a change that is meant: `TALLYHOOK_GOLDEN=write pytest tests/core/test_tom
 read the difference.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final

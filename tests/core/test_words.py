@@ -1,7 +1,5 @@
 """Counts with their nouns: one of a thing is never called several."""
 
-from __future__ import annotations
-
 import ast
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Short ways to put evidence into a store and to look at what it holds."""
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence

@@ -1,7 +1,5 @@
 """The store that the contract's tests share: each test has a database of its own."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 
 import pytest

@@ -1,7 +1,5 @@
 """What every database must do with runs and breaks: identity, turns, evidence, acts."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any

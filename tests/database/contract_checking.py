@@ -1,7 +1,5 @@
 """What every database's check must find, and must not."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import HealthCheck, given, settings
 

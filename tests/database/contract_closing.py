@@ -1,7 +1,5 @@
 """What every database must do with closed periods, and with digests of what was known."""
 
-from __future__ import annotations
-
 import pytest
 from sqlalchemy.exc import DBAPIError, IntegrityError
 

@@ -1,7 +1,5 @@
 """What every database must keep of the events that their provider is to be asked about."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """What every database gives for an order's evidence: its bytes, its proofs, what was published."""
 
-from __future__ import annotations
-
 import hashlib
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """What every database must do with matches by hand: made once, taken back, dated."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """What every database must gather: the same history, whatever order its parts arrived in."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterable, Sequence
 from dataclasses import replace

@@ -4,8 +4,6 @@ The rules of before are a fold that calls every paid order unresolved, under the
 policy's text had before.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

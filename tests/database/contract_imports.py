@@ -1,7 +1,5 @@
 """What every database must do with order books and statements: what was known when."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """What every database must keep or delete: rejections, tokens, the stamp, the schema."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 from contextlib import suppress

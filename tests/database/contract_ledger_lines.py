@@ -1,7 +1,5 @@
 """What every database must do with ledger lines: cached or folded, they are the same."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """What every database must do with folds: due marks, revisions, the feed, the caches."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """What every database must do with the outbox of notifications."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

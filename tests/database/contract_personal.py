@@ -1,7 +1,5 @@
 """What every database must keep of customers, and delete when it is asked to."""
 
-from __future__ import annotations
-
 from collections.abc import Awaitable
 from pathlib import Path
 from typing import Any

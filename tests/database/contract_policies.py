@@ -1,7 +1,5 @@
 """What every database must do when the policy changes: all orders come due once; it is noted."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What every database must do with a preview of an upgrade: say what it does, and write nothing."""
 
-from __future__ import annotations
-
 import pytest
 
 from app.core.errors import StoreUnavailable

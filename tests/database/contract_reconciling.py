@@ -1,7 +1,5 @@
 """What every database must do with a whole run: what is found is the truth, and nothing besides."""
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 from collections.abc import AsyncIterator

@@ -1,7 +1,5 @@
 """What every database must keep of payments and sessions that the shop names for its orders."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

@@ -1,7 +1,5 @@
 """What every database must give a report: changed outcomes, accepted breaks, sums that tie."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

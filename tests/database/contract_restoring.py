@@ -1,8 +1,6 @@
 """What every database must keep after it was put back: numbers that never go back, and a schema
 that is the migrations' own."""
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from functools import cache

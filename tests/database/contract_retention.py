@@ -1,7 +1,5 @@
 """What every database must keep when bodies are deleted, and what a redelivery then finds."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 from typing import Any
 

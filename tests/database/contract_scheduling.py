@@ -1,7 +1,5 @@
 """What every database must do with rows of the schedule: of several workers one has each time."""
 
-from __future__ import annotations
-
 import asyncio
 from dataclasses import replace
 

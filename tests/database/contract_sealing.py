@@ -1,7 +1,5 @@
 """What every database must keep of the log: everything has a leaf, once, whoever seals and when."""
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 from collections.abc import Mapping

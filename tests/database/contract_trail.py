@@ -1,8 +1,6 @@
 """What every database must do with what people did: a row that was changed without an entry of the
 trail is reported by the check, whichever table it is of."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Final

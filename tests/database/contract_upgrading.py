@@ -1,7 +1,5 @@
 """What every database must keep when bringing it up to date is cut short."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import count

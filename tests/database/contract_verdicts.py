@@ -1,7 +1,5 @@
 """What every database must do with arrivals: verdicts, rows, values at their limits."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from contextlib import nullcontext
 from typing import Any

@@ -1,7 +1,5 @@
 """What every database must do with what the watchdog and the checklist look at."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """The contract that every database must keep: all of its parts, for one subclass a database."""
 
-from __future__ import annotations
-
 from tests.database.contract_breaks import BreakContract
 from tests.database.contract_checking import CheckingContract
 from tests.database.contract_closing import ClosingContract

@@ -5,8 +5,6 @@ A part is an event, or a record of an opened session or a named reference: `n`, 
 source. `a=x` is the part `a` with the event id x.
 """
 
-from __future__ import annotations
-
 from typing import Any, Final
 
 from reconcile.ledger.events import Event

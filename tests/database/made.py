@@ -1,7 +1,5 @@
 """A new database, made once by the product itself and copied for each test that begins with one."""
 
-from __future__ import annotations
-
 import asyncio
 import tempfile
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """A batch on SQLite is kept whole or not at all, and nothing of it lies in a temporary file."""
 
-from __future__ import annotations
-
 import os
 import resource
 import sqlite3

@@ -1,7 +1,5 @@
 """A statement that SQLAlchemy runs crosses into the driver's thread once, and brings all back."""
 
-from __future__ import annotations
-
 import asyncio
 import sqlite3
 import threading

@@ -1,7 +1,5 @@
 """What a driver's error is told as, where nothing but its own exception says what failed."""
 
-from __future__ import annotations
-
 import ssl
 from pathlib import Path
 

@@ -1,8 +1,6 @@
 """The inbox of an SQLite database is a file: it is never taken for read when it was not, and what
 has been read leaves it."""
 
-from __future__ import annotations
-
 import asyncio
 import shutil
 import sqlite3

@@ -1,7 +1,5 @@
 """The journal on SQLite: nothing is answered before it is durable, and faults are never hidden."""
 
-from __future__ import annotations
-
 import asyncio
 import fcntl
 import os

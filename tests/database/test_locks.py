@@ -1,7 +1,5 @@
 """The writers' lock between processes: in turn, and held up by nobody who is gone or asleep."""
 
-from __future__ import annotations
-
 import asyncio
 import fcntl
 import os

@@ -1,7 +1,5 @@
 """The write-ahead log does not grow for ever, whoever reads; a long reader holds nobody up."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager

@@ -1,7 +1,5 @@
 """Opening a database on SQLite while others look at it, and where it cannot be opened at all."""
 
-from __future__ import annotations
-
 import errno
 import io
 import json

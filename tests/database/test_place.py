@@ -1,7 +1,5 @@
 """A database that vanishes under its writer is noticed before the next commit is reported."""
 
-from __future__ import annotations
-
 import asyncio
 import shutil
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The database for the time of one check has what the real one has."""
 
-from __future__ import annotations
-
 import sqlite3
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The contract on SQLite."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Several write in one process, and another process writes, too: who has the database when."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path

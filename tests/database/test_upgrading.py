@@ -1,8 +1,6 @@
 """Versions of the schema; and a process that is killed while it brings an SQLite database up to
 date."""
 
-from __future__ import annotations
-
 import sqlite3
 import subprocess
 from contextlib import closing

@@ -5,8 +5,6 @@ Ids, moments, digests and durations differ from run to run; both sides are compa
 A line that is only `…` stands for any number of lines.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import signal

@@ -1,7 +1,5 @@
 """The four paths to a provider do what their page says, each against a service in this process."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import shlex

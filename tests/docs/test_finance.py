@@ -1,7 +1,5 @@
 """Every command on the page for finance prints what the page says."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Iterator
 from pathlib import Path

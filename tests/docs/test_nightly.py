@@ -1,7 +1,5 @@
 """The page of the long forms names each of them and no other test."""
 
-from __future__ import annotations
-
 import ast
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Every command in the README, and on the pages that go on where it ends, does what is shown."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

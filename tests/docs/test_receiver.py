@@ -1,7 +1,5 @@
 """The documented receiver of notifications ships exactly once, whatever comes how often."""
 
-from __future__ import annotations
-
 import re
 import sqlite3
 import sys

@@ -1,7 +1,5 @@
 """The runbook has an entry for whatever can be seen when something is wrong, and no other."""
 
-from __future__ import annotations
-
 import ast
 import inspect
 import re

@@ -1,7 +1,5 @@
 """Every command on the page for support does what the page says."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

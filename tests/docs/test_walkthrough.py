@@ -1,7 +1,5 @@
 """The walk through one M-Pesa payment, in the room of the providers, ends as it says."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

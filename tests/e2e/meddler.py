@@ -5,8 +5,6 @@ order its requests pass, as in a network that comes back; one order in DARK hear
 then, which is longer than one call of the shop lasts.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import random

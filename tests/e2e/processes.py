@@ -1,7 +1,5 @@
 """Starts `tallyhook` as the process it is in production, and speaks to it over a socket."""
 
-from __future__ import annotations
-
 import fcntl
 import http.client
 import json

@@ -1,7 +1,5 @@
 """The simulated provider as the process it is, and the settings of a service that uses it."""
 
-from __future__ import annotations
-
 import http.client
 import json
 import os

@@ -1,7 +1,5 @@
 """Backups of a service under load, and what is restored from them."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import shutil

@@ -1,7 +1,5 @@
 """A webhook secret that is changed while deliveries come, by a restart for each step."""
 
-from __future__ import annotations
-
 import http.client
 import json
 import threading

@@ -1,7 +1,5 @@
 """`checkout start`, against the simulated provider: what it prints, and what it ends with."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

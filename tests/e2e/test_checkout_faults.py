@@ -1,7 +1,5 @@
 """Payments started over a bad network: exactly one for each order, and its ledger is true."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 from collections import Counter

@@ -1,7 +1,5 @@
 """The service is killed between any two steps of a start; after a restart there is one payment."""
 
-from __future__ import annotations
-
 import json
 import signal
 from http.client import HTTPException

@@ -1,7 +1,5 @@
 """The console's process beside the one that started it."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import shutil

@@ -1,7 +1,5 @@
 """As it is deployed: a restart behind a socket that stays open, and deliveries through proxies."""
 
-from __future__ import annotations
-
 import http.client
 import re
 import shutil

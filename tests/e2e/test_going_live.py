@@ -1,7 +1,5 @@
 """The rehearsal and the checklist over real HTTP, against the simulated provider."""
 
-from __future__ import annotations
-
 import json
 import socket
 import sys

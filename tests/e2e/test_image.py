@@ -1,8 +1,6 @@
 """The image of Tallyhook, built and run without a container engine: each step of the Containerfile
 in a root of its own, a copy-on-write view of this machine's that stands for the base image."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

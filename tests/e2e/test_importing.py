@@ -1,7 +1,5 @@
 """An import that is killed, as a process of its own, beside a service that goes on."""
 
-from __future__ import annotations
-
 import json
 import signal
 import sqlite3

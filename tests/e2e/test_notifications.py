@@ -1,7 +1,5 @@
 """The shop hears of everything, whenever Tallyhook is killed."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,8 +1,6 @@
 """One order is shown in one way: API, commands, console, feed, notification, evidence, lists as CSV
 and the report say the same outcome, money, times and sentences of every scenario of the sandbox."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import csv

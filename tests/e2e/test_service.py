@@ -1,7 +1,5 @@
 """A real service process: it answers over sockets, survives its end, and ends as it must."""
 
-from __future__ import annotations
-
 import json
 import os
 import resource

@@ -1,7 +1,5 @@
 """Real processes that are told to stop: readers are answered, children end, nothing is left."""
 
-from __future__ import annotations
-
 import http.client
 import json
 import os

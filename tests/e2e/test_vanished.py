@@ -1,8 +1,6 @@
 """A file of the database that is deleted or replaced under a running service: nothing more is
 acknowledged, and no start makes a new database in its place."""
 
-from __future__ import annotations
-
 import shutil
 import sqlite3
 from collections.abc import Callable

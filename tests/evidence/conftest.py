@@ -1,7 +1,5 @@
 """One world for all tests of bundles: built once, looked at often."""
 
-from __future__ import annotations
-
 import asyncio
 import copy
 import hashlib

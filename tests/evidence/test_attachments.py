@@ -1,8 +1,6 @@
 """Attachments: kept once by their digest, sealed, in a bundle only where they are asked for, and
 gone with an erasure."""
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """Bundles: the same bytes for one order and instant, and nothing personal in a redacted one."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

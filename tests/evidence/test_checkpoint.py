@@ -1,7 +1,5 @@
 """Checkpoints as signed notes: a published note verifies, ours have the form, changes are found."""
 
-from __future__ import annotations
-
 import base64
 from dataclasses import replace
 from pathlib import Path

@@ -3,8 +3,6 @@
 With the shop's genuine key; a log that is written anew takes a checkpoint that left the shop.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Callable

@@ -1,8 +1,6 @@
 """The letter about a dispute: facts to the second in the merchant's time, what each rests on, the
 exhibits behind it, and what is missing before the deadline."""
 
-from __future__ import annotations
-
 import asyncio
 import io
 import json

@@ -2,8 +2,6 @@
 place to hide in, and what is hidden behind a hash, a mark or another order is reported first.
 """
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import json

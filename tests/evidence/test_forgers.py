@@ -4,8 +4,6 @@ as not proven in the first lines.
 Leaves out: a forger without the key, and changed bytes (`test_tampering`).
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The evidence key's file: who may read it, what it may hold, and that it is never shown."""
 
-from __future__ import annotations
-
 import stat
 import subprocess
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What is sealed of a row: canonical as others write it, salted, without what may be deleted."""
 
-from __future__ import annotations
-
 import hashlib
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What the letter of an evidence bundle says of the money."""
 
-from __future__ import annotations
-
 import pytest
 
 from app.evidence.letter import LetterArrival, LetterFacts, _money, letter

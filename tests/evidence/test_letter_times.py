@@ -1,7 +1,5 @@
 """report.html tells times in the merchant's zone, which the bundle says itself."""
 
-from __future__ import annotations
-
 import json
 from datetime import UTC
 from pathlib import Path

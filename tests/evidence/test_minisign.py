@@ -1,7 +1,5 @@
 """Signatures in minisign's format: its own tool takes them, and no change goes through."""
 
-from __future__ import annotations
-
 import base64
 import shutil
 import subprocess

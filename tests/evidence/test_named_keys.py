@@ -1,7 +1,5 @@
 """Which key signed is found again by fingerprint; anyone checks public-key signatures."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import hmac

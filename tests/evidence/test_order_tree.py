@@ -1,7 +1,5 @@
 """The tree of orders: it follows from its entries alone, and a path shows an order's only one."""
 
-from __future__ import annotations
-
 import hashlib
 
 import pytest

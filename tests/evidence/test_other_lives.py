@@ -1,7 +1,5 @@
 """Bundles of orders that had it otherwise: erased, shared, in the books, their source gone."""
 
-from __future__ import annotations
-
 import base64
 import json
 from pathlib import Path

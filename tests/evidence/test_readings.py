@@ -1,7 +1,5 @@
 """What is sealed of a reading: each part by itself, salted, in the one canonical form."""
 
-from __future__ import annotations
-
 import hashlib
 from typing import Any
 

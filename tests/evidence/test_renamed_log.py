@@ -1,8 +1,6 @@
 """A log that forked, as after a restore, goes on under another origin: what was signed before holds
 as it did, witnesses cosign what follows, and what was lost is reported as that."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """From incident to test: an order made into a scenario and played elsewhere comes out the same."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """What bundles prove of deliveries that are joined to an order later, and of masked references."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

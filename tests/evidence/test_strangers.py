@@ -1,7 +1,5 @@
 """What a stranger does with a bundle: verify.py alone, minisign, openssl, a browser, a printer."""
 
-from __future__ import annotations
-
 import ast
 import os
 import re

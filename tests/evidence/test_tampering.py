@@ -1,7 +1,5 @@
 """Nothing in a bundle can be changed unseen, and a hostile ZIP is refused before it costs much."""
 
-from __future__ import annotations
-
 import io
 import json
 import random

@@ -1,7 +1,5 @@
 """The drawing of a timeline: nothing overlaps, and what is too much is left out from the front."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 from app.evidence.letter import MAX_COLUMNS, WIDTH, Spoken, drawing

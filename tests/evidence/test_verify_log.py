@@ -1,7 +1,5 @@
 """Whatever is changed in the database file after it was sealed is found, and named."""
 
-from __future__ import annotations
-
 import os
 import random
 import shutil

@@ -1,7 +1,5 @@
 """Witnesses that speak the published protocol cosign the log, and show that it was written anew."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import os

@@ -1,8 +1,6 @@
 """A witness made from the published format alone (C2SP tlog-witness, tlog-cosignature): it shares
 no line with the product that asks it."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """A service whose order ORD-1 has had a full life: a session, twenty deliveries, money back."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

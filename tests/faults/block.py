@@ -3,8 +3,6 @@
 nbdkit  the disk (block_plugin.py)  ──▶  nbdfuse  a file  ──▶  loop device  ──▶  ext4
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

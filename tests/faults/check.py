@@ -3,8 +3,6 @@
 It does not use the store's own code, so that it does not share its mistakes.
 """
 
-from __future__ import annotations
-
 import json
 import sqlite3
 import struct

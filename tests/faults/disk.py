@@ -5,8 +5,6 @@ order, or a piece of the last write. A file's name is kept once its folder is sy
 and vanish in order, as on a file system with a journal.
 """
 
-from __future__ import annotations
-
 import random
 from dataclasses import dataclass, field
 

@@ -1,7 +1,5 @@
 """System calls of a running service that fail, and the results."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

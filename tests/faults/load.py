@@ -1,7 +1,5 @@
 """A load of signed deliveries over a few connections, which keeps every acknowledgement."""
 
-from __future__ import annotations
-
 import json
 import socket
 import threading

@@ -1,7 +1,5 @@
 """A test's own file systems, for tests that run as root."""
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager

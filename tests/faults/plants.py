@@ -4,8 +4,6 @@ A test whose control does not fail proves nothing: an injector that does nothing
 Each text here is Python that runs before `main`.
 """
 
-from __future__ import annotations
-
 NORMAL = """
 import app.database.engine as engine
 

@@ -1,7 +1,5 @@
 """The real `serve` as a child process, alone or under a tracer that records or injects."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import sys

@@ -1,8 +1,6 @@
 """Every delivery acknowledged before a power cut is there after it, whatever a disk keeps of
 unsynced data: a recorded service's disk is rebuilt as after a cut at each call."""
 
-from __future__ import annotations
-
 import signal
 from pathlib import Path
 

@@ -1,8 +1,6 @@
 """A disk that fills up: deliveries are refused while the log can still be folded, stored data can
 be read, and deliveries are accepted again once there is space."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sqlite3

@@ -1,8 +1,6 @@
 """After the first I/O error, or on a read-only file system, nothing more is acknowledged and the
 process ends; a full disk is refused while it lasts. Nothing acknowledged is lost."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Whichever process folds, and however it ends, every order has the ledger of its events."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,8 +1,6 @@
 """A start, call by call, before anybody is listened to: the page cache that an error may have
 spoiled is dropped, and the log's content is on the disk."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from pathlib import Path

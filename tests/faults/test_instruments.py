@@ -1,8 +1,6 @@
 """The instruments themselves: a blind checker, or a disk that forgets nothing, would make every
 fault look harmless."""
 
-from __future__ import annotations
-
 import random
 import sqlite3
 from contextlib import closing

@@ -1,8 +1,6 @@
 """A service that is stopped, loses a part of itself, or has its clock set: acknowledged deliveries
 are there, and it never goes on as half a service."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """A service that is killed at any moment keeps what it acknowledged, and starts again."""
 
-from __future__ import annotations
-
 import random
 import signal
 import time

@@ -1,7 +1,5 @@
 """A large database file is checked while it is served."""
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
 

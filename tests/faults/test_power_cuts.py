@@ -1,8 +1,6 @@
 """Power cuts and I/O errors of a real block device under a real file system: acknowledged
 deliveries are there afterwards, and the database is whole."""
 
-from __future__ import annotations
-
 import random
 import shutil
 import signal

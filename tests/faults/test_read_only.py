@@ -1,8 +1,6 @@
 """A file system that the kernel makes read-only while it is served, as after an I/O error: the
 service ends and says why, and nothing acknowledged is lost."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """A disk that is slow, or holds a sync up for seconds: nobody waits for long, nothing is lost."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 from pathlib import Path

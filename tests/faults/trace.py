@@ -4,8 +4,6 @@ It comes from `strace -f -y -xx`: one call a line, every string in hexadecimal, 
 descriptor in angle brackets. A call interrupted by another thread takes two lines.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass

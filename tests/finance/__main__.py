@@ -7,8 +7,6 @@ The folder then holds a database, the merchant's order book, the provider's stat
 merchant's rules of October 2024: long past, whatever the clock says.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import sys

@@ -5,8 +5,6 @@ months. Straight, bodies are read by the provider engine and committed by the jo
 at a time: for large ones. A test holds them equal.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Iterable

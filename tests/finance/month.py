@@ -7,8 +7,6 @@
 The truth is what the plots decided. Nothing of it is computed by the code that it judges.
 """
 
-from __future__ import annotations
-
 import csv
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence

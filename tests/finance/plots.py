@@ -4,8 +4,6 @@ A plot states what happens and says in the end which outcome, which money and wh
 truly are. `CYCLE` is forty orders in a row; every break cause is in it a known number of times.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from tests.finance.story import FACTORS, Telling

@@ -1,7 +1,5 @@
 """A merchant with a generated month, who does everything by commands."""
 
-from __future__ import annotations
-
 import asyncio
 import io
 import json

@@ -3,8 +3,6 @@
 The truth is noted by whoever makes the story, as it is made. Nothing here asks the product.
 """
 
-from __future__ import annotations
-
 import random
 from dataclasses import dataclass, field
 from typing import Any

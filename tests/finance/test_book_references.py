@@ -1,7 +1,5 @@
 """An order book names what orders were paid by: records of the shop, each of one order."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any

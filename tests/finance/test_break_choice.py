@@ -1,7 +1,5 @@
 """Which breaks are meant by what is said of them, and what mistakes are reported."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 from types import SimpleNamespace
 from typing import Any

@@ -1,7 +1,5 @@
 """A month from the first webhook to the closed books, and what is learned of it afterwards."""
 
-from __future__ import annotations
-
 import hashlib
 from collections import Counter
 from pathlib import Path

@@ -1,7 +1,5 @@
 """When a month can be closed, by whom, what is kept, and how a change of it shows."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import json

@@ -1,7 +1,5 @@
 """Ways of a report to who reads it: mails and signed posts, and what a failure reports."""
 
-from __future__ import annotations
-
 import base64
 import json
 import socketserver

@@ -1,7 +1,5 @@
 """Importing: all of a file or nothing, the good rows where that is said, and a trail of it."""
 
-from __future__ import annotations
-
 import csv
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace

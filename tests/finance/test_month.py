@@ -1,7 +1,5 @@
 """The generated month is what it says it is, whichever way it comes into a database."""
 
-from __future__ import annotations
-
 from collections import Counter
 from pathlib import Path
 from typing import Any

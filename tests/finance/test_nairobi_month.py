@@ -1,8 +1,6 @@
 """A month in the merchant's time, with every cause of a break and the bank: closed, and its
 clearing accounts explained to the cent."""
 
-from __future__ import annotations
-
 import csv
 import subprocess
 import sys

@@ -5,8 +5,6 @@ change that is meant: `TALLYHOOK_GOLDEN=write pytest tests/finance/test_presets.
 difference.
 """
 
-from __future__ import annotations
-
 import csv
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field, replace

@@ -1,7 +1,5 @@
 """Processes that match ranges of keys: they do, they may die, and whoever began them may stop."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import signal

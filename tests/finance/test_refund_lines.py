@@ -4,8 +4,6 @@ Which payment a refund is of stands in the file, as `original_payment`, or is kn
 that told of the refund by the same reference.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A file of rules is read strictly, and all its mistakes are reported at once."""
 
-from __future__ import annotations
-
 import pytest
 
 from app.core.errors import ConfigurationError

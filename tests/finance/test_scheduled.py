@@ -1,7 +1,5 @@
 """What the schedule does: once for each due time, delivered whole, reported where it fails."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

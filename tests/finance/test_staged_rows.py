@@ -1,8 +1,6 @@
 """Rows that are staged: sorted, grouped and dropped as a list in memory would be, wherever they are
 parted, and with a full disk reported as such."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing

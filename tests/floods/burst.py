@@ -1,7 +1,5 @@
 """A burst of deliveries, each sent when it is due, however many still wait for an answer."""
 
-from __future__ import annotations
-
 import select
 import socket
 import time

@@ -1,7 +1,5 @@
 """Senders of bodies without end: declared as 1 GB, in endless chunks, or packed to burst."""
 
-from __future__ import annotations
-
 import gzip
 import socket
 from collections import Counter

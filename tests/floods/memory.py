@@ -1,7 +1,5 @@
 """A process's memory: a group with a limit, and the peak of a process."""
 
-from __future__ import annotations
-
 import errno
 import os
 from collections.abc import Iterator

@@ -6,8 +6,6 @@ What stands behind a refused request is never answered, since it could be taken 
 sender's.
 """
 
-from __future__ import annotations
-
 import re
 import socket
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Far more deliveries at once than on any day: each is stored, or asked to come again."""
 
-from __future__ import annotations
-
 import sqlite3
 from collections import Counter
 from collections.abc import Iterator, Sequence

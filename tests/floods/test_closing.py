@@ -1,7 +1,5 @@
 """A connection that has ended leaves nothing behind, without the cycle collector's help."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import socket

@@ -1,8 +1,6 @@
 """Everything is reported and exported while deliveries come: all are accepted, and the receiver,
 which does not do that work, does not grow."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

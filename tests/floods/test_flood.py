@@ -1,7 +1,5 @@
 """A flood of unsigned requests and slow clients stops no genuine delivery and fills nothing."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

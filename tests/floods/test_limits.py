@@ -1,7 +1,5 @@
 """Connections, heads and bodies beyond their limits, on a real server."""
 
-from __future__ import annotations
-
 import json
 import socket
 from collections import Counter

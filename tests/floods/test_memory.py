@@ -1,7 +1,5 @@
 """Large bodies at a service with 256 MiB of memory: it is not killed, and hardly grows."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

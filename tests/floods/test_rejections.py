@@ -1,7 +1,5 @@
 """Rejections beyond an allowance, and a queue beyond its limit, on a real server."""
 
-from __future__ import annotations
-
 import fcntl
 import json
 from concurrent.futures import ThreadPoolExecutor

@@ -1,8 +1,6 @@
 """An ordinary day of steady deliveries, frequent looks and a backup: all are accepted, and nothing
 grows but the database."""
 
-from __future__ import annotations
-
 import os
 import sqlite3
 import time

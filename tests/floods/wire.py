@@ -1,7 +1,5 @@
 """Requests and answers as bytes, from any address of the loopback network."""
 
-from __future__ import annotations
-
 import json
 import socket
 

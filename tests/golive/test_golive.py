@@ -1,7 +1,5 @@
 """The go-live checklist: what is checked, what is stated, and when it is complete."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from html.parser import HTMLParser

@@ -1,7 +1,5 @@
 """What a rehearsal expects, and which numbers it may use."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """What a running service tells of one thing that is watched."""
 
-from __future__ import annotations
-
 from tests.api.driving import Driver
 
 

@@ -1,7 +1,5 @@
 """Alarms are told to whoever is called: once each, and once that they are over."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """When the certificate of the public URL ends: looked at, and told by the figures."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """What the figures say while a write is held up."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Payments that were stored and read, and reach no order's ledger."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What `tallyhook doctor` says of what it sees."""
 
-from __future__ import annotations
-
 import stat
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """When it is too quiet, and when it only looks so."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Events of kinds that no profile knows, whose words speak of money going back."""
 
-from __future__ import annotations
-
 import json
 from io import StringIO
 from pathlib import Path

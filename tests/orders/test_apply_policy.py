@@ -1,7 +1,5 @@
 """A merchant changes what counts as late and starts again: everything follows the new policy."""
 
-from __future__ import annotations
-
 import asyncio
 import io
 import json

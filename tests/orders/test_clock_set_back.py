@@ -1,7 +1,5 @@
 """A clock that was ahead and is set right: nothing that is here waits until time has caught up."""
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The delivery log: what it lists, and how many arrivals came when, taken and refused apart."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import AsyncIterator

@@ -1,7 +1,5 @@
 """An order is found by whatever a customer knows of it, and how it was found is shown."""
 
-from __future__ import annotations
-
 import json
 from asyncio import to_thread
 from collections.abc import AsyncIterator

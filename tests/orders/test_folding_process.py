@@ -1,7 +1,5 @@
 """The second process that folds: when it is started, what the first is told, and how it ends."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
 from collections.abc import AsyncIterator

@@ -1,7 +1,5 @@
 """After an upgrade, over HTTP: the shop, the feed and a read agree that what is held waits."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

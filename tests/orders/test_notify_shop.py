@@ -1,7 +1,5 @@
 """The shop is notified of every revision: signed, in order, again until taken, then given up."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import re

@@ -1,7 +1,5 @@
 """What the shop states of an order, one thing after another."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from app.orders.order_facts import OrderFacts, tell_order

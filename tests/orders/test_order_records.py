@@ -1,7 +1,5 @@
 """An order needs a price of the shop's own, from the first start with the rule on."""
 
-from __future__ import annotations
-
 import io
 import json
 from pathlib import Path

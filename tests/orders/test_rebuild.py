@@ -1,7 +1,5 @@
 """A rebuild by several processes publishes what one publishes, in the same order."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import sqlite3

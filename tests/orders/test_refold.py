@@ -1,7 +1,5 @@
 """Folding what is due and rebuilding everything: one bad order harms no other, marks are right."""
 
-from __future__ import annotations
-
 import io
 import json
 from collections.abc import AsyncIterator

@@ -1,7 +1,5 @@
 """Reading everything again: no change without a corrected profile, and all of it with one."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

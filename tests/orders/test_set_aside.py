@@ -1,7 +1,5 @@
 """Orders of deliveries that could not be read: held until the last of those has been read."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The fold worker beside a reader with a backlog."""
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A server for the whole run, or the one that TEST_DATABASE_URL names; a new database a test."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 from collections.abc import AsyncIterator, Iterator

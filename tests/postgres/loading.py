@@ -1,8 +1,6 @@
 """A provider that goes on whatever it is answered, and what comes of it: what is there afterwards,
 how often, and with what effect."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager, suppress

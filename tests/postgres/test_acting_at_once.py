@@ -1,7 +1,5 @@
 """Two people, or two processes, that act at the same instant: as if one acted after the other."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable
 from typing import Any

@@ -1,7 +1,5 @@
 """A webhook secret is changed on four receivers, one after the other, while deliveries come."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager

@@ -1,7 +1,5 @@
 """Several receivers start one order's payment at once: the service is asked once."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

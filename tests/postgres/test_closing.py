@@ -1,7 +1,5 @@
 """Months are closed on PostgreSQL as on SQLite."""
 
-from __future__ import annotations
-
 import pytest
 
 from app.finance import close_period

@@ -1,7 +1,5 @@
 """The contract on PostgreSQL."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.database.contracts import Contract

@@ -1,7 +1,5 @@
 """Many deliveries of the same events at once, at several receivers on one PostgreSQL."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager

@@ -1,8 +1,6 @@
 """Erasures on PostgreSQL: the journal has no place of its own there, and `db restored` carries it
 out in what other tools have put back."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Callable

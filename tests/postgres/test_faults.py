@@ -4,8 +4,6 @@ Each kind of fault has a control: the same procedure with a protection taken out
 something, or the fault was never there.
 """
 
-from __future__ import annotations
-
 import asyncio
 import functools
 import itertools

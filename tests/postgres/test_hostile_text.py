@@ -1,7 +1,5 @@
 """Hostile text is judged on PostgreSQL as on SQLite. PostgreSQL keeps no zero byte in a text."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

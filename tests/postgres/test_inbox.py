@@ -1,7 +1,5 @@
 """The inbox as a table: several receivers write to it, and rows are read however they commit."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
 from types import SimpleNamespace

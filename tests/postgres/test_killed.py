@@ -1,7 +1,5 @@
 """The long form of a server that ends under load: whole services, one database, many orders."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager

@@ -1,7 +1,5 @@
 """Two workers on one database share the shop's notifications: each is sent once, in order."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import AsyncIterator

@@ -1,7 +1,5 @@
 """The nightly dump of our compose.yaml is noted by the statement that stands there."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

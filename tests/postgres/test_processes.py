@@ -1,7 +1,5 @@
 """Real processes on one PostgreSQL: several of each kind, and who must wait for whom."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence

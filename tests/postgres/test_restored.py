@@ -1,7 +1,5 @@
 """PostgreSQL's own tools put a database back; a server that is not there yet is waited for."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Several receivers and workers on one database: together they are as good as one."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager

@@ -1,7 +1,5 @@
 """What may take long, and what may not."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

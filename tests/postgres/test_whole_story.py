@@ -1,8 +1,6 @@
 """From nothing to a shop that is paid: Stripe's events behind Caddy, on PostgreSQL, with console
 and figures; a restart under load; and a wrong secret that the runbook mends."""
 
-from __future__ import annotations
-
 import http.client
 import os
 import re

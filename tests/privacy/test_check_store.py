@@ -1,7 +1,5 @@
 """The check: every kind of damage is found and named, and a sound store has none."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path

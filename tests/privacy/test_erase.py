@@ -1,7 +1,5 @@
 """What is erased is gone as bytes, and what the money rests on stays as it was."""
 
-from __future__ import annotations
-
 import io
 import json
 from collections.abc import AsyncIterator

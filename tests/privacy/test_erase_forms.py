@@ -1,8 +1,6 @@
 """A number goes however it was written, and what went does not come back: neither with a redelivery
 nor with a backup that a clock which was set back makes look newer than the erasure."""
 
-from __future__ import annotations
-
 import json
 from base64 import b64encode
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Why something stays though its customer asks: each reason alone, and the moment it ends."""
 
-from __future__ import annotations
-
 import pytest
 
 from app.privacy.erase_rules import KeptData, kept_order, kept_since, kept_unknown

@@ -1,7 +1,5 @@
 """What settles an order whose data may not go yet."""
 
-from __future__ import annotations
-
 import pytest
 
 from app.privacy.erase_rules import OTHERWISE, SETTLED_BY, ToSettle, steps_for, to_settle

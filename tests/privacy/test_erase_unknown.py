@@ -1,8 +1,6 @@
 """An erasure destroys no money that nobody has read yet: what was refused or could not be read
 stays with the orders that stay, and for as long as somebody may still mend why."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A number in a provider's words for a failure: masked where they are read, gone when erased."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The journal of erasures as a file: who may use it, what a crash leaves, what tampering shows."""
 
-from __future__ import annotations
-
 import multiprocessing
 from pathlib import Path
 

@@ -1,8 +1,6 @@
 """One number, planted in every place that is listed, is found there before an erasure, and
 afterwards nowhere but in what is kept for good, which the report names."""
 
-from __future__ import annotations
-
 import asyncio
 import io
 import sqlite3

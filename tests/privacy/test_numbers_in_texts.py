@@ -1,7 +1,5 @@
 """What may be a phone number in a text, by which a digest that is left of one is found."""
 
-from __future__ import annotations
-
 import pytest
 
 from app.privacy.replay_erasures import numbers_in

@@ -1,7 +1,5 @@
 """Every place where text is stored is listed, with what an erasure does there."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

@@ -1,7 +1,5 @@
 """Retention as an operator meets it: the setting, the service, the commands, what is shown."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import sqlite3

@@ -4,8 +4,6 @@ It begins with the known answers and the documented payloads of each profile, so
 reaches every step behind the first. A request is written into the error that it causes.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

@@ -1,8 +1,6 @@
 """Hostile JSON, by what parsers disagree about: READ is read, as Python's own parser reads it, and
 REFUSED is not, each for the reason that is given. Names are what a failed test shows."""
 
-from __future__ import annotations
-
 from typing import Final
 
 from app.core.strict_json import MAX_DEPTH, MAX_NUMBER_LENGTH

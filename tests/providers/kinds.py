@@ -1,7 +1,5 @@
 """Made-up profiles of every kind of scheme that providers have, for laws that hold of all."""
 
-from __future__ import annotations
-
 import tempfile
 from pathlib import Path
 from typing import Final

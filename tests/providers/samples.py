@@ -1,7 +1,5 @@
 """For any profile that declares its scheme: secrets it takes, and a body it can sign."""
 
-from __future__ import annotations
-
 import base64
 import json
 from functools import cache

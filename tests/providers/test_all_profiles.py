@@ -1,7 +1,5 @@
 """Laws of every profile, shipped or made up: it accepts what it signs, and no changed bit of it."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

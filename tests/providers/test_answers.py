@@ -1,7 +1,5 @@
 """Acknowledgements in the provider's own form, and what it asks before it sends."""
 
-from __future__ import annotations
-
 import json
 import time
 from pathlib import Path

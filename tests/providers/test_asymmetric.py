@@ -1,7 +1,5 @@
 """Keys in every form providers publish, and what is refused as a key or as a signature."""
 
-from __future__ import annotations
-
 import base64
 
 import pytest

@@ -1,7 +1,5 @@
 """`signature check`: each clause of what it promises, line by line."""
 
-from __future__ import annotations
-
 import base64
 import hmac
 import io

@@ -1,7 +1,5 @@
 """Locations that hold of some events only: one field of many objects, distinguished by a member."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

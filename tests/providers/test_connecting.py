@@ -1,7 +1,5 @@
 """Section [setup]: read strictly, whole for every shipped profile, shown as it is."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Weak schemes: what a signature does not cover must be fetched back, or is refused at load."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """When something happened, in each provider's way of writing; and amounts in its own units."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 from decimal import Decimal
 from pathlib import Path

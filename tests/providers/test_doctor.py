@@ -1,7 +1,5 @@
 """The signature doctor names the mistake; judging again accepts what a mend now proves."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import hashlib

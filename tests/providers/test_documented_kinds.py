@@ -5,8 +5,6 @@ So that no harmless event does, the documented kinds of every profile stand here
 profile composes them; a kind that a provider adds later is found by its words alone.
 """
 
-from __future__ import annotations
-
 from typing import Any, Final
 
 import pytest

@@ -1,7 +1,5 @@
 """A secret that was changed proves nothing from its end on; the newer one goes on."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Made-up events: of every documented example, genuine in shape and signature, and as wanted."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 

@@ -1,7 +1,5 @@
 """Nothing that is sent to a shipped profile makes it raise, or take a changed body for genuine."""
 
-from __future__ import annotations
-
 import time
 from collections import Counter
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Several events in one body: each verified, kept and known on its own."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from pathlib import Path

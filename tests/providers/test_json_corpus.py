@@ -1,7 +1,5 @@
 """Hostile JSON through the strict parser: read as Python reads it, or refused with its reason."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """A key of a pair is never taken for a shared secret: whoever knows its public half could sign."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import hmac

@@ -1,7 +1,5 @@
 """Where a signature stands and how it is written there: every place, format and encoding."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import hmac

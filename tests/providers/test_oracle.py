@@ -1,7 +1,5 @@
 """The reference implementation of Standard Webhooks agrees with us, in both directions."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 
 import pytest

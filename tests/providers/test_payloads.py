@@ -20,8 +20,6 @@ A sequence   `fold`: names of payloads as they arrive (`NAME+answer`: it was ask
 Before it is read a payload is signed with the secret of the profile's known answers, and verified.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from functools import cache

@@ -1,7 +1,5 @@
 """Phone numbers are read where the profile says, made E.164, and shown masked only."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Looking at a service: real sockets on the loopback address, with and without TLS."""
 
-from __future__ import annotations
-
 import datetime
 import ssl
 import threading

@@ -4,8 +4,6 @@ A line has the shape that `signature check` takes, and with it `valid`, the `rea
 not, and the `source` of its numbers. None of them was computed by this project.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Profile files: what is shipped, and every mistake of a file reported at once."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import tomllib

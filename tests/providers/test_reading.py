@@ -1,7 +1,5 @@
 """From a verified body to an event, exactly or not at all."""
 
-from __future__ import annotations
-
 import json
 from contextlib import suppress
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Two schemes side by side, keys by their id, and secrets in all their spellings."""
 
-from __future__ import annotations
-
 import base64
 import hmac
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """Secrets: which are good enough to start with, and that none is ever shown."""
 
-from __future__ import annotations
-
 import traceback
 from pathlib import Path
 

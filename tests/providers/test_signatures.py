@@ -1,7 +1,5 @@
 """The door: which requests are genuine, and why the others are not."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import replace
 from typing import Any

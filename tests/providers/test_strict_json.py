@@ -1,7 +1,5 @@
 """JSON is read exactly or not at all."""
 
-from __future__ import annotations
-
 import json
 import sys
 import time

@@ -1,7 +1,5 @@
 """The signed content: what each reference of a template stands for, byte for byte."""
 
-from __future__ import annotations
-
 import hashlib
 import time
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The time a request was signed: age in both directions, and what is no timestamp at all."""
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Known answers published by others: independent of every line of this project."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,8 +1,6 @@
 """Whose an event is: the kind of a profile's key, the account that an event names, and the joins of
 signed content over which somebody could move what was signed."""
 
-from __future__ import annotations
-
 import base64
 import dataclasses
 import hashlib

@@ -1,7 +1,5 @@
 """A service with unsigned sources, and the provider behind them: for tests of asking back."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable

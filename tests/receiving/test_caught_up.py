@@ -1,8 +1,6 @@
 """What rests on all that was accepted waits until it has been read, and is refused where it is
 not: a refund may lie in the inbox, or the bytes of whoever is erased."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Events that wait to be asked about: which are due, who has them, and which are given up."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import AsyncIterator
 from io import StringIO

@@ -1,7 +1,5 @@
 """What a provider does not sign counts only after the provider itself was asked."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from typing import Any

@@ -1,7 +1,5 @@
 """Asking back is bounded, holds up nobody, and survives lost profiles and rebuilt indexes."""
 
-from __future__ import annotations
-
 import asyncio
 import io
 import json

@@ -1,7 +1,5 @@
 """When a provider is asked again, and when no more."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

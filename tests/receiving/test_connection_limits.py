@@ -1,7 +1,5 @@
 """Which connections are let in, in all and of one address, and which are closed for taking long."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import pytest

@@ -1,7 +1,5 @@
 """What is said of one refused delivery, and with what it is tried."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path

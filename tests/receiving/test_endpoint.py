@@ -1,8 +1,6 @@
 """The door of deliveries by itself: what is refused unread, within which allowance, and how it is
 answered and counted."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Iterable

@@ -1,8 +1,6 @@
 """The figures that people are shown, or that others build on, as literal numbers: whoever changes
 one changes what is promised, and does so on purpose."""
 
-from __future__ import annotations
-
 from typing import Any, Final
 
 import pytest

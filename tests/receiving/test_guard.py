@@ -1,7 +1,5 @@
 """One connection on a wire: which heads are refused, why, and exactly when it has to go."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from typing import Any

@@ -1,7 +1,5 @@
 """The queue in front of the inbox: how much waits, how it is taken, and how faults are reported."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import AsyncIterator, Sequence

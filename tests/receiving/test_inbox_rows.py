@@ -1,7 +1,5 @@
 """Rows of the inbox, its positions and its suspects, asked as the reader and the receiver ask."""
 
-from __future__ import annotations
-
 import json
 import sqlite3
 import struct

@@ -1,7 +1,5 @@
 """The receiver's side of the inbox: what it counts as unread, what it deletes, and when."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Callable

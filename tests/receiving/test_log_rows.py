@@ -1,8 +1,6 @@
 """Rows behind deliveries as their stores give them: the log, raw bodies, due marks, counts, phones
 and links, each with its bounds."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path

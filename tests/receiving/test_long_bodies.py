@@ -1,7 +1,5 @@
 """Bodies that come in several parts: each has its bound, and what is long of all together."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any, cast
 

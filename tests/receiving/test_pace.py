@@ -1,7 +1,5 @@
 """Work that is made of pieces is done in transactions that are short by the clock."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """What was accepted is kept, read once, and seen by who asks; nothing is published over it."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import sqlite3

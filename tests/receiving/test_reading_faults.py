@@ -1,7 +1,5 @@
 """The reader where something fails or nothing is left: what it counts, reports and waits for."""
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """Allowances of rejections: for each address, for all, and bounded in memory."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import pytest

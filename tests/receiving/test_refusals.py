@@ -1,7 +1,5 @@
 """Allowances, kinds of address and refused ages at their bounds, in literal figures."""
 
-from __future__ import annotations
-
 import pytest
 
 from app.receiving import refusals

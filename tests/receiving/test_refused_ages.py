@@ -1,7 +1,5 @@
 """Genuine deliveries that are refused for their age: when that shows a wrong clock, or not."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """What becomes of one request: its status, what is kept of it, and what the log says."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from io import StringIO

@@ -1,7 +1,5 @@
 """Refused deliveries judged again: what a preview says is what a pass does, and changes nothing."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import AsyncIterator
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The ring of refused arrivals at its bounds: how many and how many bytes stay, and which go."""
 
-from __future__ import annotations
-
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import closing

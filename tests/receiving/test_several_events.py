@@ -1,7 +1,5 @@
 """One request, several events: each is kept, judged and kept apart by itself."""
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import hmac

@@ -1,7 +1,5 @@
 """The files of a store: how they are made, looked at and given back, and what poisons them."""
 
-from __future__ import annotations
-
 import json
 import os
 import sqlite3

@@ -1,7 +1,5 @@
 """Genuine deliveries that nobody could read, and were acknowledged all the same."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from app.orders.reindex import reindex

@@ -1,7 +1,5 @@
 """A case or a few, decided, and what came of it in words that a test can compare."""
 
-from __future__ import annotations
-
 from reconcile.instants import DAY, Instant
 from reconcile.matching.breaks import Break
 from reconcile.matching.control import Control

@@ -1,7 +1,5 @@
 """Short ways to write evidence in tests. Times are seconds after T, a fixed instant in 2026."""
 
-from __future__ import annotations
-
 import hashlib
 from typing import Any
 

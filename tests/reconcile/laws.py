@@ -3,8 +3,6 @@
 They take the fold as a value so that a deliberately broken one can be given to them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from functools import reduce
 from operator import or_

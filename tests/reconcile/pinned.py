@@ -7,8 +7,6 @@ it, and `tests.reconcile.test_match_pinned` for matchings. `same_text` holds a w
 file that a person has read, in the same way.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 from collections.abc import Sequence

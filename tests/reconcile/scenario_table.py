@@ -15,8 +15,6 @@ them), when a row reached us. WHAT is one of
 with `money=`, `due=` and `sum=` as `1500.00/KES`. Two events of one id need different `body=`.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass, field, replace
 from pathlib import Path

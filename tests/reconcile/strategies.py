@@ -4,8 +4,6 @@ conflicting bodies, events of other orders, records, odd dates, redeliveries.
 The alphabets are small on purpose, so that references, ids and amounts collide.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

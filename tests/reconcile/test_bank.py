@@ -1,7 +1,5 @@
 """Payouts against bank lines: what is found and reported, and that nothing is counted twice."""
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Payouts against bank lines: each bound to its last moment, minor unit, character and word."""
 
-from __future__ import annotations
-
 import pytest
 
 from reconcile.instants import DAY, TICK

@@ -1,7 +1,5 @@
 """What stands against closing a month is reported at once, each with what to do."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """The form in which references are compared."""
 
-from __future__ import annotations
-
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -1,7 +1,5 @@
 """Where a break stands is a fold of what runs saw and people did."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

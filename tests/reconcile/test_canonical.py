@@ -1,7 +1,5 @@
 """Canonical JSON: one form for one value, and a refusal of what has several."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from typing import Any

@@ -1,7 +1,5 @@
 """What is written off is what was left: the clearing accounts after every break was accepted."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import replace
 

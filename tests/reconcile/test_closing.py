@@ -1,7 +1,5 @@
 """A closing is read again as it was written, and shows what has changed since."""
 
-from __future__ import annotations
-
 from dataclasses import fields, replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Cosignatures and verifier keys: published ones verify, and what is not in form is refused."""
 
-from __future__ import annotations
-
 import base64
 
 import pytest

@@ -1,8 +1,6 @@
 """Details of ledgers and matchings that no table of scenarios shows: names and order of facts,
 amounts of nothing, and the words by which money going back is known."""
 
-from __future__ import annotations
-
 import pytest
 
 from reconcile.ledger.events import Delivery, speaks_of_money_going_back

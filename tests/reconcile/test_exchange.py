@@ -1,7 +1,5 @@
 """Payments that a statement settles in another currency: matched, reported and posted."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import replace
 from typing import Any

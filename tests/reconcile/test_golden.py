@@ -3,8 +3,6 @@
 `TALLYHOOK_GOLDEN=write` writes them anew; read the difference before you keep it.
 """
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

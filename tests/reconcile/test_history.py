@@ -1,7 +1,5 @@
 """Histories: sets that only grow, of one order."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Instants: RFC 3339 in and out, exact to the microsecond, and nothing that is no moment."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

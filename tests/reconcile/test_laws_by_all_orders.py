@@ -1,8 +1,6 @@
 """The order law on twelve hard histories: every arrival order of eight events, and of nine
 deliveries of which one is a redelivery. The short form tries some of them, the long form all."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from itertools import permutations
 from random import Random

@@ -1,7 +1,5 @@
 """The laws on generated histories. `TALLYHOOK_LONG=1` searches a hundred times longer."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import replace
 

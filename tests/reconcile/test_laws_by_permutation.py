@@ -1,8 +1,6 @@
 """The laws on one history, exhaustively: all 5,040 arrival orders of seven deliveries, which hold a
 redelivery, one id with two bodies, and a contradiction."""
 
-from __future__ import annotations
-
 from itertools import islice, permutations
 
 import pytest

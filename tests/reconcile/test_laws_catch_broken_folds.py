@@ -3,8 +3,6 @@
 A checker that let one of these pass would prove nothing of the real fold.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import count, permutations

@@ -1,7 +1,5 @@
 """A ledger line says of a ledger's money what the ledger says, and survives being written down."""
 
-from __future__ import annotations
-
 from typing import Any, get_args
 
 import pytest

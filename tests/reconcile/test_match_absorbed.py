@@ -1,8 +1,6 @@
 """What one matching leaves over and another takes over is reported as one matching would have done:
 two orders and several book lines of one key, of which people have paired some."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import product
 

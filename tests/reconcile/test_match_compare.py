@@ -1,7 +1,5 @@
 """What other rules would change: newly matched, lost, changed, with the money."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

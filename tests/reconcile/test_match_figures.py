@@ -1,8 +1,6 @@
 """The figures that a matching goes by where nobody says otherwise, and its bounds, as literal
 numbers: whoever changes one changes what is promised, and does so on purpose."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 from typing import Any, Final
 

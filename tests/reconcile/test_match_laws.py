@@ -1,7 +1,5 @@
 """The laws of matching, on generated worlds. `TALLYHOOK_LONG=1` searches a hundred times longer."""
 
-from __future__ import annotations
-
 import os
 import pickle
 import random

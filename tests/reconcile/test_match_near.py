@@ -1,7 +1,5 @@
 """Near misses: how far apart two lines are in each field, which is named, and who is looked at."""
 
-from __future__ import annotations
-
 from itertools import combinations
 from typing import Any, NamedTuple
 

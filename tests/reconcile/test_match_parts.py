@@ -1,8 +1,6 @@
 """Payments that were captured in several parts, against the statement: no part is lost, and none is
 taken for another."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Orders belong to a period whole, by when they were placed, else by the first date of money."""
 
-from __future__ import annotations
-
 import pytest
 
 from reconcile.instants import Instant

@@ -2,8 +2,6 @@
 and of the ledger of every scenario. A break keeps its identity, its age and its words from run to
 run: where they change for rows that are as they were, everybody's list of breaks is another."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator

@@ -1,7 +1,5 @@
 """Partial refunds of an order book: what one line, or the rows of one order, say went back."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What no key brings together: by hand, payment, group, amount and date; and near misses."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,8 +1,6 @@
 """Rows of ledger lines and of books: what a flat row says, what the lines of a reference say
 together, and what money an order has."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

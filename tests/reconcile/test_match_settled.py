@@ -1,8 +1,6 @@
 """Statement lines of one key: bounds of fees, amounts and dates, which of several is meant, and
 what the quick way of plain orders may take."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 

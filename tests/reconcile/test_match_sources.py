@@ -1,8 +1,6 @@
 """Whose statement a refund, a reversal or a dispute is missed in, where an order was paid through
 two sources; and of which payment a disputed line is."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """The decision table: evidence on one side, reports and where each row stands on the other."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 

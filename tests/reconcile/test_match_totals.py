@@ -1,8 +1,6 @@
 """Control totals: every equation with both its sides, parts that add up; and what is learnt of the
 orders of other periods."""
 
-from __future__ import annotations
-
 import pytest
 
 from reconcile.instants import Instant

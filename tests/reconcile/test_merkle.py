@@ -1,7 +1,5 @@
 """The Merkle tree: published vectors, the RFC's own words as recursion, and changes of anything."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable, Sequence
 

@@ -1,7 +1,5 @@
 """Money: exact to the minor unit, in every currency, or refused with a sentence."""
 
-from __future__ import annotations
-
 from decimal import Decimal
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Months side by side, on generated worlds: what is of one is of no other."""
 
-from __future__ import annotations
-
 import os
 from collections import Counter
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,5 @@
 """A reversal that may be of a payment without a name holds the order, whatever else was tried."""
 
-from __future__ import annotations
-
 import pytest
 
 from reconcile.instants import EARLIEST

@@ -1,7 +1,5 @@
 """Days and months begin and end where the calendar of a zone says."""
 
-from __future__ import annotations
-
 from datetime import UTC, tzinfo
 from zoneinfo import ZoneInfo
 

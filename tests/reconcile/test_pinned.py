@@ -2,8 +2,6 @@
 of every pair of claims in the ways in which they can stand to each other. They are published: where
 one changes for evidence that is as it was, whoever compares it takes that for news."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Plain words: every reason and finding has its sentence, and no sentence needs our vocabulary."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any, Final

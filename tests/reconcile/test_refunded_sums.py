@@ -1,7 +1,5 @@
 """Refunds that are told only as what was refunded so far: each rise of the sum is a refund."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import permutations
 from typing import Any, Final

@@ -1,7 +1,5 @@
 """A period added up by hand: flow, money on each basis, what was learned late, and the ties."""
 
-from __future__ import annotations
-
 import json
 import random
 import tracemalloc

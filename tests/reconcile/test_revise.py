@@ -1,7 +1,5 @@
 """Revisions: reported where the substance differs, and silent where only counts do."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from reconcile.ledger.events import ClaimKind, Delivery

@@ -1,7 +1,5 @@
 """The scenario tables: every row is as it says, and no outcome, finding or reason is left out."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import pytest

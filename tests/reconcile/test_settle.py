@@ -1,7 +1,5 @@
 """When an order is over, and that nothing but silence and a final word make it so."""
 
-from __future__ import annotations
-
 import pytest
 
 from reconcile.instants import DAY, HOUR, SECOND, TICK, Duration

@@ -1,7 +1,5 @@
 """Which known line a row of a later statement speaks of: money neither doubles nor disappears."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import replace
 from zoneinfo import ZoneInfo

@@ -1,7 +1,5 @@
 """What speaks for a near miss, in points that add up, with the reasons named."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Values: what a maker makes is what the class makes."""
 
-from __future__ import annotations
-
 from dataclasses import FrozenInstanceError
 
 import pytest

@@ -4,8 +4,6 @@ A row is: event id, claim, when it happened, when it came, and what else it says
 moment, undated ones, and several bodies under one id are frequent: there an order could matter.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, Final
 

@@ -1,7 +1,5 @@
 """A sandbox in this process: time passes at once, and a receiver keeps what it is sent."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import AsyncIterator, Callable

@@ -1,7 +1,5 @@
 """Deliveries: repeated until acknowledged, signed afresh, bounded, and the same in every run."""
 
-from __future__ import annotations
-
 import json
 import re
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """The sandbox in a process of its own, over real sockets: what no in-process client can show."""
 
-from __future__ import annotations
-
 import json
 import signal
 import subprocess

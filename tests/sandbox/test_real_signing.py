@@ -1,7 +1,5 @@
 """The receiver's own signing code in the sandbox, judged by the scheme's reference library."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 
 import httpx2

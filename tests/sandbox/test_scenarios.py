@@ -1,7 +1,5 @@
 """Each scenario's deliveries and truth, from one table: the promise of the interface."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Opening sessions: tokens, keys, fields, and what the interface promises of each refusal."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The judgement of money movements, beyond what the sixteen scenarios show."""
 
-from __future__ import annotations
-
 import pytest
 
 from app.sandbox.provider import Happening, outcome_of

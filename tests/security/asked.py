@@ -1,7 +1,5 @@
 """Providers that are asked back: what they know, and the service's questions, sent on demand."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

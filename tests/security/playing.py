@@ -1,7 +1,5 @@
 """A player of constructions against orders of a running service, which reports broken orders."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field

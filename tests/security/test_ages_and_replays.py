@@ -1,8 +1,6 @@
 """An overheard delivery, sent again elsewhere, at another time, with changes around its signed
 bytes, or marked with another environment: it counts once, for one source, in its time."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Iterator, Sequence

@@ -1,8 +1,6 @@
 """Deceptive refunds, disputes, reversals and amounts: none gives goods for money that went back or
 never came."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Other merchants' genuine events that name our orders, under the provider's own key."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

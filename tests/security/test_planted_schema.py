@@ -1,8 +1,6 @@
 """A backup in which somebody has planted what the database itself would run, such as a trigger that
 turns an event into a payment: it is neither restored nor served."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,8 +1,6 @@
 """Prices that the shop did not state: by an event, by another token, or none; and a price that the
 shop's own token lowers."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Events and claims that name another's order, payment or session."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

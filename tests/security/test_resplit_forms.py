@@ -1,8 +1,6 @@
 """Signed fields joined without separators, cut at other places under the same signature: such a
 form counts only once the provider has confirmed it."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,8 +1,6 @@
 """A stranger's own money on the order: more than the price never stops the goods, and less or other
 money never moves them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Unsigned events, which anyone can write: they only make the service ask the provider."""
 
-from __future__ import annotations
-
 import json
 from functools import partial
 from pathlib import Path

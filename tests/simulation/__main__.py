@@ -3,8 +3,6 @@
 `--count N` plays as many worlds, from `--seed` on, and prints only failures and the sum.
 """
 
-from __future__ import annotations
-
 import argparse
 import io
 import sys

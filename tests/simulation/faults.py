@@ -1,7 +1,5 @@
 """Rates of faults: one table, drawn for each world so that worlds differ."""
 
-from __future__ import annotations
-
 import random
 from dataclasses import dataclass, fields
 from typing import Final

@@ -4,8 +4,6 @@ It also fixes warnings and garbage collection, and stretches pauses that would c
 thousands of empty rounds. It replaces no decision of the product.
 """
 
-from __future__ import annotations
-
 import gc
 import os
 import random

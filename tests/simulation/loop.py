@@ -3,8 +3,6 @@
 There are no sockets, no threads and no waiting, so a run is the same every time.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextvars
 from collections.abc import Coroutine

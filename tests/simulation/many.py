@@ -1,7 +1,5 @@
 """Many worlds in turn, and the sum of their results."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field

@@ -4,8 +4,6 @@ Every acknowledgement that leaves the receiver is recorded, whether or not it ar
 later is compared with it.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextvars
 import json

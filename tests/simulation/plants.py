@@ -3,8 +3,6 @@
 Without them a simulation that checks nothing would pass as well.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager

@@ -3,8 +3,6 @@
 The shop keeps its own memory outside of the receiver: its orders, and the revisions that it read.
 """
 
-from __future__ import annotations
-
 import asyncio
 import random
 from collections.abc import Awaitable, Callable

@@ -1,7 +1,5 @@
 """Each planted defect is found, and a seed gives the same bytes everywhere."""
 
-from __future__ import annotations
-
 import os
 import random
 import subprocess

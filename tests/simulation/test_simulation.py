@@ -1,7 +1,5 @@
 """Hundreds of seeded worlds in which every promise is kept; thousands in the long form."""
 
-from __future__ import annotations
-
 import io
 import os
 

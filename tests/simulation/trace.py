@@ -1,7 +1,5 @@
 """A trace of all that happened: the same seed gives the same bytes."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable
 

@@ -10,8 +10,6 @@
 Everything runs in one virtual event loop (`loop.py`), so a seed gives the same trace every time.
 """
 
-from __future__ import annotations
-
 import asyncio
 import random
 import tempfile

@@ -4,8 +4,6 @@ Everything is escaped by default, and a missing name is an error. There are no s
 links: a page reads the same from a disk, in an archive and on paper.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path

@@ -4,8 +4,6 @@ Series differ by pattern and have a legend, so that nobody needs colours; a scre
 title and a description. The same numbers give the same text.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final

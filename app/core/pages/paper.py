@@ -5,8 +5,6 @@ same bytes. The machine's fonts are used only for other characters; without a fo
 boxes. Typst is an extra (`pdf`), and imported only here. All text goes in as JSON, never as markup.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterable, Mapping

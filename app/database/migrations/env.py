@@ -1,7 +1,5 @@
 """Runs migrations on the connection that the store hands over; there is no other way in."""
 
-from __future__ import annotations
-
 from alembic import context
 
 from app.database.tables import metadata

@@ -2,8 +2,6 @@
 events, records, and what is folded from them.
 """
 
-from __future__ import annotations
-
 from typing import Any, Final
 
 from sqlalchemy import (

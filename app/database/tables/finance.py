@@ -5,8 +5,6 @@ A line is never changed. `since` is the number of the import that brought this v
 published.
 """
 
-from __future__ import annotations
-
 from sqlalchemy import Index
 
 from app.database import marks

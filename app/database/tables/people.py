@@ -1,7 +1,5 @@
 """The tables of the sealed log, notifications, people and what they did, and of alarms."""
 
-from __future__ import annotations
-
 from sqlalchemy import Index, UniqueConstraint
 
 from app.database import marks

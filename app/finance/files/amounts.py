@@ -1,7 +1,5 @@
 """Exact amounts in major units, with only the declared marks; currencies."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

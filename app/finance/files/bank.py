@@ -1,7 +1,5 @@
 """Bank lines: what the bank booked on the merchant's account, one entry a row; credit positive."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC
 from typing import Any, Final

@@ -9,8 +9,6 @@ the line of its `:61:`. Entries that are not booked yet are no rows. If a statem
 balances, its entries must add up to the difference, or nothing of the file is taken.
 """
 
-from __future__ import annotations
-
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence

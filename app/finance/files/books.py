@@ -5,8 +5,6 @@ price: it makes no such record, and no ledger rests on it. Only the payment or s
 was paid by is taken as the shop's word: it links the provider's events to the order.
 """
 
-from __future__ import annotations
-
 import re
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence

@@ -45,8 +45,6 @@ sum = ["Line amount"]
 PST = "-08:00"
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Opens a file as a table by its content; the file's name does not matter."""
 
-from __future__ import annotations
-
 import datetime
 import hashlib
 import json

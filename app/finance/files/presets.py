@@ -5,8 +5,6 @@ A preset is a mapping with a kind of file, the columns that identify the export'
 sources of its facts. `../presets/README.md` says how to write one.
 """
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress

@@ -6,8 +6,6 @@ fee in a row of its own says its direction: negative costs, positive was given b
 preset or mapping that says that the file's signs mean this; else a positive fee is refused.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 

@@ -3,8 +3,6 @@
 On paper every sheet has the masthead, and parts folded on the screen are left out.
 """
 
-from __future__ import annotations
-
 from datetime import tzinfo
 from typing import Any, Final
 

@@ -4,8 +4,6 @@ Foreign texts (orders, payments, ids) stand only in quoted strings, or in cells 
 takes for a formula.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator, Mapping
 from json import dumps

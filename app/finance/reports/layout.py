@@ -4,8 +4,6 @@ text for forms without types.
 Leaves out how tables are drawn: page, PDF and workbook read the parts given here.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence

@@ -3,8 +3,6 @@
 Typst lays it out (`app/core/pages/paper.py`); it is an extra (`pdf`).
 """
 
-from __future__ import annotations
-
 import re
 from datetime import tzinfo
 from typing import Any, Final

@@ -3,8 +3,6 @@
 Each format is a function `(report) -> bytes` in a module that is imported when it is needed.
 """
 
-from __future__ import annotations
-
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Final, Literal, get_args

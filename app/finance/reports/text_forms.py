@@ -1,7 +1,5 @@
 """The report as text: tables for a terminal, one CSV table, one JSON document."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Mapping, Sequence
 from datetime import tzinfo

@@ -4,8 +4,6 @@ Numbers are numbers and dates are dates; text is never a formula or a link. Shee
 by row into temporary files, so that memory use is constant.
 """
 
-from __future__ import annotations
-
 import io
 from collections.abc import Sequence
 from datetime import datetime

@@ -6,8 +6,6 @@ after it, under the SHA-1 of the private key. The time inside the payload is the
 Braintree repeats a delivery for a day, so no age is judged.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping

@@ -5,8 +5,6 @@ scheme is compiled once at the start. Each is a function in the module of its na
 loaded when a source first needs it: most sources need none, and all would slow every start.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -6,8 +6,6 @@ Rule: docs.cdp.coinbase.com, "Verify signatures" (the webhooks of Hook0). The he
 would let anyone exchange them, so only v1 counts.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 

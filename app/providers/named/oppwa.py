@@ -6,8 +6,6 @@ initialization vector and the tag are hex in headers, the body is hex, bare or a
 key. The platform signs no time.
 """
 
-from __future__ import annotations
-
 import hmac
 import re
 from collections.abc import Mapping, Sequence

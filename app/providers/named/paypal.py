@@ -10,8 +10,6 @@ Only a CRC-32 binds the body, and four bytes steer a CRC-32 to any value: what a
 money counts only after it was fetched back from PayPal.
 """
 
-from __future__ import annotations
-
 import zlib
 from collections.abc import Mapping
 from itertools import pairwise

@@ -6,8 +6,6 @@ refusal of an unknown id says what to add. A token only names its key: any algor
 `none` included, is refused before a key is looked up.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from hashlib import sha256

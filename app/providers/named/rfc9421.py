@@ -5,8 +5,6 @@ The RFC leaves the clock, the keys and the required components to each applicati
 refused, whatever else is signed. One acceptable label of several is enough; a label is a mere name.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 

@@ -3,8 +3,6 @@
 Every problem is collected, so that one start-up reports all of them. Sentences show no secret.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Final, TypeVar
 

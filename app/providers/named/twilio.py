@@ -7,8 +7,6 @@ has its own keys, so the header, which is unsigned, cannot choose a weaker algor
 Twilio signs no time.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from hashlib import sha256

@@ -1,7 +1,5 @@
 """Short ways to write a file and to read it back as rows and problems."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Amounts: what was declared and nothing else, exactly or not at all."""
 
-from __future__ import annotations
-
 from decimal import Decimal
 
 import pytest

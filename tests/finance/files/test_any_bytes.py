@@ -1,7 +1,5 @@
 """Whatever a file holds, it ends in rows and sentences."""
 
-from __future__ import annotations
-
 import json
 import tempfile
 from pathlib import Path

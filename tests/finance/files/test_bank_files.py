@@ -6,8 +6,6 @@ Category 9 and the structured field 86 of German banks (DK, "Anlage 3"), OFX aft
 Financial Exchange specifications 1.0.2 and 2.2. Names and numbers are invented.
 """
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Delimited text in every encoding and shape that programs export, and what is none."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Dates: one meaning, or none."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta, timezone
 from zoneinfo import ZoneInfo
 

@@ -1,7 +1,5 @@
 """Order books and statements: what rows mean, and what is said of those that mean nothing."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

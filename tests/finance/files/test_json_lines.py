@@ -1,7 +1,5 @@
 """JSON Lines: exact numbers, each name once, nothing within anything."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The file of rows that were not taken."""
 
-from __future__ import annotations
-
 import csv
 from collections.abc import Iterator, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What a mapping says beyond names: which rows are data, and fields that are made of several."""
 
-from __future__ import annotations
-
 import re
 from itertools import product
 from pathlib import Path

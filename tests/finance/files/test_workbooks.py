@@ -1,7 +1,5 @@
 """Workbooks as people send them, and as nobody should."""
 
-from __future__ import annotations
-
 import datetime
 import io
 import struct

@@ -1,7 +1,5 @@
 """Texts that spreadsheet programs take for formulas, and a judge that knows none of our code."""
 
-from __future__ import annotations
-
 import unicodedata
 
 _HEADS = ("=", "+", "-", "@", "＝", "＋", "－", "＠")

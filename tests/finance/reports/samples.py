@@ -1,7 +1,5 @@
 """A small month with something of everything, and reports of any size."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """The report in every format: equal bytes, true types, and texts that are only texts."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

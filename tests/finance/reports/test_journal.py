@@ -1,7 +1,5 @@
 """The journal: balanced, accepted by the real bean-check, and unbreakable by any text."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -1,7 +1,5 @@
 """One genuine source of each named scheme, and requests as they arrive."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta

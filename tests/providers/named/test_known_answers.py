@@ -1,7 +1,5 @@
 """Known answers published by providers, or computed with other software than ours."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """What holds for every named scheme: it accepts what it signs, and nothing else, without a fuss."""
 
-from __future__ import annotations
-
 import os
 from contextlib import suppress
 from functools import cache

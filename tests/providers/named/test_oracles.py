@@ -1,7 +1,5 @@
 """The providers' own packages agree with us, in both directions."""
 
-from __future__ import annotations
-
 import warnings
 from datetime import UTC, datetime
 from hashlib import sha256

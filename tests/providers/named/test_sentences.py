@@ -1,7 +1,5 @@
 """What a refusal says to the operator: which check failed, and what to add or mend."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Callable

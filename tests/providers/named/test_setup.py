@@ -1,7 +1,5 @@
 """A named scheme starts only with secrets and options that make sense, and says all that do not."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

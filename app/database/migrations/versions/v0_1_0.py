@@ -6,8 +6,6 @@ When it is tagged, write out the statements that `create_all` runs; every later 
 migration of its own.
 """
 
-from __future__ import annotations
-
 from alembic import op
 
 from app.database.statements import statement
