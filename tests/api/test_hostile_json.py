@@ -11,6 +11,9 @@ from app.core.strict_json import parse
 from tests.api.driving import Driver, driving, event
 from tests.providers.json_corpus import READ, REFUSED
 
+LONGEST = 1_000_000
+"""Bytes of a document that has room within a body of 1 MiB; longer ones are answered 413."""
+
 
 def within(number: int, document: bytes) -> bytes:
     """Return an event with the document as one further member."""
@@ -22,6 +25,7 @@ def bodies(every: int = 1) -> Iterator[tuple[bytes, str]]:
     """Yield every nth body with its verdict. No document of the corpus is an event by itself; an
     event stays one with any readable member beside it, two levels deeper or not."""
     documents = [*READ.values(), *(document for document, _ in REFUSED.values())]
+    documents = [each for each in documents if len(each) <= LONGEST]
     for number, document in enumerate(documents[::every]):
         yield document, "unreadable"
         body, verdict = within(number, document), "unreadable"
@@ -47,7 +51,8 @@ async def check(driver: Driver, *, every: int = 1) -> None:
     expected = list(bodies(every))
     assert await verdicts_of(driver, every) == [verdict for _, verdict in expected]
     stored = [verdict for _, verdict in expected].count("stored")
-    assert len(READ) // every - 3 <= stored <= len(READ) // every + 3
+    # Four documents are too deep within an event.
+    assert len(READ) // every - 4 <= stored <= len(READ) // every + 3
     ledger = (await driver.api("GET", "/orders/ORD-1")).json()
     assert len(ledger["timeline"]) == stored
 

@@ -426,48 +426,6 @@ def test_the_subject_is_not_in_the_journal(run: Run, tmp_path: Path, file: Path)
         assert path.stat().st_mode & 0o777 == 0o600
 
 
-def test_an_old_backup_is_brought_up_to_date_first(run: Run, tmp_path: Path, file: Path) -> None:
-    """One of a version that knew of no journal: by the journal at its place."""
-    with closing(sqlite3.connect(file, isolation_level=None)) as database:
-        later = "credentials invitations sessions used_forms bookmarks alarm_owners alarm_messages"
-        later += (
-            " arrivals inbox suspects order_listings proposals proposal_decisions bank_lines"
-            " scheduled_runs attachments attachment_files log_departures log_witnesses"
-            " order_keys order_states order_nodes order_trees"
-        )
-        for table in later.split():
-            database.execute(f"DROP TABLE {table}")
-        database.execute("DROP INDEX ix_imports_withdraws")
-        database.execute("DROP INDEX ix_revisions_at")
-        for column in (
-            "tokens.operator",
-            "log_keys.endorsement",
-            "book_lines.refunded",
-            "book_lines.refunded_at",
-            "imports.withdraws",
-            "imports.reason",
-        ):
-            database.execute("ALTER TABLE {} DROP COLUMN {}".format(*column.split(".")))
-        for index in ("ix_breaks_order_ref", "ix_book_lines_phone", "ix_deliveries_source"):
-            database.execute(f"DROP INDEX {index}")
-        for index in ("ix_deliveries_verdict", "ix_audit_action_number", "ix_audit_who_number"):
-            database.execute(f"DROP INDEX {index}")
-        database.execute("DELETE FROM counters WHERE name GLOB 'read*' OR name GLOB 'inbox*'")
-        database.execute("DROP TABLE erasures")
-        database.execute("DROP TABLE destinations_away")
-        database.execute("DROP INDEX ix_records_holds")
-        database.execute("DROP INDEX ix_phones_thing")
-        database.execute("DROP INDEX ix_events_order_key")
-        database.execute("CREATE INDEX ix_events_order_key ON events (order_key)")
-        database.execute("ALTER TABLE ledgers DROP COLUMN rules")
-        database.execute("DELETE FROM meta WHERE name = 'erasure journal'")
-        database.execute("DELETE FROM counters WHERE name GLOB 'outcome *'")
-        database.execute("DELETE FROM counters WHERE name GLOB 'finding *'")
-        database.execute("UPDATE alembic_version SET version_num = '0018'")
-    assert restore(run, file).code == 0
-    assert bodies(tmp_path) == {"e-ORD-1": False, "e-ORD-2": True}
-
-
 def test_postgresql_without_the_setting_erases_nobody() -> None:
     """Said in full in tests/postgres; here only that the place has no default there."""
     from app.config.load import load_settings
