@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from itertools import pairwise
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import text
@@ -24,7 +23,6 @@ from app.orders.history_store import gather
 from app.orders.read_feed import Published, read_feed
 from app.orders.rebuild import refold_all
 from app.privacy.check import check_database
-from app.providers.source import Source
 from app.receiving.due_store import count_due
 from reconcile.instants import MINUTE, TICK, Instant
 from reconcile.ledger.events import Delivery
@@ -101,9 +99,9 @@ async def problems(world: World) -> list[str]:
     """Return everything that is wrong."""
     try:
         stored = await world.machine.ask(lambda context, _: _read(context))
-        sources, published = world.machine.sources, len(stored.feed)
-        found = await world.machine.ask(lambda context, _: _rebuilt(context, sources, published))
-        found += await world.machine.ask(lambda context, _: _sealed(context, world.machine.key))
+        published = len(stored.feed)
+        found = await world.machine.ask(lambda context, _: _rebuilt(context, published))
+        found += await world.machine.ask(lambda context, _: _sealed(context))
     except Down:
         return ["the service does not run when nothing goes wrong any more"]
     except Exception as error:
@@ -145,7 +143,7 @@ async def _column(connection: Any, sql: str) -> list[Any]:
     return [tuple(row) for row in await connection.execute(text(sql))]
 
 
-async def _rebuilt(context: AppContext, sources: Mapping[str, Source], published: int) -> list[str]:
+async def _rebuilt(context: AppContext, published: int) -> list[str]:
     """Compare the caches with the histories; rebuilding all of them publishes nothing."""
     report = await check_database(context, deep=1, progress=lambda _: None)
     found = [f"the store: {problem}" for problem in report.problems]
@@ -154,7 +152,7 @@ async def _rebuilt(context: AppContext, sources: Mapping[str, Source], published
     return found + [f"rebuilding published {each.order} {each.outcome}" for each in again]
 
 
-async def _sealed(context: AppContext, key: Path) -> list[str]:
+async def _sealed(context: AppContext) -> list[str]:
     """Seal what waits, and verify the log."""
     await seal_all(context, await open_signer(context))
     log = await verify_log(context, progress=lambda done, total: None)

@@ -103,7 +103,8 @@ class Process:
     async def _serve(self) -> None:
         machine = self.machine
         url = f"sqlite+aiosqlite:///{self.disk.database}"
-        settings = machine.settings.model_copy(update={"database_url": url})
+        evidence = machine.settings.evidence.model_copy(update={"key_file": machine.key})
+        settings = machine.settings.model_copy(update={"database_url": url, "evidence": evidence})
         async with open_inbox(settings, purpose="serving") as inbox:
             self.client = CheckoutClient(machine.checkout, transport=machine.outward)
             self.context = inbox.context(clock=machine.clock, policy=settings.policy())
