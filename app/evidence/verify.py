@@ -22,6 +22,8 @@ What it prints first is the verdict, and then what of the bundle nothing proves:
 word of whoever made it.
 """
 
+from __future__ import annotations
+
 import hashlib
 import json
 import sys

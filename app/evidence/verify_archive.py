@@ -3,6 +3,8 @@
 Python 3.8 and the standard library alone, and in every bundle: there it is a part of verify.py.
 """
 
+from __future__ import annotations
+
 import json
 import re
 import struct

@@ -4,6 +4,8 @@ sealed, and of the order none is missing.
 Python 3.8 and the standard library alone, and in every bundle: there it is a part of verify.py.
 """
 
+from __future__ import annotations
+
 import base64
 import hashlib
 import hmac
