@@ -24,7 +24,7 @@ class Credential:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Link:
+class SignInLink:
     """An unused and unexpired invitation, or a demo's way in."""
 
     kind: LinkKind
@@ -92,7 +92,9 @@ async def use_step(connection: AsyncConnection, name: str, step: int) -> bool:
     return rows.first() is not None
 
 
-async def add_link(connection: AsyncConnection, link: Link, *, token: str, now: Instant) -> None:
+async def add_link(
+    connection: AsyncConnection, link: SignInLink, *, token: str, now: Instant
+) -> None:
     """Insert a new link's hash; earlier ones of the same person and kind end."""
     await connection.execute(
         text("DELETE FROM invitations WHERE name=:name AND kind=:kind"),
@@ -109,7 +111,7 @@ async def add_link(connection: AsyncConnection, link: Link, *, token: str, now: 
 
 async def open_link(
     connection: AsyncConnection, token: str, *, kind: LinkKind, now: Instant
-) -> Link | None:
+) -> SignInLink | None:
     """Return the link, if it is usable and its operator in force."""
     rows = await connection.execute(
         text(
@@ -120,7 +122,7 @@ async def open_link(
         {"hash": hashed(token), "kind": kind, "now": now},
     )
     row = rows.mappings().first()
-    return None if row is None else Link(**row)
+    return None if row is None else SignInLink(**row)
 
 
 async def use_link(connection: AsyncConnection, token: str, *, now: Instant) -> bool:

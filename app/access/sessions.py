@@ -73,7 +73,9 @@ async def invite_operator(
         elif role not in (None, found.role):
             raise UsageError(f"{name} has the role {found.role}, and keeps it")
         totp = credentials.new_totp_secret() if found.role in WITH_CODE else None
-        link = session_store.Link(kind="invite", name=name, until=now + INVITED_FOR, totp=totp)
+        link = session_store.SignInLink(
+            kind="invite", name=name, until=now + INVITED_FOR, totp=totp
+        )
         await session_store.add_link(connection, link, token=token, now=now)
         await operators.note_in_trail(
             connection, who, action="operator_invited", subject=name, at=now
@@ -96,14 +98,16 @@ async def demo_link(context: DatabaseContext) -> str:
                 connection, demo, action="operator_added", subject=DEMO, at=now,
                 facts={"role": demo.role},
             )  # fmt: skip
-        link = session_store.Link(kind="enter", name=DEMO, until=now + ENTERED_WITHIN, totp=None)
+        link = session_store.SignInLink(
+            kind="enter", name=DEMO, until=now + ENTERED_WITHIN, totp=None
+        )
         await session_store.add_link(connection, link, token=token, now=now)
     return token
 
 
 async def read_link(
     context: DatabaseContext, token: str, *, kind: session_store.LinkKind
-) -> session_store.Link:
+) -> session_store.SignInLink:
     """Return what a link is for. Raise LinkRefused."""
     async with context.database.reading() as connection:
         link = await session_store.open_link(connection, token, kind=kind, now=context.clock.now())

@@ -204,7 +204,7 @@ async def token_of(context: DatabaseContext, token: str) -> operator_store.Token
     return await context.database.on_snapshot(operator_store.token_entry, token)
 
 
-class TokenRefused(TallyhookError):
+class TokenNotInForce(TallyhookError):
     """The text is no token in force."""
 
 
@@ -272,13 +272,13 @@ async def _holding(
         raise _refused(entry) from None
 
 
-def _refused(entry: operator_store.TokenEntry | None) -> TokenRefused:
+def _refused(entry: operator_store.TokenEntry | None) -> TokenNotInForce:
     """Return a refusal; only the holder of an expired token learns when it ended."""
     if entry is not None and entry.revoked_at is None and entry.until is not None:
         sentence = f"This token ended at {format_instant(entry.until)}"
     else:
         sentence = "Send a token in force as `Authorization: Bearer …`"
-    return TokenRefused(f"{sentence}; `tallyhook tokens add` makes one.")
+    return TokenNotInForce(f"{sentence}; `tallyhook tokens add` makes one.")
 
 
 async def ending_soon(context: DatabaseContext) -> list[operator_store.TokenEntry]:

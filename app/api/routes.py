@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from app.access.operators import author_of_token
-from app.access.tokens import Holder, ScopeMissing, TokenRefused, TokenScope, admit, holder_of
+from app.access.tokens import Holder, ScopeMissing, TokenNotInForce, TokenScope, admit, holder_of
 from app.api import request_body
 from app.api.openapi import written_document
 from app.checkout.client import CheckoutClient
@@ -153,7 +153,7 @@ class Api:
 def _refusing(scope: str) -> Iterator[None]:
     try:
         yield
-    except TokenRefused as error:
+    except TokenNotInForce as error:
         asked = {"WWW-Authenticate": "Bearer"}
         raise ApiProblem(401, "token_invalid", str(error), headers=asked) from None
     except ScopeMissing as error:

@@ -44,8 +44,8 @@ from app.orders.pending_session_store import (
     note_pending,
     pending_session,
     put_off,
-    release,
     release_all,
+    release_session,
 )
 from app.orders.read_orders import explain_order
 from app.orders.record_store import keep_records, order_records
@@ -140,7 +140,7 @@ async def ask_and_record(
         answered = _answered(judged, row.order)
         return await _record(context, payment, answered, row=row), answered
     except BaseException:
-        await context.database.writer.commit(release, row.key)
+        await context.database.writer.commit(release_session, row.key)
         raise
 
 

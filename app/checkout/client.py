@@ -29,7 +29,7 @@ from app.checkout.request import (
     Denied,
     Judged,
     Reply,
-    form_of,
+    answer_form,
     is_web_address,
     judge,
     phone_in,
@@ -319,7 +319,7 @@ def client_settings(settings: Settings) -> ClientSettings:
             ]
         )
     return ClientSettings(
-        base_url=checkout.base_url, token=token, source=checkout.source, form=form_of(rule)
+        base_url=checkout.base_url, token=token, source=checkout.source, form=answer_form(rule)
     )
 
 

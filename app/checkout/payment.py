@@ -16,8 +16,8 @@ from app.checkout.request import (
     OrderCanceledError,
     SessionRefused,
     SoundRequest,
-    digest_of,
     phone_in,
+    start_digest,
     without_query,
 )
 from app.core.masking import Mask
@@ -97,7 +97,7 @@ def check_same(
         raise _conflict(payment, request, f"over {before}, now over {request.money}")
     if payment.requested.source != source:
         raise _conflict(payment, request, "at another source than now")
-    if not payment.settled and _digest_in(details) != digest_of(request):
+    if not payment.settled and _digest_in(details) != start_digest(request):
         raise _conflict(payment, request, "with another phone number or other return URLs")
 
 
@@ -238,7 +238,7 @@ def intent_details(request: SoundRequest, mask: Mask) -> str:
     urls = {name: url for name, url in given.items() if url is not None}
     return canonical_json(
         {
-            "digest": digest_of(request),
+            "digest": start_digest(request),
             "return_urls": {name: mask.hide(without_query(url)) for name, url in urls.items()},
         }
     ).decode()

@@ -33,7 +33,7 @@ from app.core.references import RULE, is_reference
 from app.core.strict_json import parse
 from app.providers.dates import DATES
 from app.providers.fields import is_own_order
-from app.providers.paths import JsonPath, compile_path, find
+from app.providers.paths import JsonPath, compile_path, find_paths
 from app.providers.sections import CheckoutRule
 from reconcile.canonical import canonical_json, fingerprint
 from reconcile.instants import HOUR, SECOND, Duration, Instant
@@ -156,7 +156,7 @@ class AnswerForm:
     key_lifetime: Duration = 24 * HOUR
 
 
-def form_of(rule: CheckoutRule) -> AnswerForm:
+def answer_form(rule: CheckoutRule) -> AnswerForm:
     """What a profile says of its service."""
     return AnswerForm(
         path=rule.path,
@@ -304,7 +304,7 @@ def _amount(money: Money, form: AmountForm) -> str:
     return major_text(money) if form == "major_number" else _text(major_text(money))
 
 
-def digest_of(request: SoundRequest) -> str:
+def start_digest(request: SoundRequest) -> str:
     """`sha256:…` of the request in canonical form, the phone number only as its check.
 
     A digest over the number itself would give it away: everything else in the body stands beside
@@ -462,10 +462,10 @@ def _opened(body: bytes, *, order: str, form: AnswerForm, mask: Mask) -> Opened 
         document = parse(body)
     except Unreadable:
         return AnswerUnclear(code="not_json")
-    session = find(document, form.reference)
+    session = find_paths(document, form.reference)
     if not _is_reference(session) or mask.touches(session):
         return AnswerUnclear(code="no_reference")
-    if find(document, form.order) not in (None, order):
+    if find_paths(document, form.order) not in (None, order):
         return AnswerUnclear(code="other_order")
     opened = Opened(
         session=session,
@@ -482,12 +482,12 @@ def _is_reference(value: object) -> TypeGuard[str]:
 
 def _checkout_url(document: object, form: AnswerForm) -> str | None:
     """A customer is sent there: what is not plainly a URL of the web is dropped."""
-    url = find(document, form.checkout_url)
+    url = find_paths(document, form.checkout_url)
     return url if isinstance(url, str) and is_web_address(url) else None
 
 
 def _expires_at(document: object, form: AnswerForm) -> Instant | None:
-    value = find(document, form.expires_at)
+    value = find_paths(document, form.expires_at)
     try:
         return None if value is None else DATES[form.dates](value, "expires_at", "+00:00")
     except Unreadable:
@@ -513,7 +513,7 @@ def kept_checkout_url(details: str | None, form: AnswerForm) -> str | None:
         document = parse((details or "").encode())
     except Unreadable:
         return None
-    url = _checkout_url(document, form) or find(document, ("read", "checkout_url"))
+    url = _checkout_url(document, form) or find_paths(document, ("read", "checkout_url"))
     return url if isinstance(url, str) and is_web_address(url) and HIDDEN not in url else None
 
 
@@ -557,7 +557,7 @@ def _words(body: bytes) -> str:
     except Unreadable:
         return ""
     for name in ("detail", "title"):
-        words = find(document, (name,))
+        words = find_paths(document, (name,))
         if isinstance(words, str) and plain(words):
             return words
     return ""

@@ -404,7 +404,7 @@ def list_profiles(form: printing.FormatOption = printing.Format.table) -> None:
 def show_profile_file(name: Name, form: printing.FormatOption = printing.Format.table) -> None:
     """Show everything a profile says, defaults included, and what its facts rest on."""
     from app.providers.connecting import setup_facts
-    from app.providers.profile import load_profile, rows_of, show_profile
+    from app.providers.profile import load_profile, profile_rows, show_profile
 
     shown = show_profile(name)
     if form in (printing.Format.json, printing.Format.jsonl):
@@ -412,7 +412,7 @@ def show_profile_file(name: Name, form: printing.FormatOption = printing.Format.
         return
     # Tables also say what the file does not state; programs see that it is not there.
     shown["setup"] = dict(setup_facts(load_profile(name)))
-    rows = [{"key": key, "value": value} for key, value in rows_of(shown)]
+    rows = [{"key": key, "value": value} for key, value in profile_rows(shown)]
     printing.emit(rows, columns=("key", "value"), form=form)
 
 
@@ -454,9 +454,9 @@ def check_signatures(
 
     Exit code 0 whatever the verdicts are: they are the answer.
     """
-    from app.providers.check_signatures import check_lines, lines_of
+    from app.providers.check_signatures import check_lines, request_lines
 
-    lines = lines_of(sys.stdin.buffer)
+    lines = request_lines(sys.stdin.buffer)
     for verdict in check_lines(lines, profile=profile, now=SystemClock().now()):
         # At once: whoever asks over a pipe waits for each answer.
         print(verdict, flush=True)

@@ -413,7 +413,7 @@ class ShopSeen:
         )
 
 
-class _Server(uvicorn.Server):
+class _ShopServer(uvicorn.Server):
     """Without signal handling of its own: the demo has its own."""
 
     @contextmanager
@@ -426,7 +426,7 @@ async def listening(seen: ShopSeen, listener: socket.socket) -> AsyncIterator[No
     """The endpoint at work on a socket."""
     application = Starlette(routes=[Route(PATH, seen.outcome, methods=["POST"])])
     config = uvicorn.Config(application, lifespan="off", log_config=None, access_log=False)
-    server = _Server(config)
+    server = _ShopServer(config)
     task = asyncio.create_task(server.serve(sockets=[listener]))
     try:
         yield

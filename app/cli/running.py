@@ -94,12 +94,12 @@ def given_token() -> str | None:
 
 async def _holder(context: AppContext) -> Proven | None:
     """Whose token was given; None where none was. Raises UsageError for what is none."""
-    from app.access.tokens import ScopeMissing, TokenRefused, holder_of
+    from app.access.tokens import ScopeMissing, TokenNotInForce, holder_of
 
     token = given_token()
     if token is None:
         return None
     try:
         return (await holder_of(context, token)).name
-    except (ScopeMissing, TokenRefused) as error:
+    except (ScopeMissing, TokenNotInForce) as error:
         raise UsageError(f"the operator's token was refused: {error}") from None

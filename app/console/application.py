@@ -21,8 +21,8 @@ from app.console.orders_pages import SUGGESTED, find_document
 from app.console.page_list import PAGES
 from app.console.pages import FOLDER, Mistake, Pages, as_csv, as_json
 from app.console.security import SecurityMiddleware
-from app.console.signing_in import SigningIn, address_of, form_of
-from app.console.uploads import Received
+from app.console.signing_in import SigningIn, address_of, read_form
+from app.console.uploads import ReceivedUpload
 from app.console.view import (
     FORMS,
     Act,
@@ -260,7 +260,7 @@ class Application:
             if not view.person.may_read("orders"):
                 return self._refuse(view, "html", "orders")
             try:
-                document = await find_document(view, (await form_of(request)).get("text", ""))
+                document = await find_document(view, (await read_form(request)).get("text", ""))
             except UsageError as error:
                 document = {"problem": str(error), "looked_for": [], "orders": [], "notes": []}
                 return self._pages.of_person(
@@ -281,7 +281,7 @@ class Application:
         async def show(view: View) -> Response:
             if not view.person.may_read("orders"):
                 return self._refuse(view, "json", "orders")
-            text = (await form_of(request)).get("text", "")
+            text = (await read_form(request)).get("text", "")
             found = await orders_beginning(view.context, text, limit=SUGGESTED)
             return JSONResponse({"orders": found})
 
@@ -327,12 +327,12 @@ class Application:
         )
 
     async def _done(self, view: View, act: Act) -> Response:
-        file: Received | None = None
+        file: ReceivedUpload | None = None
         try:
             if act.file:
                 form, file = await self._console.uploads.receive(view.request)
             else:
-                form = await form_of(view.request)
+                form = await read_form(view.request)
             return await self._sent(replace(view, given=form, file=file), act)
         except UsageError as error:
             if not act.file or file is not None:

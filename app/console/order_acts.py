@@ -18,7 +18,7 @@ from app.access.proposal import Proposal
 from app.access.proposals import ProposalKind
 from app.console.pages import as_csv, as_json
 from app.console.proposals_pages import proposal_shown, proposed
-from app.console.view import ActionResult, Asked, Field, Table, View
+from app.console.view import ActionResult, Asked, Field, PageTable, View
 from app.console.words import TAKEN, address
 from app.core.errors import NotFoundError, UsageError
 from app.core.text import counted, is_human_text
@@ -589,7 +589,7 @@ async def do_see_numbers(view: View, reason: str) -> ActionResult | Response:
                 f"{len(seen)}. You may look again until {document['open_until']}.",
             ),
             back=address("proposals", found.id),
-            table=Table(columns=("Order", "Numbers"), rows=rows),
+            table=PageTable(columns=("Order", "Numbers"), rows=rows),
         )
     answer = as_csv(document, "orders") if form == "csv" else as_json(document)
     answer.headers["Content-Disposition"] = f'attachment; filename="numbers-{found.id}.{form}"'

@@ -82,7 +82,7 @@ async def now_document(view: View) -> Document:
             for name, alarm in found.items()
         ],
         "proposals": proposals,
-        "waiting": [row_of(each) for each in rows.values()],
+        "waiting": [order_row(each) for each in rows.values()],
         "state": {
             "unread": state.unread,
             "due": state.due,
@@ -118,7 +118,7 @@ SUGGESTED: Final = 8
 _CITES: Final = re.compile(r" \[([^\[\]]*)\]\.$")
 
 
-def row_of(changed: read_orders.Changed) -> dict[str, Any]:
+def order_row(changed: read_orders.Changed) -> dict[str, Any]:
     """An order's row of a listing."""
     return _row(ledger_summary(changed.ledger)) | {
         "changed_at": format_instant(changed.at),
@@ -157,7 +157,7 @@ async def orders_document(view: View) -> Document:
         "choosing": view.choice("choose", CHOOSE) is not None and view.person.may("unmasked"),
         "pinned": [each.label for each in kept if each.kind == ORDER],
         "saved": saved_lists(kept, "orders"),
-        "orders": [row_of(each) for each in found],
+        "orders": [order_row(each) for each in found],
         "next": found[-1].seq if len(found) == ROWS else None,
     }
 

@@ -45,7 +45,7 @@ BY_ITSELF: Final = "Tallyhook-By-Itself"
 """The header of what a page's script asks for without a person: it is no use of the session."""
 
 
-async def form_of(request: Request) -> dict[str, str]:
+async def read_form(request: Request) -> dict[str, str]:
     """The fields of a form. Raises UsageError for what is none, not whole, too long or too slow."""
     body = bytearray()
     try:
@@ -203,7 +203,7 @@ class SigningIn:
         if name is None:
             return False
         try:
-            fields = await form_of(request)
+            fields = await read_form(request)
         except UsageError:
             return False
         self._unsent.put(cookie, name=name, where=address_of(request), fields=fields)
@@ -264,7 +264,7 @@ class SigningIn:
                 return RedirectResponse(where, status_code=303)
             ended = request.query_params.get("ended")
             return self._form("sign_in.html", title="Sign in", next=where, ended=ended, name="")
-        form = await form_of(request)
+        form = await read_form(request)
         # Tries are remembered by it; none that is longer is anybody's.
         name = form.get("name", "").strip()[: operators.NAME_MAX + 1]
         try:
@@ -307,7 +307,7 @@ class SigningIn:
             return self._pages.problem(404, "There is no such page.")
         if request.method != "POST":
             return self._form("link.html", title="Open the demo", to="/enter")
-        token = (await form_of(request)).get("token", "").strip()
+        token = (await read_form(request)).get("token", "").strip()
         try:
             if not self._may_try(request):
                 raise sessions.LinkRefused
@@ -322,7 +322,7 @@ class SigningIn:
         """GET and POST /invite: first the link, then what the person sets."""
         if request.method != "POST":
             return self._form("link.html", title="Your invitation", to="/invite")
-        form = await form_of(request)
+        form = await read_form(request)
         token = form.get("token", "").strip()
         try:
             if not self._may_try(request):

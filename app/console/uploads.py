@@ -77,7 +77,7 @@ _FILE_NAME: Final = re.compile(rb'\bfilename="([^"]*)"', re.IGNORECASE)
 
 
 @dataclass(slots=True, kw_only=True)
-class Received:
+class ReceivedUpload:
     """A file as it came: where it is, whose name it has, and its digest."""
 
     folder: Path
@@ -103,7 +103,7 @@ class Upload:
     """
 
     name: str
-    file: Received
+    file: ReceivedUpload
     by: str
     at: Instant
     kind: ImportKind
@@ -133,7 +133,7 @@ class Uploads:
 
     # --- receiving -------------------------------------------------------------------------------
 
-    async def receive(self, request: Request) -> tuple[dict[str, str], Received | None]:
+    async def receive(self, request: Request) -> tuple[dict[str, str], ReceivedUpload | None]:
         """The fields of a form, and its file, where one was chosen. Raises UsageError for what is
         no such form, for one that is too long or too slow, and where it does not get its turn;
         UnreachableError for a disk that is full."""
@@ -167,7 +167,7 @@ class Uploads:
                 f"{MOST_RECEIVED} files are being received: send it again in a minute"
             ) from None
 
-    async def _receive(self, request: Request) -> tuple[dict[str, str], Received | None]:
+    async def _receive(self, request: Request) -> tuple[dict[str, str], ReceivedUpload | None]:
         found = _BOUNDARY.match(request.headers.get("content-type", ""))
         if found is None:
             raise UsageError("this is no form of this console")
@@ -217,7 +217,7 @@ class Uploads:
             self.forget(oldest)
         self._kept[upload.name] = upload
 
-    def holds(self, file: Received) -> bool:
+    def holds(self, file: ReceivedUpload) -> bool:
         """Whether this file is one of those that are kept."""
         return any(each.file is file for each in self._kept.values())
 
@@ -313,9 +313,11 @@ async def _passed_by(request: Request) -> None:
                 break
 
 
-def _parted(body: Path, boundary: bytes, folder: Path) -> tuple[dict[str, str], Received | None]:
+def _parted(
+    body: Path, boundary: bytes, folder: Path
+) -> tuple[dict[str, str], ReceivedUpload | None]:
     fields: dict[str, str] = {}
-    file: Received | None = None
+    file: ReceivedUpload | None = None
     if not body.stat().st_size:
         raise UsageError("this is no form of this console")
     with body.open("rb") as opened, mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as data:
@@ -364,7 +366,7 @@ def _file_name(sent: bytes) -> str:
     return name.encode()[:MAX_NAME_BYTES].decode(errors="ignore") or "file"
 
 
-def _apart(data: mmap.mmap, start: int, end: int, *, folder: Path, name: str) -> Received:
+def _apart(data: mmap.mmap, start: int, end: int, *, folder: Path, name: str) -> ReceivedUpload:
     if end - start > MAX_FILE_BYTES:
         raise UsageError(f"the file is larger than {MAX_FILE_BYTES >> 20} MiB")
     place = folder / "file"
@@ -377,7 +379,7 @@ def _apart(data: mmap.mmap, start: int, end: int, *, folder: Path, name: str) ->
         digest = hashlib.sha256(content).hexdigest()
     finally:
         content.release()
-    return Received(folder=folder, path=path, size=end - start, sha256=digest)
+    return ReceivedUpload(folder=folder, path=path, size=end - start, sha256=digest)
 
 
 def mappings_in(folder: Path | None) -> dict[str, Path]:

@@ -16,7 +16,7 @@ from starlette.responses import Response
 from app.access.operators import MAY, MAY_READ, Action, Reading, Role, last_done
 from app.access.proposals import Proposals
 from app.console.live import Live
-from app.console.uploads import Received, Uploads
+from app.console.uploads import ReceivedUpload, Uploads
 from app.context.context import AppContext
 from app.context.work import Work
 from app.core.errors import UsageError
@@ -112,7 +112,7 @@ class View:
     request: Request
     subject: str = ""
     given: Mapping[str, str] = field(default_factory=dict)
-    file: Received | None = None
+    file: ReceivedUpload | None = None
 
     @property
     def context(self) -> AppContext:
@@ -258,7 +258,7 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Table:
+class PageTable:
     """Rows of plain texts under their headings; the first column names the row."""
 
     columns: tuple[str, ...]
@@ -279,7 +279,7 @@ class ActionResult:
     lines: tuple[str, ...]
     back: str
     secret: str = ""
-    table: Table | None = None
+    table: PageTable | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

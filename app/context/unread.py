@@ -25,24 +25,24 @@ class Backlog:
         )
 
 
-class End(NamedTuple):
+class InboxEnd(NamedTuple):
     """The last numbers of rows of the inbox's table, and of rows of its file."""
 
     table: int
     file: int
 
 
-EVERYTHING: Final = End(2**63 - 1, 2**63 - 1)
+EVERYTHING: Final = InboxEnd(2**63 - 1, 2**63 - 1)
 
 
 class UnreadInbox(Protocol):
     """The inbox, for everybody but its receiver and its reader."""
 
-    async def backlog(self, *, up_to: End = EVERYTHING) -> Backlog:
+    async def backlog(self, *, up_to: InboxEnd = EVERYTHING) -> Backlog:
         """Count what is not read yet, of the rows up to these numbers."""
         ...
 
-    async def backlog_and_end(self, *, up_to: End = EVERYTHING) -> tuple[Backlog, End]:
+    async def backlog_and_end(self, *, up_to: InboxEnd = EVERYTHING) -> tuple[Backlog, InboxEnd]:
         """Count likewise, and return the last number of each kind by now."""
         ...
 

@@ -45,7 +45,7 @@ def yes_or_no(value: Any) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Mistake:
+class TomlMistake:
     """A mistake: its dotted key, and what would be right.
 
     The second table of `[[fee]]` is `fee.2`; an empty key is the whole file.
@@ -64,7 +64,7 @@ def read_toml(
     *,
     name: str,
     most_bytes: int,
-    together: Callable[[Values], Iterable[Mistake]] = lambda values: (),
+    together: Callable[[Values], Iterable[TomlMistake]] = lambda values: (),
     beside: Mapping[str, Any] | None = None,
 ) -> Values:
     """Return the checked values of a file. Raises ConfigurationError with every mistake, by line.
@@ -82,7 +82,7 @@ def read_toml(
     except UnicodeError:  # also half of a surrogate pair, which JSON can bring
         raise ConfigurationError([f"{name}: is not UTF-8"]) from None
     document = _parsed(text, name) | dict(beside or {})
-    mistakes: list[Mistake] = []
+    mistakes: list[TomlMistake] = []
     try:
         values = model.model_validate(document).model_dump()
     except ValidationError as error:
@@ -118,27 +118,27 @@ def _parsed(text: str, name: str) -> Values:
         raise ConfigurationError([f"{name}:{line}: is not TOML: {error}"]) from None
 
 
-def _mistake(model: type[TomlTable], error: Any) -> tuple[tuple[int | str, ...], Mistake]:
+def _mistake(model: type[TomlTable], error: Any) -> tuple[tuple[int | str, ...], TomlMistake]:
     """Translate an error of pydantic: its place in the values, and the mistake."""
     place: tuple[int | str, ...] = error["loc"]
     key = ".".join(_written(each) for each in place)
     kind, context = error["type"], error.get("ctx", {})
     if kind == "value_error":
-        return place, Mistake(key, str(context["error"]))
+        return place, TomlMistake(key, str(context["error"]))
     if kind == "extra_forbidden":
         known = ", ".join(_table_at(model, place[:-1]).model_fields)
         noun = "section" if isinstance(error["input"], dict) and len(place) == 1 else "key"
-        return place, Mistake(key, f"there is no such {noun}; there are {known}")
+        return place, TomlMistake(key, f"there is no such {noun}; there are {known}")
     if kind == "literal_error":
         known = context["expected"].replace("'", "").replace(" or ", ", ")
-        return place, Mistake(key, f"must be one of {known}")
+        return place, TomlMistake(key, f"must be one of {known}")
     if isinstance(place[-1], int):
-        return place, Mistake(key, f"must be a table, written [[{key.rpartition('.')[0]}]]")
+        return place, TomlMistake(key, f"must be a table, written [[{key.rpartition('.')[0]}]]")
     examples = (
         _table_at(model, place[:-1]).model_fields[place[-1]].examples if kind in _EXAMPLE else ()
     )
     example = "".join(f" {each}" for each in examples or ())
-    return place, Mistake(key, _SENTENCES[kind].format(key=key, example=example))
+    return place, TomlMistake(key, _SENTENCES[kind].format(key=key, example=example))
 
 
 _SENTENCES: Final[Mapping[str, str]] = {

@@ -30,7 +30,7 @@ from app.database.locks import MIGRATING, ServiceLock, WriteLock, take_lock
 from app.database.postgresql import Purpose
 from app.database.schema import Made, identity_of
 from app.database.statements import Plain, Result, Words, run, run_snapshot
-from app.database.writer import MIB, LogLength, Place, Space, Writer
+from app.database.writer import MIB, DatabaseFiles, LogLength, Space, Writer
 
 log = structlog.get_logger()
 
@@ -69,7 +69,7 @@ class Database:
             engine.writing_engine(self.url, purpose=purpose),
             lock=None if self.path is None else WriteLock(self.path),
             log=self._log,
-            place=None if self.path is None else Place(self.path),
+            place=None if self.path is None else DatabaseFiles(self.path),
             space=Space(
                 None if self.path is None else self.path.absolute().parent,
                 low_water_mib=settings.disk_low_water_mb,

@@ -213,13 +213,13 @@ async def require_own(connection: AsyncConnection) -> None:
 
 async def is_own(connection: AsyncConnection) -> bool:
     """Return whether the digest of the schema is the known one; nothing is written to find out."""
-    return digest_of(await objects_of(connection)) == DIGESTS[connection.dialect.name]
+    return schema_digest(await objects_of(connection)) == DIGESTS[connection.dialect.name]
 
 
 async def strange_objects(connection: AsyncConnection) -> list[str]:
     """List how the schema differs from what the migrations make, one sentence each."""
     found = await objects_of(connection)
-    if digest_of(found) == DIGESTS[connection.dialect.name]:
+    if schema_digest(found) == DIGESTS[connection.dialect.name]:
         return []
     if connection.dialect.name == "sqlite":
         wanted = await asyncio.to_thread(_made_on_sqlite)
@@ -241,7 +241,7 @@ async def objects_of(connection: AsyncConnection, *, place: str = _OURS) -> list
     return _sorted(await connection.execute(text(statement(_POSTGRESQL, place=place))))
 
 
-def digest_of(objects: list[SchemaObject]) -> str:
+def schema_digest(objects: list[SchemaObject]) -> str:
     """Return one SHA-256 of all of them, in hex."""
     return hashlib.sha256(repr([tuple(each) for each in objects]).encode()).hexdigest()
 

@@ -156,7 +156,7 @@ def _identity(path: Path) -> tuple[int, int] | None:
     return status.st_dev, status.st_ino
 
 
-class Place:
+class DatabaseFiles:
     """The database file, its write-ahead log and the log's index, by device and inode. Without the
     index another process would make its own, and both would overwrite each other's pages."""
 
@@ -228,7 +228,7 @@ class Writer:
         *,
         lock: locks.WriteLock | None,
         log: LogLength | None,
-        place: Place | None,
+        place: DatabaseFiles | None,
         space: Space,
     ) -> None:
         """lock, log, place: of an SQLite file; None on PostgreSQL."""

@@ -277,7 +277,7 @@ class Item:
         return {"item": self.name, "there": self.there, "sentence": self.sentence, "do": do}
 
 
-def checklist(facts: CaseFacts, family: Family) -> list[Item]:
+def dispute_checklist(facts: CaseFacts, family: Family) -> list[Item]:
     """Return what answers a dispute of this family: what every letter needs first."""
     return [
         Item(

@@ -190,7 +190,7 @@ async def dispute_case(context: AppContext, asked: CaseRequest) -> DisputeCase:
         respond_by=respond_by,
         attachments=attachments,
         earlier=tuple(earlier[-MOST_EARLIER:]),
-        items=tuple(disputes.checklist(facts, family)),
+        items=tuple(disputes.dispute_checklist(facts, family)),
         masking=masking,
     )
 

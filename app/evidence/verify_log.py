@@ -58,7 +58,7 @@ Rows = Mapping[str, leaf_store.Sealable]
 _NUMBERED: Final = re.compile(r"\w+:[0-9]{1,18}", re.ASCII)
 
 
-async def rows_of(connection: Connection, leaves: Sequence[leaf_store.Leaf]) -> Rows:
+async def log_rows(connection: Connection, leaves: Sequence[leaf_store.Leaf]) -> Rows:
     """Return the rows that these leaves sealed, as they are now; nothing for one that is gone."""
     found: dict[str, leaf_store.Sealable] = {}
     for kind in leaf_store.KINDS:
@@ -384,7 +384,7 @@ class _Verification:
         return self.verified
 
     async def _check_rows(self, leaves: Sequence[leaf_store.Leaf]) -> None:
-        rows = await rows_of(self._connection, leaves)
+        rows = await log_rows(self._connection, leaves)
         names = await names_of(self._connection, rows.values(), erased=self._erased)
         for first in range(0, len(leaves), BODIES_AT_ONCE):
             some = leaves[first : first + BODIES_AT_ONCE]

@@ -11,7 +11,7 @@ from app.core.zones import zone_named
 from app.database.engine import Connection
 from app.finance.period_store import Closed, closed_periods, closing_of_period, print_of
 from app.finance.reports.render import ReportFormat, render
-from app.orders.policy_version_store import form_of
+from app.orders.policy_version_store import engine_form
 from reconcile.instants import TICK, Instant
 from reconcile.ledger.policy import Policy, policy_text
 from reconcile.periods import Calendar, Month
@@ -29,7 +29,7 @@ MATCHING_FORM: Final = "m4"
 
 def rules_form(policy: Policy) -> str:
     """Return the form of the engine's rules for a closing: each form may give other results."""
-    return f"{form_of(policy_text(policy))}+{MATCHING_FORM}"
+    return f"{engine_form(policy_text(policy))}+{MATCHING_FORM}"
 
 
 async def list_closed(context: AppContext) -> list[Closed]:

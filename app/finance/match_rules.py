@@ -39,7 +39,7 @@ from app.access.proposals import Agree, Agreed, ProposalKind, propose
 from app.context.context import AppContext
 from app.core.errors import UsageError
 from app.core.jobs import silent
-from app.core.toml_file import Mistake, TomlTable, Values, read_toml, yes_or_no
+from app.core.toml_file import TomlMistake, TomlTable, Values, read_toml, yes_or_no
 from app.database.engine import Connection
 from app.finance.matching_store import SavedRules, add_rules, in_step, rules_in_force, wait_for
 from app.finance.reconcile_rows import Known, Snapshot, known_in, refresh_ledger_lines, snapshot_of
@@ -218,7 +218,7 @@ def read_rules(text: str, *, name: str = "the rules") -> Rules:
     )
 
 
-def _amounts(values: Values) -> Iterator[Mistake]:
+def _amounts(values: Values) -> Iterator[TomlMistake]:
     """Replace amounts in major units by minor units; find fees and rates that are given twice."""
     for name in ("tolerance", "accept_alone_max"):
         amounts = values.get(name, {})
@@ -232,7 +232,7 @@ def _amounts(values: Values) -> Iterator[Mistake]:
             yield from _to_minor(fee, "tolerance", fee["currency"], f"{where}.")
         if "source" in fee and "currency" in fee:
             if (fee["source"], fee["currency"]) in seen:
-                yield Mistake(where, "there is one for this source and currency")
+                yield TomlMistake(where, "there is one for this source and currency")
             seen.add((fee["source"], fee["currency"]))
     pairs = set[tuple[str, str]]()
     for place, rate in enumerate(values.get("exchange", []), 1):
@@ -240,23 +240,23 @@ def _amounts(values: Values) -> Iterator[Mistake]:
             continue
         pair = (rate["currency"], rate["into"])
         if pair[0] == pair[1]:
-            yield Mistake(f"exchange.{place}", "currency and into are the same")
+            yield TomlMistake(f"exchange.{place}", "currency and into are the same")
         if pair in pairs:
-            yield Mistake(f"exchange.{place}", "there is one for these two currencies")
+            yield TomlMistake(f"exchange.{place}", "there is one for these two currencies")
         pairs.add(pair)
 
 
-def _to_minor(given: Values, key: str, currency: str, where: str) -> Iterator[Mistake]:
+def _to_minor(given: Values, key: str, currency: str, where: str) -> Iterator[TomlMistake]:
     amount = given.get(key)
     if amount is None:
         return
     try:
         given[key] = from_major(amount, currency).minor
     except MoneyError as error:
-        yield Mistake(f"{where}{key}", str(error))
+        yield TomlMistake(f"{where}{key}", str(error))
     else:
         if given[key] < 0:
-            yield Mistake(f"{where}{key}", "an amount is not negative")
+            yield TomlMistake(f"{where}{key}", "an amount is not negative")
 
 
 # --- rules in force, new rules, and their preview -------------------------------------------------

@@ -35,7 +35,7 @@ _FORGET: Final = (
 _ADD: Final = "ON CONFLICT (name) DO UPDATE SET value=counters.value+excluded.value"
 
 
-def standing(connection: PlainConnection, orders: Iterable[str]) -> dict[str, LedgerWords]:
+def counters_standing(connection: PlainConnection, orders: Iterable[str]) -> dict[str, LedgerWords]:
     """What the ledgers of these orders say before they are replaced, by order."""
     rows = select_rows(connection, sql=_STANDING, values=orders)
     return {row[0]: (row[1], row[2]) for row in rows}

@@ -15,7 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.database import statements
 from app.database.mapping import REVISION_COLUMNS
-from app.orders.counter_store import FINDING, OUTCOME, count_anew, standing, tally
+from app.orders.counter_store import FINDING, OUTCOME, count_anew, counters_standing, tally
 from app.orders.listing_store import last_numbers, list_anew, relist
 from app.orders.notification_store import write_notifications
 from app.orders.published_store import REVISIONS, Published, published_of
@@ -175,7 +175,7 @@ def publish(
     until which it is put aside. From `notify` on the shop is to be notified of each revision.
     """
     orders = [each.order for each in publications]
-    before, numbers_before = standing(connection, orders), last_numbers(connection, orders)
+    before, numbers_before = counters_standing(connection, orders), last_numbers(connection, orders)
     numbers = dict(numbers_before)
     if publications:
         statements.insert_rows(

@@ -119,7 +119,7 @@ class Away:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class NotificationEntry:
     """One notification as a listing shows it. `problem`: why the last try failed, a code."""
 
     seq: int
@@ -343,7 +343,7 @@ async def notifications_in(
     limit: int,
     order: str | None = None,
     before: int | None = None,
-) -> list[Entry]:
+) -> list[NotificationEntry]:
     """Notifications, the newest first; of one state, or (None) of all; of one order, or of all;
     with numbers below `before`."""
     number: ColumnElement[int] = _BY_NUMBER if state == "waiting" else _ROWS.seq
@@ -373,9 +373,9 @@ async def notifications_in(
     return [_entry(row) for row in await connection.execute(listing)]
 
 
-def _entry(row: Sequence[Any]) -> Entry:
+def _entry(row: Sequence[Any]) -> NotificationEntry:
     state: State = "waiting" if row[5] is not None else "dead" if row[6] is None else "delivered"
-    return Entry(
+    return NotificationEntry(
         seq=row[0],
         order=row[1],
         outcome=row[2],

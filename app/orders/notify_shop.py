@@ -33,8 +33,8 @@ from app.orders.notification_store import (
     LEASE,
     STATES,
     Away,
-    Entry,
     Notification,
+    NotificationEntry,
     SendResult,
     State,
     away,
@@ -66,7 +66,7 @@ from reconcile.instants import (
 
 __all__ = [
     "STATES",
-    "Entry",
+    "NotificationEntry",
     "Notifier",
     "Shop",
     "destination_of",
@@ -312,7 +312,7 @@ async def list_notifications(
     limit: int,
     order: str | None = None,
     before: int | None = None,
-) -> list[Entry]:
+) -> list[NotificationEntry]:
     """Notifications, the newest first; of one order, where one is named; with numbers below
     `before`."""
     async with context.database.reading() as connection:
@@ -321,7 +321,7 @@ async def list_notifications(
         )
 
 
-def notification_document(entry: Entry) -> dict[str, Any]:
+def notification_document(entry: NotificationEntry) -> dict[str, Any]:
     """One notification in a list, for JSON; `id` is the revision's in the feed."""
     return {
         "id": entry.seq,

@@ -102,7 +102,7 @@ def hold(
     return bool(taken)
 
 
-def release(connection: PlainConnection, key: str) -> None:
+def release_session(connection: PlainConnection, key: str) -> None:
     """Give the right back; whoever asks next may have it at once."""
     connection.ask("UPDATE unanswered SET held_until=0 WHERE key=?", (key,))
 

@@ -51,10 +51,10 @@ def rules_of(policy: str) -> str:
     """The short name of the rules that the text of a policy stands for: of the engine's form and
     of the merchant's choices. Kept beside each order, so that it is known which of them were folded
     by these, also where an upgrade or a rebuild was broken off."""
-    return f"{form_of(policy)}-{hashlib.sha256(policy.encode()).hexdigest()[:12]}"
+    return f"{engine_form(policy)}-{hashlib.sha256(policy.encode()).hexdigest()[:12]}"
 
 
-def form_of(noted: str) -> str:
+def engine_form(noted: str) -> str:
     """The engine's form in the text of a policy, or in what is noted of one: `v2`; empty where the
     note does not say."""
     return next((word for word in noted.split(" ") if word.startswith("v")), "")

@@ -24,7 +24,7 @@ from app.orders.ledger_store import (
 from app.orders.notification_store import LEASE, call_up_notifications
 from app.orders.policy_version_store import (
     anything_folded,
-    form_of,
+    engine_form,
     note_change,
     note_changed,
     note_folded,
@@ -106,7 +106,7 @@ class TakingUp:
         async with self._context.database.reading() as connection:
             noted = await noted_policy(connection)
         self._known = noted is not None
-        self._by_other_form = noted is not None and form_of(noted) != form_of(self._policy)
+        self._by_other_form = noted is not None and engine_form(noted) != engine_form(self._policy)
         return noted == self._policy
 
     def _tell(self, *, alone: bool) -> None:

@@ -195,7 +195,7 @@ MAX_LINE_BYTES: Final = 64 * 1024 * 1024
 """Size of one line: four times the largest configurable body, in base64."""
 
 
-def lines_of(stream: IO[bytes]) -> Iterator[bytes]:
+def request_lines(stream: IO[bytes]) -> Iterator[bytes]:
     """Yield the lines of a stream; a line longer than MAX_LINE_BYTES comes as an empty one."""
     while line := stream.readline(MAX_LINE_BYTES):
         if len(line) < MAX_LINE_BYTES or line.endswith(b"\n"):

@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple
 
 from app.core.reading import Unreadable
 from app.core.strict_json import parse
-from app.providers.paths import EACH, MAX_ITEMS, JsonPath, find, slices
+from app.providers.paths import EACH, MAX_ITEMS, JsonPath, find_paths, slices
 from app.providers.request import first, parse_pairs
 from app.providers.sections import RequestRule
 
@@ -55,10 +55,10 @@ def items_of(document: Any, body: bytes, path: JsonPath) -> list[BodyItem]:
 def expand(document: Any, path: JsonPath) -> list[Any]:
     """Return the values at `path`, one for each element that `[*]` stands for; [] for none."""
     if EACH not in path:
-        value = find(document, path)
+        value = find_paths(document, path)
         return [] if value is None else [value]
     place = path.index(EACH)
-    elements = find(document, path[:place])
+    elements = find_paths(document, path[:place])
     if type(elements) is not list:
         return []
-    return [find(each, path[place + 1 :]) for each in elements]
+    return [find_paths(each, path[place + 1 :]) for each in elements]

@@ -74,7 +74,7 @@ def compile_path(text: str, *, each: bool = False) -> JsonPath:
     return tuple(steps)
 
 
-def find(document: Any, path: JsonPath) -> Any:
+def find_paths(document: Any, path: JsonPath) -> Any:
     """Return the value at a path; None where it is absent, or its parent is of another kind."""
     value = document
     for step in path:
@@ -252,7 +252,7 @@ def _json(name: str) -> FindValues:
     path = compile_path(name)
 
     def values(request: Request) -> list[bytes]:
-        text = plain_text(find(request.document, path))
+        text = plain_text(find_paths(request.document, path))
         # Half a surrogate pair is legal JSON and no text: it can match nothing.
         return [] if text is None else [text.encode("utf-8", "replace")]
 

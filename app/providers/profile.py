@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final, NamedTuple, get_args, get_type_hints
 from pydantic import Field, PlainValidator, create_model
 
 from app.core.errors import ConfigurationError, NotFoundError
-from app.core.toml_file import EMPTY, Mistake, TomlTable, Values, read_toml
+from app.core.toml_file import EMPTY, TomlMistake, TomlTable, Values, read_toml
 from app.providers.rules import Free
 from app.providers.rules_together import check_together
 from app.providers.sections import Profile
@@ -142,7 +142,7 @@ def _table_of(kind: Any) -> type[TomlTable]:
     return create_model(kind.__name__, __base__=TomlTable, **given)
 
 
-def _read_free(kind: Any, values: Values, prefix: str) -> Iterator[Mistake]:
+def _read_free(kind: Any, values: Values, prefix: str) -> Iterator[TomlMistake]:
     """Put checked pairs in the place of each section of free keys; drop a section with mistakes."""
     for name, key in _keys_of(kind).items():
         if key.section is not None and values.get(name):
@@ -154,7 +154,7 @@ def _read_free(kind: Any, values: Values, prefix: str) -> Iterator[Mistake]:
             try:
                 read.append((word, key.rule.read((word, value))))
             except ValueError as error:
-                mistakes.append(Mistake(f'{prefix}{name}."{word}"', str(error)))
+                mistakes.append(TomlMistake(f'{prefix}{name}."{word}"', str(error)))
         if not mistakes:
             values[name] = tuple(read)
         yield from mistakes
@@ -241,11 +241,11 @@ def what_the_shop_must_name(profile: Profile) -> str | None:
     )
 
 
-def rows_of(shown: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+def profile_rows(shown: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Yield what `show_profile` returned as dotted keys with their values, absent ones left out."""
     for key, value in shown.items():
         if type(value) is dict:
-            yield from rows_of(value, f"{prefix}{key}.")
+            yield from profile_rows(value, f"{prefix}{key}.")
         elif value not in (None, ()):
             yield f"{prefix}{key}", list(value) if type(value) is tuple else value
 

@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from app.core.toml_file import Mistake, Values
+from app.core.toml_file import TomlMistake, Values
 from app.providers import encodings, keys, paths, questions, schemes, template
 from app.providers.named import contract
 
@@ -216,52 +216,56 @@ _CREDENTIAL: Final = re.compile(r"credential:[a-z0-9_]{1,40}")
 _AUTH: Final = re.compile(r"none|bearer|basic|oauth|header:[a-z0-9-]{1,100}")
 
 
-def fetch_back_is_safe(values: Values) -> Iterable[Mistake]:
+def fetch_back_is_safe(values: Values) -> Iterable[TomlMistake]:
     """Check that the host is fixed, the credential named, and every needed field in the answer."""
     rule = values["fetch_back"]
     if (rule is None) != (values["confirm"] is None):
-        yield Mistake("fetch_back", 'belongs with confirm = "fetch_back", and with nothing else')
+        yield TomlMistake(
+            "fetch_back", 'belongs with confirm = "fetch_back", and with nothing else'
+        )
     if rule is None:
         return
     for key in ("url", "sandbox_url", "token_url", "sandbox_token_url"):
         several = rule[key] if type(rule[key]) is tuple else (rule[key],)
         for address in several:
             if address is not None and (fault := _address_fault(address, key)):
-                yield Mistake(f"fetch_back.{key}", fault)
+                yield TomlMistake(f"fetch_back.{key}", fault)
     texts = {"body": rule["body"] or "", "token_body": rule["token_body"]}
     texts |= {f'headers."{name}"': value for name, value in rule["headers"]}
     for key, text in texts.items():
         if fault := _reference_fault(text, credentials=True):
-            yield Mistake(f"fetch_back.{key}", fault)
+            yield TomlMistake(f"fetch_back.{key}", fault)
     if rule["body"] is not None and rule["method"] != "POST":
-        yield Mistake("fetch_back.body", "means nothing with method GET")
+        yield TomlMistake("fetch_back.body", "means nothing with method GET")
     if not _AUTH.fullmatch(rule["auth"]):
-        yield Mistake("fetch_back.auth", "must be none, bearer, basic, header:NAME or oauth")
+        yield TomlMistake("fetch_back.auth", "must be none, bearer, basic, header:NAME or oauth")
     # The request for an access token may hold the credentials in its body.
     in_body = rule["auth"] == "oauth" and "{credential:" in rule["token_body"]
     if not in_body and (rule["credential"] is None) != (rule["auth"] == "none"):
-        yield Mistake("fetch_back.credential", "belongs with every auth but none")
+        yield TomlMistake("fetch_back.credential", "belongs with every auth but none")
     if (rule["token_url"] is None) != (rule["auth"] != "oauth"):
-        yield Mistake("fetch_back.token_url", "belongs with auth oauth, and with nothing else")
+        yield TomlMistake("fetch_back.token_url", "belongs with auth oauth, and with nothing else")
     if rule["dated_as_event"] and (rule["occurred_at"] or not values["event"]["occurred_at"]):
-        yield Mistake(
+        yield TomlMistake(
             "fetch_back.dated_as_event", "needs event.occurred_at, and no fetch_back.occurred_at"
         )
     if values["signature"]["mac"] == schemes.UNSIGNED and values["event"]["items"]:
-        yield Mistake("event.items", "means many questions for one request that anyone can send")
+        yield TomlMistake(
+            "event.items", "means many questions for one request that anyone can send"
+        )
     for key in ("order", "session"):
         # Where every question names this reference, the answer is about no other.
         reference, addresses = f"{{{key}}}", (*rule["url"], *rule["sandbox_url"])
         asked = all(reference in each for each in addresses) or reference in (rule["body"] or "")
         known = rule[key] or asked or _signed_for_us(values, key)
         if values["event"][key] and not known:
-            yield Mistake(
+            yield TomlMistake(
                 f"fetch_back.{key}",
                 f"is missing: anyone could write another {key} beside a true payment",
             )
     for key in ("amount", "refund", "refunded_total"):
         if rule[key] and not rule["currency"]:
-            yield Mistake("fetch_back.currency", f"is missing; fetch_back.{key} needs it")
+            yield TomlMistake("fetch_back.currency", f"is missing; fetch_back.{key} needs it")
 
 
 def _signed_for_us(values: Values, key: str) -> bool:
@@ -304,31 +308,35 @@ def _reference_fault(text: str, *, credentials: bool = False) -> str | None:
     return None
 
 
-def setup_is_of_this_profile(values: Values) -> Iterable[Mistake]:
+def setup_is_of_this_profile(values: Values) -> Iterable[TomlMistake]:
     """Check that [setup] describes only credentials and secrets that the profile has."""
     setup, rule = values["setup"], values["fetch_back"]
     if setup["secret"] and values["signature"]["mac"] == schemes.UNSIGNED:
-        yield Mistake("setup.secret", "means nothing with signature.mac none, which has no secret")
+        yield TomlMistake(
+            "setup.secret", "means nothing with signature.mac none, which has no secret"
+        )
     known = questions.credentials_named(rule) if rule is not None else set()
     for name, _ in setup["credentials"]:
         if name not in known:
             has = f"asks with {', '.join(sorted(known))}" if known else "asks with none"
-            yield Mistake(f"setup.credentials.{name}", f"is no credential: the profile {has}")
+            yield TomlMistake(f"setup.credentials.{name}", f"is no credential: the profile {has}")
 
 
-def handshake_is_safe(values: Values) -> Iterable[Mistake]:
+def handshake_is_safe(values: Values) -> Iterable[TomlMistake]:
     """Check that strangers are echoed nothing but what the profile names."""
     rule = values["handshake"]
     if rule is None:
         return
     if (rule["equals"] is None) != rule["equals_secret"]:
-        yield Mistake("handshake.equals", "is needed, or equals_secret = true, but not both")
+        yield TomlMistake("handshake.equals", "is needed, or equals_secret = true, but not both")
     if rule["method"] == "GET" and not rule["equals_secret"]:
-        yield Mistake("handshake.equals_secret", "must be true with method GET, which is unsigned")
+        yield TomlMistake(
+            "handshake.equals_secret", "must be true with method GET, which is unsigned"
+        )
     if rule["method"] == "POST" and values["signature"]["mac"] == schemes.UNSIGNED:
-        yield Mistake("handshake.method", "POST is answered to signed requests only")
+        yield TomlMistake("handshake.method", "POST is answered to signed requests only")
     if rule["method"] == "OPTIONS" and not rule["answer"].startswith("header:"):
-        yield Mistake("handshake.answer", "must be header:NAME with method OPTIONS")
+        yield TomlMistake("handshake.answer", "must be header:NAME with method OPTIONS")
 
 
 # --- the rules of the other sections, and the defaults that depend on other keys ------------------
@@ -367,181 +375,187 @@ def _priced(values: Values) -> bool:
     return any(values["amounts"][key] for key in PRICES)
 
 
-def _scheme_has_its_keys(values: Values) -> Iterable[Mistake]:
+def _scheme_has_its_keys(values: Values) -> Iterable[TomlMistake]:
     signature = values["signature"]
     mac = signature["mac"]
     scheme = schemes.SCHEMES.get(mac)
     if signature["options"] and not mac.startswith(schemes.NAMED):
-        yield Mistake("signature.options", "means something with mac named:NAME only")
+        yield TomlMistake("signature.options", "means something with mac named:NAME only")
     if scheme is None or mac == "basic":
         return
     if signature["where"] is None:
-        yield Mistake("signature.where", f"is missing; mac {mac} needs it")
+        yield TomlMistake("signature.where", f"is missing; mac {mac} needs it")
     if scheme.covers and signature["signed"] is None:
-        yield Mistake("signature.signed", f"is missing; mac {mac} needs it")
+        yield TomlMistake("signature.signed", f"is missing; mac {mac} needs it")
     if not scheme.covers and signature["signed"] is not None:
-        yield Mistake("signature.signed", f"means nothing with mac {mac}, which signs nothing")
+        yield TomlMistake("signature.signed", f"means nothing with mac {mac}, which signs nothing")
 
 
-def _unsigned_has_no_keys(values: Values) -> Iterable[Mistake]:
+def _unsigned_has_no_keys(values: Values) -> Iterable[TomlMistake]:
     signature = values["signature"]
     if signature["mac"] in schemes.SCHEMES:
         return
     for key in ("where", "signed", "signed_also", "label", "prefix", "separator"):
         if signature[key] is not None:
-            yield Mistake(f"signature.{key}", f"means nothing with mac {signature['mac']}")
+            yield TomlMistake(f"signature.{key}", f"means nothing with mac {signature['mac']}")
     if values["timestamp"] is not None:
-        yield Mistake("timestamp", f"means nothing with mac {signature['mac']}")
+        yield TomlMistake("timestamp", f"means nothing with mac {signature['mac']}")
 
 
-def _key_says_whose_it_is(values: Values) -> Iterable[Mistake]:
+def _key_says_whose_it_is(values: Values) -> Iterable[TomlMistake]:
     key, account = values["signature"]["key"], values["account"]
     stated = [account["where"], account["undocumented"], values["confirm"]]
     if key is None and values["signature"]["mac"] != schemes.UNSIGNED:
-        yield Mistake(
+        yield TomlMistake(
             "signature.key",
             "is missing: say merchant where the provider made this key for your account alone, "
             "provider where all of its merchants share it",
         )
     elif key == "provider" and not any(stated):
-        yield Mistake(
+        yield TomlMistake(
             "account",
             "is missing: under the provider's key any other merchant's event is genuine too; say "
             '[account] where = the signed member that names the account, or confirm = "fetch_back",'
             " or [account] undocumented = true, and then no event counts by itself",
         )
     if account["undocumented"] and (account["where"] or values["confirm"]):
-        yield Mistake("account.undocumented", "is instead of account.where and confirm")
+        yield TomlMistake("account.undocumented", "is instead of account.where and confirm")
 
 
-def _account_is_signed(values: Values) -> Iterable[Mistake]:
+def _account_is_signed(values: Values) -> Iterable[TomlMistake]:
     where = values["account"]["where"]
     for signed, coverage in _coverages(values):
         if not all(coverage.covers(location) for location in where):
-            yield Mistake("account.where", f"is not covered by signature.{signed}")
+            yield TomlMistake("account.where", f"is not covered by signature.{signed}")
 
 
-def _hash_holds_the_secret(values: Values) -> Iterable[Mistake]:
+def _hash_holds_the_secret(values: Values) -> Iterable[TomlMistake]:
     signature = values["signature"]
     if signature["mac"].startswith("hash-") and "secret" not in _signed_names(values):
-        yield Mistake("signature.signed", "must hold {secret}, or anyone could compute the hash")
+        yield TomlMistake(
+            "signature.signed", "must hold {secret}, or anyone could compute the hash"
+        )
 
 
-def _format_has_its_words(values: Values) -> Iterable[Mistake]:
+def _format_has_its_words(values: Values) -> Iterable[TomlMistake]:
     signature = values["signature"]
     name = signature["format"]
     for key in ("label", "prefix", "separator"):
         needed = key in encodings.FORMATS[name].needs
         if needed and signature[key] is None:
-            yield Mistake(f"signature.{key}", f"is missing; format {name} needs it")
+            yield TomlMistake(f"signature.{key}", f"is missing; format {name} needs it")
         if not needed and signature[key] is not None and signature["mac"] in schemes.SCHEMES:
-            yield Mistake(f"signature.{key}", f"means nothing with format {name}")
+            yield TomlMistake(f"signature.{key}", f"means nothing with format {name}")
 
 
-def _second_scheme_has_a_label(values: Values) -> Iterable[Mistake]:
+def _second_scheme_has_a_label(values: Values) -> Iterable[TomlMistake]:
     also = values["signature"]["also"]
     if also is None:
         return
     if "label" not in encodings.FORMATS[values["signature"]["format"]].needs:
-        yield Mistake("signature.also", "needs a format with labels, or nothing tells them apart")
+        yield TomlMistake(
+            "signature.also", "needs a format with labels, or nothing tells them apart"
+        )
     for key, rule in (("signature.mac", values["signature"]), ("signature.also.mac", also)):
         if rule["mac"] not in schemes.SCHEMES or not schemes.SCHEMES[rule["mac"]].covers:
-            yield Mistake(key, "must be a scheme that signs content, beside [signature.also]")
+            yield TomlMistake(key, "must be a scheme that signs content, beside [signature.also]")
     if also["label"] == values["signature"]["label"]:
-        yield Mistake("signature.also.label", "must differ from signature.label")
+        yield TomlMistake("signature.also.label", "must differ from signature.label")
 
 
-def _items_carry_signatures(values: Values) -> Iterable[Mistake]:
+def _items_carry_signatures(values: Values) -> Iterable[TomlMistake]:
     signature, items = values["signature"], values["event"]["items"]
     if not signature["per_item"]:
         return
     if items is None:
-        yield Mistake("signature.per_item", "means nothing without event.items")
+        yield TomlMistake("signature.per_item", "means nothing without event.items")
     if not str(signature["where"]).startswith("json:"):
-        yield Mistake("signature.where", "must be json:PATH within an item with per_item")
+        yield TomlMistake("signature.where", "must be json:PATH within an item with per_item")
 
 
-def _time_is_signed(values: Values) -> Iterable[Mistake]:
+def _time_is_signed(values: Values) -> Iterable[TomlMistake]:
     timestamp, names = values["timestamp"], _signed_names(values)
     if timestamp is None:
         if "ts" in names:
-            yield Mistake("timestamp", "is missing; signature.signed refers to {ts}")
+            yield TomlMistake("timestamp", "is missing; signature.signed refers to {ts}")
         return
     where = timestamp["where"]
     if where.startswith("signature:"):
         if values["signature"]["format"] != "kv":
-            yield Mistake("timestamp.where", "may be signature:LABEL with format kv only")
+            yield TomlMistake("timestamp.where", "may be signature:LABEL with format kv only")
     elif "ts" not in names and all(each.covers(where) for _, each in _coverages(values)):
         return
     if "ts" not in names:
-        yield Mistake(
+        yield TomlMistake(
             "signature.signed", "must cover {ts}, or an old request could be given a new time"
         )
 
 
-def _event_has_its_keys(values: Values) -> Iterable[Mistake]:
+def _event_has_its_keys(values: Values) -> Iterable[TomlMistake]:
     event = values["event"]
     for key in ("id", "kind"):
         if not event[key]:
-            yield Mistake(f"event.{key}", "is missing")
+            yield TomlMistake(f"event.{key}", "is missing")
     if values["verifies_only"]:
         return
     if not any(event[key] for key in ("order", "session", "payment")):
-        yield Mistake(
+        yield TomlMistake(
             "event.order", "is missing, as are event.session and event.payment; one is needed"
         )
 
 
-def _words_have_meanings(values: Values) -> Iterable[Mistake]:
+def _words_have_meanings(values: Values) -> Iterable[TomlMistake]:
     if not values["claims"] and not values["verifies_only"]:
-        yield Mistake("claims", "must be a section that gives the provider's words a meaning")
+        yield TomlMistake("claims", "must be a section that gives the provider's words a meaning")
 
 
-def _amounts_have_currencies(values: Values) -> Iterable[Mistake]:
+def _amounts_have_currencies(values: Values) -> Iterable[TomlMistake]:
     amounts = values["amounts"]
     if not amounts["unit"]:
-        yield Mistake("amounts.unit", "is missing")
+        yield TomlMistake("amounts.unit", "is missing")
     for key, currencies in PRICES.items():
         if amounts[key] and not any(amounts[each] for each in (*currencies, "order_currency")):
-            yield Mistake(f"amounts.{currencies[0]}", f"is missing; amounts.{key} needs it")
+            yield TomlMistake(f"amounts.{currencies[0]}", f"is missing; amounts.{key} needs it")
     if amounts["decimals"] and amounts["unit"] == "major":
-        yield Mistake("amounts.decimals", "means nothing with unit major")
+        yield TomlMistake("amounts.decimals", "means nothing with unit major")
 
 
-def _nothing_moves_money(values: Values) -> Iterable[Mistake]:
+def _nothing_moves_money(values: Values) -> Iterable[TomlMistake]:
     if not values["verifies_only"]:
         return
     if values["confirm"]:
-        yield Mistake("confirm", "means nothing with verifies_only")
+        yield TomlMistake("confirm", "means nothing with verifies_only")
     if values["claims"]:
-        yield Mistake("claims", "means nothing with verifies_only")
+        yield TomlMistake("claims", "means nothing with verifies_only")
     if _priced(values):
-        yield Mistake("amounts", "means nothing with verifies_only")
+        yield TomlMistake("amounts", "means nothing with verifies_only")
 
 
-def _environments_differ(values: Values) -> Iterable[Mistake]:
+def _environments_differ(values: Values) -> Iterable[TomlMistake]:
     if values["environment"]["sandbox"] == values["environment"]["live"]:
-        yield Mistake("environment.live", "must differ from environment.sandbox")
+        yield TomlMistake("environment.live", "must differ from environment.sandbox")
     if values["environment"]["either"] in (
         values["environment"]["sandbox"],
         values["environment"]["live"],
     ):
-        yield Mistake("environment.either", "must differ from environment.sandbox and .live")
+        yield TomlMistake("environment.either", "must differ from environment.sandbox and .live")
 
 
-def _form_has_its_field(values: Values) -> Iterable[Mistake]:
+def _form_has_its_field(values: Values) -> Iterable[TomlMistake]:
     request = values["request"]
     if (request["body"] == "form_json") != (request["field"] is not None):
-        yield Mistake("request.field", "belongs with body form_json, and with nothing else")
+        yield TomlMistake("request.field", "belongs with body form_json, and with nothing else")
 
 
-def _answer_is_one_thing(values: Values) -> Iterable[Mistake]:
+def _answer_is_one_thing(values: Values) -> Iterable[TomlMistake]:
     answer = values["acknowledgement"]
     if answer["body"] is not None and answer["fields"]:
-        yield Mistake("acknowledgement.fields", "is instead of acknowledgement.body, not beside it")
+        yield TomlMistake(
+            "acknowledgement.fields", "is instead of acknowledgement.body, not beside it"
+        )
 
 
-def _what_counts_is_signed(values: Values) -> Iterable[Mistake]:
+def _what_counts_is_signed(values: Values) -> Iterable[TomlMistake]:
     if _counts_never_by_itself(values):
         return
     for key, coverage in _coverages(values):
@@ -551,20 +565,20 @@ def _what_counts_is_signed(values: Values) -> Iterable[Mistake]:
             if not all(coverage.covers(location) for location in locations)
         ]
         if unsigned:
-            yield Mistake(
+            yield TomlMistake(
                 f"signature.{key}",
                 f"does not cover {', '.join(unsigned)}, which anyone could then write: "
                 'say confirm = "fetch_back", or verifies_only = true',
             )
 
 
-def _joins_are_separable(values: Values) -> Iterable[Mistake]:
+def _joins_are_separable(values: Values) -> Iterable[TomlMistake]:
     if _counts_never_by_itself(values):
         return
     for key, signed in _forms(values):
         join = Joins(values).ambiguous(signed)
         if join is not None:
-            yield Mistake(
+            yield TomlMistake(
                 f"signature.{key}",
                 f"joins {join} with nothing between, so that who has seen one request can move "
                 "characters from one to the other, and the signature still holds: say "
@@ -619,10 +633,10 @@ def _signed_names(values: Values) -> frozenset[str]:
     return frozenset.intersection(*names) if names else frozenset()
 
 
-def _other_form_is_beside_one(values: Values) -> Iterable[Mistake]:
+def _other_form_is_beside_one(values: Values) -> Iterable[TomlMistake]:
     signature = values["signature"]
     if signature["signed_also"] is not None and signature["signed"] is None:
-        yield Mistake("signature.signed_also", "means nothing without signature.signed")
+        yield TomlMistake("signature.signed_also", "means nothing without signature.signed")
 
 
 _TOGETHER: Final = (
@@ -651,10 +665,10 @@ _TOGETHER: Final = (
 )
 
 
-def check_together(values: Values) -> list[Mistake]:
+def check_together(values: Values) -> list[TomlMistake]:
     """Return every mistake between keys that are each right in themselves."""
     settle(values)
-    mistakes: list[Mistake] = []
+    mistakes: list[TomlMistake] = []
     for rule in _TOGETHER:
         # A value that is wrong in itself is missing here, and already reported.
         with suppress(KeyError):

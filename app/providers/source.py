@@ -22,7 +22,7 @@ from app.providers.verification import SourceVerifier, compile_verifier
 from reconcile.instants import Instant
 from reconcile.ledger.events import Event
 
-__all__ = ["Reason", "Refusal", "Reply", "Signed", "Source"]
+__all__ = ["ProviderReply", "Reason", "Refusal", "Signed", "Source"]
 
 # --- answers in the provider's own form -----------------------------------------------------------
 
@@ -31,7 +31,7 @@ _ECHO: Final = re.compile(r"[!-~]{1,255}")
 """Texts that may be echoed: without blanks and line breaks, which could become markup."""
 
 
-class Reply(NamedTuple):
+class ProviderReply(NamedTuple):
     """An answer in the provider's own form."""
 
     status: int
@@ -39,7 +39,7 @@ class Reply(NamedTuple):
     body: bytes
 
 
-Acknowledge = Callable[[Incoming], Reply]
+Acknowledge = Callable[[Incoming], ProviderReply]
 """An accepted delivery → its acknowledgement."""
 
 
@@ -50,7 +50,7 @@ def compile_acknowledgement(profile: Profile) -> Acknowledge | None:
         return None
     media = (b"content-type", rule.type.encode("ascii"))
     if rule.body is not None:
-        constant = Reply(rule.status, (media,), rule.body.encode("utf-8"))
+        constant = ProviderReply(rule.status, (media,), rule.body.encode("utf-8"))
         return lambda incoming: constant
     finds: dict[str, fields.Find] = {}
     constants: dict[str, Any] = {}
@@ -60,13 +60,13 @@ def compile_acknowledgement(profile: Profile) -> Acknowledge | None:
         else:
             constants[name] = value
 
-    def acknowledge(incoming: Incoming) -> Reply:
+    def acknowledge(incoming: Incoming) -> ProviderReply:
         data = _data_of(profile, incoming)
         answer = {
             name: _found(finds[name], data) if name in finds else constants[name]
             for name, _ in rule.fields
         }
-        return Reply(rule.status, (media,), json.dumps(answer, default=str).encode("ascii"))
+        return ProviderReply(rule.status, (media,), json.dumps(answer, default=str).encode("ascii"))
 
     return acknowledge
 
@@ -107,7 +107,7 @@ class Handshake:
         self._wanted = [each.encode("utf-8") for each in wanted]
         self._kind, _, self._name = rule.answer.partition(":")
 
-    def answer(self, incoming: Incoming) -> Reply | None:
+    def answer(self, incoming: Incoming) -> ProviderReply | None:
         """Answer a question; None where the request is no handshake. Never raises."""
         if incoming.method != self._method:
             return None
@@ -121,10 +121,10 @@ class Handshake:
         if not any(hmac.compare_digest(each, given) for each in self._wanted):
             return None
         if self._kind == "header":
-            return Reply(200, ((self._name.encode("ascii"), echo.encode("ascii")),), b"")
+            return ProviderReply(200, ((self._name.encode("ascii"), echo.encode("ascii")),), b"")
         text = json.dumps({self._name: echo}) if self._kind == "json" else echo
         media = b"application/json" if self._kind == "json" else b"text/plain"
-        return Reply(200, ((b"content-type", media),), text.encode("ascii"))
+        return ProviderReply(200, ((b"content-type", media),), text.encode("ascii"))
 
 
 # --- secrets that end -----------------------------------------------------------------------------
@@ -251,7 +251,7 @@ class Source:
         """The values that the private headers may have."""
         return [each.encode("utf-8") for each in self._tokens.listed]
 
-    def acknowledge(self, incoming: Incoming) -> Reply | None:
+    def acknowledge(self, incoming: Incoming) -> ProviderReply | None:
         """Return the provider's own acknowledgement of a stored delivery; None: any 2xx will do."""
         return None if self._acknowledge is None else self._acknowledge(incoming)
 

@@ -184,7 +184,7 @@ def _member(what: str, write: Callable[[Any], str | None]) -> Callable[[str], Pi
         absent = _absent(f"{what} {name}".strip())
 
         def piece(request: Request) -> bytes | Refusal:
-            value = paths.find(request.document, path)
+            value = paths.find_paths(request.document, path)
             text = None if value is None else write(value)
             return absent if text is None else text.encode("utf-8", "replace")
 

@@ -18,8 +18,8 @@ from app.core.problems import MEDIA_TYPE, problem_body
 from app.providers.request import Incoming
 from app.receiving.receive import (
     RETRY_AFTER_S,
-    Answer,
     Receiver,
+    ReceiverAnswer,
     receive_delivery,
 )
 
@@ -208,7 +208,7 @@ class Written(NamedTuple):
     body: bytes
 
 
-def _written(answer: Answer) -> Written:
+def _written(answer: ReceiverAnswer) -> Written:
     """Ours in our form, a provider's own in its form."""
     if answer.status >= 300:
         return _problem(answer.status)

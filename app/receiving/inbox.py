@@ -140,8 +140,8 @@ class Inbox(InboxRows):
         try:
             async with self.database.writer.transaction() as connection:
                 await run(connection, append, [TRIAL], LinkMemory())
-                raise _TakenBack
-        except _TakenBack:
+                raise _RolledBack
+        except _RolledBack:
             self.append_faults = 0
             return None
         except StoreUnavailable as error:
@@ -262,7 +262,7 @@ def inbox_of(context: AppContext) -> Inbox:
     return context.inbox
 
 
-class _TakenBack(Exception):
+class _RolledBack(Exception):
     """Ends a trial, so that nothing of it is kept."""
 
 

@@ -25,7 +25,7 @@ from typing import Any, Final, NamedTuple, Protocol
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from app.context.unread import EVERYTHING, Backlog, End
+from app.context.unread import EVERYTHING, Backlog, InboxEnd
 from app.database.faults import driver_errors
 from app.database.locks import READING, HeldFile
 from app.database.statements import Plain, PlainConnection, Result, Words, insert_rows
@@ -156,12 +156,12 @@ class Progress(NamedTuple):
 
 def keep_row(connection: PlainConnection, items: Sequence[Item]) -> tuple[int, int]:
     """Add one row that holds these. Returns its number and its bytes."""
-    row = row_of(items)
+    row = inbox_row(items)
     ((seq,),) = connection.ask(KEEP, row)
     return seq, len(row[-1])
 
 
-def row_of(items: Sequence[Item]) -> tuple[int, Instant, int, bytes]:
+def inbox_row(items: Sequence[Item]) -> tuple[int, Instant, int, bytes]:
     """The values of KEEP for a row that holds these."""
     records = framed(items)
     return len(items), min(item.received_at for item in items), len(records), records
@@ -393,23 +393,23 @@ class InboxRows:
         assert file is not None
         return await file.on_snapshot(_rows_of_file)
 
-    async def backlog(self, *, up_to: End = EVERYTHING) -> Backlog:
+    async def backlog(self, *, up_to: InboxEnd = EVERYTHING) -> Backlog:
         """What is not read yet, of the rows up to these numbers. Suspects count, of whatever
         row."""
         return (await self.backlog_and_end(up_to=up_to))[0]
 
-    async def backlog_and_end(self, *, up_to: End = EVERYTHING) -> tuple[Backlog, End]:
+    async def backlog_and_end(self, *, up_to: InboxEnd = EVERYTHING) -> tuple[Backlog, InboxEnd]:
         """The same, and the last number of each kind by now, whatever `up_to` is."""
         file, asked_before = self._file, -1
         while True:
             # The position first: what is read meanwhile is then counted, and not passed over.
             found, position, table = await self._database.on_snapshot(_in_database, up_to.table)
             if file is None:
-                return found, End(table, 0)
+                return found, InboxEnd(table, 0)
             more, last, complete = await file.on_snapshot(_in_file, position, up_to.file)
             # What has left the file meanwhile may be suspect, and so unread, in the database.
             if complete or position == asked_before:
-                return found + more, End(table, last)
+                return found + more, InboxEnd(table, last)
             asked_before = position
 
 

@@ -25,9 +25,9 @@ from app.receiving.inbox_store import (
     TIDIED,
     InboxRows,
     delete_up_to,
+    inbox_row,
     keep_row,
     put_counter,
-    row_of,
 )
 
 log = structlog.get_logger()
@@ -104,7 +104,7 @@ class InboxWriter:
                 reason="queue",
             )
         if self._shared:
-            await self.writer.commit_statement(KEEP, row_of(items))
+            await self.writer.commit_statement(KEEP, inbox_row(items))
             return
         size = sum(len(item.body) for item in items)
         # To delete takes room, too: after a commit that was not made, the next one keeps only.

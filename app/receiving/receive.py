@@ -21,13 +21,13 @@ from app.core.errors import NotStored, StorePoisoned, StoreUnavailable
 from app.core.ids import new_id
 from app.core.logs import LogLine
 from app.providers.request import Incoming
-from app.providers.source import Reply, Source
+from app.providers.source import ProviderReply, Source
 from app.receiving.framing import Received
 from app.receiving.inbox_queue import InboxQueue
 from app.receiving.refusal_store import Rejection
 from app.receiving.refusals import AGES, RefusedAges, RejectionRate, kind_of
 from app.receiving.verify import (
-    Refused,
+    RefusedDelivery,
     digest_of,
     first_event_id,
     greeting_of,
@@ -56,7 +56,7 @@ RETRY_AFTER_S: Final = 5
 """When a sender should come again after a 503: by then a restart is over, usually."""
 
 
-class Answer(NamedTuple):
+class ReceiverAnswer(NamedTuple):
     """What the sender is answered. `verdict` is None where nothing was decided (503).
 
     reply   an answer in the provider's own form, in place of ours
@@ -66,7 +66,7 @@ class Answer(NamedTuple):
     status: int
     verdict: str | None
     delivery_id: str
-    reply: Reply | None = None
+    reply: ProviderReply | None = None
     reason: NotStored | None = None
 
 
@@ -127,12 +127,12 @@ class Rejected(NamedTuple):
     delivery_id: str
 
 
-async def receive_delivery(receiver: Receiver, incoming: Incoming) -> Answer:
+async def receive_delivery(receiver: Receiver, incoming: Incoming) -> ReceiverAnswer:
     """Judge one request and keep it. Returns only after the commit; raises nothing of its own."""
     decided = _decide(receiver, incoming)
     if isinstance(decided, Rejected):
         return await _reject(receiver, incoming, decided)
-    if isinstance(decided, Answer):
+    if isinstance(decided, ReceiverAnswer):
         return decided
     try:
         await receiver.queue.submit(decided)  # 6
@@ -141,7 +141,7 @@ async def receive_delivery(receiver: Receiver, incoming: Incoming) -> Answer:
     return _accepted(receiver, incoming, decided)  # 7
 
 
-def _decide(receiver: Receiver, incoming: Incoming) -> Answer | Rejected | Received:
+def _decide(receiver: Receiver, incoming: Incoming) -> ReceiverAnswer | Rejected | Received:
     """Steps 1 to 5: what is to be kept, or what has been decided without it."""
     now = receiver.clock.now()
     delivery_id = new_id("dlv_", now)
@@ -157,11 +157,11 @@ def _decide(receiver: Receiver, incoming: Incoming) -> Answer | Rejected | Recei
         return Rejected("body_too_large", problem, now, delivery_id)
     greeting = greeting_of(source, incoming, verified=False)
     if greeting is not None:
-        return Answer(greeting.status, "handshake", delivery_id, greeting)
+        return ReceiverAnswer(greeting.status, "handshake", delivery_id, greeting)
     if source.unsigned and receiver.unsigned_rate.decide(incoming.address) != "kept":
-        return Answer(429, "too_many_unsigned", delivery_id)
+        return ReceiverAnswer(429, "too_many_unsigned", delivery_id)
     refused = refusal_of(source, incoming, now=now, environment=receiver.environment)  # 3 to 5
-    if isinstance(refused, Refused):
+    if isinstance(refused, RefusedDelivery):
         if refused.verdict in AGES:
             digest = digest_of(incoming.body, incoming.url)
             event_id = first_event_id(source, incoming, environment=receiver.environment)
@@ -171,7 +171,7 @@ def _decide(receiver: Receiver, incoming: Incoming) -> Answer | Rejected | Recei
         return Rejected(refused.verdict, refused.problem, now, delivery_id)
     receiver.ages.taken(source.name)
     if refused is not None:
-        return Answer(refused.status, "handshake", delivery_id, refused)
+        return ReceiverAnswer(refused.status, "handshake", delivery_id, refused)
     return _new_received(
         delivery_id=delivery_id,
         received_at=now,
@@ -188,17 +188,17 @@ def _is_long(body: bytes) -> bool:
     return len(body) > MAX_UNSIGNED_BYTES or body.count(b",") >= MAX_UNSIGNED_VALUES
 
 
-def _accepted(receiver: Receiver, incoming: Incoming, received: Received) -> Answer:
+def _accepted(receiver: Receiver, incoming: Incoming, received: Received) -> ReceiverAnswer:
     """The answer to a delivery that is durably committed."""
     receiver.unstored.over()
     source = receiver.sources[incoming.source]
     reply = source.acknowledge(incoming)
-    return Answer(source.acknowledgement_status, "accepted", received.delivery_id, reply)
+    return ReceiverAnswer(source.acknowledgement_status, "accepted", received.delivery_id, reply)
 
 
 def _not_stored(
     receiver: Receiver, received: Received, error: StoreUnavailable | StorePoisoned
-) -> Answer:
+) -> ReceiverAnswer:
     """It may have been kept all the same: sent again, it is a duplicate then."""
     receiver.unstored.note(error.reason)
     log.warning(
@@ -208,18 +208,18 @@ def _not_stored(
         reason=error.reason,
         error_class=type(error).__name__,
     )
-    return Answer(503, None, received.delivery_id, reason=error.reason)
+    return ReceiverAnswer(503, None, received.delivery_id, reason=error.reason)
 
 
-async def _reject(receiver: Receiver, incoming: Incoming, refusal: Rejected) -> Answer:
+async def _reject(receiver: Receiver, incoming: Incoming, refusal: Rejected) -> ReceiverAnswer:
     """Keep a rejection and answer. That it could not be kept does not change the answer."""
     verdict, problem, received_at, delivery_id = refusal
     decided = receiver.rejection_rate.decide(incoming.address)
     if decided == "too_many":
-        return Answer(429, "too_many_rejections", delivery_id)
+        return ReceiverAnswer(429, "too_many_rejections", delivery_id)
     status = _REFUSED_STATUS.get(verdict, 401)
     if decided == "counted":
-        return Answer(status, verdict, delivery_id)
+        return ReceiverAnswer(status, verdict, delivery_id)
     body = incoming.body
     rejection = Rejection(
         delivery_id=delivery_id,
@@ -240,7 +240,7 @@ async def _reject(receiver: Receiver, incoming: Incoming, refusal: Rejected) -> 
         log.warning("rejection not kept", delivery=delivery_id, error_class=type(error).__name__)
     peer = kind_of(incoming.address)
     _log_rejection(delivery_id, rejection.source, verdict, rejection.digest, peer)
-    return Answer(status, verdict, delivery_id)
+    return ReceiverAnswer(status, verdict, delivery_id)
 
 
 def _shown_source(name: str) -> str:

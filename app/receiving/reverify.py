@@ -13,7 +13,7 @@ from app.access.operators import note_in_trail, who_may
 from app.context.context import AppContext
 from app.core.errors import ConfigurationError
 from app.core.jobs import silent
-from app.providers.source import Reply
+from app.providers.source import ProviderReply
 from app.receiving.append_store import Arrival, keep_arrivals
 from app.receiving.caught_up import behind_s
 from app.receiving.framing import Received
@@ -21,7 +21,7 @@ from app.receiving.header_codec import read_request, restored
 from app.receiving.pace import Pace
 from app.receiving.refusal_store import Rejection, delete_rejections, kept_rejections
 from app.receiving.verify import (
-    Refused,
+    RefusedDelivery,
     kept_head,
     read_delivery,
     refusal_of,
@@ -124,7 +124,7 @@ async def previewed(context: AppContext, *, only: str | None) -> Reverified:
                 judged = _judged(context, each)
                 if judged is None:
                     done.cut += 1
-                elif isinstance(judged, Refused):
+                elif isinstance(judged, RefusedDelivery):
                     done.refuse(judged.verdict)
                 elif judged:
                     done.accepted.append((each.delivery_id, each.verdict))
@@ -162,7 +162,7 @@ async def _judge_page(
         judged = _judged(context, rejection)
         if judged is None:
             done.cut += 1
-        elif isinstance(judged, Refused):
+        elif isinstance(judged, RefusedDelivery):
             done.refuse(judged.verdict)
         else:
             accepted.append((rejection, judged))
@@ -173,11 +173,11 @@ async def _judge_page(
         context.signals.evidence_arrived.set()
 
 
-def _judged(context: AppContext, rejection: Rejection) -> Refused | list[Arrival] | None:
+def _judged(context: AppContext, rejection: Rejection) -> RefusedDelivery | list[Arrival] | None:
     """Judge as of its arrival; None where too little was kept for that."""
     source, environment = context.sources.get(rejection.source), context.database.environment or ""
     if source is None:
-        return Refused("source_unknown", "no source of this name is configured")
+        return RefusedDelivery("source_unknown", "no source of this name is configured")
     if rejection.size != len(rejection.body) or rejection.verdict == "body_too_large":
         return None
     kept = read_request(rejection.headers, rejection.body)
@@ -187,7 +187,7 @@ def _judged(context: AppContext, rejection: Rejection) -> Refused | list[Arrival
     )
     refused = refusal_of(source, incoming, now=rejection.received_at, environment=environment)
     if refused is not None:
-        return [] if isinstance(refused, Reply) else refused
+        return [] if isinstance(refused, ProviderReply) else refused
     received = Received(
         delivery_id=rejection.delivery_id,
         received_at=rejection.received_at,

@@ -11,7 +11,7 @@ from urllib.parse import unquote_plus
 
 from app.core.reading import Belonging, Reading, Unreadable
 from app.providers.request import Incoming
-from app.providers.source import Reply, Source
+from app.providers.source import ProviderReply, Source
 from app.receiving.append_store import Arrival, Envelope
 from app.receiving.framing import Received
 from app.receiving.header_codec import read_request, write_headers
@@ -23,7 +23,7 @@ _new_arrival = maker(Arrival)
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class RefusedDelivery:
     """Why it is not accepted: a rejection verdict, and one sentence for our own log."""
 
     verdict: str
@@ -32,7 +32,7 @@ class Refused:
 
 def refusal_of(
     source: Source, incoming: Incoming, *, now: Instant, environment: str
-) -> Refused | Reply | None:
+) -> RefusedDelivery | ProviderReply | None:
     """Why a request is refused; None where it is genuine, of its time, of this source's account and
     of this environment. A Reply where it is no delivery but a question before the first, which is
     not kept.
@@ -40,28 +40,28 @@ def refusal_of(
     now  when it arrived
     """
     if incoming.method not in source.profile.request.methods:
-        return Refused(
+        return RefusedDelivery(
             "signature_missing", "this method only asks, and what it asks was not understood"
         )
     refusal = source.verify(incoming, now=now)  # 3, 4
     if refusal is not None:
-        return Refused(refusal.reason, refusal.sentence)
+        return RefusedDelivery(refusal.reason, refusal.sentence)
     greeting = greeting_of(source, incoming, verified=True)
     if greeting is not None:
         return greeting
     return _not_ours(source.belonging(incoming), environment=environment)  # 5
 
 
-def _not_ours(reading: Belonging | Reading | None, *, environment: str) -> Refused | None:
+def _not_ours(reading: Belonging | Reading | None, *, environment: str) -> RefusedDelivery | None:
     if reading is not None and reading.foreign:
         problem = "it does not name the account of this source, where its profile looks for it"
-        return Refused("wrong_account", problem)
+        return RefusedDelivery("wrong_account", problem)
     if reading is not None and reading.environment not in (None, environment):
         problem = f"the event is of {reading.environment}, and this serves {environment}"
-        return Refused("wrong_environment", problem)
+        return RefusedDelivery("wrong_environment", problem)
     if reading is not None and reading.unstated and environment == "live":
         problem = "the event does not say of which environment it is, and this serves live"
-        return Refused("wrong_environment", problem)
+        return RefusedDelivery("wrong_environment", problem)
     return None
 
 
@@ -132,7 +132,7 @@ def _several(whole: Arrival, reading: Reading) -> list[Arrival]:
     ]
 
 
-def greeting_of(source: Source, incoming: Incoming, *, verified: bool) -> Reply | None:
+def greeting_of(source: Source, incoming: Incoming, *, verified: bool) -> ProviderReply | None:
     """The answer to what is no delivery but a question before the first, which is not kept.
 
     verified  whether the request was: a question is answered either before or after that, as its

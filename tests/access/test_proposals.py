@@ -26,7 +26,7 @@ from app.access.proposals import (
 from app.access.sessions import invite_operator
 from app.access.tokens import (
     ScopeMissing,
-    TokenRefused,
+    TokenNotInForce,
     admit,
     holder_of,
     issue_own_token,
@@ -332,7 +332,7 @@ async def test_an_own_token_is_its_operators_until_it_ends(
         await admit(context, token, scope="orders")
     assert token not in str(driver.rows("SELECT * FROM tokens"))
     driver.clock.put(driver.clock.now() + DAY)
-    with pytest.raises(TokenRefused, match="ended at"):
+    with pytest.raises(TokenNotInForce, match="ended at"):
         await holder_of(context, token)
 
 
@@ -342,7 +342,7 @@ async def test_an_own_token_ends_with_a_person_or_by_one(context: AppContext) ->
     await withdraw_token(context, name=entry.name, by="Boss")
     await retire_operator(context, name="Ben", by="Boss")
     for token in (first, second):
-        with pytest.raises(TokenRefused):
+        with pytest.raises(TokenNotInForce):
             await holder_of(context, token)
     with pytest.raises(NotFoundError, match="no operator in force named Ben"):
         await issue_own_token(context, operator="Ben", until="1d", by="Boss")

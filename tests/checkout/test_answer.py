@@ -16,7 +16,7 @@ from app.checkout.request import (
     Opened,
     Reply,
     SessionRefused,
-    form_of,
+    answer_form,
     judge,
     kept_checkout_url,
     token_is_foreign,
@@ -211,7 +211,7 @@ def test_no_answer_whatever_raises_or_brings_the_phone_number_into_what_is_kept(
 
 
 def test_the_default_profile_says_what_the_defaults_are() -> None:
-    assert form_of(load_profile("checkout").checkout) == FORM
+    assert answer_form(load_profile("checkout").checkout) == FORM
 
 
 def test_a_profile_says_where_the_answer_has_what() -> None:

@@ -12,7 +12,7 @@ from app.core.errors import ConfigurationError
 from app.core.toml_file import (
     EMPTY,
     MOST_LISTED,
-    Mistake,
+    TomlMistake,
     TomlTable,
     Values,
     line_of_key,
@@ -66,10 +66,10 @@ class File(TomlTable):
 
 
 def mistakes(content: bytes | str, seen: list[Values] | None = None) -> list[str]:
-    def together(values: Values) -> Iterator[Mistake]:
+    def together(values: Values) -> Iterator[TomlMistake]:
         if seen is not None:
             seen.append(values)
-        yield Mistake("inner.word", "is judged as well")
+        yield TomlMistake("inner.word", "is judged as well")
 
     with pytest.raises(ConfigurationError) as caught:
         read_toml(content, File, name="a.toml", most_bytes=1000, together=together)

@@ -229,7 +229,7 @@ class RestoringContract:
 
     async def test_the_kept_digest_is_what_the_migrations_make(self, inbox: Inbox) -> None:
         async with inbox.database.reading() as connection:
-            found = schema.digest_of(await schema.objects_of(connection))
+            found = schema.schema_digest(await schema.objects_of(connection))
             assert await schema.is_own(connection), f"write {found} into app.database.schema"
         assert await inbox.database.strange_objects() == []
 

@@ -10,7 +10,7 @@ import pytest
 from app.core.errors import StorePoisoned
 from app.database.engine import writing_engine
 from app.database.statements import PlainConnection
-from app.database.writer import Place, Space, Writer
+from app.database.writer import DatabaseFiles, Space, Writer
 
 
 def _replace(path: Path) -> None:
@@ -27,7 +27,7 @@ async def _commit_after(path: Path, act: Callable[[Path], object]) -> None:
         writing_engine(f"sqlite+aiosqlite:///{path}"),
         lock=None,
         log=None,
-        place=Place(path),
+        place=DatabaseFiles(path),
         space=Space(path.parent, low_water_mib=0),
     )
     try:

@@ -16,7 +16,7 @@ from app.core.child import ChildLimits
 from app.core.errors import UsageError
 from app.evidence import dispute_letter
 from app.evidence.attachments import Attachment, AttachRequest, attach
-from app.evidence.dispute import FAMILIES, CaseFacts, Family, checklist, family_of
+from app.evidence.dispute import FAMILIES, CaseFacts, Family, dispute_checklist, family_of
 from app.evidence.dispute_case import CaseRequest, dispute_case
 from app.evidence.dispute_letter import (
     Letter,
@@ -88,7 +88,7 @@ def _attached(*kinds: str) -> tuple[Attachment, ...]:
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_checklist_says_what_is_missing_and_then_nothing(family: Family) -> None:
     """Each item is missing of a bare case, with what brings it, and there in a whole one."""
-    for each in checklist(BARE, family):
+    for each in dispute_checklist(BARE, family):
         assert not each.there
         assert each.document()["do"]
     whole = CaseFacts(
@@ -96,13 +96,15 @@ def test_a_checklist_says_what_is_missing_and_then_nothing(family: Family) -> No
         attachments=_attached("receipt", "delivery", "correspondence", "terms", "refund_policy",
                               "other"),
     )  # fmt: skip
-    for each in checklist(whole, family):
+    for each in dispute_checklist(whole, family):
         assert each.there, each
         assert each.document()["do"] == ""
 
 
 def test_families_ask_for_different_things() -> None:
-    asked = {family: tuple(each.name for each in checklist(BARE, family)) for family in FAMILIES}
+    asked = {
+        family: tuple(each.name for each in dispute_checklist(BARE, family)) for family in FAMILIES
+    }
     assert len(set(asked.values())) == len(FAMILIES)
     assert "earlier_orders" in asked["fraud"]
     assert "tracking" in asked["not_received"]

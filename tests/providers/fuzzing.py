@@ -17,10 +17,10 @@ from app.core.reading import Reading, Unreadable
 from app.providers.check_signatures import read_line
 from app.providers.profile import load_profile, shipped_profiles
 from app.providers.request import Incoming, Reason, Refusal
-from app.providers.source import Reply, Source
+from app.providers.source import ProviderReply, Source
 from app.receiving.framing import Received
 from app.receiving.verify import (
-    Refused,
+    RefusedDelivery,
     kept_head,
     read_delivery,
     readable_url,
@@ -225,13 +225,13 @@ def _answers(source: Any, asked: Asked) -> Iterator[str]:
     except Unreadable:
         yield "unreadable"
     reply = source.acknowledge(incoming)
-    assert reply is None or isinstance(reply, Reply)
+    assert reply is None or isinstance(reply, ProviderReply)
     if source.handshake is not None:
         greeting = source.handshake.answer(incoming)
-        assert greeting is None or isinstance(greeting, Reply)
+        assert greeting is None or isinstance(greeting, ProviderReply)
     judged = refusal_of(source, incoming, now=asked.now, environment="sandbox")
-    assert judged is None or isinstance(judged, Refused | Reply)
-    assert (refusal is None) or isinstance(judged, Refused)
+    assert judged is None or isinstance(judged, RefusedDelivery | ProviderReply)
+    assert (refusal is None) or isinstance(judged, RefusedDelivery)
     if judged is None:
         kept = Received(
             delivery_id="dlv_1",

@@ -9,7 +9,7 @@ import pytest
 
 from app.core.errors import ConfigurationError
 from app.providers.request import Incoming
-from app.providers.source import Reply, Source
+from app.providers.source import ProviderReply, Source
 from tests.providers.builders import made
 
 SECRET = "verify-token-0123456789ab"
@@ -19,7 +19,7 @@ def source(folder: Path, *, more: str = "", **sections: Any) -> Source:
     return made(folder, key=SECRET, more=more, **sections)
 
 
-def answer(source: Source, body: bytes = b"", **request: Any) -> Reply | None:
+def answer(source: Source, body: bytes = b"", **request: Any) -> ProviderReply | None:
     """Return the answer to a handshake."""
     assert source.handshake is not None
     return source.handshake.answer(Incoming(request.pop("headers", []), body, **request))

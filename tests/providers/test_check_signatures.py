@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.providers.check_signatures import MAX_LINE_BYTES, check_lines, lines_of
+from app.providers.check_signatures import MAX_LINE_BYTES, check_lines, request_lines
 from reconcile.instants import EARLIEST, SECOND, Instant
 from tests.providers.builders import MINIMAL, profile_file
 from tests.searching import examples
@@ -248,7 +248,7 @@ def test_no_sentence_shows_a_secret() -> None:
 def test_an_overlong_line_is_skipped() -> None:
     size = 2 * MAX_LINE_BYTES + 7
     stream = io.BytesIO(b"x" * size + b"\n{}\n[]")
-    assert list(lines_of(stream)) == [b"", b"{}\n", b"[]"]
+    assert list(request_lines(stream)) == [b"", b"{}\n", b"[]"]
 
 
 JSON = st.recursive(

@@ -9,7 +9,7 @@ import pytest
 from app.core.reading import Unreadable
 from app.core.strict_json import parse, parse_written
 from app.providers.fetched import keep_answer
-from app.providers.paths import compile_path, find, slices
+from app.providers.paths import compile_path, find_paths, slices
 from app.providers.request import Incoming
 from app.providers.source import Source
 from reconcile.instants import EARLIEST, parse_instant
@@ -186,6 +186,6 @@ def test_a_number_matches_a_condition_alike_in_reading_signing_and_slicing(numbe
     body = f'[{{"code": {number}}}]'
     for wanted in ("7", "0", "-0", "7.0"):
         path = compile_path(f"[code={wanted}]")
-        read = find(parse(body.encode()), path)
-        assert (find(parse_written(body.encode()), path) is None) == (read is None)
+        read = find_paths(parse(body.encode()), path)
+        assert (find_paths(parse_written(body.encode()), path) is None) == (read is None)
         assert (not slices(body, path)) == (read is None)

@@ -14,10 +14,10 @@ from app.core.metrics import Metrics
 from app.providers.request import Incoming
 from app.receiving import endpoint
 from app.receiving.endpoint import FREE_BYTES, Limits, Webhooks
-from app.receiving.receive import Answer
+from app.receiving.receive import ReceiverAnswer
 
 Header = tuple[bytes, bytes]
-TAKEN = Answer(200, "accepted", "dlv_1")
+TAKEN = ReceiverAnswer(200, "accepted", "dlv_1")
 JSON = (b"content-type", b"application/json")
 PROBLEM = (b"content-type", b"application/problem+json")
 CLOSE = (b"connection", b"close")
@@ -43,7 +43,7 @@ class Counted:
 class Door:
     """An endpoint, and all that it handed on."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, *, answer: Answer = TAKEN) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *, answer: ReceiverAnswer = TAKEN) -> None:
         self.given: list[Incoming] = []
         self.asked: list[str] = []
         self.noted: list[str] = []
@@ -56,7 +56,7 @@ class Door:
         counted = cast(Metrics, self.counted)
         self.webhooks = Webhooks(cast(Any, self.receiver), limits=limits, metrics=counted)
 
-        async def receive_delivery(receiver: Any, incoming: Incoming) -> Answer:
+        async def receive_delivery(receiver: Any, incoming: Incoming) -> ReceiverAnswer:
             assert receiver is self.receiver
             self.given.append(incoming)
             return answer
@@ -270,7 +270,7 @@ async def test_a_long_body_takes_its_room_until_it_is_stored(
     door.webhooks._limits, stored = room, asyncio.Event()
     whole: dict[str, Any] = {"type": "http.request", "body": b"x" * (FREE_BYTES + 9)}
 
-    async def receive_delivery(receiver: Any, incoming: Incoming) -> Answer:
+    async def receive_delivery(receiver: Any, incoming: Incoming) -> ReceiverAnswer:
         if incoming.body == whole["body"]:
             await stored.wait()
             assert not fails
@@ -297,16 +297,16 @@ async def test_a_long_body_takes_its_room_until_it_is_stored(
 @pytest.mark.parametrize(
     ("answer", "code", "more"),
     [
-        (Answer(401, "signature_mismatch", "d"), "signature_invalid", []),
-        (Answer(403, "wrong_environment", "d"), "wrong_environment", []),
-        (Answer(404, "source_unknown", "d"), "source_unknown", []),
-        (Answer(413, "body_too_large", "d"), "body_too_large", [CLOSE]),
-        (Answer(429, "too_many", "d"), "too_many_rejections", [(b"retry-after", b"60")]),
-        (Answer(503, None, "d", reason="disk"), "not_stored", [(b"retry-after", b"5")]),
+        (ReceiverAnswer(401, "signature_mismatch", "d"), "signature_invalid", []),
+        (ReceiverAnswer(403, "wrong_environment", "d"), "wrong_environment", []),
+        (ReceiverAnswer(404, "source_unknown", "d"), "source_unknown", []),
+        (ReceiverAnswer(413, "body_too_large", "d"), "body_too_large", [CLOSE]),
+        (ReceiverAnswer(429, "too_many", "d"), "too_many_rejections", [(b"retry-after", b"60")]),
+        (ReceiverAnswer(503, None, "d", reason="disk"), "not_stored", [(b"retry-after", b"5")]),
     ],
 )
 async def test_what_is_refused_is_answered_in_our_form(
-    monkeypatch: pytest.MonkeyPatch, answer: Answer, code: str, more: list[Header]
+    monkeypatch: pytest.MonkeyPatch, answer: ReceiverAnswer, code: str, more: list[Header]
 ) -> None:
     """A problem, and when to come again; why nothing was stored is counted."""
     door = Door(monkeypatch, answer=answer)
@@ -320,8 +320,8 @@ async def test_what_is_refused_is_answered_in_our_form(
 
 async def test_a_provider_is_answered_in_its_own_form(monkeypatch: pytest.MonkeyPatch) -> None:
     reply: Any = SimpleNamespace(status=202, headers=[(b"x", b"y")], body=b"[accepted]")
-    door = Door(monkeypatch, answer=Answer(202, "accepted", "d", reply))
+    door = Door(monkeypatch, answer=ReceiverAnswer(202, "accepted", "d", reply))
     assert await door.answers() == (202, [(b"x", b"y"), length(reply.body)], reply.body)
-    empty = Door(monkeypatch, answer=Answer(299, None, "d"))
+    empty = Door(monkeypatch, answer=ReceiverAnswer(299, None, "d"))
     body = b'{"verdict": "", "delivery": "d"}'
     assert await empty.answers() == (299, [JSON, length(body)], body)

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from app.context.unread import EVERYTHING, Backlog, End
+from app.context.unread import EVERYTHING, Backlog, InboxEnd
 from app.core.clock import SetClock
 from app.core.errors import StorePoisoned, StoreUnavailable
 from app.orders.set_aside import HOLDING
@@ -447,17 +447,17 @@ async def test_what_is_read_is_in_the_log(tmp_path: Path, log: StringIO) -> None
 # --- who waits for it -----------------------------------------------------------------------------
 
 
-def waiting_for(oldest: Instant | None) -> tuple[Any, list[End]]:
+def waiting_for(oldest: Instant | None) -> tuple[Any, list[InboxEnd]]:
     """What `behind_s` uses, five seconds after T, with this as the oldest that is not read; and up
     to where that was asked."""
-    asked: list[End] = []
+    asked: list[InboxEnd] = []
 
-    async def backlog(*, up_to: End = EVERYTHING) -> Backlog:
+    async def backlog(*, up_to: InboxEnd = EVERYTHING) -> Backlog:
         asked.append(up_to)
         return Backlog(oldest=oldest)
 
-    async def backlog_and_end() -> tuple[Backlog, End]:
-        return await backlog(), End(3, 4)
+    async def backlog_and_end() -> tuple[Backlog, InboxEnd]:
+        return await backlog(), InboxEnd(3, 4)
 
     inbox = SimpleNamespace(backlog_and_end=backlog_and_end, backlog=backlog)
     signals, clock = SimpleNamespace(read=asyncio.Event()), SetClock(Instant(T + 5 * SECOND))
@@ -494,7 +494,7 @@ async def test_who_has_no_patience_does_not_wait_for_what_is_far_behind(
     asking = asyncio.create_task(behind_s(every, patient=patient))
     await soon(lambda: asking.done() or len(asked) > 1)
     assert asking.done() != waits
-    assert asked[:2] == [EVERYTHING, End(3, 4)][: 1 + waits]
+    assert asked[:2] == [EVERYTHING, InboxEnd(3, 4)][: 1 + waits]
     asking.cancel()
 
 

@@ -17,8 +17,8 @@ from app.receiving import receive
 from app.receiving.framing import Item, Received
 from app.receiving.receive import (
     RETRY_AFTER_S,
-    Answer,
     Receiver,
+    ReceiverAnswer,
     Unstored,
     receive_delivery,
 )
@@ -72,7 +72,7 @@ class Service:
 
     async def takes(
         self, body: bytes | None = BODY, *, source: str = "shop", **more: Any
-    ) -> Answer:
+    ) -> ReceiverAnswer:
         """What a request is answered; by itself a genuine one."""
         headers = more.pop("headers", signed(body or b"", at=T))
         incoming = Incoming(
@@ -112,7 +112,7 @@ async def test_what_is_genuine_is_kept_whole(service: Service) -> None:
     (item,) = service.queue.kept
     assert isinstance(item, Received)
     assert (item.body, item.received_at, item.peer) == (BODY, T, "public")
-    assert answer == Answer(200, "accepted", item.delivery_id, None)
+    assert answer == ReceiverAnswer(200, "accepted", item.delivery_id, None)
     assert (service.rate.asked, service.unsigned.asked) == ([], [])
 
 

@@ -115,7 +115,7 @@ class Understanding:
             self._zones = shaping.Zones(place, mapping.zones)
         added_up = next((name for name in form.ADDED_UP if name in self._places), form.ADDED_UP[0])
         minor = "minor" if "minor" in form.STAGED else added_up
-        self._totals = shaping.Totals(
+        self._totals = shaping.ShapedTotals(
             references=[self._places[name] for name in form.NAMED_BY if name in self._places],
             amount=self._places.get(added_up),
             made=self._made.get(added_up),

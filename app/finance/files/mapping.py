@@ -56,7 +56,7 @@ from typing import Annotated, Any, Final, Literal, get_args
 from pydantic import AfterValidator, create_model
 
 from app.core.errors import ConfigurationError, UsageError
-from app.core.toml_file import EMPTY, Mistake, TomlTable, Values, read_toml, yes_or_no
+from app.core.toml_file import EMPTY, TomlMistake, TomlTable, Values, read_toml, yes_or_no
 from app.core.zones import zone_named
 from app.finance.files.amounts import DECIMAL_MARKS, THOUSANDS_MARKS, Marks, read_currencies
 from app.finance.files.tables import (
@@ -623,21 +623,21 @@ def given_in(table: Values) -> Values:
     return {key: value for key, value in table.items() if value is not None}
 
 
-def _mistakes(values: Values, fields: Fields) -> Iterator[Mistake]:
+def _mistakes(values: Values, fields: Fields) -> Iterator[TomlMistake]:
     if values.get("decimal") == values.get("thousands", ""):
-        yield Mistake("thousands", "decimal and thousands are the same mark")
+        yield TomlMistake("thousands", "decimal and thousands are the same mark")
     named = {table: set(given_in(values.get(table) or {})) for table in ("columns", "joined")}
     for name in sorted(named["columns"] & named["joined"]):
-        yield Mistake(f"joined.{name}", "there is a column for it already")
+        yield TomlMistake(f"joined.{name}", "there is a column for it already")
     for name, amount in given_in(values.get("amounts") or {}).items():
         if name in named["columns"] | named["joined"]:
-            yield Mistake(f"amounts.{name}", "there is a column for it already")
+            yield TomlMistake(f"amounts.{name}", "there is a column for it already")
         if not amount.get("add") and not amount.get("subtract"):
-            yield Mistake(f"amounts.{name}", "names no column: say add, or subtract")
+            yield TomlMistake(f"amounts.{name}", "names no column: say add, or subtract")
         ways = [bool(amount.get(key)) for key in ("sign", "plus", "minus")]
         if any(ways) and not all(ways):
-            yield Mistake(f"amounts.{name}", "say sign, plus and minus together")
+            yield TomlMistake(f"amounts.{name}", "say sign, plus and minus together")
     for name in values.get("optional", ()):
         if name not in fields.names:
             known = ", ".join(fields.names)
-            yield Mistake("optional", f"{name!r} is no column of ours; there are {known}")
+            yield TomlMistake("optional", f"{name!r} is no column of ours; there are {known}")

@@ -413,7 +413,7 @@ _WORDS: Final = re.compile(
 _HINTS: Final = ("total", "sum")
 
 
-class Totals:
+class ShapedTotals:
     """Tells totals rows from others, and keeps the sums of the rows above."""
 
     def __init__(
