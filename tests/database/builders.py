@@ -251,6 +251,11 @@ def quiet(count: int) -> None:
     """Show no progress."""
 
 
+def of_the_builders(problem: str) -> bool:
+    """Return whether a problem is about the builders' bodies, whose digest is not their own."""
+    return problem.endswith("does not have its digest")
+
+
 async def checked(at: AppContext) -> CheckReport:
     """Check the database, with every body parsed and every order folded again."""
     return await check_database(with_sources(at, SOURCES), deep=1, progress=quiet)

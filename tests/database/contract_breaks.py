@@ -127,9 +127,7 @@ class BreakContract:
     """Runs and breaks. A subclass gives `url`."""
 
     @pytest.mark.alike
-    async def test_a_break_opens_stands_closes_and_reopens_with_its_history(
-        self, inbox: Inbox
-    ) -> None:
+    async def test_a_break_opens_closes_and_reopens_with_its_history(self, inbox: Inbox) -> None:
         """A run that only looks changes nothing."""
         await run(inbox, missing("A"), missing("B"), at=1)
         await run(inbox, missing("A"), missing("B"), at=2)
@@ -172,9 +170,7 @@ class BreakContract:
             assert "".join(sorted(str(one.seen.order) for one in found)) == orders, words
 
     @pytest.mark.alike
-    async def test_a_break_without_a_date_ages_from_the_run_that_saw_it_first(
-        self, inbox: Inbox
-    ) -> None:
+    async def test_a_break_without_a_date_ages_from_its_first_run(self, inbox: Inbox) -> None:
         for at in (1, 2, 3):
             await run(inbox, replace(missing("A"), since=seconds(at)), at=at)
         await run(inbox, replace(missing("A", minor=7), since=seconds(4)), at=4)
@@ -407,9 +403,7 @@ class BreakContract:
         assert [each.facts.get("second") for each in trail] == [None, None, "bob"]
 
     @pytest.mark.alike
-    async def test_late_money_waits_for_its_refund_until_evidence_ends_it(
-        self, inbox: Inbox
-    ) -> None:
+    async def test_late_money_waits_for_evidence_of_its_refund(self, inbox: Inbox) -> None:
         at = context(inbox, at=2)
         twice = replace(late("B"), cause="paid_twice")
         await run(inbox, late("A"), twice, missing("C"), late("D", "canceled"), at=1)

@@ -87,9 +87,7 @@ class ClosingContract:
 
     @pytest.mark.parametrize("table", ["closings", "closing_prints"])
     @pytest.mark.parametrize("sql", ["UPDATE {} SET period = '2026-09'", "DELETE FROM {}"])
-    async def test_the_database_refuses_to_change_a_closing(
-        self, inbox: Inbox, table: str, sql: str
-    ) -> None:
+    async def test_a_closing_is_append_only(self, inbox: Inbox, table: str, sql: str) -> None:
         await commit(inbox, add_closing, OCTOBER, prints={"json": b"{}"})
         with pytest.raises(DBAPIError, match="are only added"):
             await change(inbox, sql.format(table))

@@ -9,8 +9,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from app.finance.reconcile_rows import refresh_ledger_lines
 from app.orders.record_store import add_records, order_records
 from app.orders.refold import refold_until_quiet
+from app.privacy.check import check_database
 from app.receiving.append_store import Arrival
 from app.receiving.inbox import Inbox
 from reconcile.ledger.events import Event
@@ -19,7 +21,9 @@ from reconcile.ledger.history import History
 from reconcile.ledger.ledger import Ledger
 from reconcile.ledger.records import Record
 from reconcile.money import Money
+from tests.contexts import with_sources
 from tests.database.builders import (
+    SOURCES,
     all_histories,
     arrival,
     checked,
@@ -29,6 +33,7 @@ from tests.database.builders import (
     fetch,
     histories,
     keep,
+    of_the_builders,
     quiet,
     reference_named,
     rows,
@@ -146,9 +151,7 @@ class HistoryContract:
         assert scanned == await histories(inbox, "ABCDEZ")
 
     @pytest.mark.alike
-    async def test_news_of_a_contested_order_is_folded_into_the_others_ledger(
-        self, inbox: Inbox
-    ) -> None:
+    async def test_news_of_a_contested_order_reaches_the_others_ledger(self, inbox: Inbox) -> None:
         table: list[Part] = [
             said("a", order="A", payment="p"),
             said("b", order="B", payment="p"),
@@ -177,6 +180,21 @@ class HistoryContract:
         await commit(inbox, add_records, records, details="{}")
         assert await inbox.database.on_snapshot(order_records, "A") == records[::-1]
         assert (await histories(inbox, ["A"]))["A"].records == frozenset(records)
+
+    @pytest.mark.alike
+    @given(parts=st.deferred(lambda: PARTS))
+    @settings(max_examples=6, suppress_health_check=OF_ONE_STORE)
+    async def test_the_check_accepts_any_history(self, inbox: Inbox, parts: list[Part]) -> None:
+        tag = f"{next(_tags)}-"
+        again = [part for part in parts[:3] if isinstance(part, Event)]
+        await deliver(inbox, [tagged(part, tag) for part in parts])
+        at = context(inbox, at=10)
+        await refresh_ledger_lines(at, progress=quiet)
+        await deliver(inbox, [tagged(part, tag) for part in again])
+        await refold_until_quiet(at, limit=500, progress=quiet)
+        for deep in (None, 1):
+            report = await check_database(with_sources(at, SOURCES), deep=deep, progress=quiet)
+            assert [each for each in report.problems if not of_the_builders(each)] == []
 
 
 def tagged(part: Part, tag: str) -> Part:

@@ -121,9 +121,7 @@ class HoldContract:
         assert len(await published(inbox)) == 4
 
     @pytest.mark.alike
-    async def test_evidence_after_the_upgrade_makes_an_order_fulfillable_at_once(
-        self, inbox: Inbox
-    ) -> None:
+    async def test_evidence_after_the_upgrade_is_not_held(self, inbox: Inbox) -> None:
         half = Money(minor=DUE.minor // 2, currency=DUE.currency)
         with rules_of_before():
             await keep(
@@ -253,9 +251,7 @@ class HoldContract:
         assert is_held(await explain_order(context(inbox, at=21), "A"))
 
     @pytest.mark.alike
-    async def test_a_hold_recorded_before_the_worker_comes_is_recorded_once(
-        self, inbox: Inbox
-    ) -> None:
+    async def test_a_hold_recorded_before_the_fold_is_recorded_once(self, inbox: Inbox) -> None:
         await before_the_upgrade(inbox, "A")
         at = context(inbox, at=20)
         for _ in range(2):

@@ -128,9 +128,7 @@ class LedgerLinesContract:
         assert [row.whole is None for row in await cached(inbox, at=4)] == [False, False]
 
     @pytest.mark.alike
-    async def test_an_event_that_names_no_order_reaches_all_that_share_its_payment(
-        self, inbox: Inbox
-    ) -> None:
+    async def test_an_event_without_an_order_reaches_all_of_its_payment(self, inbox: Inbox) -> None:
         """It is kept under one order, and makes the others' lines stale, too."""
         both = [said(f"e-{order}", order=order, payment="p", order_money=DUE) for order in "AB"]
         await keep(inbox, arrival(both[0], at=1))

@@ -19,11 +19,11 @@ from tests.database.builders import (
     events_in,
     histories,
     keep,
+    of_the_builders,
     rows,
     said,
     session_opened,
 )
-from tests.database.contract_checking import of_the_builders
 from tests.database.contract_histories import deliver
 from tests.reconcile.build import seconds
 
@@ -70,7 +70,7 @@ class ReferenceContract:
         assert len(events_in((await histories(inbox, ["A"]))["A"])) == 1
 
     @pytest.mark.parametrize("opened_first", [True, False])
-    async def test_an_opened_session_leads_its_events_to_its_order(
+    async def test_an_opened_session_links_its_events(
         self, inbox: Inbox, opened_first: bool
     ) -> None:
         event = said("n", "succeeded", session="s", money=PRICE)
@@ -119,9 +119,7 @@ class ReferenceContract:
         assert len([each for each in found if isinstance(each, list)]) == 1
         assert len(await rows(inbox, "SELECT order_key FROM links")) == 1
 
-    async def test_the_author_of_a_record_is_kept_and_a_new_price_is_in_the_trail(
-        self, inbox: Inbox
-    ) -> None:
+    async def test_authors_of_records_and_new_prices_are_kept(self, inbox: Inbox) -> None:
         at = context(inbox, at=5)
         await tell_order(at, stated("A", PAYMENT), author="token:shop")
         await tell_order(at, stated("A", PAYMENT), author="token:other")

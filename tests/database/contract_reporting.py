@@ -113,9 +113,7 @@ class ReportingContract:
     """Reports. A subclass gives `url`."""
 
     @pytest.mark.alike
-    async def test_an_outcome_that_changed_within_a_period_is_one_change(
-        self, inbox: Inbox
-    ) -> None:
+    async def test_an_outcome_that_changed_in_a_period_is_one_change(self, inbox: Inbox) -> None:
         """Only where it was final at the start."""
         back = said("r", "refunded", order="A", payment="p-A", movement="r", money=DUE)
         await keep(inbox, arrival(declined("A", 1), at=1), arrival(declined("B", 1), at=1))
@@ -237,9 +235,7 @@ class ReportingContract:
         ]
 
     @pytest.mark.alike
-    async def test_a_report_is_the_same_bytes_whatever_came_after_its_instant(
-        self, inbox: Inbox
-    ) -> None:
+    async def test_a_report_as_of_an_instant_is_the_same_bytes_later(self, inbox: Inbox) -> None:
         await keep(inbox, *(arrival(paid(name), at=5) for name in ("A", "B")))
         await keep(inbox, arrival(declined("C", 3), at=6))
         await settle(inbox, "p-A", at=60)

@@ -153,9 +153,7 @@ class RestoringContract:
         assert await gaps(inbox) == ["the outcome feed has gaps"]
 
     @pytest.mark.alike
-    async def test_a_sealer_does_not_wait_for_numbers_left_out_by_a_restore(
-        self, inbox: Inbox
-    ) -> None:
+    async def test_numbers_left_out_by_a_restore_are_not_waited_for(self, inbox: Inbox) -> None:
         await publish_orders(inbox, "A")
         await seal(inbox)
         await put_back(inbox)
@@ -259,9 +257,7 @@ class RestoringContract:
 
     # --- writes that fail ------------------------------------------------------------------------
 
-    async def test_repeated_failures_to_append_are_reported_until_one_succeeds(
-        self, inbox: Inbox
-    ) -> None:
+    async def test_repeated_failures_to_append_are_reported(self, inbox: Inbox) -> None:
         broken, mended = _REFUSING[inbox.database.writer.dialect]
         await change(inbox, *broken)
         try:

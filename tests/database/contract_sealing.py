@@ -183,9 +183,7 @@ class SealingContract:
         assert await seal(inbox) >= 36
         assert await everything_is_sealed_once(inbox) == 36
 
-    async def test_a_row_that_lost_its_mark_is_reported_and_sealed_by_a_sweep(
-        self, inbox: Inbox
-    ) -> None:
+    async def test_a_row_without_its_mark_is_reported_and_sealed(self, inbox: Inbox) -> None:
         await begin(inbox)
         await keep(inbox, genuine("e1", order="A"))
         await seal(inbox)
@@ -288,9 +286,7 @@ class SealingContract:
         assert await everything_is_sealed_once(inbox) == 7
 
     @pytest.mark.alike
-    async def test_a_delivery_joined_to_its_order_later_gets_a_second_leaf(
-        self, inbox: Inbox
-    ) -> None:
+    async def test_a_delivery_joined_to_its_order_gets_a_second_leaf(self, inbox: Inbox) -> None:
         await begin(inbox)
         orphan = genuine("e1", payment="p")
         await keep(inbox, orphan, replace(orphan, delivery_id="dlv_again"))

@@ -135,7 +135,7 @@ DIGESTS: Final = {
 class TrailContract:
     """Acts of people, in their tables and in the trail. A subclass gives `url`."""
 
-    async def test_a_row_that_was_changed_behind_the_trail_is_reported(
+    async def test_a_row_changed_past_the_trail_is_found(
         self, inbox: Inbox, tmp_path: Path
     ) -> None:
         await everything(inbox, tmp_path)
@@ -148,9 +148,7 @@ class TrailContract:
                 assert any(sentence in each for each in problems), sql
         assert await found(inbox) == []
 
-    async def test_digests_that_are_sealed_stay_what_they_are(
-        self, inbox: Inbox, tmp_path: Path
-    ) -> None:
+    async def test_sealed_digests_stay_what_they_are(self, inbox: Inbox, tmp_path: Path) -> None:
         await everything(inbox, tmp_path)
         again = await fetch(inbox, digests_again, lambda count: None)
         assert {number: again.facts[number]["lines_sha256"] for number in DIGESTS} == DIGESTS

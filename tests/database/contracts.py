@@ -1,7 +1,6 @@
 """The contract that every database must keep: all of its parts, for one subclass a database."""
 
 from tests.database.contract_breaks import BreakContract
-from tests.database.contract_checking import CheckingContract
 from tests.database.contract_closing import ClosingContract
 from tests.database.contract_confirming import ConfirmingContract
 from tests.database.contract_evidence import EvidenceContract
@@ -15,7 +14,6 @@ from tests.database.contract_ledgers import LedgerContract
 from tests.database.contract_outbox import OutboxContract
 from tests.database.contract_personal import PersonalContract
 from tests.database.contract_policies import PolicyContract
-from tests.database.contract_preview import PreviewContract
 from tests.database.contract_reconciling import ReconcilingContract
 from tests.database.contract_references import ReferenceContract
 from tests.database.contract_reporting import ReportingContract
@@ -24,7 +22,7 @@ from tests.database.contract_retention import RetentionContract
 from tests.database.contract_scheduling import SchedulingContract
 from tests.database.contract_sealing import SealingContract
 from tests.database.contract_trail import TrailContract
-from tests.database.contract_upgrading import UpgradingContract
+from tests.database.contract_upgrading import PreviewContract, UpgradingContract
 from tests.database.contract_verdicts import VerdictContract
 from tests.database.contract_watching import WatchingContract
 
@@ -34,7 +32,6 @@ class Contract(
     HistoryContract,
     LedgerContract,
     KeepingContract,
-    CheckingContract,
     ClosingContract,
     ConfirmingContract,
     EvidenceContract,

@@ -72,7 +72,7 @@ async def test_what_comes_back(connection: AsyncConnection) -> None:
     assert given.scalars().all() == [8]
 
 
-async def test_what_a_later_statement_gives_is_not_mixed_with_an_earlier_ones(
+async def test_results_of_two_statements_do_not_mix(
     connection: AsyncConnection,
 ) -> None:
     await connection.execute(text("INSERT INTO t VALUES (1, 'x'), (2, 'y')"))
@@ -82,7 +82,7 @@ async def test_what_a_later_statement_gives_is_not_mixed_with_an_earlier_ones(
     assert first.scalars().all() == [2]
 
 
-async def test_an_error_of_the_driver_is_reported_and_later_statements_work(
+async def test_statements_after_an_error_of_the_driver_work(
     connection: AsyncConnection,
 ) -> None:
     await connection.execute(text("INSERT INTO t VALUES (1, '1'), (2, '{')"))
@@ -162,9 +162,7 @@ async def test_a_snapshot_is_one_crossing(readers: AsyncEngine) -> None:
 
 
 @pytest.mark.parametrize("ends", ["cancelled", "refused", "raised"])
-async def test_a_failed_snapshot_leaves_nothing_open(
-    readers: AsyncEngine, tmp_path: Path, ends: str
-) -> None:
+async def test_a_failed_snapshot_is_closed(readers: AsyncEngine, tmp_path: Path, ends: str) -> None:
     """The next one sees later rows."""
     began, may_end = threading.Event(), threading.Event()
 

@@ -74,9 +74,7 @@ def test_a_start_waits_for_a_server_that_is_full_or_no_primary_yet(
     ],
     ids=lambda each: type(each).__name__,
 )
-def test_what_a_server_lacks_is_named_with_what_to_do(
-    cause: Exception, begins: str, reason: str
-) -> None:
+def test_what_a_server_lacks_is_named(cause: Exception, begins: str, reason: str) -> None:
     told = as_store_error(cause)
     assert isinstance(told, StoreUnavailable)
     assert (str(told).startswith(begins), told.reason) == (True, reason)

@@ -307,7 +307,7 @@ async def test_a_file_of_the_other_environment_or_with_a_trigger_stops_the_start
 
 
 @pytest.mark.parametrize("judged_again", [False, True])
-async def test_a_rejection_read_twice_is_neither_kept_nor_counted_twice(
+async def test_a_rejection_read_twice_is_kept_and_counted_once(
     url: str, judged_again: bool
 ) -> None:
     """Also where it was reverified meanwhile and is a delivery now."""
@@ -352,9 +352,7 @@ async def test_a_backup_holds_unread_deliveries_which_are_read_once(
     shutil.copy(copy, tmp_path / "again.db")
 
 
-async def test_a_restore_reads_all_of_the_inbox_that_is_there(
-    url: str, path: Path, tmp_path: Path
-) -> None:
+async def test_a_restore_reads_all_of_the_inbox(url: str, path: Path, tmp_path: Path) -> None:
     """The backup may have read beyond the numbers of the inbox, where the machine itself was put
     back."""
     async with opened(url):

@@ -72,9 +72,7 @@ async def test_acknowledges_only_after_the_commit(inbox: Inbox, path: Path) -> N
     assert await answered_but_not_there(inbox, path) == []
 
 
-async def test_control_a_queue_that_answers_before_the_commit_is_caught(
-    inbox: Inbox, path: Path
-) -> None:
+async def test_control_an_answer_before_the_commit_is_caught(inbox: Inbox, path: Path) -> None:
     slow, running = inbox.queue.submit, []
 
     async def hasty(item: Any) -> Any:
@@ -183,7 +181,7 @@ async def a_read_only_file(writer: Writer, file: Path) -> AsyncIterator[None]:
 
 @pytest.mark.parametrize("fault", [a_failing_disk, a_read_only_file])
 @pytest.mark.parametrize("where", ["inbox", "database"])
-async def test_a_disk_fault_under_either_file_poisons_both(
+async def test_a_disk_fault_poisons_both_files(
     inbox: Inbox, path: Path, fault: Any, where: str
 ) -> None:
     """Even where the disk works again."""
@@ -239,7 +237,7 @@ async def test_a_damaged_database_is_not_served(url: str, path: Path) -> None:
     assert "\n" not in str(raised.value)
 
 
-async def test_damage_found_while_receiving_poisons(
+async def test_damage_found_later_poisons(
     url: str, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     known = said("e1", order="A")
@@ -283,9 +281,7 @@ async def a_busy_inbox(inbox: Inbox) -> AsyncIterator[None]:
 
 
 @pytest.mark.parametrize("trouble", [a_full_disk, a_busy_inbox])
-async def test_a_full_disk_or_busy_inbox_refuses_until_it_is_over(
-    inbox: Inbox, trouble: Any, path: Path
-) -> None:
+async def test_a_full_disk_or_busy_inbox_is_passing(inbox: Inbox, trouble: Any, path: Path) -> None:
     big = arrival(said("e1", order="A"), body=b"x" * 500_000)
     async with trouble(inbox):
         for _ in range(2):
@@ -371,9 +367,7 @@ asyncio.run(work(*sys.argv[1:]))
 """Writes until a file is there, and says how much."""
 
 
-async def test_two_processes_that_write_at_once_both_keep_all(
-    inbox: Inbox, url: str, tmp_path: Path
-) -> None:
+async def test_two_writing_processes_keep_all(inbox: Inbox, url: str, tmp_path: Path) -> None:
     tokens, sent, ended = "SELECT count(*) FROM tokens", 0, tmp_path / "ended"
     words = [sys.executable, "-c", BESIDE, url, str(ended)]
     other = await asyncio.create_subprocess_exec(*words, stdout=asyncio.subprocess.PIPE)

@@ -163,9 +163,7 @@ async def test_waiters_that_skip_one_keep_their_order(database: Path) -> None:
 
 
 @pytest.mark.parametrize("held", [True, False])
-def test_asking_whether_the_service_lock_is_free_changes_nothing(
-    database: Path, held: bool
-) -> None:
+def test_asking_whether_the_lock_is_free_changes_nothing(database: Path, held: bool) -> None:
     ours, theirs = ServiceLock(database), ServiceLock(database)
     if held:
         ours.take()

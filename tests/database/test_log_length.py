@@ -90,7 +90,7 @@ async def test_control_without_waiting_for_readers_the_log_grows(
         assert await longest(inbox) > 5 * PAGES
 
 
-async def test_a_long_reader_is_waited_for_once_in_a_while(
+async def test_a_long_reader_is_waited_for_rarely(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Deliveries go on, and the log begins anew when the reader ends."""
@@ -115,9 +115,7 @@ async def test_a_long_reader_is_waited_for_once_in_a_while(
         assert inbox.database.writer._log.pages() < PAGES
 
 
-async def test_room_is_kept_for_a_log_that_is_too_long(
-    url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_room_is_kept_for_a_long_log(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     free, over = [2**40], asyncio.Event()
     monkeypatch.setattr(Space, "free_bytes", lambda space: free[0])
     monkeypatch.setattr(wal, "INSIST_S", 1_000)
@@ -139,9 +137,7 @@ async def test_room_is_kept_for_a_log_that_is_too_long(
         assert await keep(inbox, arrival(said("after", order="A"), body=BODY)) == ["stored"]
 
 
-async def test_a_failed_fold_restores_the_busy_timeout(
-    url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_failed_fold_resets_the_timeout(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(wal, "ROOM_PAGES", 1)
     async with opened(url, disk_low_water_mb=1) as inbox:
         for number in range(2):
@@ -158,7 +154,7 @@ async def test_a_failed_fold_restores_the_busy_timeout(
         assert list(patience) == [(BUSY_TIMEOUT_MS,)]
 
 
-async def test_a_full_disk_empties_the_log_once_in_a_while(
+async def test_a_full_disk_empties_the_log_rarely(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each try waits for readers, and deliveries wait with it."""

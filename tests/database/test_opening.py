@@ -135,9 +135,7 @@ async def test_an_unreadable_database_is_named_with_what_to_do(
 
 
 @pytest.mark.parametrize("purpose", ["serving", "writing"])
-async def test_a_folder_that_cannot_be_made_gives_the_systems_reason(
-    tmp_path: Path, purpose: Purpose
-) -> None:
+async def test_a_folder_that_cannot_be_made_is_reported(tmp_path: Path, purpose: Purpose) -> None:
     (tmp_path / "file").write_text("in the way")
     url = f"sqlite+aiosqlite:///{tmp_path}/file/t.db"
     with pytest.raises(StoreUnavailable, match="cannot be opened: "):
@@ -291,7 +289,7 @@ async def test_a_database_that_is_not_ours_is_refused_and_left_alone(
         assert len(database.execute("SELECT name FROM sqlite_master").fetchall()) == 1
 
 
-async def test_one_reader_at_a_time_opens_a_database(
+async def test_only_one_reader_opens_a_database(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A second waits for a time, and is let in once the first has ended."""

@@ -50,7 +50,7 @@ async def _commit_after(path: Path, act: Callable[[Path], object]) -> None:
     ],
     ids=["deleted", "replaced", "renamed", "log deleted"],
 )
-def test_no_commit_is_reported_to_a_file_that_is_gone(
+def test_no_commit_goes_to_a_file_that_is_gone(
     tmp_path: Path, act: Callable[[Path], object]
 ) -> None:
     """Deleted, replaced, renamed or without its log: the next commit fails for good."""

@@ -1,10 +1,13 @@
 """The contract on SQLite."""
 
+import sqlite3
 from pathlib import Path
 
 import pytest
+from sqlalchemy import text
 from sqlalchemy.exc import OperationalError
 
+from app.database.engine import scratch_database
 from tests.database.builders import opened
 from tests.database.contracts import Contract
 from tests.database.made import put_new
@@ -36,3 +39,21 @@ async def test_connections_have_their_pragmas(tmp_path: Path) -> None:
         assert pragmas == {
             "wal_autocheckpoint": 0, "secure_delete": 1, "synchronous": 2, "temp_store": 2
         }  # fmt: skip
+
+
+NAMES = (
+    "SELECT type, name FROM sqlite_master WHERE type IN ('table', 'index') "
+    "AND name NOT LIKE 'sqlite_%'"
+)
+
+
+async def test_a_scratch_database_has_every_table_and_index(tmp_path: Path) -> None:
+    put_new(tmp_path / "t.db")
+    real = sqlite3.connect(tmp_path / "t.db")
+    wanted = {row for row in real.execute(NAMES) if row != ("table", "alembic_version")}
+    real.close()
+    for _ in range(2):
+        async with scratch_database() as scratch:
+            made = {tuple(row) for row in await scratch.execute(text(NAMES))}
+            assert made == wanted
+            assert await scratch.scalar(text("SELECT count(*) FROM deliveries")) == 0

@@ -151,7 +151,7 @@ async def test_a_server_that_does_not_wait_for_its_disk_is_caught(
     assert await load.lost(own_url)
 
 
-async def test_what_is_stored_twice_is_caught(
+async def test_events_stored_twice_are_caught(
     own_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The control: receivers take every delivery for new, and the server lets them."""
@@ -165,9 +165,7 @@ async def test_what_is_stored_twice_is_caught(
         assert await stored_twice(inbox) == ["paid-A"]
 
 
-async def test_what_is_published_twice_is_caught(
-    own_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_published_twice_is_caught(own_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The control: workers do not ask what was published before."""
     monkeypatch.setattr(refold, "last_positions", lambda *_: {})
     async with opened(own_url) as inbox:
@@ -198,7 +196,7 @@ async def test_senders_do_not_wait_for_a_server_that_stands_still(
 
 @pytest.mark.skipif(shutil.which("strace") is None, reason="there is no strace on this machine")
 @pytest.mark.slow
-async def test_after_an_io_error_of_the_servers_log_nothing_is_lost(
+async def test_an_io_error_of_the_servers_log_loses_nothing(
     place: tuple[Programs, Path],
 ) -> None:
     """The server stops by itself and starts again; the service goes on."""
@@ -484,7 +482,7 @@ async def until_it_waits(url: str) -> None:
             await asyncio.sleep(LOOK_S)
 
 
-async def test_a_warning_about_transaction_numbers_refuses_nothing(
+async def test_a_warning_about_numbers_refuses_nothing(
     place: tuple[Programs, Path],
 ) -> None:
     """The server warns at each statement, millions of transactions before the end."""
@@ -525,9 +523,7 @@ def configured(server: Server, name: str, value: str) -> None:
         pytest.param("full_page_writes", marks=pytest.mark.soak),
     ],
 )
-async def test_a_server_with_unsafe_settings_is_refused(
-    server: Server, own_url: str, name: str
-) -> None:
+async def test_a_server_that_may_lose_is_refused(server: Server, own_url: str, name: str) -> None:
     """A service that meets it after a lost connection ends."""
     async with opened(own_url) as inbox:
         await keep(inbox, arrival(said("e1", order="A")))

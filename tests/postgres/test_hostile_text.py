@@ -50,9 +50,7 @@ async def test_a_zero_byte_in_an_address_is_no_fault_of_ours(url: str, tmp_path:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("every", [6, pytest.param(1, marks=pytest.mark.soak)])
-async def test_hostile_documents_are_judged_as_on_sqlite(
-    url: str, tmp_path: Path, every: int
-) -> None:
+async def test_hostile_json_is_judged_as_on_sqlite(url: str, tmp_path: Path, every: int) -> None:
     """Each body is kept to the byte."""
     async with driving(tmp_path, with_worker=False, raising=True, DATABASE_URL=url) as driver:
         await check(driver, every=every)

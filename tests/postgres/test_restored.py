@@ -109,9 +109,7 @@ def test_after_a_base_backup_was_restored_db_restored_is_asked_for(
 
 @pytest.mark.slow
 @pytest.mark.soak
-def test_a_worker_waits_for_a_server_that_is_starting(
-    place: tuple[Programs, Path], tmp_path: Path
-) -> None:
+def test_a_worker_waits_for_a_starting_server(place: tuple[Programs, Path], tmp_path: Path) -> None:
     """`serve` does, too. Where none comes, it ends with exit code 4 and a sentence."""
     found, folder = place
     server = Server(found, folder / "later")

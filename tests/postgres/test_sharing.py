@@ -122,9 +122,7 @@ async def test_several_receivers_keep_no_more_rejections_than_one(url: str) -> N
 
 
 @pytest.mark.parametrize("isolation", ["read committed", "repeatable read"])
-async def test_a_batch_that_waited_sees_what_the_other_wrote(
-    empty_url: str, isolation: str
-) -> None:
+async def test_a_batch_that_waited_sees_the_other(empty_url: str, isolation: str) -> None:
     """Whatever isolation the server has by default."""
     await migrate(empty_url)
     name = make_url(empty_url).database
@@ -173,9 +171,7 @@ async def test_workers_share_the_due_orders(url: str, counted: int) -> None:
         assert names == [["O0", "O1", "O2"], ["O3", "O4", "O5"]]
 
 
-async def test_orders_of_a_worker_that_died_are_given_back(
-    url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_orders_of_a_dead_worker_come_due(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     async def die(*arguments: Any) -> Any:
         raise RuntimeError("planned")
 
@@ -198,9 +194,7 @@ async def test_new_evidence_makes_a_taken_order_due_at_once(url: str) -> None:
         assert await mark(other, "A") == (seconds(2), 2)
 
 
-async def test_a_slow_worker_publishes_nothing_twice(
-    url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_slow_worker_publishes_once(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     both = asyncio.Barrier(2)
 
     async def unclaimed(at: AppContext, *, now: Instant, limit: int) -> list[Due]:

@@ -41,7 +41,7 @@ async def idle_after_a_write(inbox: Inbox) -> None:
         await asyncio.sleep(TOO_LONG_S)
 
 
-async def test_a_transaction_that_writes_may_not_lie_idle(
+async def test_a_writing_transaction_may_not_be_idle(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(postgresql, "IDLE_MS", IDLE_MS)
@@ -62,9 +62,7 @@ async def test_no_statement_of_a_writer_is_compiled(url: str) -> None:
         assert tuple(found.one()) == ("off", "off")
 
 
-async def test_tables_may_take_long_to_be_vacuumed(
-    url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_tables_may_be_vacuumed_for_long(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(postgresql, "ANSWER_S", 0.5)
     async with several(url) as (one, other):
         async with other.database.writing() as connection:
