@@ -41,7 +41,6 @@ async def test_without_operators_the_account_may_do_everything(context: AppConte
 
 
 async def test_from_the_first_operator_on_roles_decide(context: AppContext) -> None:
-    """Every action by every role, exactly as the table says; and nobody is nobody."""
     await register_operator(context, name="Boss", role="admin", by=None)
     for role in ROLES:
         await register_operator(context, name=f"a {role}", role=role, by="Boss")
@@ -80,8 +79,7 @@ async def test_a_disabled_operator_may_do_nothing_and_the_name_is_not_given_agai
 
 
 async def test_a_name_is_written_as_its_person_writes_it(context: AppContext) -> None:
-    """With the joiners of Persian, Indic and emoji; never twice what looks the same, in either way
-    to add a person, and not with what turns the text round it about."""
+    """With joiners that a script needs; never two that look alike, nor direction marks."""
     await register_operator(context, name="Boss", role="admin", by=None)
     await register_operator(context, name="علی\u200cرضا", role="finance", by="Boss")
     await invite_operator(context, name="ශ්\u200dරී", role="support", by="Boss")

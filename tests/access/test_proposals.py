@@ -57,7 +57,7 @@ def context(driver: Driver) -> AppContext:
 
 
 class Vault:
-    """A thing that two people open: an act as a room of the product would have it."""
+    """A vault that two people open: an act as a room of the product has it."""
 
     def __init__(self, context: AppContext) -> None:
         self.context = context
@@ -115,7 +115,7 @@ def proposals(context: AppContext, vault: Vault) -> Proposals:
 
 
 async def trail(context: AppContext) -> list[AuditEntry]:
-    """What was done with proposals, and by them."""
+    """Return the audit entries of proposals and their acts."""
     async with context.database.reading() as connection:
         found = await audit_entries(connection, limit=100)
     return [each for each in found if each.action.startswith(("propos", "break"))]
@@ -265,7 +265,7 @@ async def test_a_reason_is_said_and_holds_no_phone_number(
 
 
 async def way_in(context: AppContext, made: str, *, of: str, by: str) -> None:
-    """A password can be set by it, or it opens by itself: by whoever has it."""
+    """Make an invitation or a token: its holder can come in."""
     if made == "invitation":
         await invite_operator(context, name=of, role=None, by=Proven(by))
     else:
@@ -286,7 +286,7 @@ async def test_who_made_the_other_s_way_in_is_no_second_person(
     driver: Driver, context: AppContext, vault: Vault, proposals: Proposals,
     made: str, proposer: str, ways: list[tuple[str, str]],
 ) -> None:  # fmt: skip
-    """Before the proposal or after it: whoever has the link or the token is both of them."""
+    """Before or after the proposal: the holder of the link or the token is both of them."""
     await register_operator(context, name="Vic", role="admin", by="Boss")
     second = "Ann" if proposer == "Boss" else "Boss"
     before = await vault.propose(Proven(proposer))
@@ -309,7 +309,6 @@ async def test_who_made_the_other_s_way_in_is_no_second_person(
 async def test_who_invited_both_stands_in_no_way(
     context: AppContext, vault: Vault, proposals: Proposals
 ) -> None:
-    """An admin invites everybody: two of them are two."""
     for name in ("Ann", "Ben"):
         await way_in(context, "invitation", of=name, by="Boss")
     made = await vault.propose(Proven("Ann"))
@@ -322,7 +321,6 @@ async def test_who_invited_both_stands_in_no_way(
 async def test_an_own_token_is_its_operators_until_it_ends(
     driver: Driver, context: AppContext
 ) -> None:
-    """Shown once and kept as a hash; several of one person have names of their own."""
     token, entry = await issue_own_token(context, operator="Ann", until="1d", by="Boss")
     _, other = await issue_own_token(context, operator="Ann", until="2d", by="Boss")
     assert (entry.name, other.name, entry.operator) == ("Ann", "Ann-2", "Ann")

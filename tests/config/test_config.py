@@ -25,17 +25,16 @@ CANARY = "CANARYcanary7319QZ"
 
 
 def variables(**settings: str) -> dict[str, str]:
-    """The variables of some settings, each by its name without the prefix."""
+    """Add the prefix to names of settings."""
     return {f"TALLYHOOK_{name}": value for name, value in settings.items()}
 
 
 def load(**settings: str) -> Settings:
-    """The settings of these variables."""
     return load_settings(variables(**settings))
 
 
 def problems(*, serving: bool = False, **settings: str) -> tuple[str, ...]:
-    """What is reported of these variables; empty where nothing is."""
+    """Return what is reported of these settings."""
     try:
         load_settings(variables(**settings), serving=serving)
     except ConfigurationError as error:
@@ -44,7 +43,6 @@ def problems(*, serving: bool = False, **settings: str) -> tuple[str, ...]:
 
 
 def test_keys_are_a_json_object_of_texts() -> None:
-    """Keys by their id stand beside secrets or instead of them; anything else is reported."""
     keys = '{"key-1": "wQ7m4Rz9Kp2Lx8Vt", "key-2": "aB3dE5fG7hJ9kL1m"}'
     given = {"TALLYHOOK_SOURCES__SHOP__KEYS": keys}
     found = load_settings(given).sources["shop"].keys
@@ -314,7 +312,7 @@ def test_one_name_twice_in_a_file_is_no_other_spelling(tmp_path: Path) -> None:
 
 
 def secret_file(path: Path, *, mode: int, text: str = f"{SECRET}\n\n{OTHER}\n") -> str:
-    """A file of secrets with this mode."""
+    """Write a file of secrets with this mode."""
     path.write_text(text)
     path.chmod(mode)
     return str(path)
@@ -378,7 +376,7 @@ def test_serving_without_a_source_is_warned_of() -> None:
 
 
 def test_a_console_behind_a_proxy_that_is_not_named_is_warned_of() -> None:
-    """All who sign in have its address then, and the tries of one stranger are everybody's."""
+    """All who sign in would share its address, and the tries of one stranger."""
     public = {"ENVIRONMENT": "sandbox", "CONSOLE__PUBLIC_URL": "https://console.shop.example"}
     (warning,) = load_settings(variables(**public)).warnings
     assert warning.startswith("TALLYHOOK_FORWARDED_ALLOW_IPS: is empty")
@@ -411,7 +409,6 @@ def test_import_reads_nothing_and_loads_no_server_or_database() -> None:
 
 
 def test_sources_may_share_a_published_key() -> None:
-    """Two accounts of one provider verify with the key that it publishes."""
     pem = "-----BEGIN PUBLIC KEY-----\nMFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcD\n-----END PUBLIC KEY-----"
     given = {
         "TALLYHOOK_ENVIRONMENT": "sandbox",

@@ -18,7 +18,7 @@ SECRET = "whsec_q8Zr5kWn2Lx7Tj4Vb9Hd3Fg6Ms1P"
 
 
 def lines() -> dict[str, tuple[bool, str]]:
-    """Each setting of the example: whether it is commented out, and its value."""
+    """Return whether each setting of the example is commented out, and its value."""
     matches = [LINE.fullmatch(line) for line in EXAMPLE.read_text().splitlines()]
     return {match[2]: (match[1] == "#", match[3]) for match in matches if match}
 
@@ -79,7 +79,6 @@ def test_blanks_left_in_are_refused(tmp_path: Path) -> None:
 
 
 def test_words_of_commands_are_no_mistakes() -> None:
-    """Who asks, their own token and that of a replay may stand in every command's environment."""
     words = ("OPERATOR", "OPERATOR_TOKEN", "PLAY_TOKEN")
     given = {"TALLYHOOK_ENVIRONMENT": "sandbox", **{f"TALLYHOOK_{word}": "t" for word in words}}
     assert load_settings(given).environment == "sandbox"

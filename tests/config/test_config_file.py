@@ -24,7 +24,7 @@ def test_a_new_file_is_its_owners_alone(tmp_path: Path) -> None:
 
 
 def test_what_is_there_stays_as_it_is(tmp_path: Path) -> None:
-    """Comments, order, spelling and a missing line end; of the mode all but the world's bits."""
+    """Comments, order, spelling, a missing line end, and the mode without the world's bits."""
     path = tmp_path / "t.env"
     path.write_text("# mine\nTALLYHOOK_PORT = 8080 # here\nTALLYHOOK_A='x'")
     path.chmod(0o644)
@@ -38,7 +38,7 @@ def test_what_is_there_stays_as_it_is(tmp_path: Path) -> None:
 
 
 def test_a_name_without_a_value_gets_one_where_it_stands(tmp_path: Path) -> None:
-    """As the service reads it: not given. A copy of the example's file has many of them."""
+    """A copy of the example has many of them."""
     path = tmp_path / "t.env"
     path.write_text("# where we are\nTALLYHOOK_PUBLIC_URL=\n\nTALLYHOOK_PORT=8080\n")
     plan = plan_settings(path, {"TALLYHOOK_PUBLIC_URL": "https://pay.shop.example"})
@@ -56,7 +56,6 @@ def test_a_name_that_stands_twice_is_refused_as_the_service_would(tmp_path: Path
 
 
 def test_owner_and_group_stay(tmp_path: Path) -> None:
-    """As the service's group reads it, whoever added to it."""
     path = tmp_path / "t.env"
     path.write_text("A=1\n")
     owner, group = (1234, 10001) if os.geteuid() == 0 else (-1, os.getgid())
@@ -75,7 +74,7 @@ def test_owner_and_group_stay(tmp_path: Path) -> None:
 def test_who_may_not_give_it_back_writes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The service could not read its settings any more."""
+    """Else the service could no longer read its settings."""
     path = tmp_path / "t.env"
     path.write_text("A=1\n")
     group = path.stat().st_gid
@@ -96,7 +95,6 @@ def test_who_may_not_give_it_back_writes_nothing(
 @given(st.text(st.characters(exclude_categories=["Cs", "Cc"]) | st.just("\n"), min_size=1))
 @settings(max_examples=examples(300))
 def test_every_value_comes_back(value: str) -> None:
-    """Quotes, backslashes, dollars, hashes, line ends: the file's reader gives back all of it."""
     written = config_file._written(value)
     lines = config_file._lines(Path("f"), f"A={written}\nB=1\n")
     assert [(name, given) for name, given, _ in lines] == [("A", value), ("B", "1")]
@@ -121,7 +119,6 @@ def test_a_link_is_followed_and_stays_one(tmp_path: Path) -> None:
 
 
 def test_nobody_elses_change_is_lost(tmp_path: Path) -> None:
-    """A file that changed after it was read is refused; so is one that another writes now."""
     path = tmp_path / "t.env"
     plan = plan_settings(path, {"A": "1"})
     path.write_text("B=2\n")

@@ -12,7 +12,7 @@ OWN = {"TALLYHOOK_SHOP__URL": "https://shop.example/hook/?a=b", "TALLYHOOK_SHOP_
 
 
 def problems(**changes: str | None) -> list[str]:
-    """The names of the variables that are wrong."""
+    """Return the names of the variables with problems."""
     changed = {f"TALLYHOOK_{name}": value for name, value in changes.items()}
     given = {name: value for name, value in {**OWN, **changed}.items() if value is not None}
     try:
@@ -23,7 +23,6 @@ def problems(**changes: str | None) -> list[str]:
 
 
 def test_an_address_is_kept_as_it_is() -> None:
-    """Path, slash and query of the shop's address are its own."""
     assert load_settings(OWN).shop.url == OWN["TALLYHOOK_SHOP__URL"]
 
 
@@ -42,10 +41,8 @@ def test_an_address_is_kept_as_it_is() -> None:
     ],
 )
 def test_mistakes(changes: dict[str, str | None], wrong: str) -> None:
-    """Half a shop, a weak secret, an odd address, or in live one without https, is refused."""
     assert f"TALLYHOOK_{wrong}" in problems(**changes)
 
 
 def test_the_sandbox_may_go_without_tls() -> None:
-    """There nothing real is reported to the shop."""
     assert problems(SHOP__URL="http://shop.example/", ENVIRONMENT="sandbox") == []

@@ -31,7 +31,7 @@ Prepare = Callable[[Path], Given]
 
 
 def write(path: Path, text: str, mode: int = 0o600) -> str:
-    """A file with this text and mode; its path."""
+    """Write a file with this text and mode; return its path."""
     path.parent.mkdir(mode=0o700, exist_ok=True)
     path.write_text(text)
     path.chmod(mode)
@@ -39,20 +39,20 @@ def write(path: Path, text: str, mode: int = 0o600) -> str:
 
 
 def database(path: Path, mode: int = 0o600) -> Given:
-    """A database, there already with this mode."""
+    """Make a database file with this mode."""
     write(path, "", mode)
     return {"DATABASE_URL": f"sqlite+aiosqlite:///{path}"}
 
 
 def folder(path: Path, mode: int) -> Path:
-    """A folder with this mode."""
+    """Make a folder with this mode."""
     path.mkdir()
     path.chmod(mode)
     return path
 
 
 def profile(path: Path, old: str, new: str) -> Given:
-    """The shipped profile with one line changed."""
+    """Write the shipped profile with one change."""
     shipped = Path(load.__file__).parents[1] / "providers/profiles/checkout.toml"
     text = shipped.read_text()
     assert old in text
@@ -60,7 +60,7 @@ def profile(path: Path, old: str, new: str) -> Given:
 
 
 def unsigned(path: Path) -> Given:
-    """The shipped profile with nothing signed, and nobody asked whether it is true."""
+    """Write the shipped profile without signatures and questions."""
     given = profile(path, 'mac = "hmac-sha256"', 'mac = "none"')
     text = re.sub(r"(?ms)^\[timestamp\].*?^(?=\[)|^secret = .*?\n", "", path.read_text())
     path.write_text(re.sub(r"(?m)^(where|format|label|encoding|signed) = .*\n", "", text, count=5))
@@ -68,7 +68,7 @@ def unsigned(path: Path) -> Given:
 
 
 def stamped(path: Path, environment: str) -> Given:
-    """A database that an instance of this environment has made."""
+    """Make a database of this environment."""
     given = {"DATABASE_URL": f"sqlite+aiosqlite:///{path}", "ENVIRONMENT": environment}
     variables = {f"TALLYHOOK_{name}": value for name, value in given.items()}
     words = [sys.executable, "-m", "app", "db", "upgrade"]
@@ -77,7 +77,7 @@ def stamped(path: Path, environment: str) -> Given:
 
 
 def is_served(path: Path) -> Given:
-    """A database that somebody else is serving."""
+    """Make a database that somebody else serves."""
     given = database(path)
     ServiceLock(path).take()
     return given
@@ -236,18 +236,18 @@ DANGERS: dict[str, tuple[Given | Prepare, str]] = {
 
 
 def binary(path: Path) -> Path:
-    """A file of bytes that are no text."""
+    """Write a file that is no text."""
     path.write_bytes(b"\xff\xfe\x00")
     return path
 
 
 def secrets_file(path: Path, mode: int) -> Given:
-    """The shop's secrets from a file."""
+    """Write the shop's secrets to a file."""
     return {"SOURCES__SHOP__SECRETS_FILE": write(path, SECRET, mode)}
 
 
 def environment(at: Path, given: Given) -> Given:
-    """A sound configuration of live, with what is given in its place."""
+    """Return a sound configuration of live, changed by what is given."""
     own = folder(at / "own", 0o700)
     sound = {
         "ENVIRONMENT": "live",
@@ -265,7 +265,7 @@ def environment(at: Path, given: Given) -> Given:
 
 @pytest.fixture(autouse=True)
 def a_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wherever the tests run, their folder counts as being on a local disk."""
+    """Pretend that the tests' folder is on a local disk."""
     table = tmp_path / "mounts"
     table.write_text("/dev/vda / ext4 rw 0 0\n")
     monkeypatch.setattr(database_place, "MOUNTS", table)
@@ -274,7 +274,7 @@ def a_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def serve_refuses(
     variables: Given, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> str:
-    """The one line that `serve` ends with, exit code 3."""
+    """Return the one line that `serve` ends with, exit code 3."""
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     assert run(["serve", "--port", "0"]) == 3
@@ -294,7 +294,7 @@ def test_serve_refuses_it_with_one_line(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Exit code 3, the variable's name, what would be right, and no secret."""
+    """With the variable's name, what would be right, and no secret."""
     danger, sentence = DANGERS[name]
     given = danger if isinstance(danger, dict) else danger(tmp_path)
     line = serve_refuses(environment(tmp_path, given), monkeypatch, capsys)
@@ -307,7 +307,6 @@ def test_serve_refuses_it_with_one_line(
 def test_everything_wrong_is_reported_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Values, profiles, secrets as profiles read them, and credentials: one line of each."""
     given = {
         "GRACE_S": "soon",
         "SOURCES__SHOP__SECRETS": "whsec_" + "not*base64" * 4,
@@ -331,8 +330,7 @@ def test_everything_wrong_is_reported_at_once(
 
 
 def test_a_process_of_its_own_refuses_too(tmp_path: Path) -> None:
-    """The same as a person meets it; the options of the interpreter can only be tried so: it tells
-    all at once, one line of each."""
+    """The interpreter's options can only be tried so."""
     dangers = [DANGERS[name] for name in ("a default secret", "no assertions", "development mode")]
     given: Given = {}
     for danger, _ in dangers:
@@ -359,7 +357,6 @@ def test_there_are_more_than_thirty_and_the_simulators_secret_is_the_simulators(
 
 @pytest.mark.slow
 def test_what_the_service_makes_is_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A database and its folder are made so that the next start in live does not refuse them."""
     path = tmp_path / "new" / "t.db"
     stamped(path, "live")
     assert path.stat().st_mode & 0o777 == 0o600
@@ -367,7 +364,7 @@ def test_what_the_service_makes_is_its_own(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_a_network_of_proxies_is_written_as_the_server_reads_it() -> None:
-    """A network with host bits set would otherwise match nobody, in silence."""
+    """Uvicorn would match nobody with host bits."""
     assert networks("10.1.2.3/8,192.168.1.7,fd00::1/64") == (
         "10.0.0.0/8", "192.168.1.7", "fd00::/64",
     )  # fmt: skip
@@ -375,7 +372,6 @@ def test_a_network_of_proxies_is_written_as_the_server_reads_it() -> None:
 
 @pytest.mark.parametrize("name", shipped_profiles())
 def test_what_is_shipped_serves_live(name: str, tmp_path: Path) -> None:
-    """No profile of our own is among the dangers; only its secrets and credentials are awaited."""
     given = environment(tmp_path, {"SOURCES__SHOP__PROFILE": name})
     settings = load_settings(given)
     assert settings.environment == "live"

@@ -38,7 +38,7 @@ def jwk(key: ec.EllipticCurvePublicKey) -> str:
 
 
 def problems(**given: str) -> list[str]:
-    """What is said of the sources of these variables (after TALLYHOOK_SOURCES__)."""
+    """Return what is reported of these variables of sources."""
     variables = {f"TALLYHOOK_SOURCES__{name}": value for name, value in given.items()}
     base = {"TALLYHOOK_ENVIRONMENT": "sandbox", "TALLYHOOK_PUBLIC_URL": "https://hooks.example"}
     try:
@@ -103,7 +103,7 @@ def pair(one: dict[str, str], two: dict[str, str]) -> dict[str, str]:
 
 @pytest.mark.parametrize("name", ONE_KEY)
 def test_two_sources_with_one_key_do_not_start(name: str) -> None:
-    """Each alone would; together one delivery could be two payments. No key is in what is said."""
+    """Each alone would; together one delivery could be two payments. No message has a key."""
     one, two = ONE_KEY[name]
     assert problems(**pair(one, {})) == []
     assert problems(**pair({}, two)) == []
@@ -115,7 +115,6 @@ def test_two_sources_with_one_key_do_not_start(name: str) -> None:
 
 @pytest.mark.parametrize("name", ONE_KEY)
 def test_nothing_else_compiles_them_either(name: str) -> None:
-    """Every command that takes the sources up refuses them."""
     given = {f"TALLYHOOK_SOURCES__{n}": v for n, v in pair(*ONE_KEY[name]).items()}
     try:
         settings = load_settings({**given, "TALLYHOOK_PUBLIC_URL": "https://hooks.example"})
@@ -126,7 +125,7 @@ def test_nothing_else_compiles_them_either(name: str) -> None:
 
 
 def test_the_shops_own_secret_is_no_sources() -> None:
-    """What we sign for the shop would come back as the provider's event."""
+    """Our own notification could come back as the provider's event."""
     secret = "whsec_" + base64.b64encode(RAW).decode()
     variables = {
         "TALLYHOOK_ENVIRONMENT": "sandbox",
@@ -144,7 +143,6 @@ def woovi(account: str | None, number: int = 1) -> dict[str, str]:
 
 
 def test_accounts_under_the_providers_key_are_distinguished() -> None:
-    """Two accounts of one provider may share its key where events name them, and they differ."""
     assert problems(**pair(woovi("a"), woovi("b"))) == []
     assert problems(**pair(woovi("a"), woovi('["b", "c"]'))) == []
     assert len(problems(**pair(woovi("a"), woovi('["b", "a"]')))) == 1
@@ -153,7 +151,7 @@ def test_accounts_under_the_providers_key_are_distinguished() -> None:
 
 
 def test_paypal_accounts_share_its_certificate() -> None:
-    """The webhook's own id, which is signed, tells them apart, and is therefore the key."""
+    """The signed id of the webhook is each account's key."""
     from app.providers.fingerprints import key_identities
     from app.providers.profile import load_profile
 
@@ -166,7 +164,6 @@ def test_paypal_accounts_share_its_certificate() -> None:
 def test_an_account_that_is_missing_or_means_nothing_stops_the_start(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    """Exit code 3, with all other problems together."""
     given = {
         "TALLYHOOK_ENVIRONMENT": "sandbox",
         "TALLYHOOK_DATABASE_URL": f"sqlite+aiosqlite:///{tmp_path}/t.db",
@@ -193,12 +190,10 @@ def test_an_account_that_is_missing_or_means_nothing_stops_the_start(
 
 @pytest.mark.parametrize("account", ["", "  ", " a", "a ", "[]", '["a", ""]', '["a", 7]', "[a"])
 def test_an_account_is_written_as_events_name_it(account: str) -> None:
-    """Empty, or with blanks around it, it could only never match."""
     assert any("ACCOUNT" in line for line in problems(**pair(woovi(account), {})))
 
 
 def test_sessions_are_opened_for_shared_orders_only() -> None:
-    """A session's order is one of the shop's records."""
     variables = {
         "TALLYHOOK_ENVIRONMENT": "sandbox",
         "TALLYHOOK_SOURCES__A__SECRETS": "whsec_" + base64.b64encode(RAW).decode(),

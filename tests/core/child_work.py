@@ -13,7 +13,7 @@ from app.core.errors import ConfigurationError, NotFoundError, UnreachableError,
 
 
 class Refused(UsageError):
-    """An error that only this module knows."""
+    """Error that only this module knows."""
 
 
 def echo(*values: Any) -> Any:
@@ -79,7 +79,7 @@ def leave_another(folder: Path) -> Never:
 
 
 def surroundings(folder: Path) -> dict[str, Any]:
-    """What the child has of its parent."""
+    """Describe what the child has from its parent."""
     try:
         (folder / "written").write_text("x")
         written = True

@@ -47,7 +47,7 @@ Answering = Callable[[httpx2.Request], httpx2.Response]
 
 
 def event(order: str = "ORD-1", payment: str = "pay_1") -> Event:
-    """An unconfirmed event with these references."""
+    """Build an unconfirmed event with these references."""
     return Event(
         source="weak",
         event_id="e1",
@@ -63,7 +63,7 @@ def event(order: str = "ORD-1", payment: str = "pay_1") -> Event:
 def questions(
     folder: Path, *, environment: str = "sandbox", text: str = PROFILE, **credentials: str
 ) -> Questions:
-    """Those of the profile above."""
+    """Build the questions of the profile above."""
     path = folder / "weak.toml"
     path.write_text(text)
     rule = load_profile(str(path)).fetch_back
@@ -75,7 +75,7 @@ def questions(
 async def asked(
     folder: Path, answering: Answering, *events: Event
 ) -> list[AnsweredQuestion | None]:
-    """What asking about these events one after another gives."""
+    """Ask about these events one after another."""
     transport = httpx2.MockTransport(answering)
     async with outgoing_client(timeout_s=1, transport=transport) as client:
         asker = ProviderClient(questions(folder), client)
@@ -83,12 +83,12 @@ async def asked(
 
 
 def answer(status: int, document: object) -> httpx2.Response:
-    """An answer whose body comes as the network brings it."""
+    """Build an answer whose body comes as from the network."""
     return httpx2.Response(status, stream=httpx2.ByteStream(json.dumps(document).encode()))
 
 
 def provider(token_status: int, token: object, status: int = 200) -> Answering:
-    """A provider that gives this for a token, and a final word for a question."""
+    """Build a provider with this answer for a token, and a final word for a question."""
 
     def answering(request: httpx2.Request) -> httpx2.Response:
         if request.url.path == "/token":
@@ -102,7 +102,6 @@ def provider(token_status: int, token: object, status: int = 200) -> Answering:
 
 @pytest.mark.parametrize("status", [200, 201, 202])
 async def test_a_token_may_be_created(tmp_path: Path, status: int) -> None:
-    """Any success brings the token, and the question is asked with it."""
     (found,) = await asked(tmp_path, provider(status, {"access_token": TOKEN}), event())
     assert found is not None
     assert found.answer.status == 200
@@ -111,8 +110,7 @@ async def test_a_token_may_be_created(tmp_path: Path, status: int) -> None:
 
 @pytest.mark.parametrize("status", [201, 204, 302, 400, 401, 404, 410, 500])
 async def test_an_answer_about_a_token_is_none_about_the_event(tmp_path: Path, status: int) -> None:
-    """Without a token nothing was asked: no status and no body that could be taken for an answer,
-    such as the provider's not knowing the event."""
+    """Without a token nothing was asked, so nothing may be taken for the provider's answer."""
     (found,) = await asked(tmp_path, provider(status, {"secret": TOKEN}), event())
     assert found is not None
     assert found.answer.status is None
@@ -122,14 +120,12 @@ async def test_an_answer_about_a_token_is_none_about_the_event(tmp_path: Path, s
 
 @pytest.mark.parametrize("life", [60, "3599", "²", "٣", "9" * 500, -1, None, 1.5, [], "", True])
 async def test_a_token_of_any_life_is_used(tmp_path: Path, life: object) -> None:
-    """What the provider says of the token's life ends nothing but the token."""
     given = {"access_token": TOKEN, "expires_in": life}
     found = await asked(tmp_path, provider(200, given), event(), event())
     assert [each is not None and each.answer.status for each in found] == [200, 200]
 
 
 def test_a_credential_in_a_form_is_told_from_what_stands_around_it(tmp_path: Path) -> None:
-    """It is whatever the provider has drawn."""
     body = 'token_body = "grant_type=client_credentials&client_secret={credential:key}"\n'
     text = PROFILE.replace("token_url", f"{body}token_url")
     made = questions(tmp_path, text=text, client="me:s", key='a&b=c+d%2F"e').token()
@@ -140,7 +136,6 @@ def test_a_credential_in_a_form_is_told_from_what_stands_around_it(tmp_path: Pat
 
 
 async def test_a_token_taken_back_is_asked_for_again(tmp_path: Path) -> None:
-    """After a 401 the next question brings a new one."""
     tokens = ["old", TOKEN]
 
     def answering(request: httpx2.Request) -> httpx2.Response:
@@ -157,12 +152,11 @@ async def test_a_token_taken_back_is_asked_for_again(tmp_path: Path) -> None:
 def test_a_reference_never_leads_to_another_address(
     tmp_path: Path, order: str, payment: str
 ) -> None:
-    """Dots alone would be taken out of the path, and with them the name before."""
+    """Dots alone would remove the name before them from the path."""
     assert questions(tmp_path).about(event(order, payment), access_token="t") is None
 
 
 def test_any_other_reference_stays_within_its_place(tmp_path: Path) -> None:
-    """Slashes, question marks, dots and hosts are percent-encoded."""
     made = questions(tmp_path).about(event("../x?a=b#c", "//evil.example/..%2f"), access_token="t")
     assert made is not None
     sent = httpx2.Request("GET", made.url).url
@@ -208,8 +202,7 @@ def test_a_profile_that_anyone_could_misuse_is_refused(
 def test_an_order_that_is_signed_for_us_need_not_be_asked(
     tmp_path: Path, key: str, signed: str, problems: int
 ) -> None:
-    """Nobody can have written it beside another's payment: not under a key that others share, nor
-    where it is left out, or its end can be moved."""
+    """But under a key that others share, or where it can be left out or cut off, it must be."""
     rows = {"mac": "hmac-sha256", "key": key, "where": "header:x-signature", "signed": signed}
     signature = "\n".join(f'{name} = "{value}"' for name, value in rows.items())
     text = PROFILE.replace('mac = "none"', signature).replace("orders/{order}/", "")
@@ -225,7 +218,6 @@ def test_an_order_that_is_signed_for_us_need_not_be_asked(
 
 
 def test_of_several_addresses_the_first_that_can_be_filled_is_asked(tmp_path: Path) -> None:
-    """A refund is asked about as a refund, a capture as such, and a payment as a payment."""
     several = PROFILE.replace("COMPLETE =", 'BACK = "refunded"\nCOMPLETE =')
     for host in ("api", "sandbox"):
         at = f"https://{host}.provider.example/v1"
@@ -250,7 +242,6 @@ def test_of_several_addresses_the_first_that_can_be_filled_is_asked(tmp_path: Pa
 
 
 def test_the_environment_chooses_the_host(tmp_path: Path) -> None:
-    """The sandbox's address is asked in the sandbox alone."""
     for environment, host in (("sandbox", "sandbox."), ("live", "api.")):
         made = questions(tmp_path, environment=environment).about(event(), access_token="t")
         assert made is not None
@@ -259,7 +250,7 @@ def test_the_environment_chooses_the_host(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("value", ["", " ", "ключ", "a\r\nb: c", "a\x7f"])
 def test_a_credential_that_no_header_can_hold_does_not_start(tmp_path: Path, value: str) -> None:
-    """Its name is reported and its value is not; it would fail at the first question."""
+    """Its name is reported, not its value."""
     with pytest.raises(ConfigurationError) as raised:
         questions(tmp_path, key=value)
     assert "'key'" in str(raised.value)

@@ -42,8 +42,7 @@ MARKS = ["a;'b", "a;''=b", "'a;'=b'", ";", ";;'", "a;b", "a\n'b", "\t'=", "'\n=1
 
 
 def split_elsewhere(line: str) -> set[str]:
-    """The cells that a program finds which is set to another separator: by the library's reader,
-    and by one that looks at no quotation marks."""
+    """Return the cells that programs with other separators find, with and without quoting."""
     found = set[str]()
     for separator in ";\t":
         for text in (line, f"1,{line}", f'{line.rstrip()},"=1;",2\r\n'.replace("=1", "q")):
@@ -57,8 +56,7 @@ def split_elsewhere(line: str) -> set[str]:
 
 
 def test_no_part_of_a_cell_is_a_formula_however_it_is_split() -> None:
-    """Where a spreadsheet is set to semicolons, tabs, too, and where it stops at a line's
-    end; and each text comes back."""
+    """At semicolons, at tabs, and at the end of a line."""
     texts = [*SPLITTING, *MARKS, *PAYLOADS, *(f"x;{each}" for each in PAYLOADS)]
     for text in texts:
         cell = safe_cell(text)
@@ -73,14 +71,12 @@ def test_no_part_of_a_cell_is_a_formula_however_it_is_split() -> None:
 
 @given(st.text(alphabet="';|\t\r\n\"=-+@ ab＝", max_size=12))
 def test_every_text_comes_back(text: str) -> None:
-    """Whatever marks, separators and signs it is made of."""
     assert cell_text(safe_cell(text)) == text
     (read,) = csv.reader(io.StringIO(csv_line([safe_cell(text), "x"]), newline=""), strict=True)
     assert cell_text(read[0]) == text
 
 
 def test_a_long_cell_takes_no_time() -> None:
-    """One of blanks or of separators, as long as a cell may be, with no formula behind them."""
     began = perf_counter()
     for unit in (" ", "\n", ";", "; ", '"', "a ", "; '"):
         text = "x;" + unit * 50_000 + "y"

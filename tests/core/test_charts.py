@@ -12,7 +12,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 
 def drawn(made: str, tag: str) -> list[Any]:
-    """The elements of a kind, outside the definitions."""
+    """Return the elements of a kind, outside the definitions."""
     root = ET.fromstring(made)
     root.remove(root.find(f"{SVG}defs"))  # type: ignore[arg-type]
     return list(root.iter(f"{SVG}{tag}"))
@@ -58,8 +58,6 @@ def test_a_chart_of_nothing_is_an_empty_axis() -> None:
 
 @pytest.mark.parametrize("highest", [0, 1, 4, 5, 6, 11, 21, 99, 1_234, 60_000, 999_999])
 def test_ticks_are_round_and_stand_at_their_own_height(highest: int) -> None:
-    """Steps of 1, 2 or 5 times a power of ten, the last tick just not below, and each label is the
-    value at its height."""
     svg = bars("some", title="t", about="a", labels=["one"], values=[highest])
     found = re.findall(r'y="([0-9.]+)" dy="4" text-anchor="end">([0-9,]+)</text>', str(svg))
     ticks = [(float(y), int(label.replace(",", ""))) for y, label in found]

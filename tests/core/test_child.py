@@ -79,7 +79,7 @@ async def test_it_dies_with_what_it_started_where_the_caller_is_canceled(tmp_pat
 
 
 def is_running(number: int) -> bool:
-    """Return whether the process is there and no zombie that nobody has waited for."""
+    """Return whether a process runs; a zombie does not."""
     try:
         state = Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[0]
     except FileNotFoundError:

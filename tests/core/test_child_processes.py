@@ -46,8 +46,7 @@ time.sleep(600)
 
 
 def child(folder: Path, monkeypatch: pytest.MonkeyPatch, *, says: bytes, then: str = "") -> Path:
-    """Puts such a child in place of the real one. Returns the file in which its starts are noted,
-    one character each."""
+    """Replace the real child; return the file that gets one character for each of its starts."""
     started, program = folder / "started", folder / "child"
     started.touch()
     script = CHILD + then
@@ -62,7 +61,6 @@ def child(folder: Path, monkeypatch: pytest.MonkeyPatch, *, says: bytes, then: s
 async def test_one_that_ends_is_started_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever it died of."""
     started = child(tmp_path, monkeypatch, says=b"r")
     failures: list[str] = []
     async with WorkerProcess(read=Signal(), news=(), failed=failures.append).running():
@@ -73,7 +71,7 @@ async def test_one_that_ends_is_started_again(
 async def test_one_whose_disk_has_failed_is_not_started_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The receiver may need a while to end; a start meanwhile would write to the failed disk."""
+    """It would write to the failed disk while the receiver ends."""
     started = child(tmp_path, monkeypatch, says=b"r!")
     failures: list[str] = []
     async with WorkerProcess(read=Signal(), news=(), failed=failures.append).running():
@@ -98,7 +96,6 @@ async def test_one_is_told_whether_to_read_first(
 async def test_one_that_has_not_begun_is_not_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It has nothing to lose: whoever starts and stops a service again need not wait for it."""
     started = child(tmp_path, monkeypatch, says=b"", then=ASLEEP)
     async with WorkerProcess(read=Signal(), news=(), failed=pytest.fail, drains=False).running():
         await soon(lambda: started.read_text() == "x")
@@ -108,7 +105,7 @@ async def test_one_that_has_not_begun_is_not_waited_for(
 async def test_one_that_is_being_started_is_told_to_end_once_it_can_be(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The service stops just then: it must not wait for a child that nobody has told."""
+    """The service must not wait for a child that nobody has told to end."""
     started = child(tmp_path, monkeypatch, says=b"r", then=HEARING)
     start, starting, stopping = asyncio.create_subprocess_exec, asyncio.Event(), asyncio.Event()
 
@@ -128,8 +125,7 @@ async def test_one_that_is_being_started_is_told_to_end_once_it_can_be(
 async def test_a_service_goes_by_what_reads_behind_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, says: bytes, ready: bool
 ) -> None:
-    """It deletes nothing of the inbox, and is not ready, before that one has made sure of the
-    disk."""
+    """Before it has checked the disk, nothing is deleted from the inbox, and nothing is ready."""
     started = child(tmp_path, monkeypatch, says=says, then=ASLEEP)
     for name in ("MISSED_S", "STOP_S"):
         monkeypatch.setattr(child_processes, name, 0.0)
@@ -151,7 +147,7 @@ async def test_a_service_goes_by_what_reads_behind_it(
 async def test_a_console_that_ran_for_long_is_started_again_soon(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, steady: bool
 ) -> None:
-    """The pause grows while one ends after the other, and begins anew after a steady run."""
+    """The pause grows with each end, and is short again after a steady run."""
     started = child(tmp_path, monkeypatch, says=b"")
     monkeypatch.setattr(child_processes, "CONSOLE_AGAIN_S", 0.001)
     monkeypatch.setattr(child_processes, "STEADY_S", 0.0 if steady else 60.0)
@@ -172,7 +168,7 @@ async def test_a_console_that_ran_for_long_is_started_again_soon(
 async def test_a_console_that_cannot_be_started_is_started_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, log: StringIO
 ) -> None:
-    """A machine may have no descriptor left at that moment; the end of the service is as ever."""
+    """A machine may have no free descriptor at that moment."""
     started = child(tmp_path, monkeypatch, says=b"")
     monkeypatch.setattr(child_processes, "CONSOLE_AGAIN_S", 0.01)
     start, faults = asyncio.create_subprocess_exec, [OSError(EMFILE, "too many open files")]
@@ -189,8 +185,7 @@ async def test_a_console_that_cannot_be_started_is_started_later(
 
 
 def test_one_whose_parent_has_died_goes_on_with_what_it_was_at() -> None:
-    """What it says then is heard by nobody: it is no error of what it has just committed. Asked on
-    the loop that it runs on, which raises one for what is written to a closed socket."""
+    """Its signals reach nobody, which is no error. uvloop raises one for a closed socket."""
     ours, theirs = socket.socketpair()
     ours.setblocking(False)
 
@@ -217,8 +212,7 @@ def test_one_whose_parent_has_died_goes_on_with_what_it_was_at() -> None:
 
 
 def test_why_a_child_ends_is_a_line_of_the_log_that_it_shares(tmp_path: Path) -> None:
-    """Whoever reads the service's log as lines of JSON can read it; the database may have gone
-    while the child began."""
+    """As JSON; the database may be gone while the child starts."""
     ours, theirs = socket.socketpair()
     words = (sys.executable, "-m", "app", "worker", "--parent", str(theirs.fileno()))
     with ours, theirs:

@@ -22,7 +22,7 @@ NOWHERE = (
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 @pytest.mark.parametrize("address", NOWHERE)
 async def test_a_redirect_to_nowhere_is_an_answer(address: bytes, status: int) -> None:
-    """Whoever asked gets its status: the library's own errors would end a background task."""
+    """The library's own errors would end a background task."""
 
     def answering(request: httpx2.Request) -> httpx2.Response:
         headers = [(b"location", address)]
@@ -36,15 +36,13 @@ async def test_a_redirect_to_nowhere_is_an_answer(address: bytes, status: int) -
 
 @pytest.mark.parametrize("host", ["\N{SNOWMAN}.example", "xn--" + "a" * 300])
 async def test_a_host_that_cannot_be_named_is_not_reached(host: str) -> None:
-    """As any other that is not there."""
     async with outgoing_client(timeout_s=1) as client:
         found = await exchange(client, "POST", f"https://{host}/", headers={}, limit_s=1)
     assert found.why == "connection_failed"
 
 
 async def test_no_cookie_is_kept() -> None:
-    """None is sent back: one of a new name in every answer would make each request longer, until
-    nobody takes it any more."""
+    """A new one in every answer would make each request longer."""
     asked: list[httpx2.Request] = []
 
     def answering(request: httpx2.Request) -> httpx2.Response:

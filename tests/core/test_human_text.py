@@ -28,7 +28,7 @@ def test_joiners_are_taken_and_printed_where_writing_needs_them(text: str) -> No
     ],
 )  # fmt: skip
 def test_what_nobody_sees_is_refused(text: str) -> None:
-    """Marks of a direction, and joiners where they change nothing: two names would look alike."""
+    """Direction marks, and joiners without effect: two names would look alike."""
     assert not is_human_text(text)
     assert printable(text).isprintable()
 

@@ -34,7 +34,6 @@ tell()
 
 
 def test_ids_of_one_millisecond() -> None:
-    """All are different, and none is below the first that there could be."""
     ids = [new_id("dlv_", T + 999 * TICK) for _ in range(MANY)]
     assert len(set(ids)) == MANY
     assert all(re.fullmatch("dlv_[0-9a-f]{30}", each) for each in ids)
@@ -42,26 +41,24 @@ def test_ids_of_one_millisecond() -> None:
 
 
 def test_ids_sort_by_their_milliseconds() -> None:
-    """Each is behind those of the milliseconds before."""
     ids = [new_id("", T + number * MILLISECOND) for number in range(MANY)]
     assert ids == sorted(ids)
 
 
 class Raided(list[str]):
-    """What was drawn is taken by other threads at once."""
+    """List from which other threads take everything at once."""
 
     def extend(self, drawn: Iterable[str]) -> None:
         pass
 
 
 def test_other_threads_take_all_that_was_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever draws keeps one of it."""
     monkeypatch.setattr("app.core.ids._chances", Raided())
     assert len({new_id("", T) for _ in range(9)}) == 9
 
 
 def test_processes_that_are_forked_off_give_ids_of_their_own() -> None:
-    """A parent and three children, all of which begin with some drawn and not yet given."""
+    """Parent and children begin with ids drawn but not yet given."""
     process = subprocess.run(
         [sys.executable, "-c", FORKING],
         capture_output=True, check=True, text=True, timeout=PATIENCE_S,

@@ -79,7 +79,7 @@ def test_a_deadline_of_a_day_alone_is_its_last_second(typed: str, meant: str) ->
 
 
 def test_a_day_whose_last_hour_comes_twice_ends_with_the_second_one() -> None:
-    """Chile's clocks go back at midnight: on that day there is an hour more to answer in."""
+    """Chile's clocks go back at midnight."""
     ends = typed_deadline("2026-04-04", zone_named("America/Santiago"))
     assert format_instant(ends) == "2026-04-05T03:59:59Z"
 

@@ -28,7 +28,7 @@ PHONE = "254700000001"
 
 @pytest.fixture(autouse=True)
 def logging_as_it_was() -> Iterator[None]:
-    """Puts the process's loggers back."""
+    """Restore the process's loggers."""
     root, uvicorn = logging.getLogger(), logging.getLogger("uvicorn.access")
     kept = root.handlers[:], root.level, uvicorn.disabled, uvicorn.propagate
     yield
@@ -39,14 +39,14 @@ def logging_as_it_was() -> Iterator[None]:
 
 
 def to_memory(**options: Any) -> io.StringIO:
-    """Lines go to memory, in JSON unless said otherwise, dated by a clock that stands still."""
+    """Log to memory, in JSON by default, with a clock that stands still."""
     stream = io.StringIO()
     configure_logging(**{"format": "json", "stream": stream, "clock": SetClock(AT), **options})
     return stream
 
 
 def said(stream: io.StringIO) -> list[dict[str, Any]]:
-    """The lines as objects."""
+    """Parse the lines."""
     return [json.loads(line) for line in stream.getvalue().splitlines()]
 
 
@@ -108,7 +108,7 @@ def test_hostile_text_stays_one_printable_line_on_the_console(text: str) -> None
 
 
 def dangerous(text: str) -> list[str]:
-    """The characters that Unicode itself calls controls, formats, separators or surrogates."""
+    """Return the controls, formats, separators and surrogates of Unicode."""
     return [c for c in text if unicodedata.category(c) in ("Cc", "Cs", "Zl", "Zp")
             or unicodedata.bidirectional(c) in
             ("LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI")]  # fmt: skip
@@ -134,7 +134,7 @@ def test_values_are_cut_at_their_limit_and_not_before() -> None:
 
 
 class Talkative:
-    """An object whose text would say too much."""
+    """Object whose text would say too much."""
 
     def __str__(self) -> str:
         return PHONE
@@ -143,7 +143,7 @@ class Talkative:
 
 
 class Text(str):
-    """A text that shows itself as another."""
+    """Text that shows itself as another."""
 
     __slots__ = ()
 
@@ -170,7 +170,7 @@ def test_values_of_json_are_written_as_such(value: Any, written: Any) -> None:
 
 
 def fail() -> None:
-    """Raises an error that quotes what it should not."""
+    """Raise an error that quotes personal data."""
     raise ValueError(f"cannot parse {PHONE}")
 
 
@@ -254,7 +254,7 @@ def test_a_library_exception_is_its_class_and_places() -> None:
 
 
 class Terminal(io.StringIO):
-    """A stream that says it is a terminal."""
+    """Stream that says it is a terminal."""
 
     def isatty(self) -> bool:
         return True
@@ -265,18 +265,13 @@ def test_auto_is_coloured_text_on_a_terminal_and_json_elsewhere() -> None:
     to_memory(format="auto", stream=terminal)
     structlog.get_logger().info("x")
     assert terminal.getvalue() == "10:00:00.123 \x1b[32minfo    \x1b[0m x\n"
-    assert said_in_auto()[0]["event"] == "x"
-
-
-def said_in_auto() -> list[dict[str, Any]]:
-    """What is written where there is no terminal."""
     stream = to_memory(format="auto")
     structlog.get_logger().info("x")
-    return said(stream)
+    assert said(stream)[0]["event"] == "x"
 
 
 class Full(io.StringIO):
-    """A stream on a full disk."""
+    """Stream on a full disk."""
 
     def write(self, text: str) -> int:
         raise OSError(28, "No space left on device")
@@ -295,7 +290,7 @@ def test_a_log_that_cannot_be_written_stops_nobody_and_is_counted() -> None:
 
 @pytest.fixture
 def pipe() -> Iterator[tuple[int, TextIO]]:
-    """A pipe of 4 KiB, as whoever reads it has it, and as a stream to write to."""
+    """Open a pipe of 4 KiB; yield its reading end, and a stream to write to."""
     reading, writing = os.pipe()
     fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, 4096)
     with open(writing, "w", encoding="utf-8") as stream:
@@ -307,8 +302,7 @@ def pipe() -> Iterator[tuple[int, TextIO]]:
 def test_a_log_that_nobody_reads_holds_nobody_up(
     pipe: tuple[int, TextIO], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A terminal that was stopped, a program that hangs: lines are lost and counted, and written
-    again when somebody reads; each is whole."""
+    """Lines are lost and counted, and written again, whole, when somebody reads."""
     monkeypatch.setattr(logs, "HELD_UP_MS", 1)
     reading, stream = pipe
     before = lost_lines()
@@ -326,8 +320,7 @@ def test_a_log_that_nobody_reads_holds_nobody_up(
 
 @pytest.mark.timeout(20)
 def test_a_terminal_that_nobody_reads_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Such as one of a connection that is dead, and was not stopped: it takes lines until there is
-    less room than one needs."""
+    """Such as that of a dead connection."""
     monkeypatch.setattr(logs, "HELD_UP_MS", 1)
     reading, writing = pty.openpty()
     before = lost_lines()
@@ -347,7 +340,6 @@ def test_a_terminal_that_nobody_reads_holds_nobody_up(monkeypatch: pytest.Monkey
 def test_a_line_that_was_cut_off_does_not_run_into_the_next(
     pipe: tuple[int, TextIO], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One that is longer than what the pipe takes, while nobody reads."""
     monkeypatch.setattr(logs, "HELD_UP_MS", 1)
     reading, stream = pipe
     to_memory(stream=stream)
@@ -362,7 +354,6 @@ def test_a_line_that_was_cut_off_does_not_run_into_the_next(
 
 @pytest.mark.timeout(20)
 def test_a_line_waits_a_moment_for_who_is_slow(pipe: tuple[int, TextIO]) -> None:
-    """Nothing is lost to a program that reads a little later, whatever it is sent."""
     reading, stream = pipe
     to_memory(stream=stream)
     read = list[bytes]()

@@ -17,7 +17,7 @@ from app.core.periodic import PeriodicTask, rest_when_idle
 
 
 class Clock:
-    """Seconds that stand still until they are moved."""
+    """Clock that stands still until it is moved."""
 
     now = 50.0
 
@@ -27,7 +27,7 @@ class Clock:
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[Clock]:
-    """The clock of budgets made from now on; loggers are put back afterwards."""
+    """Set the clock of new budgets, and restore the loggers afterwards."""
     root = logging.getLogger()
     kept = root.handlers[:], root.level
     standing = Clock()
@@ -40,14 +40,14 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[Clock]:
 
 
 def limited(lines: int, *, form: Any = "json") -> io.StringIO:
-    """Lines go to memory, so many in a minute."""
+    """Log to memory, so many lines a minute."""
     stream = io.StringIO()
     configure_logging(format=form, stream=stream, lines_per_minute=lines)
     return stream
 
 
 def events(stream: io.StringIO) -> Counter[str]:
-    """How often each event was written."""
+    """Count each event."""
     return Counter(json.loads(line)["event"] for line in stream.getvalue().splitlines())
 
 
@@ -112,7 +112,7 @@ def test_a_minute_with_room_left_takes_nothing_from_the_next(clock: Clock) -> No
 
 
 def test_what_goes_on_is_logged_at_once_and_then_once_a_minute(clock: Clock) -> None:
-    """A minute of two rounds a second is one line; another reason is logged at once."""
+    """Another reason is logged at once."""
     again, counts = logs_budget.Repeating(clock), []
     for clock.now in range(100, 280):
         counts += [each for each in (again.times("disk"), again.times("disk")) if each]
@@ -122,7 +122,6 @@ def test_what_goes_on_is_logged_at_once_and_then_once_a_minute(clock: Clock) -> 
 
 
 async def test_a_task_that_is_put_off_in_every_round_tells_it_once(clock: Clock) -> None:
-    """With its reason, which an error's class does not say."""
     stream, rounds = limited(100), 0
 
     async def work() -> int:

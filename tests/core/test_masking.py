@@ -77,7 +77,6 @@ def test_of_a_body_everything_personal_is_masked_and_the_money_is_not() -> None:
 
 
 def test_what_is_called_personal_is_masked_in_all_its_parts() -> None:
-    """An address has lines, a name may be two words, and of numbers there may be several."""
     body = {
         "address": {"line1": "4 Moi Avenue", "city": "Nairobi", "lines": ["Flat 3"]},
         "customer_name": {"first": "Wanjiku", "last": "Kamau"},
@@ -107,7 +106,6 @@ def test_what_is_called_personal_is_masked_in_all_its_parts() -> None:
     ],
 )
 def test_a_number_behind_escapes_is_found(text: str) -> None:
-    """Also where its last digits, by which it is looked for, stand behind them, too."""
     plain = f'{{"signature": "{"ab" * 32}", "msisdn": "+254 712 345678"}}'
     assert written_pattern(NUMBER).search(text) is None
     assert written_pattern(NUMBER).search(written_out(text)) is not None
@@ -138,7 +136,7 @@ def test_between_the_digits_that_are_looked_for_first_stands_what_may_stand_ther
     ],
 )
 def test_numbers_and_mail_addresses_are_masked_at_sight(said: str, shown: str) -> None:
-    """Where nobody knows whose they are; dates, seconds, versions and machines stay."""
+    """Dates, seconds, versions and machines stay."""
     assert masked_at_sight(said) == shown
     assert masked_at_sight(shown) == shown
 

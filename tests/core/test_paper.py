@@ -31,7 +31,7 @@ def no_other_fonts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def paper(folder: Path, name: str) -> tuple[str, bytes]:
-    """What stands there, as a reader copies it, and its bytes."""
+    """Lay out a name; return the text, as a reader copies it, and the bytes."""
     (folder / "t.typ").write_text(TEMPLATE)
     made = typeset(folder / "t.typ", root=folder, given="given", values={"name": name})
     text = " ".join(PdfReader(io.BytesIO(made)).pages[0].extract_text().split())

@@ -15,8 +15,7 @@ from app.core.private_files import read_private, replacing, write_new
 
 @pytest.mark.parametrize("linked", [True, False])
 def test_a_file_that_was_laid_ready_is_not_written_into(linked: bool, tmp_path: Path) -> None:
-    """Whoever may write to the folder could lay a file of theirs, or a link, under the name that a
-    key has until it is whole, and read it there."""
+    """Somebody who may write to the folder could put a file or a link there, and read the key."""
     theirs = tmp_path / "theirs"
     theirs.write_bytes(b"before")
     theirs.chmod(0o666)
@@ -42,8 +41,7 @@ def test_a_file_that_was_laid_ready_is_not_written_into(linked: bool, tmp_path: 
 def test_a_key_of_another_user_is_no_lost_key(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As after a first try as root. To put one back from a backup, or to begin anew, would be the
-    wrong next step."""
+    """As after a first try as root: a copy from a backup would not help."""
     path = tmp_path / "t.key"
     path.write_text("00" * 32)
 

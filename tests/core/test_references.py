@@ -35,7 +35,7 @@ PRICE = {"amount": "1500.00", "currency": "KES"}
 
 
 def path_of(reference: str) -> str:
-    """The path of an order; dots are escaped, or they would be steps."""
+    """Return an order's path; dots are escaped."""
     return f"/orders/{quote(reference, safe='').replace('.', '%2E')}"
 
 
@@ -45,13 +45,12 @@ def _there_is_a_table() -> None:
 
 
 async def events_taken(driver: Driver, reference: str, name: str) -> bool:
-    """Whether an event that names it is read."""
+    """Return whether an event that names it is read."""
     return bool((await driver.send(of_order(reference, name))).json()["verdict"] == "stored")
 
 
 async def test_events_and_the_api_take_the_same(tmp_path: Path) -> None:
-    """What an event may name, GET finds and PUT records under the path; what it may not, no path
-    may hold, and nothing of it is kept."""
+    """What an event may name, GET finds and PUT records; all else is refused."""
     async with driving(tmp_path, with_worker=False) as driver:
         for number, (reference, taken) in enumerate(TABLE):
             assert await events_taken(driver, reference, f"e{number}") is taken, repr(reference)
@@ -74,7 +73,7 @@ async def test_events_and_the_api_take_the_same(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("path", ["%ff", "a%c3", "%ed%a0%80", "a%c0%afb"])
 async def test_a_path_that_is_no_utf8_names_no_order(tmp_path: Path, path: str) -> None:
-    """It is refused, and not taken for the order whose reference has U+FFFD in its place."""
+    """It is not taken for the order whose reference has U+FFFD in its place."""
     async with driving(tmp_path, with_worker=False) as driver:
         for name in ("\ufffd", "a\ufffd", "\ufffd\ufffd\ufffd", "a\ufffd\ufffdb"):
             assert await events_taken(driver, name, f"e-{len(name)}-{name[0] == 'a'}")
@@ -85,8 +84,7 @@ async def test_a_path_that_is_no_utf8_names_no_order(tmp_path: Path, path: str) 
 
 @pytest.mark.parametrize(("reference", "taken"), [*TABLE, *((each, False) for each in NO_TEXT)])
 def test_a_payment_and_an_order_book_take_the_same(reference: str, taken: bool) -> None:
-    """A checkout session may be opened for it, and a book may hold it; only blanks around it and
-    what a spreadsheet would compute are a cell's own matter."""
+    """Except for surrounding spaces and formulas, which a cell may not have."""
     assert is_reference(reference) is taken
     assert (fault_of(reference) is None) is taken
     request = replace(asked(), order=reference)
@@ -105,7 +103,6 @@ def test_a_payment_and_an_order_book_take_the_same(reference: str, taken: bool) 
 
 
 def test_the_command_line_finds_each(run: Run, tmp_path: Path) -> None:
-    """`orders show` and its kin take every reference that there may be, and find no other."""
     import asyncio
 
     async def fill() -> None:

@@ -21,13 +21,13 @@ BERLIN, NAIROBI = ZoneInfo("Europe/Berlin"), ZoneInfo("Africa/Nairobi")
 
 
 def entry(cron: str) -> ScheduleEntry:
-    """An entry of this time."""
+    """Build an entry of this time."""
     (found,) = schedule_entries(f"x | {cron} | reconcile")
     return found
 
 
 def at(text: str) -> Instant:
-    """An instant of 2026, in UTC."""
+    """Return an instant of 2026, in UTC."""
     return parse_instant(f"2026-{text}:00Z")
 
 
@@ -72,7 +72,6 @@ DUE = (
 
 @pytest.mark.parametrize(("since", "now", "due"), DUE)
 def test_what_is_due(since: str, now: str, due: str | None) -> None:
-    """At half past two in Nairobi, the time that was last, however many were missed."""
     found = due_time(entry("30 2 * * *"), since=at(since), now=at(now), zone=NAIROBI)
     assert found == (None if due is None else at(due))
 

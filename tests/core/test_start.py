@@ -53,7 +53,7 @@ def test_a_command_that_reads_loads_no_service(
 
 
 def test_interrupted_while_it_loads() -> None:
-    """As a person who changes her mind at once does it: no traceback, the usual code."""
+    """No traceback, and the usual exit code."""
     done = run(
         "import sys\n"
         "class Interrupting:\n"

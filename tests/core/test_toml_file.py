@@ -77,7 +77,7 @@ def mistakes(content: bytes | str, seen: list[Values] | None = None) -> list[str
 
 
 def test_what_is_right_is_judged_together_beside_what_is_wrong() -> None:
-    """Of a wrong file every value that is right is there, and no other."""
+    """All right values of a wrong file are there, and no other."""
     seen: list[Values] = []
     text = "[inner]\nword = 'b'\nneeded = 3\n[free]\nx = 'x'\ny = 1\n'[key]' = 2\n"
     text += "[[several]]\nword = 'c'\nneeded = 'n'\n"
@@ -115,7 +115,7 @@ def test_what_is_no_such_file_is_one_mistake(content: bytes | str, said: str) ->
 
 
 def test_of_very_many_mistakes_some_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of the first lines, and how many more there are; the file is gone through once for all."""
+    """The file is searched once for all of them."""
     gone_through, entries = [], toml_file._entries
 
     def counted(text: str) -> Iterator[tuple[int, tuple[str, ...]]]:
@@ -149,7 +149,6 @@ def test_no_line_of_a_text_takes_long(line: str) -> None:
 
 
 def test_a_key_of_very_many_parts_is_refused_before_it_is_parsed() -> None:
-    """Whoever may look at rules could hold what reports need for a minute with each."""
     began = time.thread_time()
     with pytest.raises(ConfigurationError) as caught:
         read_toml(f"#\na{'.a' * 10_000} = 1", Inner, name="a.toml", most_bytes=2**16)

@@ -114,7 +114,6 @@ def _messages(read: Callable[[str, str], object], name: str, text: str) -> str:
 
 
 def test_every_message_of_every_wrong_file_is_the_one_on_record() -> None:
-    """A message changes on purpose only."""
     lines = "\n".join(
         f"=== {kind} {name}: {_messages(read, name, text)}"
         for kind, (files, read) in KINDS.items()
@@ -124,7 +123,6 @@ def test_every_message_of_every_wrong_file_is_the_one_on_record() -> None:
 
 
 def test_the_right_files_beside_them_have_no_message() -> None:
-    """Else the table would show the mistakes of its frame."""
     read_profile(Path("good.toml"), GOOD)
     for path in SHIPPED.glob("*.toml"):
         read_profile(path, path.read_text(encoding="utf-8"))

@@ -45,7 +45,7 @@ _BOUND = re.compile(r"\{[^{}]*(?:[A-Z]{3,}|at_most|field_size_limit|max_connecti
 
 
 def _texts(path: Path) -> list[str]:
-    """Every text of a module with the expressions in it, docstrings left out; SQL is not prose."""
+    """Return all texts of a module with their expressions, without docstrings and SQL."""
     nodes = list(ast.walk(ast.parse(path.read_text())))
     docs = {
         id(node.value)
@@ -66,7 +66,7 @@ def _texts(path: Path) -> list[str]:
 
 
 def _names_a_thing(node: ast.JoinedStr) -> bool:
-    """Whether a noun stands in it: to write down what the others say takes most of the time."""
+    """Return whether it has a noun: unparsing the others would take most of the time."""
     said = [str(part.value) for part in node.values if isinstance(part, ast.Constant)]
     return any(noun in text for text in said for noun in NOUNS)
 
@@ -80,7 +80,6 @@ def _joined(node: ast.JoinedStr) -> str:
 
 
 def test_no_message_counts_one_of_a_thing_as_several() -> None:
-    """No text of the program puts a number that may be one before a plural: `counted` does that."""
     found = {
         f"{path.relative_to(ROOT)}: {match[0]}"
         for folder in ("app", "reconcile")
@@ -97,7 +96,6 @@ def test_no_message_counts_one_of_a_thing_as_several() -> None:
     [('f"{n} orders"', True), ('f"{len(x)} more rows"', True), ('f"{MAX_ROWS} rows"', False)],
 )
 def test_such_a_text_is_noticed(tmp_path: Path, text: str, is_found: bool) -> None:
-    """The search sees a number before a plural, and lets a bound pass."""
     module = tmp_path / "m.py"
     module.write_text(f'"""{{n}} orders"""\nx = {text}\n')
     found = [m[0] for each in _texts(module) for m in _COUNT.finditer(each)]
@@ -106,7 +104,6 @@ def test_such_a_text_is_noticed(tmp_path: Path, text: str, is_found: bool) -> No
 
 
 def test_a_count_has_its_noun_in_the_right_number() -> None:
-    """One alone is singular."""
     said = [counted(n, "order") for n in (0, 1, 2, 1000)]
     assert said == ["0 orders", "1 order", "2 orders", "1,000 orders"]
     assert [counted(n, *DELIVERY) for n in (1, 2)] == ["1 delivery", "2 deliveries"]

@@ -34,14 +34,14 @@ _CHANGING = (
 
 @dataclass
 class Command:
-    """One command and the lines it prints."""
+    """A command and the lines it prints."""
 
     text: str
     output: list[str] = field(default_factory=list)
 
 
 def sessions(path: Path) -> list[list[Command]]:
-    """Each console block of the file as its commands."""
+    """Parse each console block of the file into its commands."""
     return [_commands(block) for block in _BLOCK.findall(path.read_text())]
 
 
@@ -58,14 +58,14 @@ def _commands(block: str) -> list[Command]:
 
 
 def plain(line: str) -> str:
-    """The line without what changes from run to run."""
+    """Remove from a line what changes from run to run."""
     for pattern, replacement in _CHANGING:
         line = pattern.sub(replacement, line)
     return line.strip()
 
 
 def differences(expected: list[str], printed: list[str]) -> list[str]:
-    """What is missing or too much; empty when the output is as documented."""
+    """Return missing and extra lines; empty if the output is as documented."""
     wanted = [plain(line) for line in expected if plain(line)]
     found = [plain(line) for line in printed if plain(line)]
     if "…" in wanted:
@@ -79,7 +79,7 @@ def differences(expected: list[str], printed: list[str]) -> list[str]:
 
 
 class Shell:
-    """One bash that runs commands one after another, in a group that is ended as a whole."""
+    """A bash that runs commands one after another, in a group that is ended as a whole."""
 
     def __init__(self, folder: Path, environ: dict[str, str]) -> None:
         self._process = subprocess.Popen(
@@ -94,7 +94,7 @@ class Shell:
         )
 
     def run(self, text: str) -> list[str]:
-        """The lines that a command prints, on both streams."""
+        """Return the lines that a command prints, on both streams."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(f"{text}\necho; echo '~done~'\n")
@@ -107,6 +107,6 @@ class Shell:
         raise AssertionError(f"the shell ended in: {text}")
 
     def close(self) -> None:
-        """End the shell and whatever it started in the background."""
+        """End the shell and what it started in the background."""
         os.killpg(self._process.pid, signal.SIGTERM)
         self._process.communicate(timeout=PATIENCE_S)

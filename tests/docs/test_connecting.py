@@ -28,7 +28,7 @@ CREDENTIALS = {"consumer": "k:s", "shortcode": "174379", "timestamp": "202611201
 
 
 class _Bridge(httpx2.AsyncBaseTransport):
-    """Takes requests of a command, which has a loop of its own, to the service in another."""
+    """Transport of a command's requests to the service in another loop."""
 
     def __init__(self, driver: Driver, loop: asyncio.AbstractEventLoop) -> None:
         self._driver = driver
@@ -58,7 +58,6 @@ async def test_the_path_ends_as_its_page_says(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Connected, served, triggered and looked at: five commands, printed as they stand there."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("TALLYHOOK_DATABASE_URL", f"sqlite+aiosqlite:///{tmp_path}/t.db")
     monkeypatch.delenv("TALLYHOOK_CONFIG", raising=False)

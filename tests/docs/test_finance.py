@@ -15,7 +15,7 @@ PAGE = ROOT / "app/finance/FINANCE.md"
 
 @pytest.fixture
 def shell(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
-    """A shell in an empty folder, which finds the tests as a checkout does."""
+    """Open a shell in an empty folder, which finds the tests."""
     commands = command_in(tmp_path_factory.mktemp("commands"), "tallyhook", "python")
     opened = Shell(tmp_path, environment(commands) | {"PYTHONPATH": str(ROOT)})
     yield opened
@@ -26,7 +26,6 @@ def shell(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 @pytest.mark.skipif(shutil.which("bash") is None, reason="the page's sessions need bash")
 @pytest.mark.soak
 def test_the_page_for_finance_does_what_it_shows(shell: Shell) -> None:
-    """From an empty folder to a closed month and its adjustments."""
     for session in sessions(PAGE):
         for command in session:
             printed = shell.run(command.text)

@@ -33,7 +33,7 @@ def named_in(cell: str) -> list[str]:
 
 
 def test_the_page_has_every_long_form() -> None:
-    """Each is in one row, which has the day of its figure or says that there is none."""
+    """Each is in one row, with the day of its figure, or without a figure."""
     there = [
         f"{path.relative_to(TESTS.parent)}::{name}".removesuffix("::")
         for path in TESTS.rglob("*.py")
@@ -58,7 +58,6 @@ def test_a_page_has_the_present_and_no_history(page: str, most: int) -> None:
 
 
 def test_a_long_form_is_seen() -> None:
-    """A test or one of its parameters is marked, or the file reads the variable."""
     marked = "@pytest.mark.soak\nasync def test_a(): ...\ndef test_b(): ...\n"
     some = "@pytest.mark.parametrize('n', [1, pytest.param(2, marks=pytest.mark.soak)])\n"
     read = 'EXAMPLES = 9 if os.environ.get("TALLYHOOK_LONG") else 1\n'

@@ -53,7 +53,7 @@ def shell(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 
 def on_ports(text: str, ports: list[int]) -> str:
-    """The command on free ports instead of the documented ones, with more patience."""
+    """Change the command to free ports, with more patience."""
     text = text.replace("127.0.0.1:8080", f"127.0.0.1:{ports[0]}")
     text = text.replace("127.0.0.1:8090", f"127.0.0.1:{ports[1]}")
     text = text.replace("--retry 20 ", f"--retry {PATIENCE_S:.0f} ")
@@ -65,7 +65,7 @@ QUIET = ("orders_due", "inbox_unread", "log_waiting")
 
 
 def is_quiet(service: int, provider: int) -> bool:
-    """Whether everything was delivered, read, folded and sealed: what a reader sleeps for."""
+    """Return whether everything was delivered, read, folded and sealed."""
     state = httpx2.get(f"http://127.0.0.1:{provider}/sandbox/state", trust_env=False).json()
     figures = httpx2.get(f"http://127.0.0.1:{service}/metrics", trust_env=False).text
     is_delivered = state["pending_events"] == state["undelivered"] == 0
@@ -73,14 +73,13 @@ def is_quiet(service: int, provider: int) -> bool:
 
 
 def waits_to_be_sealed(shell: Shell, command: Command, ports: list[int]) -> bool:
-    """Whether the log has not yet taken up what was delivered last."""
+    """Return whether the log has not yet taken up what was delivered last."""
     printed = shell.run(on_ports(command.text, ports))
     return any("to be sealed" in line for line in printed)
 
 
 def assert_shown(shell: Shell, session: list[Command], ports: list[int]) -> None:
-    """Each command of the session prints what is documented under it. Nobody sleeps: when all is
-    quiet, twice, what a reader sleeps for is over."""
+    """Check that each command prints what is documented; instead of sleeping, wait for quiet."""
     for command in session:
         if command.text.startswith("sleep "):
             until(lambda: is_quiet(*ports) and is_quiet(*ports))
@@ -93,7 +92,6 @@ def assert_shown(shell: Shell, session: list[Command], ports: list[int]) -> None
 
 
 def test_the_demo_prints_what_the_readme_shows(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """`make run ARGS=--once` ends 0 with every scenario explained as documented."""
     (command,) = DEMO
     commands = command_in(tmp_path_factory.mktemp("commands"))
     done = subprocess.run(
@@ -111,14 +109,13 @@ def test_the_demo_prints_what_the_readme_shows(tmp_path_factory: pytest.TempPath
 
 @needs_curl
 def test_the_sessions_of_a_shop_do_what_the_readme_shows(shell: Shell) -> None:
-    """From a checkout without data, each command prints what is documented under it."""
+    """From a checkout without data."""
     ports = [free_port(), free_port()]
     for session in [*OWN_SHOP, *chain.from_iterable(sessions(ROOT / page) for page in GOES_ON)]:
         assert_shown(shell, session, ports)
 
 
 def test_a_changed_word_is_noticed() -> None:
-    """The comparison sees a word that differs, a line too few and a line too many."""
     shown = Command("x", ["Paid in full [evt_1…].", "Fingerprint sha256:ab…"])
     good = ["Paid in full [evt_99].", "Fingerprint sha256:ffff"]
     assert differences(shown.output, good) == []
@@ -143,7 +140,6 @@ def test_a_table_that_is_behind_is_seen() -> None:
 
 
 def test_the_readme_is_short() -> None:
-    """What a reader needs first, and where the rest is."""
     assert README.read_text().count("\n") <= LINES
 
 
@@ -152,7 +148,7 @@ PAGES = [README, *(p for top in ("app", "reconcile", "tests") for p in (ROOT / t
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_command_that_a_page_names_exists(page: Path) -> None:
-    """With the options that it has."""
+    """With its options."""
     assert list(unknown_commands(page.read_text())) == []
 
 
@@ -166,7 +162,6 @@ def test_a_command_that_is_none_is_found() -> None:
 
 
 def test_every_link_between_pages_leads_somewhere() -> None:
-    """Relative links of every page point at files that exist."""
     for page in PAGES:
         for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
             assert (page.parent / target).exists(), (page, target)

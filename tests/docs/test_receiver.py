@@ -46,7 +46,7 @@ Send = Callable[..., Any]
 
 
 def revision(number: int, order: str, *, fulfillable: bool) -> Published:
-    """One revision of an order."""
+    """Build a revision of an order."""
     return Published(
         seq=number, order=order, at=T, outcome="succeeded" if fulfillable else "pending",
         fulfillable=fulfillable, before_outcome=None, before_fulfillable=None, because=("So.",),
@@ -70,7 +70,7 @@ def receiver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[s
 
 @asynccontextmanager
 async def listening(receiver: dict[str, Any]) -> AsyncIterator[httpx2.AsyncClient]:
-    """A client of the receiver."""
+    """Open a client of the receiver."""
     transport = httpx2.ASGITransport(app=receiver["app"])
     async with httpx2.AsyncClient(transport=transport, base_url="http://shop") as client:
         yield client
@@ -78,7 +78,7 @@ async def listening(receiver: dict[str, Any]) -> AsyncIterator[httpx2.AsyncClien
 
 @pytest.fixture
 async def send(receiver: dict[str, Any]) -> Any:
-    """Posts a revision to the receiver, signed."""
+    """Yield a function that posts a signed revision to the receiver."""
     async with listening(receiver) as client:
 
         async def send(published: Published, *, body: bytes | None = None) -> int:
@@ -94,13 +94,13 @@ async def send(receiver: dict[str, Any]) -> Any:
 
 
 def parcels() -> list[str]:
-    """What the shop has packed."""
+    """Return the orders that the shop has packed."""
     with closing(sqlite3.connect("shop.db")) as shop:
         return [row[0] for row in shop.execute("SELECT ref FROM parcels")]
 
 
 async def test_it_ships_exactly_once(send: Send) -> None:
-    """Repeats, and an older one that is redelivered late, pack nothing more."""
+    """Repeats, and an older notification that is redelivered late, pack nothing more."""
     pending, paid = revision(1, "A", fulfillable=False), revision(2, "A", fulfillable=True)
     refunded, again = revision(3, "A", fulfillable=False), revision(4, "A", fulfillable=True)
     assert await send(pending) == 204
@@ -111,14 +111,12 @@ async def test_it_ships_exactly_once(send: Send) -> None:
 
 
 async def test_what_is_late_does_not_ship(send: Send) -> None:
-    """A notification that was overtaken by a later one of its order is only answered."""
     assert await send(revision(9, "B", fulfillable=False)) == 204
     assert await send(revision(8, "B", fulfillable=True)) == 204
     assert parcels() == []
 
 
 async def test_what_is_not_genuine_is_refused(send: Send) -> None:
-    """A changed body ships nothing."""
     forged = notification_body(revision(1, "C", fulfillable=True))
     assert await send(revision(1, "C", fulfillable=False), body=forged) == 401
     assert parcels() == []
@@ -130,7 +128,7 @@ Hear = Callable[[Driver, dict[str, Any]], Awaitable[None]]
 
 
 async def by_notifications(driver: Driver, receiver: dict[str, Any]) -> None:
-    """Everything that waits is posted to the receiver."""
+    """Post everything that waits to the receiver."""
     async with listening(receiver) as client:
         context = replace(driver.context, clock=SystemClock())
         shop = Shop(url="http://shop/payments/outcomes", signer=SHOP)
@@ -139,14 +137,14 @@ async def by_notifications(driver: Driver, receiver: dict[str, Any]) -> None:
 
 
 async def by_the_feed(driver: Driver, receiver: dict[str, Any]) -> None:
-    """The receiver reads on from its place, until there is nothing more."""
+    """Let the receiver read on to the end of the feed."""
     if not driver.token:
         driver.token = await issue_token(driver.context, name=f"shop-{new_token('')[:8]}")
     await receiver["catch_up"](driver.client, driver.token)
 
 
 async def happen(driver: Driver, hear: Hear, receiver: dict[str, Any], *bodies: Any) -> None:
-    """Deliveries come one after another; the receiver hears what comes of each."""
+    """Deliver one after another, and let the receiver hear of each."""
     for body in bodies:
         assert (await driver.send(body)).status_code == 200
         await refold_until_quiet(driver.context, limit=10, progress=lambda count: None)
@@ -154,13 +152,13 @@ async def happen(driver: Driver, hear: Hear, receiver: dict[str, Any], *bodies: 
 
 
 def revisions() -> dict[str, int]:
-    """The last number that the shop has of each order."""
+    """Return the last number that the shop has of each order."""
     with closing(sqlite3.connect("shop.db")) as shop:
         return dict(shop.execute("SELECT ref, revision FROM tallyhook_told").fetchall())
 
 
 async def nobody(inbox: Inbox) -> Replayed:
-    """Nobody was erased since the backup was made."""
+    """Erase nobody after the restore."""
     return Replayed()
 
 
@@ -168,8 +166,7 @@ async def nobody(inbox: Inbox) -> Replayed:
 async def test_it_ships_exactly_once_across_a_restore(
     tmp_path: Path, receiver: dict[str, Any], hear: Hear
 ) -> None:
-    """What it heard before the restore, and is not in the backup, keeps nothing back: the success
-    of an order of which it knows a later number is taken, and nothing is packed twice."""
+    """Later numbers from before the restore hide no success, and nothing is packed twice."""
     url, file = environ(tmp_path)["TALLYHOOK_DATABASE_URL"], tmp_path / "one.backup"
     shop: dict[str, Any] = {"SHOP__URL": "http://127.0.0.1:9/", "SHOP__SECRET": SECRET}
     words: dict[str, Any] = {"progress": lambda done, total: None}
@@ -199,8 +196,7 @@ async def test_it_ships_exactly_once_across_a_restore(
 
 
 async def test_a_reader_beyond_the_head_reads_on(tmp_path: Path, receiver: dict[str, Any]) -> None:
-    """A copy was put there by hand: its cursor is beyond what this database has, and the answer
-    says from where to read; what it knows already packs nothing."""
+    """After a copy was restored by hand, the answer says from where to read on."""
     async with driving(tmp_path, with_worker=False) as driver:
         await happen(driver, by_the_feed, receiver, of_order("A", "a"))
         with receiver["shop"] as shop:

@@ -25,7 +25,7 @@ RUNBOOK = Path(__file__).parents[2] / "app" / "RUNBOOK.md"
 
 
 def sections() -> dict[str, list[list[str]]]:
-    """The rows of each section's table, without its head."""
+    """Return the rows of each section's table, without its head."""
     found: dict[str, list[list[str]]] = {}
     for part in RUNBOOK.read_text().split("\n## ")[1:]:
         title, _, text = part.partition("\n")
@@ -64,7 +64,7 @@ def test_every_entry_says_what_it_means_and_what_to_do() -> None:
 
 
 def sentences(*places: Callable[..., Any]) -> Iterator[str]:
-    """What a function can return or raise as a sentence: its own words, with gaps as `…`."""
+    """Return what functions can return or raise as sentences, with gaps as `…`."""
     for place in places:
         tree = ast.parse(textwrap.dedent(inspect.getsource(place)))
         documented = {
@@ -120,7 +120,7 @@ def test_every_reason_not_to_be_ready_has_an_entry(reason: str) -> None:
 
 
 def test_every_entry_is_of_something_that_can_be_said() -> None:
-    """Each phrase of it is in a sentence of the program, those of one row that `…` joins in one."""
+    """Each phrase is in a sentence of the program."""
     for phrases, *_ in sections()["Not ready"]:
         for alternative in re.split("(?<=`), (?=`)", phrases):
             parts = re.findall("`([^`]+)`", alternative)
@@ -129,7 +129,6 @@ def test_every_entry_is_of_something_that_can_be_said() -> None:
 
 
 def test_every_alert_has_an_entry() -> None:
-    """With the urgency that its rule has."""
     rules = yaml.safe_load((FOLDER / "prometheus" / "tallyhook.rules.yaml").read_text())
     (group,) = rules["groups"]
     wanted = [(rule["alert"], rule["labels"]["severity"]) for rule in group["rules"]]

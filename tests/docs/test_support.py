@@ -15,7 +15,7 @@ PAGE = Path(__file__).resolve().parents[2] / "app" / "evidence" / "SUPPORT.md"
 
 @pytest.fixture
 def shell(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
-    """A shell in an empty folder."""
+    """Open a shell in an empty folder."""
     commands = command_in(tmp_path_factory.mktemp("commands"))
     opened = Shell(tmp_path, environment(commands))
     yield opened
@@ -26,7 +26,6 @@ def shell(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 @pytest.mark.slow
 @pytest.mark.soak
 def test_the_sessions_of_support_do_what_the_page_shows(shell: Shell) -> None:
-    """From an empty folder: built, checked, changed, written as a scenario and played again."""
     ports = [free_port(), free_port()]
     for session in sessions(PAGE):
         assert_shown(shell, session, ports)

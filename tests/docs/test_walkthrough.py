@@ -22,7 +22,7 @@ _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.M | re.S)
 
 
 def blocks(kind: str) -> list[str]:
-    """The section's blocks of one kind, in their order."""
+    """Return the section's blocks of one kind, in order."""
     section = _SECTION.search(ROOM.read_text())
     assert section is not None
     return [text for found, text in _BLOCK.findall(section[0]) if found == kind]
@@ -32,7 +32,7 @@ PUSHED, STATED, CALLBACK, ANSWER = map(json.loads, blocks("json"))
 
 
 async def ledger(driver: Driver) -> dict[str, Any]:
-    """What the API says of the order."""
+    """Return what the API says of the order."""
     found: dict[str, Any] = (await driver.api("GET", "/orders/ORD-1042")).json()
     return found
 
@@ -41,7 +41,7 @@ async def ledger(driver: Driver) -> dict[str, Any]:
 async def test_the_walk_through_a_payment_whose_events_name_no_order(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, callback_first: bool
 ) -> None:
-    """Started, named, called back, asked about: fulfillable, whichever of the two came first."""
+    """Whichever of the two came first, it ends fulfillable."""
     asked: list[httpx2.Request] = []
 
     def daraja(request: httpx2.Request) -> httpx2.Response:

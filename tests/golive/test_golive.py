@@ -52,14 +52,14 @@ CHECKED = [
 
 @pytest.fixture
 async def driver(tmp_path: Path) -> AsyncIterator[Driver]:
-    """A service of the sandbox."""
+    """Run a service of the sandbox."""
     async with driving(tmp_path, looking=True) as driver:
         yield driver
 
 
 @pytest.fixture
 async def live(tmp_path: Path) -> AsyncIterator[Driver]:
-    """A service of the live environment."""
+    """Run a service of the live environment."""
     folder = tmp_path / "live"
     folder.mkdir(0o700)
     async with driving(folder, ENVIRONMENT="live", looking=True) as driver:
@@ -67,14 +67,14 @@ async def live(tmp_path: Path) -> AsyncIterator[Driver]:
 
 
 async def rehearsed(context: AppContext, item: str, state: Judged) -> None:
-    """What a rehearsal writes down."""
+    """Store the result of a rehearsal."""
     signoff = Signoff(item=item, state=state, at=T, signer=SIGNER, note="as found")
     async with context.database.writing() as connection:
         await add_signoff(connection, signoff)
 
 
 async def states(context: AppContext, checked: list[ChecklistItem]) -> dict[str, str]:
-    """The state of each item."""
+    """Return the state of each item."""
     return {each.item: each.state for each in await checklist(context, checked)}
 
 
@@ -97,7 +97,6 @@ async def test_it_is_complete_when_all_is_checked_and_stated(live: Driver) -> No
 
 
 async def test_what_a_program_finds_wrong_cannot_be_signed_away(live: Driver) -> None:
-    """A failed check stays failed, whoever signs it; a rehearsal, too, until one passes."""
     context = live.context
     for item in ITEMS:
         await sign(context, item, by="Ann", note="it will be fine")
@@ -111,7 +110,6 @@ async def test_what_a_program_finds_wrong_cannot_be_signed_away(live: Driver) ->
 
 
 async def test_a_statement_is_added_and_never_changed(live: Driver) -> None:
-    """The last counts; the earlier stay."""
     for by in ("Ann", "Ben"):
         await sign(live.context, "rollback", by=by, note="tried")
     found = {each.item: each for each in await checklist(live.context, CHECKED)}
@@ -120,7 +118,6 @@ async def test_a_statement_is_added_and_never_changed(live: Driver) -> None:
 
 
 async def test_a_signature_does_not_cover_sources_that_were_added_after_it(live: Driver) -> None:
-    """What was stated of one source says nothing of the next."""
     context = live.context
 
     async def state(*names: str) -> tuple[str, str]:
@@ -172,21 +169,18 @@ async def test_a_signature_of_before_anybody_was_asked_is_for_the_sources_of_the
 async def test_a_statement_needs_item_name_and_note(
     driver: Driver, item: str, by: str, note: str
 ) -> None:
-    """Nobody signs as a program, without a name or without a word."""
     with pytest.raises(UsageError):
         await sign(driver.context, item, by=by, note=note)
 
 
 async def test_the_sandbox_wants_a_rehearsal(driver: Driver) -> None:
-    """There a rehearsal can be had, so nobody's word takes its place; readiness says nothing."""
+    """There a rehearsal is possible, so that nobody's word replaces it."""
     await sign(driver.context, "rehearsal", by="Ann", note="it will be fine")
     assert (await states(driver.context, CHECKED))["rehearsal"] == "not_run_yet"
     assert "golive" not in (await driver.client.get("/readyz")).json()
 
 
 async def test_what_a_rehearsal_left_out_is_named(driver: Driver) -> None:
-    """A rehearsal as it was would find it out no better."""
-
     async def sentences() -> dict[str, str]:
         return {each.item: each.sentence for each in await checklist(driver.context, CHECKED)}
 
@@ -199,7 +193,6 @@ async def test_what_a_rehearsal_left_out_is_named(driver: Driver) -> None:
 
 
 async def test_who_signs_is_informed_what_it_is_worth(live: Driver) -> None:
-    """It counts for what only people know, and for nothing that a program has found wrong."""
     context = live.context
     worth = dict[str, str | None]()
     await rehearsed(context, "rehearsal", "failed")
@@ -217,8 +210,7 @@ async def test_who_signs_is_informed_what_it_is_worth(live: Driver) -> None:
 
 
 async def tried(driver: Driver, *, secret: str = SECRET, arrives: bool = True) -> Trial:
-    """The endpoint of a service, by somebody who signs with this secret. arrives: whether what is
-    accepted comes into the database that is looked at."""
+    """Try the endpoint of a service with this secret. arrives: whether the delivery comes here."""
     source = Source(name="shop", profile=load_profile("checkout"), secrets=[secret], strict=False)
 
     async def arrived(digest: str) -> bool:
@@ -234,7 +226,7 @@ async def tried(driver: Driver, *, secret: str = SECRET, arrives: bool = True) -
 
 
 async def test_an_endpoint_that_verifies(driver: Driver) -> None:
-    """Three are refused and the good one is taken, and no order comes of it."""
+    """Three requests are refused and the good one is taken, and no order comes of it."""
     assert await tried(driver) == GOOD
     verdicts = driver.rows("SELECT verdict FROM rejections ORDER BY verdict")
     assert verdicts == [("signature_mismatch",), ("signature_missing",), ("timestamp_too_old",)]
@@ -243,7 +235,6 @@ async def test_an_endpoint_that_verifies(driver: Driver) -> None:
 
 
 async def test_a_trial_raises_no_alarm(driver: Driver) -> None:
-    """What the checklist sends itself speaks of no money, and of no profile to be corrected."""
     await tried(driver)
     await driver.service.watchdog.look()
     assert "unreadable" not in (await driver.client.get("/readyz")).json()
@@ -260,8 +251,7 @@ OTHERS: dict[str, str] = {
 
 
 async def test_endpoints_whose_providers_do_not_sign_a_whole_body(tmp_path: Path) -> None:
-    """What such a signature lets through is no fault of the endpoint; what a trial cannot be made
-    for, a person states; and what is wrapped raises no alarm either."""
+    """What such a signature lets through is no fault of the endpoint."""
     settings: dict[str, Any] = {}
     for name, secret in OTHERS.items():
         settings[f"SOURCES__{name.upper()}__PROFILE"] = name
@@ -294,7 +284,6 @@ async def test_endpoints_whose_providers_do_not_sign_a_whole_body(tmp_path: Path
 
 
 async def test_an_endpoint_with_another_secret(driver: Driver) -> None:
-    """The good one is refused: the secrets differ."""
     found = await tried(driver, secret="whsec_" + "b3RoZXIgb3RoZXIgb3RoZXIgb3RoZXI=")
     assert found.wrong == ("the good request was answered with status 401",)
     assert webhook_item([found], public_url="https://x").state == "failed"
@@ -303,7 +292,7 @@ async def test_an_endpoint_with_another_secret(driver: Driver) -> None:
 async def test_an_address_that_receives_no_webhooks_is_told_once_with_what_to_look_at(
     driver: Driver,
 ) -> None:
-    """As a proxy that adds a slash, or a service that does not know the source yet, answers."""
+    """As for a proxy that adds a slash, or a service that does not know the source yet."""
     source = Source(name="till", profile=load_profile("checkout"), secrets=[SECRET], strict=False)
     for path in ("//webhooks/till", "/webhooks/till"):
         url = f"http://service{path}"
@@ -317,20 +306,17 @@ async def test_an_address_that_receives_no_webhooks_is_told_once_with_what_to_lo
 
 
 async def never(digest: str) -> bool:
-    """Nothing has come."""
     return False
 
 
 async def test_an_endpoint_of_another_installation(driver: Driver) -> None:
-    """It has the same secret and takes the good one, which does not come here."""
+    """It has the same secret and takes the good request."""
     found = await tried(driver, arrives=False)
     assert found.wrong == (ELSEWHERE,)
     assert webhook_item([found], public_url="https://x").state == "failed"
 
 
 async def test_an_endpoint_that_takes_everything(driver: Driver) -> None:
-    """Whoever answers 200 without looking is found out."""
-
     async def body() -> AsyncIterator[bytes]:
         yield b""
 
@@ -342,7 +328,6 @@ async def test_an_endpoint_that_takes_everything(driver: Driver) -> None:
 
 
 async def test_an_endpoint_that_nobody_reaches_is_reported_once(driver: Driver) -> None:
-    """With its address, and what to look at; the other requests would not come through, either."""
     asked: list[httpx2.Request] = []
 
     def away(request: httpx2.Request) -> httpx2.Response:
@@ -359,7 +344,6 @@ async def test_an_endpoint_that_nobody_reaches_is_reported_once(driver: Driver) 
 
 
 async def test_a_shop_that_starts_its_payments_itself_can_complete_the_list(live: Driver) -> None:
-    """Without a token nothing can be started from here: a person states that it is meant so."""
     item = keys_item([], starts_payments=False)
     assert item.state == "to_sign"
     assert "tallyhook golive sign api_keys --by" in item.sentence
@@ -372,7 +356,6 @@ async def test_a_shop_that_starts_its_payments_itself_can_complete_the_list(live
 async def test_without_a_source_there_are_no_secrets_that_fit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nor anything that could be signed of them."""
     for name, value in environ(tmp_path).items():
         if "SOURCES" not in name:
             monkeypatch.setenv(name, value)
@@ -385,7 +368,6 @@ async def test_without_a_source_there_are_no_secrets_that_fit(
 
 
 def test_what_nobody_here_can_sign_is_left_to_a_person() -> None:
-    """Then a test event of the provider is to be seen; without an address it is not tried."""
     item = webhook_item([GOOD, Trial(source="other", wrong=None)], public_url="https://x")
     assert (item.state, "other" in item.sentence) == ("to_sign", True)
     for untried in (webhook_item([GOOD], public_url=""), webhook_item([], public_url="https://x")):
@@ -395,7 +377,6 @@ def test_what_nobody_here_can_sign_is_left_to_a_person() -> None:
 
 
 def test_the_page_is_whole_and_harmless() -> None:
-    """Whatever is signed stands in it as text."""
     said = '<script>alert("x")</script> & more'
     row: dict[str, Any] = {**CHECKED[0].document(), "by": said, "at": "2026", "note": said}
     page = page_of([row], environment="live", at=T)
@@ -412,12 +393,10 @@ class _Tags(HTMLParser):
         self.tags: set[str] = set()
 
     def handle_starttag(self, tag: str, attrs: Any) -> None:
-        """Note it."""
         self.tags.add(tag)
 
 
 async def test_what_could_not_be_checked_is_remembered_as_that(driver: Driver) -> None:
-    """And what did not hold as what failed."""
     none = webhook_item([GOOD], public_url="")
     await checklist(driver.context, [keys_item(["X: is missing"]), none, CHECKED[2]])
     last = {each.item: each for each in await last_checklist(driver.context)}

@@ -25,7 +25,6 @@ LEDGER: dict[str, Any] = {
 
 
 def test_every_scenario_has_an_end() -> None:
-    """The table and the simulated provider's scenarios are the same."""
     assert list(EXPECTED) == [row.name for row in SCENARIOS.values()]
 
 
@@ -34,14 +33,13 @@ def test_every_scenario_has_an_end() -> None:
     [{"outcome": "pending"}, {"fulfillable": False}, {"timeline": []}, {"findings": []}],
 )
 def test_an_end_is_met_by_all_of_it(change: dict[str, Any]) -> None:
-    """Another outcome, another word on shipping, a claim or a finding too few: not the end."""
     expected = EXPECTED["duplicate webhook"]
     assert expected.met_by(LEDGER)
     assert not expected.met_by({**LEDGER, **change})
 
 
 def test_an_early_success_is_not_the_end_of_a_dispute() -> None:
-    """A scenario that passes through its outcome is over only when the last event has come."""
+    """A scenario that passes through its outcome ends with its last event."""
     assert not EXPECTED["dispute"].met_by(LEDGER)
     assert EXPECTED["dispute"].met_by(
         {**LEDGER, "timeline": [*LEDGER["timeline"], {"claim": "dispute_won"}]}
@@ -49,7 +47,7 @@ def test_an_early_success_is_not_the_end_of_a_dispute() -> None:
 
 
 def test_numbers() -> None:
-    """The simulated provider's in the sandbox; in live only those that are configured."""
+    """The simulated provider's in the sandbox; in live only configured ones."""
     assert numbers_for({}, environment="sandbox")["refund"] == SIMULATED + "12"
     own = {"success": "254799000001"}
     for environment in ("sandbox", "live"):
@@ -61,7 +59,7 @@ def test_numbers() -> None:
 
 
 def played(*names: str, wrong: str = "") -> list[RehearsedScenario]:
-    """Scenarios that ended as they must, but for the wrong one."""
+    """Build results that passed, except the wrong one."""
     return [
         RehearsedScenario(
             scenario=name,
@@ -76,7 +74,6 @@ def played(*names: str, wrong: str = "") -> list[RehearsedScenario]:
 
 
 def test_one_scenario_alone_is_no_rehearsal() -> None:
-    """The same start once more is no scenario; what was not rehearsed is named."""
     whole, said = judged(played("success", SAME_START))
     assert not whole
     assert said.startswith("1 of 1 scenario ended as they must; not rehearsed: decline, timeout")
@@ -87,7 +84,6 @@ def test_one_scenario_alone_is_no_rehearsal() -> None:
 
 
 def test_a_rehearsal_of_everything() -> None:
-    """It passes where all ended as they must, and the same start gave one session."""
     everything = (*EXPECTED, SAME_START)
     count = len(EXPECTED)
     assert judged(played(*everything)) == (

@@ -4,7 +4,7 @@ from tests.api.driving import Driver
 
 
 async def told(driver: Driver, name: str) -> list[str]:
-    """Look; what readiness says of it, with which the figures and the feed must agree."""
+    """Look; return what readiness says of an alarm, with which metrics and feed must agree."""
     await driver.service.watchdog.look()
     ready = await driver.client.get("/readyz")
     assert ready.status_code == 200

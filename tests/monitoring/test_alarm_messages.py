@@ -39,7 +39,7 @@ LASTING = {"held": HELD}
 
 
 class Pager:
-    """Takes posts, and answers them with the statuses that it is given, then with 200."""
+    """Receiver of posts that answers with the given statuses, then with 200."""
 
     def __init__(self, *answers: int) -> None:
         self.answers = list(answers)
@@ -68,26 +68,26 @@ def mailing(server: MailServer) -> MailsAlarms:
 
 
 def telling(driver: Driver, **ways: SendsAlarms) -> AlarmMessages:
-    """As a process that has just been started."""
+    """Build the sender as a new process does."""
     return AlarmMessages(driver.context, ways)
 
 
 async def looked(driver: Driver, messages: AlarmMessages, lasting: Mapping[str, Alarm]) -> int:
-    """What is told at the watchdog's next look."""
+    """Return what is told at the watchdog's next look."""
     driver.clock.put(driver.clock.now() + int(REST_S) * SECOND)
     await messages.note(lasting)
     return await messages.send_due()
 
 
 async def over(driver: Driver, messages: AlarmMessages) -> int:
-    """What is told once no look has seen it for long enough."""
+    """Return what is told once no look has seen it for long enough."""
     assert await looked(driver, messages, {}) == 0
     driver.clock.put(driver.clock.now() + OVER_AFTER)
     return await looked(driver, messages, {})
 
 
 async def test_each_is_told_once_and_so_is_its_recovery(tmp_path: Path) -> None:
-    """In each way, however often it is seen, and by whichever process after a restart."""
+    """By each way, however often it is seen, also after a restart."""
     pager = Pager()
     with mail_server() as server:
         async with driving(tmp_path, with_worker=False, looking=True) as driver:
@@ -141,7 +141,7 @@ async def test_a_post_is_signed_and_says_what_and_since_when(tmp_path: Path) -> 
 
 
 async def test_what_is_not_taken_is_told_again_by_itself(tmp_path: Path) -> None:
-    """With the same id, after a pause that grows; the other way is not told twice."""
+    """With the same id, after a growing pause; the other way does not repeat it."""
     pager = Pager(503, 503)
     with mail_server() as server:
         async with driving(tmp_path, with_worker=False, looking=True) as driver:
@@ -172,7 +172,6 @@ async def test_two_processes_tell_it_once(tmp_path: Path) -> None:
 
 
 async def test_what_was_told_in_the_same_instant_is_no_other_s_to_tell(tmp_path: Path) -> None:
-    """Whoever has read that it is due, and comes later, finds it told."""
     pager = Pager()
     async with driving(tmp_path, with_worker=False, looking=True) as driver:
         messages = telling(driver, post=pager.way)
@@ -186,7 +185,7 @@ async def test_what_was_told_in_the_same_instant_is_no_other_s_to_tell(tmp_path:
 
 
 async def test_one_that_ended_while_it_told_is_followed(tmp_path: Path) -> None:
-    """When its lease is over, with the same id, by which whoever takes it knows it."""
+    """When its lease has ended, with the same id."""
 
     class Ending(Exception):
         pass
@@ -207,7 +206,7 @@ async def test_one_that_ended_while_it_told_is_followed(tmp_path: Path) -> None:
 
 
 async def test_one_that_comes_and_goes_is_not_over(tmp_path: Path) -> None:
-    """Until nobody has seen it for a while; and who was not told of it hears of no recovery."""
+    """And a receiver that was not told of it hears of no recovery."""
     pager, silent = Pager(), Pager(503, 503, 503, 503, 503, 503, 503)
     async with driving(tmp_path, with_worker=False, looking=True) as driver:
         messages = telling(driver, post=pager.way)
@@ -241,8 +240,6 @@ async def test_a_recovery_is_given_up_after_a_day(tmp_path: Path) -> None:
 async def test_a_service_tells_what_its_watchdog_sees(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where the settings say to whom; else nothing is kept of it."""
-
     async def seen(watched: object) -> Mapping[str, Alarm]:
         return LASTING
 

@@ -18,7 +18,7 @@ Seen = tuple[str | None, str | None, Instant | None]
 
 
 def shows(monkeypatch: pytest.MonkeyPatch, seen: Seen) -> list[str]:
-    """Every handshake ends so; the addresses that are asked."""
+    """Have every handshake end so; return the addresses that are asked."""
     asked: list[str] = []
 
     async def handshake(url: str) -> Seen:
@@ -40,13 +40,13 @@ def shows(monkeypatch: pytest.MonkeyPatch, seen: Seen) -> list[str]:
 async def test_until_when_strangers_trust_it(
     monkeypatch: pytest.MonkeyPatch, seen: Seen, ends: Instant | None
 ) -> None:
-    """Its end; the beginning of time where they do not; nothing where nobody answers."""
+    """The beginning of time if they do not; nothing if nobody answers."""
     shows(monkeypatch, seen)
     assert await trusted_until(ADDRESS) == ends
 
 
 async def test_what_was_seen_stays_while_nobody_answers() -> None:
-    """And it is looked at again within the hour, else within a day."""
+    """It is probed again within the hour, else within a day."""
     answers = iter([None, T, None])
 
     async def look(url: str) -> Instant | None:
@@ -62,7 +62,7 @@ async def test_what_was_seen_stays_while_nobody_answers() -> None:
 
 
 async def figure(driver: Driver) -> list[str]:
-    """What the figures say of it."""
+    """Return the metric's value."""
     text = (await driver.client.get("/metrics")).text
     return [line for line in text.splitlines() if line.startswith("tallyhook_certificate")]
 

@@ -13,8 +13,7 @@ from tests.api.driving import driving
 async def test_the_queue_is_counted_before_anything_is_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whether it can be written is asked by a write, which waits where one is held up. By the time
-    it is answered the queue may be empty."""
+    """The check whether it can be written may wait; by then the queue may be empty."""
     async with driving(tmp_path, with_worker=False, looking=True) as driver:
         queue = driver.service.inbox.queue
         depths = iter((7, 0))

@@ -21,7 +21,7 @@ NOW = T
 def paid(
     count: int, *, tied: bool = False, ago: Duration = 2 * HOUR, name: str = "p"
 ) -> list[Paid]:
-    """As many payments of the shop, each of one event."""
+    """Build payments of the shop, each of one event."""
     return [Paid("shop", f"{name}{n}", f"dlv_{n}", NOW - ago, tied) for n in range(count)]
 
 
@@ -61,19 +61,18 @@ CASES: dict[str, tuple[Sequence[Paid], bool, bool]] = {
 
 @pytest.mark.parametrize(("latest", "whole", "raised"), CASES.values(), ids=CASES)
 def test_when(latest: Sequence[Paid], whole: bool, raised: bool) -> None:
-    """None of a source's last payments, and neither too few nor too old."""
+    """None of a source's last payments has one, and they are neither too few nor too old."""
     seen = Seen(NOW, latest, whole=whole, tied_since=set())
     assert (no_order(seen) is not None) == raised
 
 
 def test_since_then_it_works() -> None:
-    """Whoever corrected it need not wait until the alarm has seen as much."""
     assert no_order(Seen(NOW, paid(MOST), whole=True, tied_since={"shop"})) is None
     assert no_order(Seen(NOW, paid(MOST), whole=True, tied_since={"till"})) is not None
 
 
 def test_what_it_says() -> None:
-    """How many, where, one to look at, and what to do; a person may know better."""
+    """How many, where, one of them, and what to do."""
     till = [each._replace(source="till") for each in paid(4)]
     alarm = no_order(Seen(NOW, paid(3) + till, whole=True, tied_since=set()))
     assert alarm is not None
@@ -88,7 +87,7 @@ def test_what_it_says() -> None:
 
 
 def nameless(number: int, claim: str = "succeeded") -> dict[str, object]:
-    """An event of a payment that names no order."""
+    """Build an event of a payment that names no order."""
     names = {"session": {"reference": f"cs_{number}"}, "payment": {"reference": f"pay_{number}"}}
     return event(f"{claim}{number}", claim, order=None, **names)
 
@@ -109,7 +108,7 @@ async def test_until_one_is_tied(tmp_path: Path) -> None:
 
 
 async def test_where_much_arrives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The last hour's events do not hide those before them, nor tell what they cannot know yet."""
+    """The last hour's events do not hide those before them."""
     monkeypatch.setattr("app.monitoring.watchdog.LOOKED_AT", 10)
     async with driving(tmp_path, with_worker=False, looking=True) as driver:
         await busy(driver, LEAST, apart=MINUTE)
@@ -120,7 +119,6 @@ async def test_where_much_arrives(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 async def test_where_it_worked_before(tmp_path: Path) -> None:
-    """A payment of an order that came before those of none does not hide them."""
     async with driving(tmp_path, with_worker=False, looking=True) as driver:
         await driver.send(of_order("O-1", "tied"))
         # Deliveries of one moment have no order among them.
@@ -132,14 +130,13 @@ async def test_where_it_worked_before(tmp_path: Path) -> None:
 
 
 async def busy(driver: Driver, count: int, *, apart: Duration) -> None:
-    """Payments of no order, one after another."""
+    """Send payments of no order, one after another."""
     for number in range(count):
         await driver.send(nameless(10 + number))
         driver.clock.put(driver.clock.now() + apart)
 
 
 async def test_until_the_profile_is_corrected(tmp_path: Path) -> None:
-    """What the alarm says to do ends it."""
     async with driving(tmp_path, with_worker=False, looking=True) as driver:
         right = driver.service.sources["shop"]
         wrong = source(tmp_path, order='"json:data.order.number"', session='"json:data.none"')

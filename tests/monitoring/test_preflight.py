@@ -29,7 +29,7 @@ FILE = DatabaseFacts(kind="SQLite", version=(3, 51, 3), journal_mode="wal")
 
 
 def states(signs: object) -> list[str]:
-    """The state of each."""
+    """Return the state of each."""
     return [each.state for each in signs]  # type: ignore[attr-defined]
 
 
@@ -47,13 +47,12 @@ def states(signs: object) -> list[str]:
     ],
 )
 def test_the_clock(date: Instant | None, state: str) -> None:
-    """A skew beyond what a cut second and the answer's way explain is reported, either way."""
+    """A difference beyond a cut second and the time of the answer is reported."""
     sign = of_clock(replace(SEEN, date=date), before=T, after=T + SECOND)
     assert sign.state == state
 
 
 def test_a_slow_answer_is_no_skew() -> None:
-    """The time of the answer's way is not taken for a difference of clocks."""
     assert (
         of_clock(replace(SEEN, date=T + 5 * SECOND), before=T, after=T + 9 * SECOND).state == "ok"
     )
@@ -64,7 +63,6 @@ def test_a_slow_answer_is_no_skew() -> None:
     [(0o600, "ok"), (0o640, "ok"), (0o400, "ok"), (0o644, "must"), (0o660, "must"), (None, "must")],
 )
 def test_files_of_secrets(mode: int | None, state: str) -> None:
-    """Readable by everyone, or writable by others, is too much."""
     assert of_secret_file("X", None if mode is None else stat.S_IFREG | mode).state == state
 
 
@@ -77,13 +75,12 @@ def test_files_of_secrets(mode: int | None, state: str) -> None:
     ],
 )  # fmt: skip
 def test_which_sqlite_has_the_bug(version: tuple[int, ...], bug: bool) -> None:
-    """The versions that SQLite's own page names."""
+    """The versions of SQLite's own page."""
     assert has_reset_bug(version) is bug
     assert states(of_database(replace(FILE, version=version))) == ["weak" if bug else "ok"]
 
 
 def test_databases() -> None:
-    """What a crash or a standby would lose is reported; a sound one is in order."""
     assert states(of_database(SERVER)) == ["ok"]
     assert states(of_database(replace(SERVER, off=("fsync", "full_page_writes")))) == ["must"] * 2
     assert states(of_database(replace(SERVER, standbys=("It lags; wait",)))) == ["weak", "ok"]
@@ -94,14 +91,12 @@ def test_databases() -> None:
 
 
 def test_the_disk() -> None:
-    """Below the low water, or near it; a server's own disk is not judged."""
     found = [list(of_disk(mib * MIB, low_water_mib=64)) for mib in (64, 500, 5000)]
     assert [states(signs) for signs in found] == [["must"], ["weak"], ["ok"]]
     assert list(of_disk(None, low_water_mib=64)) == []
 
 
 def test_what_is_reached() -> None:
-    """No answer and broken TLS must be mended; a certificate that ends soon is reported."""
     assert states(of_reach("p", SEEN, now=T)) == ["ok", "ok"]
     assert states(of_reach("p", SEEN, now=T + 80 * DAY)) == ["ok", "weak"]
     assert states(of_reach("p", replace(SEEN, tls=None), now=T)) == ["ok", "weak"]
@@ -110,7 +105,6 @@ def test_what_is_reached() -> None:
 
 
 def test_profiles() -> None:
-    """What a provider's way of signing leaves open is said of its source."""
     sound = load_profile("checkout")
     none, token = (replace(sound.signature, mac=mac) for mac in ("none", "token"))
     for profile, weakness in (
@@ -129,7 +123,6 @@ def test_profiles() -> None:
 
 
 def test_every_shipped_profile_can_be_judged() -> None:
-    """Each gets at least one sign, and none of them stops anybody."""
     for name in shipped_profiles():
         signs = list(of_profile("shop", load_profile(name)))
         assert signs
@@ -137,7 +130,6 @@ def test_every_shipped_profile_can_be_judged() -> None:
 
 
 def test_mistakes_of_the_configuration() -> None:
-    """Each line becomes a sign under its variable."""
     (sign,) = of_configuration(("TALLYHOOK_X: must be a number",))
     assert sign == Check(
         what="TALLYHOOK_X",
@@ -158,5 +150,5 @@ def test_mistakes_of_the_configuration() -> None:
     ],
 )
 def test_dates(header: str, moment: int | None) -> None:
-    """A Date header as RFC 9110 writes it, the obsolete forms too; anything else is none."""
+    """In the forms of RFC 9110, the obsolete ones too."""
     assert date_of(header) == moment

@@ -19,7 +19,7 @@ def heard(
     usual: list[int] | None = None,
     opened: list[int] | None = None,
 ) -> Arrivals:
-    """What was heard by T; sessions were opened so many minutes ago."""
+    """Build arrivals up to T; sessions were opened so many minutes ago."""
     sessions = [T - minutes * MINUTE for minutes in opened or []]
     return Arrivals(now=T, last=last, usual=BUSY if usual is None else usual, sessions=sessions)
 
@@ -37,7 +37,6 @@ def heard(
     ],
 )
 def test_what_usually_comes(usual: list[int], alarm: bool) -> None:
-    """Nothing, where much usually comes at this time of the day and on this day of the week."""
     found = silence(heard(usual=usual))
     assert (found is not None) is alarm
     if found is not None:
@@ -58,26 +57,24 @@ def test_what_usually_comes(usual: list[int], alarm: bool) -> None:
 def test_sessions_of_which_nothing_is_heard(
     last: Instant | None, opened: list[int], alarm: bool
 ) -> None:
-    """Three sessions, the first a quarter of an hour ago, and not a word since, or ever."""
     found = silence(heard(last=last, usual=[0] * DAYS, opened=opened))
     assert (found is not None) is alarm
     assert found is None or found.reason == "sessions_without_events"
 
 
 def test_nothing_ever_is_no_silence() -> None:
-    """A new installation is not alarmed before anything was opened."""
+    """A new installation."""
     assert silence(heard(last=None, usual=[0] * DAYS)) is None
 
 
 def test_the_usual() -> None:
-    """The median of the week, capped by the same day a week ago."""
     assert usual_of([1, 2, 3, 4, 5, 6, 7]) == 4
     assert usual_of([5, 5, 5, 5, 5, 5, 1]) == 1
     assert usual_of([]) == 0
 
 
 async def fill(driver: Driver, days: int) -> None:
-    """Twelve deliveries in the hour before T's time of day, on each of the days before and at T."""
+    """Send twelve deliveries in the hour before T's time of day, on each day before and at T."""
     for day in range(days, -1, -1):
         for number in range(12):
             driver.clock.put(T - day * DAY + number * 5 * MINUTE)
@@ -85,8 +82,7 @@ async def fill(driver: Driver, days: int) -> None:
 
 
 async def test_the_watchdog(tmp_path: Path) -> None:
-    """After a week of deliveries, an hour without any is an alarm in readiness and the figures, for
-    as long as it lasts, and over with the next delivery."""
+    """An hour without deliveries is an alarm until the next delivery."""
     async with driving(tmp_path, with_worker=False, looking=True) as driver:
         dog: Watchdog = driver.service.watchdog
         await fill(driver, 7)
@@ -116,7 +112,6 @@ async def test_the_watchdog(tmp_path: Path) -> None:
 
 
 async def test_orders_that_shop_and_money_disagree_on(tmp_path: Path) -> None:
-    """An order paid and not shipped in time, and one shipped unpaid, are counted and told."""
     async with driving(
         tmp_path, with_worker=False, FULFILLMENT_WINDOW_S="60", looking=True
     ) as driver:

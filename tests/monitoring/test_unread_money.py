@@ -15,7 +15,7 @@ from tests.orders.test_reindex import quiet, receive_with
 
 
 def _without_refunds(folder: Path) -> Source:
-    """A source whose profile has no line for refunds."""
+    """Build a source whose profile has no line for refunds."""
     text = (SHIPPED / "checkout.toml").read_text(encoding="utf-8")
     lines = [line for line in text.splitlines() if not line.startswith('"payment.refunded"')]
     path = folder / "without_refunds.toml"
@@ -26,8 +26,7 @@ def _without_refunds(folder: Path) -> Source:
 async def test_an_alarm_until_the_profile_says_what_the_kind_means(
     tmp_path: Path, log: StringIO
 ) -> None:
-    """A made-up profile that has no line for `payment.refunded` ships nothing of what may have gone
-    back, says so, and is quiet once its line is there. The log has it by its name in readiness."""
+    """Until then the order is not fulfillable."""
     async with driving(tmp_path, with_worker=False, looking=True) as driver:
         right = driver.service.sources["shop"]
         receive_with(driver, _without_refunds(tmp_path))

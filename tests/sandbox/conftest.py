@@ -5,5 +5,5 @@ import pytest
 
 @pytest.fixture
 def anyio_backend() -> str:
-    """The loop the service runs on."""
+    """Use the loop of the service."""
     return "asyncio"

@@ -24,7 +24,7 @@ AUTH = {"Authorization": "Bearer sandbox_token_0001"}
 
 
 class FakeSigner:
-    """A signature anyone can check: a digest over id, time and body."""
+    """Signer whose signature is a digest over id, time and body."""
 
     def sign(self, body: bytes, *, event_id: str, now: Instant) -> list[tuple[str, str]]:
         return [
@@ -40,7 +40,7 @@ class FakeSigner:
 
 @dataclass(frozen=True, kw_only=True)
 class Arrival:
-    """One request the receiver saw, and its answer."""
+    """Request that the receiver saw, and its answer."""
 
     at: Instant
     headers: dict[str, str]
@@ -65,7 +65,7 @@ class Arrival:
 
 @dataclass
 class Receiver:
-    """Answers 401 to a wrong signature, else what `answers` says (default 200)."""
+    """Receiver that answers 401 to a wrong signature, else what `answers` says (default 200)."""
 
     clock: SetClock
     arrivals: list[Arrival] = field(default_factory=list)
@@ -88,7 +88,7 @@ class Receiver:
 
 @dataclass(kw_only=True)
 class World:
-    """One running sandbox, a client of it, and the receiver of its webhooks."""
+    """A running sandbox, a client of it, and the receiver of its webhooks."""
 
     clock: SetClock
     receiver: Receiver
@@ -116,7 +116,7 @@ class World:
 
 
 def session_body(phone: str = "254700000001", **changes: Any) -> dict[str, Any]:
-    """A right request; `changes` replaces fields of the order."""
+    """Build a right request; `changes` replaces fields of the order."""
     order = {"reference": f"ORD-{phone[-2:]}", "amount": "1500.00", "currency": "KES"}
     return {
         "order": order | changes,
@@ -129,7 +129,7 @@ def session_body(phone: str = "254700000001", **changes: Any) -> dict[str, Any]:
 async def world(
     *, sleep: Any = None, signer: Any = None, receive: Any = None, **settings: Any
 ) -> AsyncIterator[World]:
-    """A sandbox from START on whose sleeps move the clock and return at once.
+    """Run a sandbox from START on, whose sleeps move the clock and return at once.
 
     `receive` takes the webhooks instead of the world's own receiver.
     """

@@ -127,7 +127,7 @@ async def test_deliveries_run_together_but_bounded() -> None:
 
 
 async def played(seed: int, order: list[str]) -> tuple[list[Any], list[str]]:
-    """Truth, and the bodies without their times, after all scenarios were opened in this order."""
+    """Open all scenarios in this order; return the truth, and the bodies without their times."""
     async with world(seed=seed) as w:
         for ending in order:
             for _ in range(3):
@@ -199,7 +199,7 @@ async def test_when_playing_fails_the_sandbox_says_so_and_opens_no_more() -> Non
 
 @pytest.mark.parametrize("token", ["live_x", "sk_live_x", "SK_LIVE_x"])
 def test_no_live_token_opens_a_sandbox(token: str) -> None:
-    """What counts as one is what the default profile says."""
+    """The default profile says which tokens are live."""
     with pytest.raises(ConfigurationError, match="live token"):
         SandboxSettings(token=token)
     rule = load_profile("checkout").checkout

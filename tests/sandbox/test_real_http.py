@@ -33,7 +33,7 @@ anyio.run(lambda: serve_sandbox(build_sandbox(settings, signer=source), port=por
 
 
 class _Receiver(BaseHTTPRequestHandler):
-    """Refuses the first delivery of all, takes the rest."""
+    """Handler that refuses the first delivery of all."""
 
     seen: list[tuple[str, bytes]]
 
@@ -50,7 +50,7 @@ class _Receiver(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def receiver() -> Iterator[ThreadingHTTPServer]:
-    """A plain HTTP server that takes webhooks; `RequestHandlerClass.seen` has them."""
+    """Run a plain HTTP server that takes webhooks; `RequestHandlerClass.seen` has them."""
     handler = type("Handler", (_Receiver,), {"seen": []})
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         thread = threading.Thread(target=server.serve_forever)
@@ -62,7 +62,7 @@ def receiver() -> Iterator[ThreadingHTTPServer]:
 
 @pytest.fixture
 def sandbox(receiver: ThreadingHTTPServer, tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """A sandbox on a free port, up and answering; `args[-3]` is the port, `args[-1]` the truth."""
+    """Run a sandbox on a free port; `args[-3]` is the port, `args[-1]` the truth."""
     port = free_port()
     url = f"http://127.0.0.1:{receiver.server_port}/webhooks/checkout"
     arguments = [sys.executable, "-c", _SERVE, str(port), url, str(tmp_path / "truth.json")]

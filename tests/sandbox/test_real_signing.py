@@ -15,7 +15,7 @@ from tests.sandbox.harness import START, world
 
 
 def is_signed(request: httpx2.Request) -> bool:
-    """Whether the reference implementation would sign these bytes like this."""
+    """Return whether the reference implementation signs these bytes like this."""
     at = datetime.fromtimestamp(int(request.headers["webhook-timestamp"]), UTC)
     webhook = standardwebhooks.Webhook(SANDBOX_SECRET)
     expected = webhook.sign(request.headers["webhook-id"], at, request.content.decode())

@@ -68,7 +68,7 @@ TABLE: dict[str, tuple[str, str, str, str, str]] = {
 
 
 async def opened(w: World, ending: str) -> dict[str, Any]:
-    """A session of the scenario, whatever trouble it takes to open it."""
+    """Open a session of the scenario, with as many tries as it takes."""
     for _ in range(4):
         try:
             answer = await w.open(f"2547000000{ending}")
@@ -81,7 +81,7 @@ async def opened(w: World, ending: str) -> dict[str, Any]:
 
 
 def described(arrivals: list[Arrival]) -> str:
-    """The arrivals as the table writes them; `!` marks a wrong signature."""
+    """Write the arrivals like the table; `!` marks a wrong signature."""
     attempts: list[str] = []
     words = []
     for arrival in arrivals:
@@ -228,7 +228,7 @@ async def test_refunds_are_a_third_and_the_rest_with_references_of_their_own() -
 async def test_another_amount_is_less_than_the_orders_where_there_is_less(
     amount: str, paid: str
 ) -> None:
-    """An order of 1.00 was paid with 2.00, which is enough and no other end than success."""
+    """An order of 1.00 was paid with 2.00, which is a success."""
     async with world() as w:
         await w.open("254700000009", amount=amount)
         await w.drained()

@@ -12,7 +12,7 @@ from tests.sandbox.harness import URL, session_body, world
 
 
 def problem(answer: httpx2.Response, status: int, code: str) -> dict[str, Any]:
-    """The problem document, after checking its form."""
+    """Check the form of a problem document, and return it."""
     assert answer.status_code == status, answer.text
     assert answer.headers["content-type"] == "application/problem+json"
     document: dict[str, Any] = answer.json()
@@ -216,7 +216,7 @@ async def test_all_problems_of_the_fields_are_reported_at_once() -> None:
     ["r" * 129, "é" * 200, " 7 ", "a\u00a0b", "a\u202eb", "\ufffd", "", " ", "r" * 201, "a\nb"],
 )
 async def test_an_order_that_tallyhook_takes_the_sandbox_takes(reference: str) -> None:
-    """And no other: else a payment could be tried with fewer orders than can be paid."""
+    """And no other."""
     async with world() as w:
         answer = await w.open(reference=reference)
     assert answer.status_code == (201 if is_reference(reference) else 422)

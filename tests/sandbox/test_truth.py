@@ -38,7 +38,7 @@ CASES = [
 
 
 def happenings(text: str) -> list[Happening]:
-    """One happening a second, read from `kind/payment[/minor[/movement]]`."""
+    """Parse events, one a tick: `kind/payment[/minor[/movement]]`."""
     found = []
     for at, word in enumerate(text.split()):
         kind, payment, *more = word.split("/")
