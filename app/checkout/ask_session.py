@@ -1,7 +1,7 @@
-"""Asks the payment service about one payment and writes down what it says.
+"""Asks the payment service about one payment and records the answer.
 
-Shared by the shop's own calls and by whoever asks again in the background. The caller holds the
-payment's row of `app.orders.pending_session_store`; whatever happens here, it is given back.
+The shop's own calls and the background task share this code. The caller holds the payment's row of
+`app.orders.pending_session_store`; it is released here in any case.
 """
 
 import asyncio
@@ -10,114 +10,77 @@ from typing import Final
 import structlog
 
 from app.access.operators import SERVICE_AUTHOR
+from app.checkout import payment as payments
+from app.checkout import request as requests
 from app.checkout.client import TOKEN_DENIED, CheckoutClient
-from app.checkout.payment import (
-    Answered,
-    CheckoutPayment,
-    adds,
-    answer_details,
-    answer_record,
-    key_is_spent,
-    payment_with,
-    record_kind,
-    unsettled_sentence,
-    wants_payment,
-)
-from app.checkout.request import (
-    AnswerUnclear,
-    CheckoutBusyError,
-    CheckoutDeniedError,
-    ComeAgain,
-    Denied,
-    Judged,
-)
+from app.checkout.payment import Answered, CheckoutPayment
+from app.checkout.request import AnswerUnclear, CheckoutBusyError, CheckoutDeniedError
 from app.context.context import AppContext
-from app.core.clock import Clock
 from app.core.ids import new_id
 from app.core.periodic import PeriodicTask
 from app.database.statements import PlainConnection
-from app.orders.pending_session_store import (
-    PendingSession,
-    due_sessions,
-    forget,
-    hold,
-    note_pending,
-    pending_session,
-    put_off,
-    release_all,
-    release_session,
-)
+from app.orders import pending_session_store as pending
+from app.orders.pending_session_store import PendingSession, forget
 from app.orders.read_orders import explain_order
 from app.orders.record_store import keep_records, order_records
 from reconcile.instants import MINUTE, SECOND, Duration, Instant
 
 KEY_TOO_OLD: Final = "key_too_old"
-"""Nothing was sent, because the service may have forgotten the key by now."""
+"""Code where nothing was sent, because the service may have forgotten the key."""
 
 SPARE: Final[Duration] = 10 * SECOND
-"""Held beyond the longest call, for the commit after it."""
+"""Time to hold a row beyond the longest call, for the commit after it."""
 
 FIRST_PAUSE: Final[Duration] = 5 * SECOND
 LONGEST_PAUSE: Final[Duration] = 15 * MINUTE
-"""Between two passes over one payment: twice as long each time, within these bounds."""
+"""Pauses between two passes over one payment: doubled each time, within these bounds."""
 
 TELL_AFTER: Final = 3
-"""Passes in which the service was there and gave no clear answer, before it is reported (finding
-`session_unknown`)."""
+"""Passes in which the service answered unclearly, before the finding `session_unknown` is
+reported."""
 
 log = structlog.get_logger()
 
 
 def hold_for(client: CheckoutClient) -> Duration:
-    """How long whoever asks may take; what a dead process held comes free by it."""
+    """Return how long a call may hold a row. A row held by a dead process expires then."""
     return Duration(round(client.settings.retry.total_s * SECOND)) + SPARE
 
 
 def never_after(client: CheckoutClient, *, now: Instant) -> Instant:
-    """Nothing is put off or held beyond it, but by a clock that was ahead. It leaves more than a
-    quarter of an hour for clocks of several machines that differ."""
+    """Return the latest time until which a row may be held or postponed. A later one comes from a
+    clock that was ahead; the clocks of several machines may differ by a quarter of an hour."""
     return now + hold_for(client) + LONGEST_PAUSE
 
 
-async def take(
+async def claim(
     context: AppContext,
     client: CheckoutClient,
     payment: CheckoutPayment,
     row: PendingSession | None = None,
 ) -> PendingSession | None:
-    """The right to ask about the payment, with what is to be sent. None: another has it, or there
-    is nothing left to ask. `row`: what to write down where nothing is."""
-    now = context.clock.now()
-    return await context.database.writer.commit(
-        _take,
-        payment,
-        row,
-        now=now,
-        until=now + hold_for(client),
-        beyond=never_after(client, now=now),
-    )
+    """Claim the payment's row, with the bytes to send. None: another process has it, or there is
+    nothing left to ask.
 
+    row  written where there is none
+    """
+    now, key = context.clock.now(), payment.key
 
-def _take(
-    connection: PlainConnection,
-    payment: CheckoutPayment,
-    row: PendingSession | None,
-    *,
-    now: Instant,
-    until: Instant,
-    beyond: Instant,
-) -> PendingSession | None:
-    key = payment.key
-    if row is not None:
-        note_pending(connection, row)
-    if not hold(connection, key, now=now, until=until, beyond=beyond):
-        return None
-    # Looked at with the row in hand: another process may have recorded the answer before.
-    current = payment_with(order_records(connection, payment.requested.order), key)
-    if current is None or current.settled:
-        forget(connection, key)
-        return None
-    return pending_session(connection, key)
+    def claim_row(connection: PlainConnection) -> PendingSession | None:
+        if row is not None:
+            pending.note_pending(connection, row)
+        beyond = never_after(client, now=now)
+        if not pending.hold(connection, key, now=now, until=now + hold_for(client), beyond=beyond):
+            return None
+        # Read while the row is held: another process may have recorded the answer before.
+        records = order_records(connection, payment.requested.order)
+        current = payments.payment_with(records, key)
+        if current is None or current.settled:
+            forget(connection, key)
+            return None
+        return pending.pending_session(connection, key)
+
+    return await context.database.writer.commit(claim_row)
 
 
 async def ask_and_record(
@@ -128,47 +91,51 @@ async def ask_and_record(
     *,
     again: bool = True,
 ) -> tuple[CheckoutPayment, Answered]:
-    """Ask, with what was sent before, and record the answer. The payment as it is then. `again`:
-    whoever held the row before may have asked, too.
+    """Ask with the same bytes as before, record the answer, and return the payment as it is then.
 
-    Raises CheckoutDeniedError for an answer that says nothing of the order.
+    again  whether an earlier holder of the row may have asked too
+
+    Raises CheckoutDeniedError for an answer that tells nothing about the order.
     """
     try:
-        judged = await client.ask(row.order, row.request, key=row.key, again=again)
-        if isinstance(judged, Denied):
-            await context.database.writer.commit(_put_off_denied, row, judged, context.clock.now())
-        answered = _answered(judged, row.order)
-        return await _record(context, payment, answered, row=row), answered
+        verdict = await client.ask(row.order, row.request, key=row.key, again=again)
+        if isinstance(verdict, requests.Denied):
+            denied, now = verdict.status in TOKEN_DENIED, context.clock.now()
+
+            def postpone(connection: PlainConnection) -> None:
+                if denied:  # tells nothing about the order, whose next pass comes no later
+                    until = now + Duration(round(DENIED_S * SECOND))
+                    tries, in_vain = row.tries, row.in_vain
+                    pending.put_off(connection, row.key, until=until, tries=tries, in_vain=in_vain)
+                else:
+                    _postpone(connection, row, now=now, in_vain=row.in_vain)
+
+            await context.database.writer.commit(postpone)
+            what = "address" if verdict.status in (404, 405) else "token"
+            raise CheckoutDeniedError(
+                f"The payment service answered {verdict.status}: check the {what} of the checkout "
+                f"settings, then ask again. Order {row.order} keeps its key."
+            )
+        assert not isinstance(verdict, requests.ComeAgain), "the client asks until it is clear"
+        return await _record(context, payment, verdict, row=row), verdict
     except BaseException:
-        await context.database.writer.commit(release_session, row.key)
+        await context.database.writer.commit(pending.release_session, row.key)
         raise
 
 
 async def give_up(context: AppContext, payment: CheckoutPayment) -> CheckoutPayment:
-    """The key is spent: nothing is sent for it any more, and it is reported."""
+    """Record that the key is spent: nothing is sent for it any more, and people are told."""
     return await _record(context, payment, AnswerUnclear(code=KEY_TOO_OLD), row=None)
 
 
 def key_spent(payment: CheckoutPayment, client: CheckoutClient, *, now: Instant) -> bool:
-    """Whether the service may have forgotten the key before one more call ends."""
-    return key_is_spent(
+    """Check whether the service may forget the key before one more call ends."""
+    return payments.key_is_spent(
         payment,
         now=now,
-        lifetime=client.settings.form.key_lifetime,
+        lifetime=client.settings.rule.key_lifetime_s * SECOND,
         reserve=Duration(round(client.settings.retry.total_s * SECOND)),
     )
-
-
-def _answered(judged: Judged, order: str) -> Answered:
-    """What can be recorded. Raises CheckoutDeniedError for what says nothing of the order."""
-    if isinstance(judged, Denied):
-        what = "address" if judged.status in (404, 405) else "token"
-        raise CheckoutDeniedError(
-            f"The payment service answered {judged.status}: check the {what} of the checkout "
-            f"settings, then ask again. Order {order} keeps its key."
-        )
-    assert not isinstance(judged, ComeAgain), "the client asks until it is clear"
-    return judged
 
 
 async def _record(
@@ -178,94 +145,75 @@ async def _record(
     *,
     row: PendingSession | None,
 ) -> CheckoutPayment:
-    """Write it down, unless another process has already written as much.
+    """Record an answer, unless another process has already recorded as much.
 
-    row  what may be asked again; None: nothing
+    row  the request that may be asked again; None: nothing may
     """
-    current = await context.database.writer.commit(
-        _keep_answer, payment, answered, row, clock=context.clock
-    )
+
+    def keep(connection: PlainConnection) -> CheckoutPayment:
+        now = context.clock.now()
+        reached = isinstance(answered, AnswerUnclear) and answered.reached
+        in_vain = 0 if row is None else row.in_vain + reached
+        tell = row is None or in_vain >= TELL_AFTER
+        known = order_records(connection, payment.requested.order)
+        current = payments.payment_with(known, payment.key) or payment
+        if payments.adds(answered, current, tell=tell):
+            record = payments.answer_record(
+                answered,
+                payment,
+                record_id=new_id("rec_", now),
+                now=now,
+                author=SERVICE_AUTHOR,
+                tell=tell,
+            )
+            keep_records(connection, [record], details=payments.answer_details(answered))
+            current = payments.payment_with([*known, record], payment.key) or payment
+        if row is None or current.settled:
+            forget(connection, payment.key)
+        else:
+            _postpone(connection, row, now=now, in_vain=in_vain)
+        return current
+
+    current = await context.database.writer.commit(keep)
     context.signals.evidence_arrived.set()
-    log.info("checkout answered", order=payment.requested.order, kind=record_kind(answered))
+    kind = payments.record_kind(answered)
+    log.info("checkout answered", order=payment.requested.order, kind=kind)
     return current
 
 
-def _keep_answer(
-    connection: PlainConnection,
-    payment: CheckoutPayment,
-    answered: Answered,
-    row: PendingSession | None,
-    *,
-    clock: Clock,
-) -> CheckoutPayment:
-    now = clock.now()
-    reached = isinstance(answered, AnswerUnclear) and answered.reached
-    in_vain = 0 if row is None else row.in_vain + reached
-    tell = row is None or in_vain >= TELL_AFTER
-    known = order_records(connection, payment.requested.order)
-    current = payment_with(known, payment.key) or payment
-    if adds(answered, current, tell=tell):
-        record = answer_record(
-            answered,
-            payment,
-            record_id=new_id("rec_", now),
-            now=now,
-            author=SERVICE_AUTHOR,
-            tell=tell,
-        )
-        keep_records(connection, [record], details=answer_details(answered))
-        current = payment_with([*known, record], payment.key) or payment
-    if row is None or current.settled:
-        forget(connection, payment.key)
-    else:
-        _put_off(connection, row, now=now, in_vain=in_vain)
-    return current
-
-
-def _put_off(
+def _postpone(
     connection: PlainConnection, row: PendingSession, *, now: Instant, in_vain: int
 ) -> None:
     until = now + pause_after(row.tries)
-    put_off(connection, row.key, until=until, tries=row.tries + 1, in_vain=in_vain)
-
-
-def _put_off_denied(
-    connection: PlainConnection, row: PendingSession, denied: Denied, now: Instant
-) -> None:
-    """A token that is refused says nothing of the order, whose next pass comes no later for it."""
-    if denied.status in TOKEN_DENIED:
-        until = now + Duration(round(DENIED_S * SECOND))
-        put_off(connection, row.key, until=until, tries=row.tries, in_vain=row.in_vain)
-    else:
-        _put_off(connection, row, now=now, in_vain=row.in_vain)
+    pending.put_off(connection, row.key, until=until, tries=row.tries + 1, in_vain=in_vain)
 
 
 def pause_after(tries: int) -> Duration:
-    """How long until the next pass."""
+    """Return the pause before the next pass."""
     return min(FIRST_PAUSE * (1 << min(tries, 20)), LONGEST_PAUSE)
 
 
 AT_ONCE: Final = 4
-"""Payments asked about at one moment: the customers who wait now have the other connections."""
+"""Payments asked about concurrently: waiting customers have the other connections."""
 
 IDLE_S: Final = 1.0
-"""Between two looks at what is due. A look costs one index lookup."""
+"""Seconds between two looks for due requests. A look costs one index lookup."""
 
 DENIED_S: Final = 30.0
-"""The same while the service refuses our token: one request then asks whether it still does."""
+"""Seconds between two looks while the service refuses our token: one request then tries it."""
 
 
 async def ask_again_due(context: AppContext, client: CheckoutClient) -> int:
-    """Ask about every request that is due and that nobody holds, up to AT_ONCE. How many were."""
+    """Ask about due requests that nobody holds, up to AT_ONCE. Return how many were due."""
     limit = AT_ONCE if client.denied is None else 1
     now = context.clock.now()
     due = await context.database.on_snapshot(
-        due_sessions, now=now, beyond=never_after(client, now=now), limit=limit
+        pending.due_sessions, now=now, beyond=never_after(client, now=now), limit=limit
     )
     ended = await asyncio.gather(
         *(_ask_again(context, client, row) for row in due), return_exceptions=True
     )
-    for each in ended:  # once all have ended: none goes on by itself
+    for each in ended:  # after all have ended, so that none goes on by itself
         if isinstance(each, BaseException):
             raise each
     return len(due)
@@ -276,37 +224,43 @@ async def _ask_again(context: AppContext, client: CheckoutClient, row: PendingSe
         async with client.flights.of(row.order):
             await _pass(context, client, row)
     except (CheckoutDeniedError, CheckoutBusyError) as error:
-        log.warning("session not asked for again", order=row.order, error_class=_name(error))
+        error_class = type(error).__name__
+        log.warning("session not asked for again", order=row.order, error_class=error_class)
 
 
 async def _pass(context: AppContext, client: CheckoutClient, row: PendingSession) -> None:
     records = await context.database.on_snapshot(order_records, row.order)
-    payment = payment_with(records, row.key)
+    payment = payments.payment_with(records, row.key)
     if payment is None or payment.settled:
         await context.database.writer.commit(forget, row.key)
-    elif not wants_payment(ledger := await explain_order(context, row.order)):
+    elif not payments.wants_payment(ledger := await explain_order(context, row.order)):
         # Asked now, the service might open the session of an order that is paid or canceled.
         log.info("session not asked for again", order=row.order, reason="not_wanted")
         await context.database.writer.commit(forget, row.key)
     elif key_spent(payment, client, now=context.clock.now()):
         log.error("session stays unknown", order=row.order, reason="key_too_old")
         await give_up(context, payment)
-    elif (held := await take(context, client, payment)) is None:
+    elif (held := await claim(context, client, payment)) is None:
         return
-    elif unsettled_sentence(ledger) is not None:  # it may be paid: asked once that is settled
+    elif payments.unsettled_sentence(ledger) is not None:  # it may be paid
         log.info("session not asked for again", order=row.order, reason="unresolved")
         now = context.clock.now()
-        await context.database.writer.commit(_put_off, held, now=now, in_vain=held.in_vain)
+        await context.database.writer.commit(_postpone, held, now=now, in_vain=held.in_vain)
     else:
         await ask_and_record(context, client, payment, held)
 
 
-def _name(error: Exception) -> str:
-    return type(error).__name__
-
-
 def asking_again(context: AppContext, client: CheckoutClient) -> PeriodicTask:
-    """The background task: asks about due requests until it is stopped."""
+    """Make the background task that asks about due requests until it is stopped."""
+
+    async def release_held() -> None:
+        """Release the rows of the process before; several processes cannot know them.
+
+        On a full disk this comes late. A row that a call of this process holds by then is released
+        too. That does no harm: the call has its order's turn, for which `_ask_again` waits.
+        """
+        if not context.database.shared:
+            await context.database.writer.commit(pending.release_all)
 
     def rest(asked: int) -> float:
         if client.denied is not None:
@@ -317,15 +271,5 @@ def asking_again(context: AppContext, client: CheckoutClient) -> PeriodicTask:
         lambda: ask_again_due(context, client),
         component="asking for unknown sessions again",
         rest=rest,
-        begin=lambda: _release_what_is_held(context),
+        begin=release_held,
     )
-
-
-async def _release_what_is_held(context: AppContext) -> None:
-    """What the process before held, nobody holds; several processes cannot know that.
-
-    On a full disk this comes late. What a call of this very process holds by then it gives back
-    too, and that does no harm: the call has its order's turn, for which `_ask_again` waits.
-    """
-    if not context.database.shared:
-        await context.database.writer.commit(release_all)

@@ -1,10 +1,10 @@
 """The HTTP client of the payment service: one call, one key, a bounded number of requests.
 
     (a) one request, at most `try_s` long, its answer read up to a cap
-    (b) what it means (`answer.judge`)
+    (b) the meaning of the answer (`request.judge_reply`)
     (c) come again? a pause, and the same bytes with the same key
 
-Leaves out: records and the store. Whoever calls has committed the key before.
+Leaves out: records and the store. The caller has committed the key before.
 """
 
 import asyncio
@@ -20,38 +20,26 @@ import anyio
 import httpx2
 import structlog
 
-from app.checkout.request import (
-    HELD_OFF,
-    AnswerForm,
-    AnswerUnclear,
-    CheckoutBusyError,
-    ComeAgain,
-    Denied,
-    Judged,
-    Reply,
-    answer_form,
-    is_web_address,
-    judge,
-    phone_in,
-    token_is_foreign,
-)
+from app.checkout import request as requests
+from app.checkout.request import AnswerUnclear, ComeAgain, ServiceReply, Verdict
 from app.config.settings import Settings
 from app.core.errors import ConfigurationError
 from app.core.http import exchange, outgoing_client
 from app.core.masking import Mask
 from app.providers.profile import load_profile
+from app.providers.sections import CheckoutRule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetrySettings:
     """Bounds of one call. A customer waits for it, and the same key may be used again later.
 
-    tries     requests in all: enough for two refusals by trouble and a lost answer
+    tries     requests in all: enough for two failures and a lost answer
     try_s     seconds for one request and its whole answer; a slow service takes three
     total_s   seconds for everything, pauses included: nobody waits longer for a page
     first_s   pause before the second request; each later one is twice as long
     most_s    longest pause of our own choosing
-    jitter_s  up to so much is added to each pause, so that many clients come apart
+    jitter_s  the most that is added to each pause, so that clients don't act in step
     """
 
     tries: int = 5
@@ -63,14 +51,17 @@ class RetrySettings:
 
 
 def pause_before(number: int, *, key: str, asked_s: float, settings: RetrySettings) -> float:
-    """Seconds before request `number` (2, 3, …); `asked_s` is the least the service asked for."""
+    """Return the seconds before request `number` (2, 3, …).
+
+    asked_s  the least that the service asked for
+    """
     # Beyond 2^30 the power only costs time; `most_s` decides long before.
     grown = settings.first_s * 2.0 ** min(number - 2, 30)
     return max(asked_s, min(grown, settings.most_s)) + settings.jitter_s * _share(key, number)
 
 
 def _share(key: str, number: int) -> float:
-    """From 0 up to 1, evenly over all keys."""
+    """Return a number from 0 up to 1, evenly distributed over all keys."""
     digest = hashlib.sha256(f"{number}:{key}".encode()).digest()
     return int.from_bytes(digest[:4], "big") / 2**32
 
@@ -78,11 +69,11 @@ def _share(key: str, number: int) -> float:
 T = TypeVar("T")
 
 MAX_CALLERS: Final = 2_048
-"""Calls under way in one process; each holds a request's few kilobytes for at most a minute."""
+"""Calls under way in one process. Each holds a few kilobytes for at most a minute."""
 
 
 class Flight(Generic[T]):
-    """The one call of an order that is under way, and whoever waits for it."""
+    """The one call of an order that is under way, and the callers that wait for it."""
 
     def __init__(self) -> None:
         self.lock = asyncio.Lock()
@@ -90,18 +81,18 @@ class Flight(Generic[T]):
         self._answer: tuple[object, T] | None = None
 
     def answer_to(self, asked: object) -> T | None:
-        """What an earlier caller of this flight got for the same question."""
+        """Return the answer of an earlier caller of this flight to the same question."""
         return self._answer[1] if self._answer is not None and self._answer[0] == asked else None
 
     def leave(self, asked: object, answer: T) -> T:
-        """Leave the answer for those who wait with the same question."""
+        """Leave the answer for the callers that wait with the same question."""
         self._answer = (asked, answer)
         return answer
 
 
 class SingleFlight(Generic[T]):
-    """Single-flight: of several callers for one order one asks at a time, and those who waited with
-    the same question take its answer. An order that nobody asks for takes no memory."""
+    """Lets one caller per order ask at a time. Callers that waited with the same question take its
+    answer. An order without callers takes no memory."""
 
     def __init__(self, limit: int = MAX_CALLERS) -> None:
         self._limit = limit
@@ -115,7 +106,7 @@ class SingleFlight(Generic[T]):
     async def of(self, order: str) -> AsyncIterator[Flight[T]]:
         """Wait for the order's turn and hold it. Raises CheckoutBusyError beyond the limit."""
         if self._callers >= self._limit:
-            raise CheckoutBusyError(
+            raise requests.CheckoutBusyError(
                 "Too many checkouts are being opened at this moment; try again in a minute."
             )
         flight = self._flights.setdefault(order, Flight())
@@ -132,20 +123,20 @@ class SingleFlight(Generic[T]):
 
 
 LONGEST_HOLD_S: Final = 900.0
-"""A service that asks for more is asked again after this: it may have named a wrong date."""
+"""Longest wait that the service can impose: it may have named a wrong date."""
 
 WAITS_FOR_ALL: Final = frozenset({"status_429", "status_503"})
-"""Answers whose Retry-After is about us or the service; that of a 409 is about one key."""
+"""Answers whose Retry-After holds for every request. The Retry-After of a 409 is about one key."""
 
 DENIAL_LASTS_S: Final = 300.0
-"""Whoever is not ready may get no request that could show that the token is taken again; while a
-session waits for its answer, its order is asked about more often than this."""
+"""Seconds after which a denied token is tried again. A process that is not ready gets no requests
+that would try it earlier; a session that waits for its answer is asked about more often."""
 
 TOKEN_DENIED: Final = frozenset({401, 403})
-"""Statuses that are about our token and about nothing else."""
+"""Statuses about our token alone."""
 
 Sleep = Callable[[float], Awaitable[None]]
-"""Waits a number of seconds: anyio.sleep, or a test's own."""
+"""Waits a number of seconds: anyio.sleep, or a test's replacement."""
 
 log = structlog.get_logger()
 
@@ -154,20 +145,20 @@ log = structlog.get_logger()
 class ClientSettings:
     """The service to ask. Raises ConfigurationError with every problem at once.
 
-    base_url  http or https; `form.path` comes after it
+    base_url  http or https; `rule.path` comes after it
     token     the bearer token
-    source    the provider account that sessions belong to; its webhooks come from there
+    source    the provider account that sessions belong to; it sends their webhooks
     """
 
     base_url: str
     token: str = field(repr=False)
     source: str
-    form: AnswerForm = field(default_factory=AnswerForm)
+    rule: CheckoutRule = field(default_factory=CheckoutRule)
     retry: RetrySettings = field(default_factory=RetrySettings)
 
     def __post_init__(self) -> None:
         problems = []
-        if not is_web_address(self.base_url):
+        if not requests.is_web_address(self.base_url):
             problems.append("TALLYHOOK_CHECKOUT__BASE_URL: must be an http or https URL")
         if not self.token or not self.token.isascii() or not self.token.isprintable():
             problems.append("TALLYHOOK_CHECKOUT__TOKEN: must be printable ASCII")
@@ -181,7 +172,7 @@ class CheckoutClient:
     """Use as `async with CheckoutClient(settings) as client`; one for a process.
 
     `transport` takes the requests instead of the network; `sleep` waits between them.
-    `flights` belongs to whoever opens checkouts with this client.
+    `flights` belongs to the code that opens checkouts with this client.
     """
 
     def __init__(
@@ -195,11 +186,11 @@ class CheckoutClient:
         self.flights: SingleFlight[Any] = SingleFlight()
         self._denied: tuple[int, float] | None = None
         """The status by which the service last refused our token, and when on the monotonic
-        clock; None since it took it."""
+        clock; None since it accepted it."""
         self._held_off_until = 0.0
         """Until when, on the monotonic clock, the service wants no requests."""
         self._sleep = sleep
-        self._url = settings.base_url.rstrip("/") + settings.form.path
+        self._url = settings.base_url.rstrip("/") + settings.rule.path
         self._http = outgoing_client(timeout_s=settings.retry.try_s, transport=transport)
 
     def __repr__(self) -> str:
@@ -218,72 +209,69 @@ class CheckoutClient:
 
     @property
     def denied(self) -> int | None:
-        """The status by which the service refuses our token; None since it last took it, or where
-        nobody has asked for so long that it may be taken again."""
+        """The status by which the service refuses our token; None since it accepted it, or after
+        DENIAL_LASTS_S without a request."""
         if self._denied is None or time.monotonic() - self._denied[1] >= DENIAL_LASTS_S:
             return None
         return self._denied[0]
 
     def mask_for(self, phone: str | None) -> Mask:
-        """What must not be written down of a customer's request and its answers."""
+        """Return the mask for what must not be stored of a request and its answers."""
         return Mask(phone=phone, token=self.settings.token)
 
-    async def ask(self, order: str, body: bytes, *, key: str, again: bool = False) -> Judged:
-        """Ask for the order's session until it is clear what the service says; never a ComeAgain.
-        `again`: it may have been asked with this key before.
+    async def ask(self, order: str, body: bytes, *, key: str, again: bool = False) -> Verdict:
+        """Ask for the order's session until the answer is clear; the result is never a ComeAgain.
 
-        Raises nothing for whatever the network or the service does: Unclear says it.
+        again  whether it may have been asked with this key before
+
+        Faults of the network or the service raise nothing: AnswerUnclear reports them.
         """
-        judged = await self._until_clear(order, body, key, lost=again)
-        if isinstance(judged, Denied) and judged.status in TOKEN_DENIED:
-            self._denied = judged.status, time.monotonic()
-        elif not isinstance(judged, AnswerUnclear) or judged.reached:
+        verdict = await self._until_clear(order, body, key, lost=again)
+        if isinstance(verdict, requests.Denied) and verdict.status in TOKEN_DENIED:
+            self._denied = verdict.status, time.monotonic()
+        elif not isinstance(verdict, AnswerUnclear) or verdict.reached:
             self._denied = None
-        return judged
+        return verdict
 
-    async def _until_clear(self, order: str, body: bytes, key: str, *, lost: bool) -> Judged:
-        retry, form = self.settings.retry, self.settings.form
-        mask = self.mask_for(phone_in(body))
+    async def _until_clear(self, order: str, body: bytes, key: str, *, lost: bool) -> Verdict:
+        retry, rule = self.settings.retry, self.settings.rule
+        mask = self.mask_for(requests.phone_in(body))
         number, spent = 1, self._held_off_s(key)
         if spent + retry.try_s > retry.total_s:
-            return AnswerUnclear(code=HELD_OFF, wait_s=spent)
+            return AnswerUnclear(code=requests.HELD_OFF, wait_s=spent)
         if spent:
             await self._sleep(spent)
         while True:
             started = time.monotonic()
             reply = await self._request(body, key, limit_s=min(retry.try_s, retry.total_s - spent))
             spent += time.monotonic() - started
-            judged = judge(reply, order=order, form=form, mask=mask, lost=lost)
-            if not isinstance(judged, ComeAgain):
-                return judged
-            self._hold_off(judged)
+            verdict = requests.judge_reply(reply, order=order, rule=rule, mask=mask, lost=lost)
+            if not isinstance(verdict, ComeAgain):
+                return verdict
+            if verdict.code in WAITS_FOR_ALL:
+                until = time.monotonic() + min(verdict.wait_s, LONGEST_HOLD_S)
+                self._held_off_until = max(self._held_off_until, until)
             lost = True
             number += 1
-            pause = pause_before(number, key=key, asked_s=judged.wait_s, settings=retry)
+            pause = pause_before(number, key=key, asked_s=verdict.wait_s, settings=retry)
             if number > retry.tries or spent + pause >= retry.total_s:
-                return AnswerUnclear(code=judged.code, wait_s=self._held_off_s(key))
+                return AnswerUnclear(code=verdict.code, wait_s=self._held_off_s(key))
             log.info(
                 "checkout request comes again",
                 order=order,
                 attempt_number=number,
-                reason=judged.code,
+                reason=verdict.code,
                 seconds=round(pause, 3),
             )
             await self._sleep(pause)
             spent += pause
 
     def _held_off_s(self, key: str) -> float:
-        """How long nothing is to be sent yet; 0 where the service has not asked us to wait."""
+        """Return for how long nothing may be sent; 0 unless the service has asked us to wait."""
         left = self._held_off_until - time.monotonic()
         return left + self.settings.retry.jitter_s * _share(key, 1) if left > 0 else 0.0
 
-    def _hold_off(self, asked: ComeAgain) -> None:
-        """A wait that the service asks for is meant for every request, whatever its order."""
-        if asked.code in WAITS_FOR_ALL:
-            until = time.monotonic() + min(asked.wait_s, LONGEST_HOLD_S)
-            self._held_off_until = max(self._held_off_until, until)
-
-    async def _request(self, body: bytes, key: str, *, limit_s: float) -> Reply:
+    async def _request(self, body: bytes, key: str, *, limit_s: float) -> ServiceReply:
         headers = {
             "authorization": f"Bearer {self.settings.token}",
             "idempotency-key": key,
@@ -292,7 +280,7 @@ class CheckoutClient:
         answer = await exchange(
             self._http, "POST", self._url, headers=headers, content=body, limit_s=limit_s
         )
-        return Reply(
+        return ServiceReply(
             status=answer.status,
             problem=answer.problem,
             body=answer.body,
@@ -310,7 +298,7 @@ def client_settings(settings: Settings) -> ClientSettings:
         )
     rule = load_profile(settings.sources[checkout.source].profile).checkout
     token, environment = checkout.token.get_secret_value(), settings.environment or "sandbox"
-    if token_is_foreign(token, rule, environment=environment):
+    if requests.token_is_foreign(token, rule, environment=environment):
         variable = "TALLYHOOK_CHECKOUT__TOKEN" + ("_FILE" if checkout.token_file else "")
         raise ConfigurationError(
             [
@@ -319,7 +307,7 @@ def client_settings(settings: Settings) -> ClientSettings:
             ]
         )
     return ClientSettings(
-        base_url=checkout.base_url, token=token, source=checkout.source, form=answer_form(rule)
+        base_url=checkout.base_url, token=token, source=checkout.source, rule=rule
     )
 
 

@@ -1,10 +1,10 @@
 """Open a checkout session for an order: once, and only once, whatever fails in between.
 
     (1) check everything  (2) find the order's payment  (3) commit the intent and its key
-    (4) ask the service, again with the same key  (5) record the answer  (6) say what is
+    (4) ask the service, again with the same key  (5) record the answer  (6) return the result
 
-The steps are numbered where they are done. Wherever a call ends, the next one for the order finds
-the key that was committed and goes on with it.
+The steps are numbered in the code. Wherever a call ends, the next one for the order finds the
+committed key and continues with it.
 """
 
 from __future__ import annotations
@@ -18,31 +18,11 @@ import structlog
 
 from app.access.operators import OWNER
 from app.checkout import ask_session
+from app.checkout import payment as payments
+from app.checkout import request as requests
 from app.checkout.client import CheckoutClient
-from app.checkout.payment import (
-    Answered,
-    CheckoutPayment,
-    check_price,
-    check_same,
-    check_same_phone,
-    check_wanted,
-    intent,
-    intent_details,
-    paid_sentence,
-    payment_of,
-    unsettled_sentence,
-    wants_payment,
-)
-from app.checkout.request import (
-    CheckoutRequest,
-    Opened,
-    PaymentNotOverError,
-    SessionRefused,
-    SoundRequest,
-    body_of,
-    checked,
-    kept_checkout_url,
-)
+from app.checkout.payment import Answered, CheckoutPayment, payment_of
+from app.checkout.request import CheckoutRequest, Opened, SoundRequest
 from app.context.context import AppContext
 from app.core.errors import NotFoundError, TallyhookError
 from app.core.ids import new_id
@@ -52,16 +32,16 @@ from app.orders.pending_session_store import PendingSession, note_pending, pendi
 from app.orders.read_orders import explain_order
 from app.orders.record_store import details_of, keep_records, order_records
 from app.receiving.caught_up import must_have_read
-from app.receiving.phone_store import PhoneNote, phone_note, write_phone_notes
+from app.receiving.phone_store import phone_note, write_phone_notes
 from reconcile.instants import EARLIEST, SECOND, Instant, format_instant, format_known
 from reconcile.ledger.ledger import Ledger, Outcome
 from reconcile.ledger.records import Record
 
 ASKED_ELSEWHERE: Final = "asked_elsewhere"
-"""Another process was asking the service all the time that we could wait."""
+"""Code where another process was asking the service for as long as we could wait."""
 
 LOOK_S: Final = 0.1
-"""Between two looks at whether another process has its answer."""
+"""Seconds between two looks for another process's answer."""
 
 log = structlog.get_logger()
 
@@ -76,16 +56,16 @@ async def open_checkout(
 ) -> CheckoutResult:
     """Open the order's session, or find the one it has.
 
-    author       who asks, as it stands in the record of the request
-    new_payment  the earlier payment is over and the customer tries again: another key. Asked for
-                 twice, it finds the new one
+    author       who asks, for the record of the request
+    new_payment  whether the customer tries again after an earlier payment that is over: with
+                 another key. A repeated call finds the new payment
 
     Raises CheckoutRequestError, CheckoutConflictError, PaymentNotOverError and OrderCanceledError
-    (nothing was sent), UnreachableError when the service does not take our credentials or the store
-    fails. Calls for one order wait for each other; those that ask the same share one answer.
+    (nothing was sent), UnreachableError when the service refuses our credentials or the store
+    fails. Calls for one order wait for each other; equal calls share one answer.
     """
-    requires = client.settings.form.requires
-    sound = checked(request, live=context.database.environment == "live", requires=requires)  # (1)
+    live, requires = context.database.environment == "live", client.settings.rule.requires
+    sound = requests.check_request(request, live=live, requires=requires)  # (1)
     asked = (sound, new_payment)
     async with client.flights.of(sound.order) as flight:
         answered: CheckoutResult | None = flight.answer_to(asked)
@@ -95,7 +75,7 @@ async def open_checkout(
             context, client, sound, new_payment=new_payment, author=author
         ).run()
         if result.state in ("opened", "refused"):
-            # Also of one that this call opened: it may have been paid or canceled while we asked.
+            # Also for a session of this call: it may have been paid or canceled while we asked.
             result = by_now(result, await explain_order(context, result.order))
         flight.leave(asked, replace(result, created=False))
         return result
@@ -121,7 +101,7 @@ class _Opening:
         self._request = request
         self._new_payment = new_payment
         self._held: PendingSession | None = None
-        """What this call may send, since it has committed the intent itself."""
+        """The row that this call may send, since it has committed the intent itself."""
         self._decided = False
         self._over: str | None = None
         """The key of the earlier payment, if one was over when this call began."""
@@ -140,7 +120,7 @@ class _Opening:
                 return unknown_result(
                     await ask_session.give_up(self._context, payment), ask_session.KEY_TOO_OLD
                 )
-            row = self._held or await self._take(payment)
+            row = self._held or await self._claim(payment)
             if row is not None:
                 found, answered = await ask_session.ask_and_record(
                     self._context, self._client, payment, row, again=row is not self._held
@@ -153,23 +133,29 @@ class _Opening:
 
     async def _find(self) -> CheckoutPayment | None:
         order, source = self._request.order, self._settings.source
-        records, details = await self._context.database.on_snapshot(_known_of, order)
+
+        def read(connection: PlainConnection) -> tuple[list[Record], str | None]:
+            records = order_records(connection, order)
+            found = payment_of(records)
+            return records, None if found is None else details_of(connection, found.requested)
+
+        records, details = await self._context.database.on_snapshot(read)
         payment = payment_of(records)
         if self._new_payment and not self._decided:
             self._over = await self._over_by_now(payment, records)
             self._decided = True
         if payment is None or payment.key == self._over:
             return None
-        check_same(payment, self._request, source=source, details=details)
+        payments.check_same(payment, self._request, source=source, details=details)
         return payment
 
     async def _over_by_now(
         self, payment: CheckoutPayment | None, records: list[Record]
     ) -> str | None:
-        """The key of a payment that is over, so that a new one may begin; else None.
+        """Return the key of a payment that is over, so that a new one may begin; else None.
 
-        Raises PaymentNotOverError where it is not, unless it is itself a new one, or the order
-        wants none any more, or may be paid: that is then reported.
+        Raises PaymentNotOverError where it is not over. A payment that is itself a new one, and an
+        order that wants none or may be paid, are reported later.
         """
         if payment is None:
             return None
@@ -181,37 +167,36 @@ class _Opening:
         if answered and ledger.outcome in OVER:
             return payment.key
         requested = sum(record.kind == "session_requested" for record in records)
-        if requested > 1 or not wants_payment(ledger) or unsettled_sentence(ledger) is not None:
+        if requested > 1 or not payments.wants_payment(ledger):
             return None
-        raise not_over(self._request.order, deadline_of(ledger) if answered else None)
+        if payments.unsettled_sentence(ledger) is not None:
+            return None
+        raise not_over(self._request.order, last_deadline(ledger) if answered else None)
 
     async def _paid_already(self, payment: CheckoutPayment | None) -> CheckoutResult | None:
-        """An order that the customer has paid in another way, or may have, must not be paid once
-        more, be it that no payment of it was started here, or that nobody knows what the service
-        did. Raises OrderCanceledError for one that the shop has canceled, and that is not paid."""
+        """Return the result for an order that is, or may be, paid in another way already. It must
+        not be paid again, whether no payment was started here or its answer is unknown.
+
+        Raises OrderCanceledError for an unpaid order that the shop has canceled.
+        """
         order = self._request.order
         try:
             ledger = await explain_order(self._context, order)
         except NotFoundError:
             return None
-        sentence = paid_sentence(ledger)
+        sentence = payments.paid_sentence(ledger)
         if sentence is None:
-            check_wanted(ledger)
+            payments.check_wanted(ledger)
         key = None if payment is None else payment.key
-        if (unsettled := unsettled_sentence(ledger)) is not None:
+        if (unsettled := payments.unsettled_sentence(ledger)) is not None:
             return CheckoutResult(state="unresolved", order=order, key=key, sentence=unsettled)
-        if sentence is None or not self._is_price(ledger):
-            return None
-        return CheckoutResult(state="paid", order=order, key=key, sentence=sentence)
-
-    def _is_price(self, ledger: Ledger) -> bool:
-        """Whether what was captured is what the order costs, by this request where nobody else has
-        said it; the ledger judges it by the others."""
-        if ledger.expected is not None:
-            return True
+        # A ledger with a price has judged the amount. Else this request states the price.
         money = self._request.money
         captured = [(each.currency, each.captured) for each in ledger.balances]
-        return captured == [(money.currency, money.minor)]
+        is_price = ledger.expected is not None or captured == [(money.currency, money.minor)]
+        if sentence is None or not is_price:
+            return None
+        return CheckoutResult(state="paid", order=order, key=key, sentence=sentence)
 
     # --- (3) the intent --------------------------------------------------------------------------
 
@@ -222,7 +207,7 @@ class _Opening:
         except TallyhookError:
             raise
         except Exception:
-            # Two databases' transactions can overlap; then the id of the intent was taken.
+            # Transactions of two processes can overlap; then the intent's id was taken.
             found = await self._find()
             if found is None:
                 raise
@@ -238,15 +223,15 @@ class _Opening:
             self._signals.evidence_arrived.set()
 
     def _keep_intent(self, connection: PlainConnection) -> PendingSession | None:
-        """What may be sent now; None where there is a payment already."""
+        """Keep the intent, and return the row to send; None where there is a payment already."""
         request = self._request
         known = order_records(connection, request.order)
         payment = payment_of(known)
         if payment is not None and payment.key != self._over:
             return None
-        check_price(known, request)
+        payments.check_price(known, request)
         now = self._context.clock.now()
-        record = intent(
+        record = payments.intent(
             request,
             known=known,
             key=new_id("key_", now),
@@ -254,76 +239,66 @@ class _Opening:
             now=now,
             author=self._author,
         )
-        details = intent_details(request, self._client.mask_for(request.phone))
+        details = payments.intent_details(request, self._client.mask_for(request.phone))
         keep_records(connection, [record], details=details)
         row = self._row(record.key or "", held_until=now + ask_session.hold_for(self._client))
         note_pending(connection, row)
-        write_phone_notes(connection, self._customer(now))
+        phone_key = self._context.phone_key
+        if phone_key is not None and request.phone is not None:
+            digest = phone_key.digest(request.phone)
+            write_phone_notes(connection, [phone_note(digest, request.order, "", now)])
         return row
 
-    def _customer(self, now: Instant) -> list[PhoneNote]:
-        key, phone = self._context.phone_key, self._request.phone
-        if key is None or phone is None:
-            return []
-        return [phone_note(key.digest(phone), self._request.order, "", now)]
-
     def _row(self, key: str, *, held_until: Instant) -> PendingSession:
-        body = body_of(self._request, amount=self._settings.form.amount)
+        body = requests.request_body(self._request, amount=self._settings.rule.amount)
         return PendingSession(
             key=key, order=self._request.order, request=body, due_at=EARLIEST, held_until=held_until
         )
 
     # --- (4) asking, (5) recording ---------------------------------------------------------------
 
-    async def _take(self, payment: CheckoutPayment) -> PendingSession | None:
-        """The right to ask, with what is to be sent; None while another process has it."""
+    async def _claim(self, payment: CheckoutPayment) -> PendingSession | None:
+        """Claim the payment's row, with the bytes to send; None while another process has it."""
         row = await self._context.database.on_snapshot(pending_session, payment.key)
         if row is not None:
-            check_same_phone(payment, self._request, sent=row.request)
+            payments.check_same_phone(payment, self._request, sent=row.request)
             now = self._context.clock.now()
             if now < row.held_until <= ask_session.never_after(self._client, now=now):
                 return None
         # An erasure may have deleted the row.
         spare = self._row(payment.key, held_until=EARLIEST)
-        return await ask_session.take(self._context, self._client, payment, spare)
+        return await ask_session.claim(self._context, self._client, payment, spare)
 
-    # --- (6) what is known already ---------------------------------------------------------------
+    # --- (6) the result --------------------------------------------------------------------------
 
     async def _found(self, payment: CheckoutPayment) -> CheckoutResult:
-        """The result from records alone; nothing is sent."""
+        """Return the result from records alone; nothing is sent."""
         opened, refused = payment.opened, payment.refused
         if opened is None:
             assert refused is not None, "only what is settled can be found"
             return refused_result(payment, refused.reason or "")
         details = await self._context.database.on_snapshot(details_of, opened)
-        return opened_result(payment, opened, kept_checkout_url(details, self._settings.form))
+        url = requests.kept_checkout_url(details, self._settings.rule)
+        return opened_result(payment, opened, url)
 
 
-def _known_of(connection: PlainConnection, order: str) -> tuple[list[Record], str | None]:
-    """An order's records, and what is kept beside the request of its payment."""
-    records = order_records(connection, order)
-    payment = payment_of(records)
-    return records, None if payment is None else details_of(connection, payment.requested)
-
-
-# --- what a call comes to, in one sentence for people ---------------------------------------------
+# --- the result, with a sentence for people -------------------------------------------------------
 
 OVER: Final[frozenset[Outcome]] = frozenset({"failed", "canceled", "expired", "timed_out"})
 """Outcomes after which the customer may try again with a new payment: nothing was paid."""
 
-State = Literal["opened", "paid", "expired", "refused", "unknown", "unresolved"]
+CheckoutState = Literal["opened", "paid", "expired", "refused", "unknown", "unresolved"]
 STATUSES: Final = ("open", "paid", "expired", "unknown", "unresolved")
-"""As documents have them: `open` of an opened one; what was refused has no document."""
+"""States as documents have them. A refused session has no document."""
 
 
 def result_document(result: CheckoutResult) -> dict[str, Any]:
-    """The result as JSON values, in the payment service's own shape."""
-    expires_at = result.expires_at
+    """Write the result as JSON values, in the payment service's own shape."""
     return {
         "reference": result.session,
         "status": "open" if result.state == "opened" else result.state,
         "checkout_url": result.checkout_url,
-        "expires_at": format_known(expires_at),
+        "expires_at": format_known(result.expires_at),
         "order": {"reference": result.order},
         "idempotency_key": result.key,
     }
@@ -331,23 +306,22 @@ def result_document(result: CheckoutResult) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckoutResult:
-    """What is known of the order's session.
+    """The state of the order's session.
 
     state         opened: the customer can pay · paid: they have, by the order's ledger · expired:
                   they have not, and the session's time is over · refused: the service will not ·
                   unknown: the service may have opened it; it is asked again, in the background
-                  too · unresolved: what the order was paid is in doubt, and nobody is to be sent to
-                  pay before that is settled
+                  too · unresolved: it is in doubt what was paid, and nobody may be sent to pay
+                  before that is settled
     checkout_url  where the customer pays, if the service gave a URL
-    key           the idempotency key, for questions to the service; None of an order that was paid
+    key           the idempotency key, for questions to the service; None for an order that was paid
                   before we had started any payment of it
     sentence      the same for people
-    again_s       of an unknown one, where the service has asked for no requests at all until then:
-                  seconds until the same call can say more
+    again_s       seconds until a repeated call can say more, where the service wants no requests
     created       whether this very call opened the session
     """
 
-    state: State
+    state: CheckoutState
     order: str
     key: str | None
     sentence: str
@@ -359,7 +333,7 @@ class CheckoutResult:
 
 
 def result_of(payment: CheckoutPayment, answered: Answered) -> CheckoutResult | None:
-    """The result that an answer makes; None where the records know more than it says."""
+    """Make the result of an answer; None where the records know more."""
     opened = payment.opened
     if isinstance(answered, Opened):
         same = opened is not None and opened.session == answered.session
@@ -368,7 +342,7 @@ def result_of(payment: CheckoutPayment, answered: Answered) -> CheckoutResult | 
         return replace(opened_result(payment, opened, answered.checkout_url), created=True)
     if opened is not None:
         return None
-    if isinstance(answered, SessionRefused):
+    if isinstance(answered, requests.SessionRefused):
         return refused_result(payment, answered.reason)
     return (
         None if payment.settled else unknown_result(payment, answered.code, wait_s=answered.wait_s)
@@ -378,7 +352,7 @@ def result_of(payment: CheckoutPayment, answered: Answered) -> CheckoutResult | 
 def opened_result(
     payment: CheckoutPayment, opened: Record, checkout_url: str | None
 ) -> CheckoutResult:
-    """The session there is, and where the customer pays."""
+    """Make the result of an open session."""
     return CheckoutResult(
         state="opened",
         order=opened.order,
@@ -391,15 +365,16 @@ def opened_result(
 
 
 def by_now(found: CheckoutResult, ledger: Ledger) -> CheckoutResult:
-    """That the session there was is open, or was refused, is no answer where the order's money has
-    come, nor the first where the session's time is over. Raises OrderCanceledError where the shop
-    has canceled the order, and no money has come."""
+    """Correct the result by the order's ledger: its money may have come, or the session expired.
+
+    Raises OrderCanceledError where the shop has canceled the order, and no money has come.
+    """
     opened = found.session if found.created else None
-    paid = paid_sentence(ledger, opened=opened)
+    paid = payments.paid_sentence(ledger, opened=opened)
     if paid is not None:
         return replace(found, state="paid", sentence=paid, created=False, checkout_url=None)
-    check_wanted(ledger, opened=opened)
-    if (unsettled := unsettled_sentence(ledger, opened=opened)) is not None:
+    payments.check_wanted(ledger, opened=opened)
+    if (unsettled := payments.unsettled_sentence(ledger, opened=opened)) is not None:
         return replace(
             found, state="unresolved", sentence=unsettled, created=False, checkout_url=None
         )
@@ -411,7 +386,7 @@ def by_now(found: CheckoutResult, ledger: Ledger) -> CheckoutResult:
         f"The checkout session {found.session} of order {found.order} expired{at}, and the order's "
         f"outcome is {ledger.outcome}."
     )
-    until = deadline_of(ledger)
+    until = last_deadline(ledger)
     if ledger.outcome in OVER:
         sentence += " Ask for a new payment, so that the customer can try again."
     elif until is not None:
@@ -422,21 +397,20 @@ def by_now(found: CheckoutResult, ledger: Ledger) -> CheckoutResult:
     return replace(found, state="expired", sentence=sentence, created=False)
 
 
-def deadline_of(ledger: Ledger) -> Instant | None:
-    """When an order that waits for a final event no longer does; None where it does not wait, or
-    has no deadline."""
+def last_deadline(ledger: Ledger) -> Instant | None:
+    """Return until when a pending order waits for a final event; None without a deadline."""
     deadlines = [each.deadline for each in ledger.attempts if each.outcome == "pending"]
     if ledger.outcome != "pending" or not deadlines or None in deadlines:
         return None
     return max(each for each in deadlines if each is not None)
 
 
-def not_over(order: str, ask_again_at: Instant | None) -> PaymentNotOverError:
-    """The refusal of a second payment while the first can still bring money."""
+def not_over(order: str, ask_again_at: Instant | None) -> requests.PaymentNotOverError:
+    """Make the refusal of a second payment while the first can still bring money."""
     when = "once its outcome is failed, canceled, expired or timed_out"
     if ask_again_at is not None:
         when = f"at {format_instant(ask_again_at)}, or {when}"
-    return PaymentNotOverError(
+    return requests.PaymentNotOverError(
         f"Order {order}: its payment is not over, so a second one could be paid too; nothing was "
         f"sent. Ask again {when}.",
         ask_again_at=ask_again_at,
@@ -444,7 +418,7 @@ def not_over(order: str, ask_again_at: Instant | None) -> PaymentNotOverError:
 
 
 def refused_result(payment: CheckoutPayment, reason: str) -> CheckoutResult:
-    """That the service will not, in its own words."""
+    """Make the result of a refused session, with the service's own words."""
     order = payment.requested.order
     return CheckoutResult(
         state="refused",
@@ -456,7 +430,7 @@ def refused_result(payment: CheckoutPayment, reason: str) -> CheckoutResult:
 
 
 def unknown_result(payment: CheckoutPayment, code: str, *, wait_s: float = 0.0) -> CheckoutResult:
-    """That nobody knows what the service did, and what is done about it."""
+    """Make the result where it is unknown what the service did, with what happens next."""
     again_s = ceil(wait_s) or None
     order = payment.requested.order
     start = f"Whether the payment service opened a session for order {order} is unknown ({code}). "

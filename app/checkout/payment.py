@@ -1,6 +1,6 @@
-"""An order's logical payment: what its records say of it, and the records that come of an answer.
+"""An order's payment, as its records state it, and the records that an answer makes.
 
-Leaves out: reading and writing them. The store is the caller's.
+Leaves out: reading and writing records, which the caller does.
 """
 
 import hashlib
@@ -9,17 +9,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from app.checkout.request import (
-    AnswerUnclear,
-    CheckoutConflictError,
-    Opened,
-    OrderCanceledError,
-    SessionRefused,
-    SoundRequest,
-    phone_in,
-    start_digest,
-    without_query,
-)
+from app.checkout import request as requests
+from app.checkout.request import AnswerUnclear, CheckoutConflictError, Opened, SessionRefused
 from app.core.masking import Mask
 from reconcile.canonical import canonical_json
 from reconcile.instants import Duration, Instant, format_instant
@@ -27,7 +18,7 @@ from reconcile.ledger.ledger import Ledger
 from reconcile.ledger.records import STILL_ASKING, Record, RecordKind
 
 Answered = Opened | SessionRefused | AnswerUnclear
-"""What of an answer is written down."""
+"""Answers that are recorded."""
 
 _KINDS: Final[dict[type[Answered], RecordKind]] = {
     Opened: "session_opened",
@@ -38,7 +29,7 @@ _KINDS: Final[dict[type[Answered], RecordKind]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckoutPayment:
-    """One idempotency key and the records that carry it. `key` is the one ever sent for it."""
+    """One idempotency key and the records that carry it. No other key is ever sent for it."""
 
     key: str
     requested: Record
@@ -48,12 +39,12 @@ class CheckoutPayment:
 
     @property
     def settled(self) -> bool:
-        """Whether the service has said what became of it."""
+        """Whether the service has opened or refused it."""
         return self.opened is not None or self.refused is not None
 
 
 def payment_of(records: Iterable[Record]) -> CheckoutPayment | None:
-    """The order's payment, or None when none was ever asked for.
+    """Return the order's payment; None where none was ever requested.
 
     An opened session outweighs a refusal of the same key: money can move in it.
     """
@@ -65,9 +56,9 @@ def payment_of(records: Iterable[Record]) -> CheckoutPayment | None:
 
 
 def payment_with(records: Iterable[Record], key: str) -> CheckoutPayment | None:
-    """The payment of this key; None if it was never asked.
+    """Return the payment of this key; None where it was never requested.
 
-    Of several records of a kind the first counts; of `session_unknown` the last.
+    The first record of each kind counts; of `session_unknown` the last.
     """
     known = sorted(records, key=lambda record: (record.recorded_at, record.record_id))
     own = {record.kind: record for record in reversed(known) if record.key == key}
@@ -85,25 +76,30 @@ def payment_with(records: Iterable[Record], key: str) -> CheckoutPayment | None:
 
 
 def check_same(
-    payment: CheckoutPayment, request: SoundRequest, *, source: str, details: str | None
+    payment: CheckoutPayment, request: requests.SoundRequest, *, source: str, details: str | None
 ) -> None:
-    """Raises CheckoutConflictError unless `request` asks for this payment again.
+    """Raise CheckoutConflictError unless `request` asks for this payment again.
 
-    Once the service has said what became of it, only money and source must agree: nothing is sent
-    any more. Before, everything must: the key may only be sent with the body it was made for.
+    Of a settled payment only money and source must agree: nothing is sent any more. Before,
+    everything must: the key may only be sent with the body it was made for.
     """
     before = payment.requested.money
     if before != request.money:
         raise _conflict(payment, request, f"over {before}, now over {request.money}")
     if payment.requested.source != source:
         raise _conflict(payment, request, "at another source than now")
-    if not payment.settled and _digest_in(details) != start_digest(request):
+    try:
+        intended = json.loads(details or "")
+    except ValueError:
+        intended = None
+    digest = intended.get("digest") if isinstance(intended, dict) else None
+    if not payment.settled and digest != requests.request_digest(request):
         raise _conflict(payment, request, "with another phone number or other return URLs")
 
 
-def check_price(records: Iterable[Record], request: SoundRequest) -> None:
-    """Raises CheckoutConflictError where the shop has said that the order costs something else:
-    what came in such a session would be too little or too much, and the order unresolved."""
+def check_price(records: Iterable[Record], request: requests.SoundRequest) -> None:
+    """Raise CheckoutConflictError where the shop has stated another price for the order: a payment
+    of that session would be too little or too much, and the order unresolved."""
     priced = [each for each in records if each.kind == "order_placed" and each.money is not None]
     if not priced:
         return
@@ -118,15 +114,17 @@ def check_price(records: Iterable[Record], request: SoundRequest) -> None:
         )
 
 
-def check_same_phone(payment: CheckoutPayment, request: SoundRequest, *, sent: bytes) -> None:
-    """Raises CheckoutConflictError where what was sent has another number; the digest cannot show
-    for certain."""
-    if phone_in(sent) != request.phone:
+def check_same_phone(
+    payment: CheckoutPayment, request: requests.SoundRequest, *, sent: bytes
+) -> None:
+    """Raise CheckoutConflictError where the sent body has another phone number. The digest holds
+    only a check of the number, which cannot prove that."""
+    if requests.phone_in(sent) != request.phone:
         raise _conflict(payment, request, "with another phone number or other return URLs")
 
 
 def _conflict(
-    payment: CheckoutPayment, request: SoundRequest, difference: str
+    payment: CheckoutPayment, request: requests.SoundRequest, difference: str
 ) -> CheckoutConflictError:
     return CheckoutConflictError(
         f"Order {request.order}: its checkout was asked for {difference}; nothing was sent. "
@@ -136,18 +134,10 @@ def _conflict(
     )
 
 
-def _digest_in(details: str | None) -> object:
-    try:
-        document = json.loads(details or "")
-    except ValueError:
-        return None
-    return document.get("digest") if isinstance(document, dict) else None
-
-
 def key_is_spent(
     payment: CheckoutPayment, *, now: Instant, lifetime: Duration, reserve: Duration
 ) -> bool:
-    """Whether the service may have forgotten the key before a call that takes `reserve` ends."""
+    """Check whether the service may forget the key before a call of length `reserve` ends."""
     return now + reserve >= payment.requested.at + lifetime
 
 
@@ -155,13 +145,15 @@ def key_is_spent(
 
 
 def wants_payment(ledger: Ledger) -> bool:
-    """Whether the order is neither paid nor canceled by the shop: then no payment is started."""
+    """Check that the order is neither paid nor canceled by the shop."""
     return paid_sentence(ledger) is None and ledger.case.filed.canceled is None
 
 
 def paid_sentence(ledger: Ledger, *, opened: str | None = None) -> str | None:
-    """That the order is paid, and how we know; None where that is not so, or not settled.
-    `opened`: the session that was opened meanwhile."""
+    """Say that the order is paid, and by which event; None where it is not, or not settled.
+
+    opened  the session that was opened meanwhile
+    """
     captured = [entry for entry in ledger.entries if entry.kind == "captured"]
     if not captured or ledger.outcome == "unresolved":
         return None
@@ -172,8 +164,11 @@ def paid_sentence(ledger: Ledger, *, opened: str | None = None) -> str | None:
 
 
 def unsettled_sentence(ledger: Ledger, *, opened: str | None = None) -> str | None:
-    """That nobody can say yet whether the order is paid; None where that can be said, also where
-    plainly too little came (`amount_differs`). `opened`: the session that was opened meanwhile."""
+    """Say that it is not settled whether the order is paid; None where it is settled, also by a
+    payment that is plainly too small (`amount_differs`).
+
+    opened  the session that was opened meanwhile
+    """
     if ledger.outcome != "unresolved" or ledger.reasons[0].code == "amount_differs":
         return None
     return (
@@ -188,12 +183,15 @@ def _did(opened: str | None) -> str:
 
 
 def check_wanted(ledger: Ledger, *, opened: str | None = None) -> None:
-    """Raises OrderCanceledError where the shop has canceled the order: it would owe back whatever
-    comes for it. `opened`: the session that was opened meanwhile."""
+    """Raise OrderCanceledError where the shop has canceled the order: it would owe back any
+    payment.
+
+    opened  the session that was opened meanwhile
+    """
     did = _did(opened) or "Nothing was sent"
     canceled = ledger.case.filed.canceled
     if canceled is not None:
-        raise OrderCanceledError(
+        raise requests.OrderCanceledError(
             f"Order {ledger.order} was canceled by the shop at {format_instant(canceled.at)}: what "
             f"came for it would be owed back. {did}; place a new order, with a reference of its "
             "own."
@@ -204,7 +202,7 @@ def check_wanted(ledger: Ledger, *, opened: str | None = None) -> None:
 
 
 def intent(
-    request: SoundRequest,
+    request: requests.SoundRequest,
     *,
     known: Iterable[Record],
     key: str,
@@ -212,10 +210,10 @@ def intent(
     now: Instant,
     author: str,
 ) -> Record:
-    """The record that is committed before the first byte is sent. `author`: who asked for it.
+    """Make the record that is committed before the first byte is sent. `author`: who asked for it.
 
-    Its id follows from the order and the number of its payments, so that of two processes which
-    both found no payment only one can write: the other's row has the same primary key.
+    Its id derives from the order and the number of its payments. So of two processes that both
+    found no payment only one can write: the other's row has the same primary key.
     """
     number = sum(record.kind == "session_requested" for record in known)
     name = json.dumps(["session_requested", request.order, number]).encode()
@@ -232,20 +230,22 @@ def intent(
     )
 
 
-def intent_details(request: SoundRequest, mask: Mask) -> str:
-    """`{"digest", "return_urls"}`: what the key was made for, without what is the customer's."""
+def intent_details(request: requests.SoundRequest, mask: Mask) -> str:
+    """Write `{"digest", "return_urls"}` of the key's request, without the customer's data."""
     given = {"success": request.success_url, "cancel": request.cancel_url}
     urls = {name: url for name, url in given.items() if url is not None}
     return canonical_json(
         {
-            "digest": start_digest(request),
-            "return_urls": {name: mask.hide(without_query(url)) for name, url in urls.items()},
+            "digest": requests.request_digest(request),
+            "return_urls": {
+                name: mask.hide(requests.without_query(url)) for name, url in urls.items()
+            },
         }
     ).decode()
 
 
 def record_kind(answered: Answered) -> RecordKind:
-    """The kind of record that an answer makes."""
+    """Return the kind of record that an answer makes."""
     return _KINDS[type(answered)]
 
 
@@ -258,8 +258,11 @@ def answer_record(
     author: str,
     tell: bool = False,
 ) -> Record:
-    """The record that comes of an answer. `tell`: of one that is unclear, a person must know.
-    `author`: who asked the service."""
+    """Make the record of an answer.
+
+    tell    whether people must learn of an unclear answer
+    author  who asked the service
+    """
     opened = answered if isinstance(answered, Opened) else None
     reason = None if tell else STILL_ASKING
     if not isinstance(answered, AnswerUnclear):
@@ -280,16 +283,16 @@ def answer_record(
 
 
 def answer_details(answered: Answered) -> str:
-    """The text that is kept beside that record: the answer, or why there is none."""
+    """Return the text that is kept beside that record: the answer, or why there is none."""
     if isinstance(answered, AnswerUnclear):
         return canonical_json({"code": answered.code}).decode()
     return answered.details
 
 
 def adds(answered: Answered, payment: CheckoutPayment, *, tell: bool = False) -> bool:
-    """Whether the answer says more than the records do; another process may have been faster.
+    """Check whether the answer adds to the records; another process may have been faster.
 
-    A second session for one key is the service's mistake, and must be known: it can take money.
+    A second session for one key is the service's mistake, and must be recorded: it can take money.
     """
     if isinstance(answered, Opened):
         return payment.opened is None or payment.opened.session != answered.session

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from app.checkout.client import CheckoutClient, client_settings
 from app.checkout.open_checkout import CheckoutResult, open_checkout
-from app.checkout.request import CheckoutRequest, Opened, SoundRequest, body_of, checked
+from app.checkout.request import CheckoutRequest, Opened, SoundRequest, check_request, request_body
 from app.context.context import AppContext
 from app.core.errors import ConfigurationError, TallyhookError
 from app.core.ids import new_id
@@ -268,7 +268,7 @@ class _Stage:
 
     def _checked(self, request: CheckoutRequest) -> SoundRequest:
         live = self._context.database.environment == "live"
-        return checked(request, live=live, requires=self._client.settings.form.requires)
+        return check_request(request, live=live, requires=self._client.settings.rule.requires)
 
     async def _start_again(
         self, request: CheckoutRequest, first: CheckoutResult
@@ -277,7 +277,7 @@ class _Stage:
         began = monotonic()
         found = await open_checkout(self._context, self._client, request=request)
         assert first.key is not None, "the rehearsal's orders are its own, and new"
-        body = body_of(self._checked(request), amount=self._client.settings.form.amount)
+        body = request_body(self._checked(request), amount=self._client.settings.rule.amount)
         answer = await self._client.ask(request.order, body, key=first.key)
         sessions = {first.session, found.session}
         sessions.add(answer.session if isinstance(answer, Opened) else None)

@@ -1,4 +1,4 @@
-"""A store of its own for each test, and what every checkout leaves in it."""
+"""A store for each test, and a view of what a checkout leaves in it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import pytest
 
 from app.checkout.client import CheckoutClient
 from app.checkout.open_checkout import CheckoutResult, open_checkout
-from app.config.settings import Settings
 from app.context.context import AppContext
 from app.core.clock import SetClock
 from app.database.statements import select_in
@@ -31,15 +30,11 @@ START = parse_instant("2026-11-20T10:00:00Z")
 
 
 class Ticking(SetClock):
-    """A clock that goes on by a second whenever it is read, so that no two records tie."""
+    """A clock that advances by a second with each reading, so that no two records tie."""
 
     def now(self) -> Instant:
         self.put(super().now() + SECOND)
         return super().now()
-
-
-def _settings(path: Path) -> Settings:
-    return settings_of(path)
 
 
 @pytest.fixture
@@ -47,13 +42,13 @@ async def shop(tmp_path: Path) -> AsyncIterator[Shop]:
     """An open store with a clock."""
     path = tmp_path / "tallyhook.db"
     put_new(path)
-    async with open_inbox(_settings(path), purpose="writing") as inbox:
+    async with open_inbox(settings_of(path), purpose="writing") as inbox:
         yield Shop(inbox, Ticking(START))
 
 
 @dataclass
 class Shop:
-    """Opens checkouts and looks at what they leave behind."""
+    """Opens checkouts and shows what they leave behind."""
 
     inbox: Inbox
     clock: SetClock
@@ -75,7 +70,7 @@ class Shop:
         return [record.kind.removeprefix("session_") for record in await self.records(order)]
 
     async def details(self, order: str = "ORD-1") -> list[str]:
-        """What is kept beside each of `records`."""
+        """The details kept beside each of `records`."""
         ids = [record.record_id for record in await self.records(order)]
         sql = "SELECT id, details FROM records WHERE id IN ({})"
         async with self.inbox.database.reading() as connection:

@@ -1,4 +1,4 @@
-"""What an answer means, as a table, and what may never come out of one."""
+"""What an answer means, and what may never come out of one."""
 
 import json
 from typing import Any
@@ -8,34 +8,32 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.checkout.request import (
-    AnswerForm,
     AnswerUnclear,
     ComeAgain,
     Denied,
-    Judged,
     Opened,
-    Reply,
+    ServiceReply,
     SessionRefused,
-    answer_form,
-    judge,
+    Verdict,
+    judge_reply,
     kept_checkout_url,
     token_is_foreign,
 )
 from app.core.masking import Mask
-from app.providers.paths import compile_path
 from app.providers.profile import load_profile
+from app.providers.sections import CheckoutRule
 from reconcile.instants import EARLIEST, SECOND, parse_instant
 from tests.checkout.service import EXPIRES, PHONE, TOKEN
 
 MASK = Mask(phone=PHONE, token=TOKEN)
-FORM = AnswerForm()
+RULE = CheckoutRule()
 GOOD = {"reference": "cs_1", "checkout_url": "https://pay.test/cs_1", "expires_at": EXPIRES}
 
 
-def judged(status: int | None, body: Any = b"", form: AnswerForm = FORM, **more: Any) -> Judged:
+def judged(status: int | None, body: Any = b"", rule: CheckoutRule = RULE, **more: Any) -> Verdict:
     content = body if isinstance(body, bytes) else json.dumps(body).encode()
-    heard = Reply(status=status, body=content, **more)
-    return judge(heard, order="ORD-1", form=form, mask=MASK)
+    reply = ServiceReply(status=status, body=content, **more)
+    return judge_reply(reply, order="ORD-1", rule=rule, mask=MASK)
 
 
 def test_an_open_session_is_read_and_kept_verbatim() -> None:
@@ -75,7 +73,7 @@ def test_an_open_session_is_read_and_kept_verbatim() -> None:
         (400, {"error": {"type": "Idempotency_Error"}}, "key_refused"),
     ],
 )
-def test_what_is_not_understood_is_unclear_and_never_a_refusal(
+def test_an_answer_that_is_not_understood_is_unclear_and_never_a_refusal(
     status: int, body: Any, code: str
 ) -> None:
     assert judged(status, body) == AnswerUnclear(code=code)
@@ -92,7 +90,7 @@ def test_trouble_asks_to_come_again(status: int) -> None:
 
 
 @pytest.mark.parametrize("status", [401, 403, 404, 405, 407])
-def test_wrong_credentials_and_addresses_say_nothing_of_the_order(status: int) -> None:
+def test_wrong_credentials_and_addresses_tell_nothing_about_the_order(status: int) -> None:
     assert judged(status, {"detail": "no"}) == Denied(status=status)
 
 
@@ -148,27 +146,27 @@ def test_an_answer_that_repeats_the_phone_number_is_kept_without_it() -> None:
     result = judged(201, body)
     assert isinstance(result, Opened)
     assert PHONE not in result.details
-    assert kept_checkout_url(result.details, FORM) == GOOD["checkout_url"]
+    assert kept_checkout_url(result.details, RULE) == GOOD["checkout_url"]
 
 
 def test_a_long_answer_is_kept_as_what_was_read_of_it() -> None:
     result = judged(201, GOOD | {"terms": "x" * 9_000})
     assert isinstance(result, Opened)
     assert len(result.details) < 200
-    assert kept_checkout_url(result.details, FORM) == GOOD["checkout_url"]
+    assert kept_checkout_url(result.details, RULE) == GOOD["checkout_url"]
 
 
 def test_a_checkout_url_with_the_phone_number_is_given_once_and_not_kept() -> None:
     result = judged(201, GOOD | {"checkout_url": f"https://pay.test/?p={PHONE}"})
     assert isinstance(result, Opened)
     assert result.checkout_url == f"https://pay.test/?p={PHONE}"
-    assert kept_checkout_url(result.details, FORM) is None
+    assert kept_checkout_url(result.details, RULE) is None
 
 
 @pytest.mark.parametrize(
     "url", ["javascript:alert(1)", "//evil.test", "https://a@b.test/", 7, None]
 )
-def test_what_is_no_web_address_is_not_handed_to_a_customer(url: Any) -> None:
+def test_a_checkout_url_must_be_a_web_address(url: Any) -> None:
     result = judged(201, GOOD | {"checkout_url": url})
     assert isinstance(result, Opened)
     assert result.checkout_url is None
@@ -181,15 +179,13 @@ def test_an_expiry_that_cannot_be_read_is_none(text: Any) -> None:
     assert result.expires_at is None
 
 
-def test_another_service_is_another_form_and_no_other_code() -> None:
-    form = AnswerForm(
-        accepted=frozenset({202}), reference=("data", "id"), checkout_url=("data", "links", "pay")
-    )
+def test_another_service_is_another_rule_and_no_other_code() -> None:
+    rule = CheckoutRule(accepted=(202,), reference="data.id", checkout_url="data.links.pay")
     body = {"data": {"id": "s-9", "links": {"pay": "https://pay.test/s-9"}}, "x": PHONE}
-    result = judged(202, body, form)
+    result = judged(202, body, rule)
     assert isinstance(result, Opened)
     assert (result.session, result.checkout_url) == ("s-9", "https://pay.test/s-9")
-    assert kept_checkout_url(result.details, form) == "https://pay.test/s-9"
+    assert kept_checkout_url(result.details, rule) == "https://pay.test/s-9"
 
 
 _VALUES = st.recursive(
@@ -201,29 +197,27 @@ _NAMES = st.sampled_from(["reference", "detail", "title", "checkout_url", "expir
 
 
 @given(st.integers(100, 599), st.dictionaries(_NAMES, _VALUES) | st.binary())
-def test_no_answer_whatever_raises_or_brings_the_phone_number_into_what_is_kept(
-    status: int, body: Any
-) -> None:
+def test_no_answer_raises_or_brings_a_secret_into_what_is_kept(status: int, body: Any) -> None:
     result = judged(status, body)
     kept = [getattr(result, name, "") for name in ("session", "reason", "details", "code")]
     assert not any(secret in "".join(kept) for secret in (PHONE, TOKEN))
-    assert isinstance(result, Opened) <= (status in FORM.accepted)
+    assert isinstance(result, Opened) <= (status in RULE.accepted)
 
 
-def test_the_default_profile_says_what_the_defaults_are() -> None:
-    assert answer_form(load_profile("checkout").checkout) == FORM
+def test_the_shipped_profile_has_the_default_rule() -> None:
+    assert load_profile("checkout").checkout == RULE
 
 
-def test_a_profile_says_where_the_answer_has_what() -> None:
-    form = AnswerForm(
-        reference=compile_path("data.id"),
-        checkout_url=compile_path("links[rel=pay].href"),
-        expires_at=compile_path("data.ends"),
+def test_a_profile_sets_the_paths_of_the_answer() -> None:
+    rule = CheckoutRule(
+        reference="data.id",
+        checkout_url="links[rel=pay].href",
+        expires_at="data.ends",
         dates="unix_s",
     )
     links = [{"rel": "self", "href": "https://a.test/"}, {"rel": "pay", "href": "https://b.test/"}]
     body = {"data": {"id": "s-9", "ends": 1_795_000_000}, "links": links}
-    result = judged(201, body, form)
+    result = judged(201, body, rule)
     assert isinstance(result, Opened)
     assert (result.session, result.checkout_url) == ("s-9", "https://b.test/")
     assert result.expires_at == EARLIEST + 1_795_000_000 * SECOND
@@ -244,7 +238,7 @@ def test_a_profile_says_where_the_answer_has_what() -> None:
         ("olive_4f1d", "sandbox", False),
     ],
 )
-def test_a_token_of_the_other_environment_is_known_by_its_look(
+def test_a_token_of_the_other_environment_is_recognized(
     token: str, environment: str, foreign: bool
 ) -> None:
     rule = load_profile("checkout").checkout

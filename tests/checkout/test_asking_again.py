@@ -1,4 +1,4 @@
-"""What nobody answered is asked again in the background, with the stored key, until it is clear."""
+"""Requests without an answer are repeated in the background with the stored key."""
 
 import asyncio
 import time
@@ -23,7 +23,7 @@ from app.context.context import AppContext
 from app.core.errors import StoreUnavailable, UnreachableError
 from app.core.periodic import PeriodicTask
 from app.orders.pending_session_store import PendingSession
-from reconcile.instants import DAY, HOUR, MINUTE, SECOND, parse_instant
+from reconcile.instants import DAY, EARLIEST, HOUR, MINUTE, SECOND, Instant, parse_instant
 from tests.checkout.conftest import Shop
 from tests.checkout.service import EXPIRES, LATE, PHONE, answer, drop, opened, service
 from tests.waiting import PATIENCE_S
@@ -32,15 +32,22 @@ ONCE = RetrySettings(tries=1, try_s=20.0, total_s=60.0)
 
 
 async def waiting(shop: Shop) -> list[str]:
-    """The requests that are kept because nobody has answered them."""
+    """The requests that are kept because they have no answer yet."""
     async with shop.inbox.database.reading() as connection:
         return list((await connection.execute(text("SELECT request FROM unanswered"))).scalars())
 
 
 async def later(shop: Shop, client: CheckoutClient) -> int:
-    """A pass when whatever waits has come due."""
+    """A pass at a time when everything that waits is due."""
     shop.clock.put(shop.clock.now() + LONGEST_PAUSE)
     return await ask_again_due(shop.context, client)
+
+
+async def hold(shop: Shop, *, due_at: Instant, until: Instant) -> None:
+    """Hold every waiting request, as another process does."""
+    async with shop.inbox.database.writing() as connection:
+        sql = f"UPDATE unanswered SET due_at={due_at}, held_until={until}"
+        await connection.execute(text(sql))
 
 
 async def a_person_sees_it(shop: Shop) -> bool:
@@ -61,7 +68,7 @@ async def test_an_unknown_session_is_found_with_the_same_key_and_bytes(shop: Sho
 
 
 async def test_a_session_that_is_found_too_late_is_reported_as_expired(shop: Shop) -> None:
-    """Its answer was lost, and comes when its time is over: nobody is to be sent to pay."""
+    """Nobody may be sent to a payment page whose time is over."""
     async with service(drop, opened()) as pay, pay.client(ONCE) as client:
         await shop.open(client)
         shop.clock.put(parse_instant(EXPIRES))
@@ -80,14 +87,12 @@ async def test_the_request_is_kept_until_it_is_answered_and_no_longer(shop: Shop
     assert await shop.kinds() == ["requested", "unknown", "refused"]
 
 
-async def test_what_died_before_its_answer_is_asked_again(shop: Shop) -> None:
-    """Held by a process that is no more, until it would have ended at the latest."""
+async def test_a_request_whose_process_died_is_asked_again(shop: Shop) -> None:
+    """A request held by a dead process is free once that process would have ended at the latest."""
     async with service(drop, opened()) as pay, pay.client(ONCE) as client:
         await shop.open(client)
-        async with shop.inbox.database.writing() as connection:
-            held = shop.clock.now() + MINUTE
-            sql = f"UPDATE unanswered SET due_at=0, held_until={held}"
-            await connection.execute(text(sql))
+        held = shop.clock.now() + MINUTE
+        await hold(shop, due_at=EARLIEST, until=held)
         assert await ask_again_due(shop.context, client) == 0
         shop.clock.put(held + SECOND)
         assert await ask_again_due(shop.context, client) == 1
@@ -96,14 +101,12 @@ async def test_what_died_before_its_answer_is_asked_again(shop: Shop) -> None:
 
 @pytest.mark.parametrize("by", ["the task", "a caller"])
 async def test_a_clock_that_was_ahead_holds_nothing_up(shop: Shop, by: str) -> None:
-    """It put a request off, or held it, until an instant that may never come."""
+    """A request postponed or held far beyond the longest hold is due at once."""
     async with service(drop, opened()) as pay, pay.client(ONCE) as client:
         await shop.open(client)
         longest = shop.clock.now() + hold_for(client) + LONGEST_PAUSE
         for until, asked in ((longest, 0), (longest + DAY, 1)):
-            async with shop.inbox.database.writing() as connection:
-                sql = f"UPDATE unanswered SET due_at={until}, held_until={until}"
-                await connection.execute(text(sql))
+            await hold(shop, due_at=until, until=until)
             if by == "the task":
                 assert await ask_again_due(shop.context, client) == asked
             elif asked:
@@ -111,7 +114,7 @@ async def test_a_clock_that_was_ahead_holds_nothing_up(shop: Shop, by: str) -> N
     assert await shop.kinds() == ["requested", "unknown", "opened"]
 
 
-async def test_only_passes_in_which_the_service_was_there_count(shop: Shop) -> None:
+async def test_only_passes_in_which_the_service_answered_count(shop: Shop) -> None:
     away = [drop] * 6 + [answer(503)] * 6
     async with service(*away, answer(429)) as pay, pay.client(ONCE) as client:
         await shop.open(client)
@@ -125,10 +128,10 @@ async def test_only_passes_in_which_the_service_was_there_count(shop: Shop) -> N
     assert await shop.kinds() == ["requested", "unknown", "unknown"]
 
 
-async def test_where_one_cannot_be_asked_about_the_others_are_waited_for(
+async def test_an_error_with_one_request_waits_for_the_others(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The service may end after the round, and nothing may go on in a store that is closed."""
+    """After an error the process may close the store, so nothing may still be using it."""
     ended = []
 
     async def passing(_context: AppContext, _client: CheckoutClient, row: PendingSession) -> None:
@@ -156,7 +159,7 @@ async def test_a_spent_key_is_not_sent_and_a_person_is_notified(shop: Shop) -> N
     assert await a_person_sees_it(shop)
 
 
-async def test_a_refused_token_stops_and_is_known_until_it_is_taken_again(shop: Shop) -> None:
+async def test_a_refused_token_is_reported_until_it_is_accepted_again(shop: Shop) -> None:
     async with service(answer(401), answer(403), opened()) as pay, pay.client(ONCE) as client:
         with pytest.raises(UnreachableError):
             await shop.open(client)
@@ -169,7 +172,7 @@ async def test_a_refused_token_stops_and_is_known_until_it_is_taken_again(shop: 
     assert await shop.kinds() == ["requested", "opened"]
 
 
-async def test_whether_a_refused_token_is_taken_again_is_asked_every_half_minute(
+async def test_a_refused_token_is_tried_again_every_half_minute(
     shop: Shop,
 ) -> None:
     script = (*[answer(401)] * 8, opened())
@@ -183,10 +186,10 @@ async def test_whether_a_refused_token_is_taken_again_is_asked_every_half_minute
     assert await shop.kinds() == ["requested", "opened"]
 
 
-async def test_a_refused_token_about_which_nobody_asks_any_more_is_forgotten(
+async def test_a_refused_token_that_is_no_longer_tried_is_forgotten(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Readiness that stays red keeps away the very request that would end it."""
+    """A readiness that stays red would keep away the request that could end it."""
     async with service(answer(401)) as pay, pay.client(ONCE) as client:
         with pytest.raises(UnreachableError):
             await shop.open(client)
@@ -219,10 +222,7 @@ async def asking(shop: Shop, client: CheckoutClient) -> AsyncIterator[PeriodicTa
 async def test_the_task_frees_what_its_predecessor_held_and_asks(shop: Shop) -> None:
     async with service(drop, opened()) as pay, pay.client(ONCE) as client:
         await shop.open(client)
-        async with shop.inbox.database.writing() as connection:
-            held = shop.clock.now() + MINUTE
-            sql = f"UPDATE unanswered SET due_at=0, held_until={held}"
-            await connection.execute(text(sql))
+        await hold(shop, due_at=EARLIEST, until=shop.clock.now() + MINUTE)
         async with asking(shop, client) as task:
             await asyncio.wait_for(pay.until(2), PATIENCE_S)
             assert task.alive
@@ -230,7 +230,7 @@ async def test_the_task_frees_what_its_predecessor_held_and_asks(shop: Shop) -> 
 
 
 async def test_a_caller_waits_for_another_process_and_finds_its_session(shop: Shop) -> None:
-    """Two processes, each with turns of its own: the service is asked once."""
+    """Two clients stand for two processes, which share nothing but the store."""
     arrived, go_on = asyncio.Event(), asyncio.Event()
 
     async def slow(writer: asyncio.StreamWriter) -> None:

@@ -1,4 +1,4 @@
-"""The process ends between any two steps; whoever asks next goes on with the same key."""
+"""A process that ends between any two steps; the next call continues with the same key."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from app.checkout.client import CheckoutClient
 from app.checkout.open_checkout import CheckoutResult, open_checkout
-from app.checkout.request import Judged, Reply
+from app.checkout.request import ServiceReply, Verdict
 from app.core.errors import StoreUnavailable
 from app.database.database import Database
 from app.database.statements import Plain, PlainConnection
@@ -20,7 +20,7 @@ from tests.checkout.service import Service, answer, asked, drop, opened, service
 
 
 class Killed(BaseException):
-    """Nothing of ours catches it, as nothing catches a SIGKILL."""
+    """Stands for SIGKILL: nothing of ours catches it."""
 
 
 class Fate:
@@ -70,17 +70,17 @@ class DyingClient(CheckoutClient):
 
     fate: Fate
 
-    async def ask(self, *arguments: Any, **named: Any) -> Judged:
+    async def ask(self, *arguments: Any, **named: Any) -> Verdict:
         self.fate.step()
-        judged = await super().ask(*arguments, **named)
+        verdict = await super().ask(*arguments, **named)
         self.fate.step()
-        return judged
+        return verdict
 
-    async def _request(self, *arguments: Any, **named: Any) -> Reply:
+    async def _request(self, *arguments: Any, **named: Any) -> ServiceReply:
         self.fate.step()
-        heard = await super()._request(*arguments, **named)
+        reply = await super()._request(*arguments, **named)
         self.fate.step()
-        return heard
+        return reply
 
 
 async def _dies(shop: Shop, pay: Service, *, fate: Fate, order: str) -> CheckoutResult | None:
@@ -137,7 +137,7 @@ async def test_nothing_is_sent_before_the_key_is_committed(shop: Shop) -> None:
     assert committed == [pay.seen[0].key]
 
 
-async def test_a_caller_who_gives_up_leaves_the_key_and_the_place(shop: Shop) -> None:
+async def test_a_caller_who_gives_up_leaves_the_key_and_frees_its_turn(shop: Shop) -> None:
     async with service(drop, opened()) as pay, pay.client() as client:
         call = asyncio.ensure_future(shop.open(client))
         await pay.until(1)

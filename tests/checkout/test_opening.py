@@ -1,4 +1,4 @@
-"""One order, one key, one session: with a service that answers, refuses, errs and falls silent."""
+"""One order gets one key and one session, whatever the service answers."""
 
 import asyncio
 import json
@@ -95,7 +95,7 @@ RECOVERING: dict[str, Sequence[Write]] = {
 
 
 @pytest.mark.parametrize("script", RECOVERING.values(), ids=RECOVERING.keys())
-async def test_trouble_is_asked_again_with_the_same_key_and_bytes(
+async def test_after_trouble_the_same_key_and_bytes_are_sent_again(
     shop: Shop, script: Sequence[Write]
 ) -> None:
     async with service(*script) as pay, pay.client() as client:
@@ -126,7 +126,7 @@ UNCLEAR: dict[str, tuple[Write, int, str]] = {
 
 
 @pytest.mark.parametrize(("write", "requests", "code"), UNCLEAR.values(), ids=UNCLEAR.keys())
-async def test_no_clear_answer_is_unknown_then_timed_out_and_never_failed(
+async def test_an_unclear_answer_is_unknown_then_timed_out_and_never_failed(
     shop: Shop, write: Write, requests: int, code: str
 ) -> None:
     retry = RetrySettings(tries=4, try_s=0.4 if "time" in code else 20.0, total_s=60.0)
@@ -149,7 +149,7 @@ async def test_no_clear_answer_is_unknown_then_timed_out_and_never_failed(
     assert "session_unknown" not in {finding.code for finding in late.findings}, "we still ask"
 
 
-async def test_a_gigabyte_is_not_taken_in(shop: Shop) -> None:
+async def test_an_answer_of_a_gigabyte_is_not_read_to_its_end(shop: Shop) -> None:
     taken = 0
 
     async def count(writer: asyncio.StreamWriter) -> None:
@@ -190,13 +190,12 @@ async def test_a_refusal_is_recorded_in_the_services_words_and_not_asked_again(s
 
 
 PAGE = answer(400, raw=b"<html><h1>400 Bad Request</h1></html>")
-"""What a proxy writes that stands between us and the service."""
+"""The answer of a proxy between us and the service."""
 
 
 @pytest.mark.parametrize("lost", [drop, half, TROUBLE], ids=["no answer", "half of one", "503"])
 async def test_after_a_lost_answer_a_proxys_page_is_no_refusal(shop: Shop, lost: Write) -> None:
-    """The session may be open, and its customer asked to pay: no new payment is begun, and the next
-    call with the same key finds it."""
+    """The session may be open and its customer asked to pay."""
     async with service(lost, PAGE, opened()) as pay, pay.client() as client:
         unknown = await shop.open(client)
         with pytest.raises(PaymentNotOverError):
@@ -208,7 +207,9 @@ async def test_after_a_lost_answer_a_proxys_page_is_no_refusal(shop: Shop, lost:
     assert pay.keys == {unknown.key}
 
 
-async def test_so_it_is_where_an_earlier_call_has_lost_it(shop: Shop) -> None:
+async def test_after_an_answer_lost_by_an_earlier_call_a_proxys_page_is_no_refusal(
+    shop: Shop,
+) -> None:
     async with service(drop, PAGE, opened()) as pay, pay.client(RetrySettings(tries=1)) as client:
         states = [(await shop.open(client)).state for _ in range(3)]
     assert states == ["unknown", "unknown", "opened"]
@@ -216,10 +217,9 @@ async def test_so_it_is_where_an_earlier_call_has_lost_it(shop: Shop) -> None:
 
 
 @pytest.mark.parametrize("script", [(PAGE,), (drop, REFUSED)], ids=["nothing lost", "its own"])
-async def test_it_is_one_where_nothing_was_lost_or_in_the_services_own_form(
+async def test_a_first_answer_and_one_in_the_services_own_form_are_refusals(
     shop: Shop, script: Sequence[Write]
 ) -> None:
-    """What never reached the service opened nothing; and the service knows the key."""
     async with service(*script) as pay, pay.client() as client:
         assert (await shop.open(client)).state == "refused"
     assert await shop.kinds() == ["requested", "refused"]
@@ -264,10 +264,9 @@ async def test_another_phone_number_must_not_go_out_under_a_key_whose_answer_is_
     assert (found.state, found.session, len(pay.seen)) == ("opened", "cs_1", 5)
 
 
-async def test_a_number_that_its_check_does_not_tell_apart_must_not_go_out_either(
+async def test_another_phone_number_with_the_same_check_must_not_go_out_either(
     shop: Shop,
 ) -> None:
-    """The check in the digest fits many numbers: what was sent is compared, too."""
     twin = next(
         each
         for each in map(str, range(int(PHONE) + 1, int(PHONE) + 100_000))
@@ -303,7 +302,7 @@ async def test_a_key_that_the_service_may_have_forgotten_is_not_sent(shop: Shop)
     assert "ask for a new payment" in last.sentence
 
 
-async def test_what_is_wrong_with_the_request_is_reported_before_anything_is_written(
+async def test_a_wrong_request_is_reported_before_anything_is_recorded(
     shop: Shop,
 ) -> None:
     async with service(opened()) as pay, pay.client() as client:
@@ -322,7 +321,7 @@ async def test_concurrent_calls_for_one_order_make_one_request(shop: Shop) -> No
     assert await shop.kinds() == ["requested", "opened"]
 
 
-async def test_those_who_wait_for_an_unknown_answer_share_it(shop: Shop) -> None:
+async def test_concurrent_calls_share_an_unknown_answer(shop: Shop) -> None:
     async with service(drop) as pay, pay.client() as client:
         results = await asyncio.gather(*(shop.open(client) for _ in range(10)))
     assert {result.state for result in results} == {"unknown"}
@@ -350,7 +349,7 @@ async def test_two_processes_send_one_key(shop: Shop) -> None:
 async def test_of_two_overlapping_transactions_one_key_remains(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On PostgreSQL both may find no payment; the id of the intent lets only one commit."""
+    """On PostgreSQL both may find no payment; then the id of the intent lets only one commit."""
     blind = 2
 
     def looks_away(connection: PlainConnection, order: str) -> list[Record]:
@@ -367,8 +366,8 @@ async def test_of_two_overlapping_transactions_one_key_remains(
     assert pay.keys == {first.key} == {second.key}
 
 
-async def test_a_second_session_for_one_key_is_written_down(shop: Shop) -> None:
-    """Two processes that got two sessions under one key: both can take money, so both are known."""
+async def test_a_second_session_for_one_key_is_recorded(shop: Shop) -> None:
+    """Both sessions can take money, so both must be known."""
     late = asyncio.Event()
 
     async def slow(writer: asyncio.StreamWriter) -> None:

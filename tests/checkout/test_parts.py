@@ -1,4 +1,4 @@
-"""Pauses, turns and settings: the small parts by themselves."""
+"""The pauses, turns and settings of the client."""
 
 import asyncio
 
@@ -33,7 +33,7 @@ def test_pauses_grow_and_differ_between_orders() -> None:
         assert len(set(found)) > 990
 
 
-async def test_turns_are_bounded_and_leave_nothing() -> None:
+async def test_turns_are_bounded_and_freed() -> None:
     flights: SingleFlight[int] = SingleFlight(limit=2)
     async with flights.of("a"), flights.of("b"):
         with pytest.raises(UnreachableError, match="try again"):
@@ -44,7 +44,7 @@ async def test_turns_are_bounded_and_leave_nothing() -> None:
         assert turn.answer_to("x") is None
 
 
-async def test_an_answer_is_shared_only_with_those_who_asked_the_same() -> None:
+async def test_an_answer_is_shared_only_between_equal_requests() -> None:
     flights: SingleFlight[int] = SingleFlight()
 
     async def call(asked: str, answer: int) -> int:
@@ -56,7 +56,7 @@ async def test_an_answer_is_shared_only_with_those_who_asked_the_same() -> None:
     assert list(answers) == [1, 1, 3]
 
 
-def test_settings_tell_all_their_problems_and_never_the_token() -> None:
+def test_settings_report_all_their_problems_and_never_the_token() -> None:
     with pytest.raises(ConfigurationError) as caught:
         ClientSettings(base_url="ftp://pay", token="se\ncret", source="")
     assert len(caught.value.problems) == 3

@@ -1,4 +1,4 @@
-"""A phone number and a token go to the service and nowhere else, whatever it says of them."""
+"""A phone number and a token go to the service and nowhere else, whatever it answers."""
 
 import json
 import traceback
@@ -31,7 +31,7 @@ ANSWERS: dict[str, Write] = {
 
 
 @pytest.mark.parametrize("write", ANSWERS.values(), ids=ANSWERS.keys())
-async def test_neither_is_in_records_results_errors_reprs_or_logs(
+async def test_phone_and_token_are_not_in_records_results_errors_reprs_or_logs(
     shop: Shop, write: Write, capfd: pytest.CaptureFixture[str]
 ) -> None:
     said: list[Any] = []
@@ -55,7 +55,7 @@ async def test_neither_is_in_records_results_errors_reprs_or_logs(
         assert secret not in heard
 
 
-async def test_the_intent_keeps_where_the_customer_returns_without_what_is_the_customers(
+async def test_the_recorded_intent_has_the_return_urls_without_their_queries(
     shop: Shop,
 ) -> None:
     async with service(opened()) as pay, pay.client() as client:
@@ -72,13 +72,13 @@ async def test_the_intent_keeps_where_the_customer_returns_without_what_is_the_c
     "text",
     [PHONE, "+" + PHONE, "0712345678", "712 345 678", "(0712) 345-678", "254.712.345.678"],
 )
-def test_the_mask_knows_the_number_however_it_is_written(text: str) -> None:
+def test_the_mask_finds_the_number_in_every_notation(text: str) -> None:
     mask = Mask(phone=PHONE, token=TOKEN)
     assert mask.hide(f"call {text} now") in ("call *** now", "call (*** now", "call ***) now")
     assert mask.touches(text)
 
 
-def test_the_mask_leaves_other_numbers_alone_and_long_ones_are_no_work() -> None:
+def test_the_mask_leaves_other_numbers_and_very_long_ones_alone() -> None:
     mask = Mask(phone=PHONE, token=TOKEN)
     assert mask.hide("pay_712345679 at 10:00") == "pay_712345679 at 10:00"
     assert not mask.touches("7" * 1_000_000)

@@ -1,4 +1,4 @@
-"""Against the simulated provider, served over real sockets."""
+"""Checkouts at the simulated provider, over real sockets."""
 
 import asyncio
 import socket
@@ -69,7 +69,7 @@ async def test_each_scenario_opens_exactly_one_session(shop: Shop, phone: str, p
     assert ledger.outcome == ("pending" if ledger.as_of < (first.expires_at or 0) else "timed_out")
 
 
-async def test_a_wrong_token_opens_nothing_and_a_mended_one_goes_on(shop: Shop) -> None:
+async def test_a_wrong_token_opens_nothing_and_a_corrected_one_continues(shop: Shop) -> None:
     async with sandbox() as base_url:
         wrong = ClientSettings(base_url=base_url, token="live_token", source="checkout")
         right = ClientSettings(base_url=base_url, token=SANDBOX_TOKEN, source="checkout")

@@ -1,4 +1,4 @@
-"""What a shop may ask: every problem at once, exact bytes, and a digest that tells nothing."""
+"""The checks, the bytes and the digest of a request."""
 
 from decimal import Decimal
 from typing import Any
@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from app.checkout.request import (
     CheckoutRequestError,
-    body_of,
-    checked,
+    check_request,
     phone_check,
     phone_in,
-    start_digest,
+    request_body,
+    request_digest,
 )
 from reconcile.money import Money
 from tests.checkout.service import PHONE, asked
@@ -70,7 +70,7 @@ WRONG: list[tuple[str, Any]] = [
 @pytest.mark.parametrize(("field", "value"), WRONG)
 def test_one_wrong_field_is_one_problem_of_that_field(field: str, value: Any) -> None:
     with pytest.raises(CheckoutRequestError) as caught:
-        checked(asked(**{field: value}), live=False)
+        check_request(asked(**{field: value}), live=False)
     assert [name for name, _ in caught.value.problems] == [field]
 
 
@@ -84,32 +84,34 @@ def test_all_problems_are_reported_at_once_and_none_repeats_the_phone_number() -
         cancel_url="",
     )
     with pytest.raises(CheckoutRequestError) as caught:
-        checked(request, live=False)
+        check_request(request, live=False)
     fields = {name for name, _ in caught.value.problems}
     assert fields == {"order", "amount", "currency", "phone", "success_url", "cancel_url"}
     assert "2547" not in str(caught.value) + repr(request)
 
 
-def test_only_what_the_service_insists_on_must_be_there() -> None:
+def test_only_what_the_service_requires_must_be_given() -> None:
     bare = asked(phone=None, success_url=None, cancel_url=None)
-    sound = checked(bare, live=True)
-    body = body_of(sound, amount="major_number")
+    sound = check_request(bare, live=True)
+    body = request_body(sound, amount="major_number")
     assert body == b'{"order":{"reference":"ORD-1","amount":1500.00,"currency":"KES"}}'
     assert phone_in(body) is None
     with pytest.raises(CheckoutRequestError) as caught:
-        checked(bare, live=False, requires=frozenset({"phone", "cancel_url"}))
+        check_request(bare, live=False, requires={"phone", "cancel_url"})
     assert [name for name, _ in caught.value.problems] == ["phone", "cancel_url"]
-    one = body_of(checked(asked(phone=None, cancel_url=None), live=False), amount="major_number")
+    one = request_body(
+        check_request(asked(phone=None, cancel_url=None), live=False), amount="major_number"
+    )
     assert b'"customer":' not in one
     assert one.endswith(b'"return_urls":{"success":"https://shop.test/ok?customer=c77"}}')
-    assert start_digest(sound) != start_digest(checked(asked(), live=False))
+    assert request_digest(sound) != request_digest(check_request(asked(), live=False))
 
 
 def test_live_return_urls_must_be_encrypted() -> None:
     request = asked(success_url="http://shop.test/ok")
-    checked(request, live=False)
+    check_request(request, live=False)
     with pytest.raises(CheckoutRequestError, match="https"):
-        checked(request, live=True)
+        check_request(request, live=True)
 
 
 @pytest.mark.parametrize(
@@ -126,16 +128,16 @@ def test_live_return_urls_must_be_encrypted() -> None:
 def test_the_amount_is_sent_as_an_exact_number(
     amount: Any, currency: str, minor: int, written: bytes
 ) -> None:
-    sound = checked(asked(amount=amount, currency=currency), live=False)
+    sound = check_request(asked(amount=amount, currency=currency), live=False)
     assert sound.money == Money(minor=minor, currency=currency)
-    assert b'"amount":' + written + b"," in body_of(sound, amount="major_number")
-    assert b'"amount":"' + written + b'",' in body_of(sound, amount="major_text")
-    assert b'"amount":%d,' % minor in body_of(sound, amount="minor_number")
+    assert b'"amount":' + written + b"," in request_body(sound, amount="major_number")
+    assert b'"amount":"' + written + b'",' in request_body(sound, amount="major_text")
+    assert b'"amount":%d,' % minor in request_body(sound, amount="minor_number")
 
 
 def test_the_digest_changes_with_every_field_but_not_with_the_writing_of_the_amount() -> None:
     def digest(**changes: Any) -> str:
-        return start_digest(checked(asked(**changes), live=False))
+        return request_digest(check_request(asked(**changes), live=False))
 
     assert digest(amount="1500") == digest()
     others = [

@@ -6,7 +6,7 @@ from urllib.parse import quote
 
 import pytest
 
-from app.checkout.request import CheckoutRequestError, checked
+from app.checkout.request import CheckoutRequestError, check_request
 from app.core.references import fault_of, is_reference
 from app.finance.files.books import read_references
 from app.finance.files.tables import UnclearCell
@@ -89,10 +89,10 @@ def test_a_payment_and_an_order_book_take_the_same(reference: str, taken: bool) 
     assert (fault_of(reference) is None) is taken
     request = replace(asked(), order=reference)
     if taken:
-        assert checked(request, live=False, requires=frozenset()).order == reference
+        assert check_request(request, live=False).order == reference
     else:
         with pytest.raises(CheckoutRequestError) as refused:
-            checked(request, live=False, requires=frozenset())
+            check_request(request, live=False)
         assert [name for name, _ in refused.value.problems] == ["order"]
     cell = f"x{reference}x" if 0 < len(reference.strip()) < 199 else reference
     if taken:
