@@ -29,7 +29,7 @@ from app.core.ids import new_id
 if TYPE_CHECKING:
     from app.config.settings import Settings
     from app.context.context import AppContext
-    from app.orders.first_delivery import Arrived
+    from app.orders.first_delivery import FirstDelivery
     from app.providers.sections import Profile
 
 
@@ -339,7 +339,7 @@ def _await_delivery(source: str, profile: Profile, settings: Settings, *, second
     from app.providers.configured import accounts
     from app.receiving.diagnose import unexplained
 
-    async def waiting(context: AppContext) -> Arrived | None:
+    async def waiting(context: AppContext) -> FirstDelivery | None:
         return await wait_for_delivery(
             context,
             source,

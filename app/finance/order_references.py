@@ -14,8 +14,8 @@ from app.core.clock import Clock
 from app.database.statements import PlainConnection, run
 from app.finance.files.books import REFERENCES
 from app.finance.staged_rows import Staged
-from app.orders.order_facts import Reference, ReferenceTaken, after_all, named, refuse_taken
-from app.orders.record_store import keep_records, order_records, owners_of
+from app.orders.order_facts import Reference, ReferenceTaken, named, refuse_taken
+from app.orders.record_store import after_all, keep_records, order_records, owners_of
 from app.receiving.pace import Pace
 
 FIRST_ORDERS, MOST_ORDERS = 20, 200

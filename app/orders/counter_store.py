@@ -1,10 +1,8 @@
 """Counters of orders by outcome and by finding, kept by the transaction that writes the ledgers.
 
-To count the ledgers themselves reads the row of every order, and figures are asked for all the
-time. Each counter is a row of `counters`, named by what it counts: `outcome succeeded`, `finding
-overpaid`. Like the ledgers they are a cache: `refold --all` counts anew, and `db check` compares.
-
-Leaves out: which orders these are; listings read the ledgers.
+Counting the ledgers reads the row of every order, and figures are asked for all the time. Each
+counter is a row of `counters`, named by what it counts: `outcome succeeded`, `finding overpaid`.
+Like the ledgers they are a cache: `refold --all` counts anew, and `db check` compares.
 """
 
 from collections import Counter
@@ -14,7 +12,7 @@ from typing import Final
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.database.statements import PlainConnection, insert_rows, run, select_rows
+from app.database.statements import PlainConnection, insert_rows, run, select_rows, statement
 
 OUTCOME: Final = "outcome "
 FINDING: Final = "finding "
@@ -22,30 +20,26 @@ FINDING: Final = "finding "
 LedgerWords = tuple[str, str]
 """An outcome, and findings as a cached ledger has them: `|one|other|`."""
 
-_STANDING: Final = "SELECT order_key, outcome, findings FROM ledgers WHERE order_key IN ({})"
-_FULL_COUNT: Final = "SELECT outcome, findings, count(*) FROM ledgers GROUP BY outcome, findings"
-_KEPT: Final = (
-    "SELECT name, value FROM counters WHERE (name >= 'outcome ' AND name < 'outcome!') "
-    "OR (name >= 'finding ' AND name < 'finding!')"
+_OURS: Final = (
+    "(name >= 'outcome ' AND name < 'outcome!') OR (name >= 'finding ' AND name < 'finding!')"
 )
-_FORGET: Final = (
-    "DELETE FROM counters WHERE (name >= 'outcome ' AND name < 'outcome!') "
-    "OR (name >= 'finding ' AND name < 'finding!')"
-)
-_ADD: Final = "ON CONFLICT (name) DO UPDATE SET value=counters.value+excluded.value"
+_KEPT: Final = statement("SELECT name, value FROM counters WHERE {ours}", ours=_OURS)
+_FORGET: Final = statement("DELETE FROM counters WHERE {ours}", ours=_OURS)
 
 
-def counters_standing(connection: PlainConnection, orders: Iterable[str]) -> dict[str, LedgerWords]:
-    """What the ledgers of these orders say before they are replaced, by order."""
-    rows = select_rows(connection, sql=_STANDING, values=orders)
-    return {row[0]: (row[1], row[2]) for row in rows}
+def standing(connection: PlainConnection, orders: Iterable[str]) -> dict[str, LedgerWords]:
+    """Return what the cached ledgers of these orders say, by order."""
+    sql = "SELECT order_key, outcome, findings FROM ledgers WHERE order_key IN ({})"
+    return {row[0]: (row[1], row[2]) for row in select_rows(connection, sql=sql, values=orders)}
 
 
 def tally(
     connection: PlainConnection, *, before: Iterable[LedgerWords], after: Iterable[LedgerWords]
 ) -> None:
-    """Count ledgers that replace others. Last in a transaction: its rows stay locked until the
-    commit, and are locked in the order of their names."""
+    """Count ledgers that replace others.
+
+    Call it last in a transaction: it locks its rows until the commit, in the order of their names.
+    """
     change = Counter(name for words in after for name in words_of(*words))
     change.subtract(name for words in before for name in words_of(*words))
     _add(connection, change)
@@ -55,24 +49,28 @@ def _add(connection: PlainConnection, change: Counter[str]) -> None:
     rows = sorted((name, count) for name, count in change.items() if count)
     if rows:
         insert_rows(
-            connection, table="counters", columns=("name", "value"), rows=rows, conflict=_ADD
+            connection,
+            table="counters",
+            columns=("name", "value"),
+            rows=rows,
+            conflict="ON CONFLICT (name) DO UPDATE SET value=counters.value+excluded.value",
         )
 
 
 def words_of(outcome: str, findings: str) -> list[str]:
-    """The counters that one ledger counts in: its outcome, and each of its findings."""
+    """Name the counters that one ledger counts in: its outcome, and each of its findings."""
     return [OUTCOME + outcome, *(FINDING + code for code in findings.split("|") if code)]
 
 
 async def count_anew(connection: AsyncConnection) -> None:
-    """Put the counters at what a full count gives."""
+    """Set the counters to what a full count gives."""
     counted = await _full_count(connection)
     await connection.execute(text(_FORGET))
     await run(connection, _add, counted)
 
 
 async def differing_tallies(connection: AsyncConnection) -> list[str]:
-    """Counters that are not what a full count gives, one sentence each."""
+    """Return a sentence on each counter that is not what a full count gives."""
     kept, counted = await _kept(connection), await _full_count(connection)
     return [
         f"the counter of orders with the {name} is {kept[name]:,}, and there are {counted[name]:,};"
@@ -83,7 +81,7 @@ async def differing_tallies(connection: AsyncConnection) -> list[str]:
 
 
 async def outcome_counts(connection: AsyncConnection) -> dict[str, int]:
-    """How many orders have each outcome, as the cache has them; without those that none has."""
+    """Return how many orders have each outcome in the cache, without outcomes that none has."""
     kept = await _kept(connection)
     return {
         name.removeprefix(OUTCOME): count
@@ -93,7 +91,7 @@ async def outcome_counts(connection: AsyncConnection) -> dict[str, int]:
 
 
 async def finding_counts(connection: AsyncConnection, codes: Iterable[str]) -> dict[str, int]:
-    """How many orders have each finding, as the cache has them."""
+    """Return how many orders have each finding in the cache."""
     kept = await _kept(connection)
     return {code: kept[FINDING + code] for code in codes}
 
@@ -105,7 +103,8 @@ async def _kept(connection: AsyncConnection) -> Counter[str]:
 
 async def _full_count(connection: AsyncConnection) -> Counter[str]:
     counted = Counter[str]()
-    for outcome, findings, count in await connection.execute(text(_FULL_COUNT)):
+    sql = text("SELECT outcome, findings, count(*) FROM ledgers GROUP BY outcome, findings")
+    for outcome, findings, count in await connection.execute(sql):
         for name in words_of(outcome, findings):
             counted[name] += int(count)
     return counted

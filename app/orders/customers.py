@@ -1,6 +1,6 @@
 """The customers' phone numbers, read from what is kept of an order: they stand nowhere else.
 
-For whoever masks them, and for the person who may see them and says why.
+They are read to mask them, and for a person who may see them and says why.
 """
 
 import json
@@ -24,15 +24,18 @@ from app.receiving.kept_request import no_delivery
 from app.receiving.refusal_store import find_rejection
 
 LOOKED_AT: Final = 50
-"""Deliveries of one order that are read: the first names the customer, usually."""
+"""Deliveries of one order that are read: the first usually names the customer."""
 
 MAX_REASON: Final = 500
-"""Characters of a reason: it stands in the trail for ever."""
+"""Characters of a reason: it stays in the trail for ever."""
 
 
 def phones_in(delivery: RawDelivery, sources: Mapping[str, Source]) -> list[str]:
-    """The phone numbers that a delivery names, as E.164 digits; none where its body is gone, its
-    source is not configured, or no profile says where they stand."""
+    """Return the phone numbers that a delivery names, as E.164 digits.
+
+    There are none where its body is gone, its source is not configured, or its profile names no
+    place of a phone.
+    """
     source = sources.get(delivery.source)
     if source is None or delivery.body is None:
         return []
@@ -46,18 +49,21 @@ def phones_in(delivery: RawDelivery, sources: Mapping[str, Source]) -> list[str]
 async def phones_of(
     connection: Connection, order: str, *, sources: Mapping[str, Source], most: int = LOOKED_AT
 ) -> list[str]:
-    """The phone numbers that are kept of an order, as E.164 digits.
+    """Return the phone numbers that are kept of an order, as E.164 digits.
 
-    most  deliveries that are read; what a request of several events names of other orders is
-          left out, unless it names one number only
+    Of a request with several events only numbers in this order's own event count.
+
+    most  deliveries that are read
     """
     found: dict[str, None] = {}
     history = (await gather(connection, [order]))[order]
     own = sorted(each.delivery_id for each in history.deliveries)
     for delivery_id in own[:most]:
         delivery = await raw_delivery(connection, delivery_id)
-        phones = [] if delivery is None else phones_in(delivery, sources)
-        if delivery is not None and delivery.whole is not None and delivery.body is not None:
+        if delivery is None:
+            continue
+        phones = phones_in(delivery, sources)
+        if delivery.whole is not None and delivery.body is not None:
             text = delivery.body.decode("utf-8", "replace")
             phones = [each for each in phones if Masking([each]).touches(text)]
         found |= dict.fromkeys(phones)
@@ -68,8 +74,10 @@ async def phones_of(
 
 
 def checked_reason(reason: str, phones: list[str]) -> str:
-    """A reason as the trail may keep it. Raises UsageError without one, and for one that holds what
-    must not be kept."""
+    """Return a reason as the trail may keep it.
+
+    Raises UsageError where there is none, and where it holds a phone number.
+    """
     checked = reason.strip()
     if not (0 < len(checked) <= MAX_REASON) or not is_human_text(checked):
         raise UsageError(f"--reason says why, in 1 to {MAX_REASON} printable characters")
@@ -79,9 +87,10 @@ def checked_reason(reason: str, phones: list[str]) -> str:
 
 
 async def unmask(context: AppContext, order: str, *, reason: str, by: str | None) -> list[str]:
-    """The phone numbers of an order in full, for a person who may; it is in the trail.
+    """Return an order's full phone numbers to a person who may see them, and note it in the trail.
 
-    Raises UsageError for who may not and without a reason, NotFoundError for no such order.
+    Raises UsageError for a person who may not, and without a reason; NotFoundError for no such
+    order.
     """
     await explain_order(context, order)
     async with context.database.writing() as connection:
@@ -100,10 +109,10 @@ async def unmask(context: AppContext, order: str, *, reason: str, by: str | None
 
 
 async def reveal_body(context: AppContext, delivery_id: str, *, reason: str, by: str) -> bytes:
-    """The body of a delivery as it came, refused or not, for a person who may; it is in the trail.
+    """Return a delivery's body to a person who may see it, refused or not; note it in the trail.
 
-    Raises UsageError for who may not, without a reason, and where the body is not kept, each with
-    why; NotFoundError for no such delivery.
+    Raises UsageError for a person who may not, without a reason, and where the body is not kept;
+    NotFoundError for no such delivery.
     """
     async with context.database.writing() as connection:
         who = await permitted(connection, by=by, action="unmasked")
@@ -123,7 +132,7 @@ async def reveal_body(context: AppContext, delivery_id: str, *, reason: str, by:
 async def _kept_body(
     connection: Connection, delivery_id: str, sources: Mapping[str, Source]
 ) -> tuple[bytes, list[str]]:
-    """The whole body, and the phone numbers that a profile finds in it."""
+    """Return the whole body, and the phone numbers that a profile finds in it."""
     refused = await find_rejection(connection, delivery_id)
     if refused is not None:
         return refused.body, []

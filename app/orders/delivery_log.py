@@ -25,7 +25,7 @@ from reconcile.instants import EARLIEST, MINUTE, Instant, format_instant
 
 _SECRETS: Final = ("api-key", "apikey", "token", "secret", "password")
 _TIMES: Final = ("time", "date", "length")
-"""Parts of headers' names: of what is hidden, and of what is a number and no phone's."""
+"""Parts of headers' names: values to hide, and numbers that are no phone's."""
 
 VERDICTS: Final = (
     "stored",
@@ -54,7 +54,11 @@ async def list_deliveries(
     source: str | None = None,
     refused: bool = True,
 ) -> list[LogEntry]:
-    """The latest arrivals, newest first; those before an id, of one source, refused ones or not."""
+    """Return the latest arrivals, newest first.
+
+    before   only those before this id
+    refused  whether refused ones are among them
+    """
     async with context.database.reading() as connection:
         return await list_log(
             connection,
@@ -67,7 +71,7 @@ async def list_deliveries(
 
 
 async def head_of_log(context: AppContext) -> str:
-    """The id of the latest arrival; empty where there is none."""
+    """Return the id of the latest arrival; empty where there is none."""
     async with context.database.reading() as connection:
         return await newest_arrival(connection)
 
@@ -76,8 +80,10 @@ MINUTES: Final = 60
 
 
 async def arrivals_by_minute(context: AppContext) -> list[tuple[Instant, int, int]]:
-    """How many arrivals came in each minute of the last hour: when it began, how many were taken,
-    how many refused. They are counted as they are read, and as they were judged when they came."""
+    """Return for each minute of the last hour when it began, and how many were taken and refused.
+
+    They are counted when they are read, by the verdict of that moment.
+    """
     first = context.clock.now() // MINUTE - MINUTES + 1
     async with context.database.reading() as connection:
         counts = await arrivals_since(connection, first)
@@ -88,8 +94,11 @@ async def arrivals_by_minute(context: AppContext) -> list[tuple[Instant, int, in
 
 
 async def last_came(context: AppContext, source: str) -> tuple[Instant | None, Instant | None]:
-    """The minute in which a delivery of a source was last taken, and last refused; None where none
-    was in the last ninety days. Of an empty name: of all names that no source has."""
+    """Return the minutes in which a delivery of a source was last taken and last refused.
+
+    Each is None where there was none in the last ninety days. An empty name stands for all names
+    that no source has.
+    """
     async with context.database.reading() as connection:
         taken, refused = await last_arrivals(connection, source)
     return (
@@ -103,8 +112,10 @@ REFUSED_SHOWN: Final = 20
 
 
 async def refused_that_may_be_of(context: AppContext, names: Collection[str]) -> list[LogEntry]:
-    """The latest refused arrivals in whose bodies one of these references stands: nobody vouches
-    for them, and they may be anybody's."""
+    """Return the latest refused arrivals whose bodies contain one of these references.
+
+    Nobody vouches for them: they may be anybody's.
+    """
     wanted = sorted(name for name in set(names) if len(name) >= 4)
     if not wanted:
         return []
@@ -115,7 +126,7 @@ async def refused_that_may_be_of(context: AppContext, names: Collection[str]) ->
 
 
 async def show_delivery(context: AppContext, delivery_id: str) -> LogEntry:
-    """One arrival. Raises NotFoundError; a rejection may have left the ring."""
+    """Return one arrival. Raises NotFoundError; a rejection may have left the ring."""
     async with context.database.reading() as connection:
         entry = await find_in_log(connection, delivery_id)
     if entry is None:
@@ -124,7 +135,7 @@ async def show_delivery(context: AppContext, delivery_id: str) -> LogEntry:
 
 
 def listed_delivery(entry: LogEntry) -> dict[str, Any]:
-    """One arrival in a list, for JSON."""
+    """Return one arrival of a list as JSON values."""
     return {
         "delivery": entry.delivery_id,
         "received_at": format_instant(entry.received_at),
@@ -137,42 +148,40 @@ def listed_delivery(entry: LogEntry) -> dict[str, Any]:
 
 
 async def order_of(context: AppContext, entry: LogEntry) -> str | None:
-    """The order whose ledger has the delivery's event; None where none has it: it names none, or
-    was refused, or could not be read."""
+    """Return the order whose ledger has the delivery's event.
+
+    It is None where the event names no order, was refused or could not be read.
+    """
     async with context.database.reading() as connection:
         found = await orders_of_event(connection, entry.delivery_id, limit=1)
     return found[0][0] if found else None
 
 
 def is_nameless(entry: LogEntry, order: str | None) -> bool:
-    """Whether it was stored, and is in no order's ledger."""
+    """Tell whether a stored delivery is in no order's ledger."""
     return order is None and entry.event_id is not None and not is_refused(entry)
 
 
 def is_refused(entry: LogEntry) -> bool:
-    """Whether nobody vouches for it: it may hold anybody's data."""
+    """Tell whether it was refused: nobody vouches for it, and it may hold anybody's data."""
     return entry.verdict in VERDICTS[4:]
 
 
 async def note_reading(context: AppContext, entry: LogEntry, *, by: str | None) -> None:
-    """Add to the trail that a person looks at a refused delivery. Raises UsageError for who may
-    not."""
+    """Note in the trail that a person looks at a refused delivery.
+
+    Raises UsageError for a person who may not.
+    """
+    read, now = entry.delivery_id, context.clock.now()
     async with context.database.writing() as connection:
         who = await permitted(connection, by=by, action="rejection_read")
-        await note_in_trail(
-            connection,
-            who,
-            action="rejection_read",
-            subject=entry.delivery_id,
-            at=context.clock.now(),
-        )
+        await note_in_trail(connection, who, action="rejection_read", subject=read, at=now)
 
 
 async def masked_parts(context: AppContext, entry: LogEntry) -> tuple[list[str], list[str]]:
-    """The customers' phone numbers that a delivery's stored body names, masked, and its headers, in
-    which they are masked, too.
+    """Return the phone numbers in a delivery's stored body, and its headers, all masked.
 
-    No number is known of a rejection, of a pruned body, and where no profile says where they stand.
+    No number is known of a rejection, of a pruned body, and where the profile reads none.
     """
     async with context.database.reading() as connection:
         delivery = await raw_delivery(connection, entry.delivery_id)
@@ -183,8 +192,7 @@ async def masked_parts(context: AppContext, entry: LogEntry) -> tuple[list[str],
 
 
 def shown_header(name: str, value: str, masking: Masking) -> str:
-    """A header as it may be seen: nobody knows what a sender has put where. Of an address, each
-    value of its query likewise."""
+    """Return a header's value as a person may see it: a sender may put anything anywhere."""
     if name == URL:
         return shown_address(value, masking)
     name = name.lower()
@@ -197,15 +205,11 @@ def shown_header(name: str, value: str, masking: Masking) -> str:
 
 
 def shown_address(address: str, masking: Masking) -> str:
-    """An address as it may be seen: each value of its query as if it were a header of that name."""
+    """Return an address with each value of its query shown as if it were a header of that name."""
     path, mark, query = address.partition("?")
-    pairs = [pair.partition("=") for pair in query.split("&")]
-    shown = [f"{name}{sign}{_asked(name, value, masking)}" for name, sign, value in pairs]
-    return f"{masking.text(path)}{mark}{'&'.join(shown)}"
-
-
-def _asked(name: str, value: str, masking: Masking) -> str:
-    """As it came, unless something in it is masked."""
-    plain = unquote_plus(value)
-    shown = shown_header(name, plain, masking)
-    return value if shown == plain else shown
+    pairs = []
+    for name, sign, value in (pair.partition("=") for pair in query.split("&")):
+        plain = unquote_plus(value)
+        shown = shown_header(name, plain, masking)
+        pairs.append(f"{name}{sign}{value if shown == plain else shown}")
+    return f"{masking.text(path)}{mark}{'&'.join(pairs)}"

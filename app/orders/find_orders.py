@@ -1,4 +1,4 @@
-"""Finds the order that a customer speaks of, by whatever they know of it.
+"""Finds the order that a customer speaks of, by anything they know of it.
 
 1 understand   what the text may mean
 2 look         each meaning in turn, the surest first, until there are enough
@@ -66,8 +66,7 @@ _AMOUNT: Final = re.compile(
     rf"(?:/[=-]| ?(?P<after>{_SIGN})\.?)?",
     re.ASCII,
 )
-"""A number, with a currency's code or sign before or after it; `/=` and `/-` say that no cents
-follow."""
+"""A number with a currency's code or sign beside it; `/=` and `/-` say that no cents follow."""
 
 _SIGNS: Final[dict[str, str]] = {
     "$": "USD CAD AUD NZD SGD HKD TWD MXN CLP COP ARS NAD LRD JMD TTD BBD BSD BZD FJD GYD XCD",
@@ -83,7 +82,7 @@ _SIGNS: Final[dict[str, str]] = {
     "ft": "HUF", "lei": "RON MDL", "kr": "SEK NOK DKK ISK", "fr": "CHF", "sfr": "CHF",
     "dh": "AED MAD", "dhs": "AED MAD", "₡": "CRC", "₲": "PYG", "le": "SLE",
 }  # fmt: skip
-"""How people write currencies beside their codes, and the currencies of which that may be meant."""
+"""How people write currencies beside their codes, and the currencies that each may mean."""
 
 _PHONE: Final = re.compile(r"\+?[\d\s().-]{7,30}", re.ASCII)
 _KINDS: Final = frozenset(EXPONENTS.values())
@@ -91,15 +90,15 @@ _KINDS: Final = frozenset(EXPONENTS.values())
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sought:
-    """What a text may mean; what it cannot mean is empty or None.
+    """Possible meanings of a text; one that it cannot have is empty or None.
 
-    name     a reference or an id, or the beginning of an order's reference
-    phones   E.164 digits
-    amounts  minor units, by the number of decimals of the currencies in which they are that amount
-    currencies  in which the amount is; empty: any
-    days     each of the days that may be meant: when it begins, and when the one after it
-    zone     whose days
-    national whether it may be a phone number without its country, which nothing here states
+    name        a reference or an id, or the beginning of an order's reference
+    phones      E.164 digits
+    amounts     the amount in minor units, by the number of decimals of a currency
+    currencies  of the amount; empty: any
+    days        each day that may be meant: when it begins, and when the next one begins
+    zone        time zone of the days
+    national    whether it may be a phone number without its country, which no setting states
     """
 
     name: str | None = None
@@ -111,7 +110,7 @@ class Sought:
     national: bool = False
 
     def sentences(self) -> list[str]:
-        """What is looked for, one sentence each; a phone number masked."""
+        """Say what is looked for, one sentence each, with phone numbers masked."""
         sentences = []
         if self.name is not None:
             sentences.append("an order's reference, a payment, a session, an event or a delivery")
@@ -124,13 +123,19 @@ class Sought:
 
 
 def understood(text: str, *, countries: Iterable[str] = (), zone: tzinfo = UTC) -> Sought:
-    """What a text may mean. Raises UsageError where it can mean nothing.
+    """Return the possible meanings of a text. Raises UsageError where it has none.
 
     countries  calling codes of the sources' customers, for numbers written in the national way
-    zone       in which days are counted
+    zone       time zone of the days
     """
     calendar = Calendar(zone)
-    text = _seen(text)
+    if not text.isprintable():
+        # Copying brings along marks of a direction, which telephones put around a number, and other
+        # blanks: nobody sees them.
+        kinds = {each: category(each) for each in set(text)}
+        seen = [each for each in text if kinds[each] != "Cf"]
+        text = "".join(" " if kinds[each] == "Zs" else each for each in seen)
+    text = text.strip()
     if not (0 < len(text) <= MAX_TEXT) or not text.isprintable():
         raise UsageError(f"nothing can be looked for by that: {GRAMMAR}")
     words = text.split()
@@ -146,36 +151,28 @@ def understood(text: str, *, countries: Iterable[str] = (), zone: tzinfo = UTC) 
             currencies=currencies,
             name=text if not rest else None,
         )
-    phones = _phones(text, countries)
-    if " " in text and not currencies and _PHONE.fullmatch(text):
+    like_a_phone = _PHONE.fullmatch(text) is not None
+    read = [phone_digits(text, each) for each in (None, *sorted(set(countries))) if like_a_phone]
+    phones = tuple(dict.fromkeys([digits for digits in read if digits is not None]))
+    if " " in text and not currencies and like_a_phone:
         amounts = None  # groups of digits as a telephone's: no amount is so long without a word
     return Sought(
         name=text,
         phones=phones,
         amounts=amounts,
         currencies=currencies,
-        national=not phones and text.startswith(("0", "(0")) and _PHONE.fullmatch(text) is not None,
+        national=not phones and text.startswith(("0", "(0")) and like_a_phone,
     )
 
 
-def _seen(text: str) -> str:
-    """Without what nobody sees and copying brings along: the marks of a direction that telephones
-    put around a number, and blanks of other kinds."""
-    if not text.isprintable():
-        kinds = {each: category(each) for each in set(text)}
-        seen = [each for each in text if kinds[each] != "Cf"]
-        text = "".join(" " if kinds[each] == "Zs" else each for each in seen)
-    return text.strip()
-
-
 def _listed(words: Sequence[str]) -> str:
-    """Some words as a sentence has them; of many the first, and that there are more."""
+    """Join words for a sentence; of more than three name the first, and say that there are more."""
     shown = [*words[:3], *(["another of that sign"] if len(words) > 3 else [])]
     return " or ".join(filter(None, (", ".join(shown[:-1]), *shown[-1:])))
 
 
 def _days(word: str, calendar: Calendar) -> dict[str, tuple[Instant, Instant]]:
-    """The days that a word may mean: `05/11/2026` is one of November, or of May elsewhere."""
+    """Return the days that a word may mean: `05/11/2026` is in November, or in May elsewhere."""
     found = _DAY.fullmatch(word)
     if found is None:
         return {}
@@ -192,49 +189,35 @@ def _days(word: str, calendar: Calendar) -> dict[str, tuple[Instant, Instant]]:
 
 
 def _amount(text: str) -> tuple[tuple[str, ...], dict[int, int] | None]:
-    """The currencies in which it may be meant, none for any, and the amount in minor units; no
-    amount where it is none."""
+    """Return the currencies that may be meant (none: any), and the amount in minor units.
+
+    The amount is None where the text is none.
+    """
     found = _AMOUNT.fullmatch(text)
-    number = None if found is None else _number(found["number"])
-    if found is None or number is None:
+    if found is None:
         return (), None
-    said = [_written(each) for each in (found["before"], found["after"]) if each is not None]
-    currencies = [each for each in (said or [()])[0] if all(each in other for other in said)]
+    plain = re.sub("['\u2019 ]", "", found["number"])
+    if _COMMA.fullmatch(found["number"]):
+        number = Decimal(plain.replace(".", "").replace(",", "."))
+    elif _NUMBER.fullmatch(found["number"]):
+        number = Decimal(plain.replace(",", ""))
+    else:
+        return (), None
+    signs = [each for each in (found["before"], found["after"]) if each is not None]
+    said = [
+        [sign.upper()] if sign.upper() in EXPONENTS else _SIGNS.get(sign.lower(), "").split()
+        for sign in signs
+    ]
+    currencies = [each for each in (said or [[]])[0] if all(each in other for other in said)]
     if said and not currencies:
         return (), None
-    wanted = {EXPONENTS[each] for each in currencies} if said else _KINDS
-    amounts = {exponent: minor for exponent in wanted if (minor := _minor(number, exponent))}
+    amounts = {}
+    for exponent in {EXPONENTS[each] for each in currencies} if said else _KINDS:
+        code = next(code for code, decimals in EXPONENTS.items() if decimals == exponent)
+        with suppress(MoneyError):  # no currency of so many decimals can state it
+            if minor := from_major(number, code).minor:
+                amounts[exponent] = minor
     return tuple(currencies), amounts or None
-
-
-def _written(sign: str) -> tuple[str, ...]:
-    """The currencies that are written so: by their code, or as people write them."""
-    if sign.upper() in EXPONENTS:
-        return (sign.upper(),)
-    return tuple(_SIGNS.get(sign.lower(), "").split())
-
-
-def _number(word: str) -> Decimal | None:
-    plain = re.sub("['\u2019 ]", "", word)
-    if _COMMA.fullmatch(word):
-        return Decimal(plain.replace(".", "").replace(",", "."))
-    return Decimal(plain.replace(",", "")) if _NUMBER.fullmatch(word) else None
-
-
-def _minor(amount: Decimal, exponent: int) -> int | None:
-    """None where no currency of so many decimals can state it, and for nothing at all."""
-    code = next(code for code, decimals in EXPONENTS.items() if decimals == exponent)
-    try:
-        return from_major(amount, code).minor or None
-    except MoneyError:
-        return None
-
-
-def _phones(text: str, countries: Iterable[str]) -> tuple[str, ...]:
-    if not _PHONE.fullmatch(text):
-        return ()
-    found = [phone_digits(text, country) for country in (None, *sorted(set(countries)))]
-    return tuple(dict.fromkeys([digits for digits in found if digits is not None]))
 
 
 MAX_HITS: Final = 1_000
@@ -253,13 +236,13 @@ NATIONAL: Final = (
 
 
 @dataclass(slots=True, kw_only=True)
-class Found:
-    """What was found.
+class FoundOrders:
+    """Result of a search.
 
-    looked_for  what the text was taken for, one sentence each
+    looked_for  the meanings that were looked for, one sentence each
     hits        one document for each order, the surest first
     more        whether there are more than were asked for
-    notes       what a person should know beside it, one sentence each
+    notes       further things that a person should know, one sentence each
     """
 
     looked_for: list[str]
@@ -268,7 +251,7 @@ class Found:
     notes: list[str] = field(default_factory=list)
 
     def document(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return it as JSON values."""
         return {
             "looked_for": self.looked_for,
             "hits": self.hits,
@@ -278,7 +261,7 @@ class Found:
 
 
 async def orders_beginning(context: AppContext, text: str, *, limit: int) -> list[str]:
-    """References that begin with a text, in their order; none for what may be a phone number."""
+    """Return references that begin with a text, sorted; none where it may be a phone number."""
     if fault_of(text) is not None or looks_like_a_phone(text):
         return []
     async with context.database.reading() as connection:
@@ -286,15 +269,11 @@ async def orders_beginning(context: AppContext, text: str, *, limit: int) -> lis
 
 
 async def find_orders(
-    context: AppContext,
-    text: str,
-    *,
-    limit: int,
-    refused: bool = True,
-) -> Found:
-    """Orders by a text. Raises UsageError where it can mean nothing.
+    context: AppContext, text: str, *, limit: int, refused: bool = True
+) -> FoundOrders:
+    """Find orders by a text. Raises UsageError where it can mean nothing.
 
-    refused  whether refused deliveries are shown where nothing is found: who asks may see such
+    refused  whether the reader may see refused deliveries, which are named where nothing is found
     """
     countries = [
         context.settings.phone_country or None,
@@ -302,7 +281,7 @@ async def find_orders(
     ]
     known = [each for each in countries if each is not None]
     sought = understood(text, countries=known, zone=context.calendar_zone)  # 1
-    found = Found(looked_for=sought.sentences())
+    found = FoundOrders(looked_for=sought.sentences())
     if sought.national:
         found.notes.append(NATIONAL)
     hits: dict[str, str] = {}
@@ -323,25 +302,19 @@ async def find_orders(
             shown = {"phone": ", ".join(map(masked_phone, phones)) or None, "found": how}
             found.hits.append(ledger_summary(ledger) | shown)
     if refused and not found.hits and sought.name is not None:
-        found.notes += await _refused_only(context, sought.name)
+        ids = [each.delivery_id for each in await refused_that_may_be_of(context, {sought.name})]
+        if ids:
+            count = counted(len(ids), "refused delivery", "refused deliveries")
+            found.notes.append(
+                f"Nothing was received of it, but {count} may be about it; they count for nothing: "
+                f"`tallyhook deliveries show {ids[0]}` says why one was refused "
+                f"({', '.join(ids[:3])})."
+            )
     return found
 
 
-async def _refused_only(context: AppContext, name: str) -> list[str]:
-    refused = await refused_that_may_be_of(context, {name})
-    if not refused:
-        return []
-    count = counted(len(refused), "refused delivery", "refused deliveries")
-    ids = ", ".join(each.delivery_id for each in refused[:3])
-    return [
-        f"Nothing was received of it, but {count} may be about it; they count for nothing: "
-        f"`tallyhook deliveries show {refused[0].delivery_id}` says why one was refused ({ids})."
-    ]
-
-
 class _Look:
-    """One search on one snapshot; `all` gives orders, some more than once, and how each was
-    found."""
+    """One search on one snapshot. `all` gives orders, some repeatedly, and how each was found."""
 
     def __init__(
         self,
@@ -382,20 +355,17 @@ class _Look:
         alike = await search_store.orders_alike(self._connection, name, limit=self._enough)
         for order in alike:
             yield order, f"this is its reference, written {order}"
-        if not alike:
-            async for each in self._in_lines(name):
-                yield each
-
-    async def _in_lines(self, name: str) -> AsyncIterator[tuple[str, str]]:
-        """What order books and statements name so; a note, where nothing was received of it."""
+        if alike:
+            return
         lines = await search_store.lines_named(self._connection, name, limit=MAX_LINES)
         orders = {each.order for each in lines if each.order is not None}
         known = {mark.order for mark in await marks_of(self._connection, sorted(orders))}
-        for each in lines:
-            if each.order in known:
-                yield each.order, f"{_whose(each)} names it, written {each.order}"
+        for line in lines:
+            if line.order in known:
+                whose = f"a statement of {line.source}" if line.source else "the order book"
+                yield line.order, f"{whose} names it, written {line.order}"
             else:
-                self._notes.append(_nothing_received(each))
+                self._notes.append(_nothing_received(line))
 
     async def _named(self, name: str) -> AsyncIterator[tuple[str, str]]:
         connection = self._connection
@@ -421,26 +391,31 @@ class _Look:
             orders = await orders_by_phone(self._connection, digest, limit=self._enough)
             for order in orders:
                 yield order, f"its customer's phone is {masked_phone(digits)}"
-            if not orders:
-                self._notes += _of_no_order(await deliveries_by_phone(self._connection, digest))
-            for order in await self._in_books(digits):
-                yield order, f"its line in the order book names {masked_phone(digits)}"
+            deliveries = [] if orders else await deliveries_by_phone(self._connection, digest)
+            if deliveries:
+                count = counted(len(deliveries), "delivery", "deliveries")
+                self._notes.append(
+                    f"Of this number came {count} that no order has: `tallyhook deliveries show "
+                    f"{max(deliveries)}` shows the newest; the shop can say whose it is, with "
+                    "`references` in PUT /api/v1/orders/REF."
+                )
+            named = await search_store.references_in_books(
+                self._connection, digits, limit=self._enough
+            )
+            known = {mark.order for mark in await marks_of(self._connection, named)}
+            self._notes += [
+                f"The order book's line {each} names this number; no order of that reference is "
+                "known."
+                for each in named
+                if each not in known
+            ]
+            for reference in filter(known.__contains__, named):
+                yield reference, f"its line in the order book names {masked_phone(digits)}"
         if await has_other_keys(self._connection, key.name):
             self._notes.append(
                 "Some phone numbers were noted with another key and are not found: put that key's "
                 "file back, or run `tallyhook reindex` while the service is stopped."
             )
-
-    async def _in_books(self, digits: str) -> list[str]:
-        named = await search_store.references_in_books(self._connection, digits, limit=self._enough)
-        known = {mark.order for mark in await marks_of(self._connection, named)}
-        for reference in named:
-            if reference not in known:
-                self._notes.append(
-                    f"The order book's line {reference} names this number; no order of that "
-                    "reference is known."
-                )
-        return [reference for reference in named if reference in known]
 
     async def _by_day(self) -> AsyncIterator[tuple[str, str]]:
         minors = set((self._sought.amounts or {}).values())
@@ -473,7 +448,7 @@ class _Look:
                 yield order, f"the shop asked {money} for it"
 
     def _stated(self, money: Money | None) -> Money | None:
-        """The money, where it is the amount that is sought."""
+        """Return the money where it is the amount that is sought."""
         if money is None or (
             self._sought.currencies and money.currency not in self._sought.currencies
         ):
@@ -482,24 +457,8 @@ class _Look:
         return money if money.minor == wanted else None
 
 
-def _of_no_order(deliveries: list[str]) -> list[str]:
-    """What is to be done with a number's deliveries that no order has."""
-    if not deliveries:
-        return []
-    count = counted(len(deliveries), "delivery", "deliveries")
-    return [
-        f"Of this number came {count} that no order has: `tallyhook deliveries show "
-        f"{max(deliveries)}` shows the newest; the shop can say whose it is, with `references` in "
-        "PUT /api/v1/orders/REF."
-    ]
-
-
-def _whose(line: search_store.ImportedLine) -> str:
-    return f"a statement of {line.source}" if line.source else "the order book"
-
-
 def _nothing_received(line: search_store.ImportedLine) -> str:
-    """Of a line that no order has: what it says, and what support can do."""
+    """Say what a line that no order has says, and what support can do."""
     if not line.source:
         status = f", {line.what}" if line.what else ""
         return f"The order book has {line.order}, {line.money}{status}; no event names it so."

@@ -2,7 +2,7 @@
 
     log ──look, every half second──▶ taken │ refused, with what would explain it │ nothing came
 
-Reads the delivery log beside a running service; nothing is accepted here.
+It reads the delivery log beside a running service and accepts nothing itself.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -23,11 +23,11 @@ Sleep = Callable[[float], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Arrived:
-    """The first delivery after the beginning.
+class FirstDelivery:
+    """The first delivery since the wait began.
 
-    diagnoses  of a refused one, each mistake that would explain it
     unknown    it came for a name that no source has
+    diagnoses  of a refused one: each mistake that would explain it
     """
 
     entry: LogEntry
@@ -44,11 +44,12 @@ async def wait_for_delivery(
     seconds: float,
     sleep: Sleep,
     began: Callable[[], None] = lambda: None,
-) -> Arrived | None:
-    """The first arrival of the source from now on; where there was none in that time, the latest
-    under a name that no source has; None where there was none of those either.
+) -> FirstDelivery | None:
+    """Wait for the source's first arrival from now on.
 
-    began  called once what was there before is known
+    Where none came in time, return the latest under a name that no source has, or None.
+
+    began  called once the arrivals from before are known
     """
     own = await list_deliveries(context, verdict=None, source=source, limit=_LOOKED_AT)
     others = await list_deliveries(context, verdict=None, limit=_LOOKED_AT)
@@ -70,18 +71,13 @@ async def wait_for_delivery(
 
 async def _explained(
     context: AppContext, entry: LogEntry, *, accounts: Mapping[str, Account]
-) -> Arrived:
-    refused = is_refused(entry)
-    found: list[Diagnosis] = []
+) -> FirstDelivery:
+    refused, found = is_refused(entry), list[Diagnosis]()
     if refused:
         try:
             done = await diagnose_delivery(context, entry.delivery_id, accounts=accounts)
             found = done.diagnoses
         except UsageError as error:  # too little of its body was kept
             found = [Diagnosis(mistake="body_not_kept", sentence=str(error))]
-    return Arrived(
-        entry=entry,
-        refused=refused,
-        unknown=entry.source not in accounts,
-        diagnoses=found,
-    )
+    unknown = entry.source not in accounts
+    return FirstDelivery(entry=entry, refused=refused, unknown=unknown, diagnoses=found)

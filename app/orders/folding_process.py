@@ -1,9 +1,9 @@
-"""A second process that folds and seals, for as long as the first could not keep up alone.
+"""A second process that folds and seals while one process alone cannot keep up.
 
 One process reads the inbox, folds and seals, under one interpreter's lock: on two cores that leaves
 half of one idle while deliveries wait. So where more than BEHIND of them wait, the receiver starts
-a second process, which folds and seals, and the first only reads. It ends by itself when little is
-left to do, so that a service that keeps up has the memory of two processes.
+a second process, which folds and seals, and the first only reads. The second ends by itself when
+little is left to do, so that a service that keeps up needs the memory of two processes.
 
     receiver                      folding process              reading process (`child_processes`)
     starts it where many wait ──▶ makes its connections
@@ -41,40 +41,38 @@ from app.core.errors import ConfigurationError
 log = structlog.get_logger()
 
 BEHIND: Final = 1_000
-"""Deliveries that wait to be read: at a thousand a second, one process has 200 of them waiting."""
+"""Deliveries that wait to be read. At a thousand a second one process has 200 of them waiting."""
 
 LOOK_S: Final = 0.25
-"""Between two looks at how many wait."""
+"""Seconds between two looks at how many wait."""
 
 LOOKS: Final = 2
-"""So many looks in a row have to find that many: what comes at once is read sooner than another
-process is there."""
+"""Looks in a row that must find that many: a burst is read before another process has started."""
 
 SILENT_S: Final = 60.0
-"""A child that has finished no round for so long is stuck, and killed. A round takes a few seconds
-at most, where the disk is slow; what it had begun is done again."""
+"""Seconds without a finished round after which a child is stuck, and killed. A round takes a few
+seconds at most, where the disk is slow; a round that was begun is done again."""
 
 ENDING_S: Final = 2.0
-"""So long one that has hung up, or is to be killed, has to end."""
+"""Seconds that a child has to end after it hung up, and before it is killed."""
 
 REST_S: Final = 5.0
-"""Until another is started after one that had little to do, though many still wait: what holds
-those up is not folding."""
+"""Seconds until the next start after a child that had little to do, though many still wait: then
+folding is not what holds them up."""
 
 REFUSED_S: Final = 60.0
-"""Until another is started after one that found settings or a program other than the service was
-started with: the next one most likely finds them, too."""
+"""Seconds until the next start after a child that found other settings or another program than the
+service was started with: the next one most likely finds them, too."""
 
 QUIET_S: Final = 30.0
-"""Over so long a child looks at how much it has to do."""
+"""Seconds over which a child measures how much it has to do."""
 
 QUIET_SHARE: Final = 0.25
-"""Of one core: where it needs less, the other process can do it beside what it reads."""
+"""Share of one core: where a child needs less, the other process can do its work beside reading."""
 
 
 class FoldingProcess:
-    """Looks at how many deliveries wait, and keeps a second process running while they are too
-    many for one."""
+    """Watcher of the deliveries that wait; keeps a second process running while too many do."""
 
     def __init__(
         self,
@@ -84,10 +82,13 @@ class FoldingProcess:
         failed: Callable[[str], None],
         folds_by: str,
     ) -> None:
-        """waiting: how many deliveries are accepted and not read; leave: tells who reads whether to
-        leave folding and sealing to another; failed: called with the reason when the disk under the
-        database has failed; folds_by: the fingerprint of that by which the
-        service folds, and a child must."""
+        """Take what the watcher needs.
+
+        waiting   how many deliveries are accepted and not read
+        leave     tells the reading process whether to leave folding and sealing to another
+        failed    called with the reason when the disk under the database has failed
+        folds_by  fingerprint of the rules and settings by which a child must fold
+        """
         self._waiting = waiting
         self._leave = leave
         self._failed = failed
@@ -97,11 +98,11 @@ class FoldingProcess:
         """The child until it has begun."""
         self._stopping = asyncio.Event()
         self.working = False
-        """Whether one folds and seals just now."""
+        """Whether a child folds and seals just now."""
         self.alive = False
 
     def tell(self) -> None:
-        """Something was read, or said of an order."""
+        """Tell the child that deliveries were read, or that something was said of an order."""
         tell_news(self._writer)
 
     def stop(self) -> None:
@@ -116,7 +117,7 @@ class FoldingProcess:
             self._loading.kill()
 
     async def run(self) -> None:
-        """Until stopped, or until a disk has failed."""
+        """Watch until stopped, or until a disk has failed."""
         self.alive = True
         try:
             await self._look()
@@ -146,7 +147,7 @@ class FoldingProcess:
         return self._stopping.is_set()
 
     async def _live(self) -> int:
-        """One child from its start to its end. Returns its exit code."""
+        """Start one child and stay with it until its end. Returns its exit code."""
         began = monotonic()
         process, reader, self._writer = await started("--folding", self._folds_by)
         self._loading = process
@@ -166,7 +167,7 @@ class FoldingProcess:
         return code
 
     async def _hear_out(self, reader: asyncio.StreamReader) -> None:
-        """Until it has ended, or is silent for too long, or has been told to end for so long."""
+        """Hear a child until it ends, is silent for too long, or was told to end long ago."""
         hearing = asyncio.ensure_future(self._hear(reader))
         stopped = asyncio.ensure_future(self._stopping.wait())
         try:
@@ -179,7 +180,7 @@ class FoldingProcess:
             stopped.cancel()
 
     async def _hear(self, reader: asyncio.StreamReader) -> None:
-        """Until it ends, or is silent for too long."""
+        """Hear a child until it ends or is silent for too long."""
         if self._stopping.is_set():  # while it was being started
             self._end()
         while True:
@@ -202,13 +203,13 @@ class FoldingProcess:
 
 
 class Quiet:
-    """Whether this process has had little to do for QUIET_S."""
+    """Measure of whether this process has had little to do for QUIET_S."""
 
     def __init__(self) -> None:
         self._since, self._used = monotonic(), process_time()
 
     def look(self) -> bool:
-        """Asked again and again; True at the end of a span in which it was quiet."""
+        """Return True at the end of a span in which this process was quiet. Call it repeatedly."""
         now, used = monotonic(), process_time()
         if now - self._since < QUIET_S:
             return False

@@ -1,12 +1,12 @@
 """Gathers histories: everything stored of given orders, as values of `reconcile`.
 
-Two ways to the same histories: `gather` for a few orders by key, `scan` for all of them in key
-order, in memory that does not grow with their number.
+`gather` reads a few orders by key; `scan` reads all of them in key order, in memory that does not
+grow with their number.
 """
 
 import hashlib
 import json
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
@@ -37,8 +37,8 @@ AT_ONCE: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
-    """One kind of evidence: its table, when a row became known, its key and its columns."""
+class EvidenceTable:
+    """One kind of evidence: its table, the moment a row became known, its key and its columns."""
 
     name: str
     table: str
@@ -49,7 +49,7 @@ class Part:
 
     @property
     def sql(self) -> str:
-        """The moment of knowledge and the columns of every row of a stretch, in key order."""
+        """Select the moment of knowledge and the columns of each row between two, in key order."""
         return statement(
             "SELECT {known}, {columns} FROM {table} "
             "WHERE {known} > :after AND {known} <= :until AND {where} ORDER BY {key}",
@@ -61,9 +61,9 @@ class Part:
         )
 
 
-def _lines(table: str, *, key: str, columns: str) -> Part:
-    """Versions of imported lines: known from the moment in which their import was published."""
-    return Part(
+def _lines(table: str, *, key: str, columns: str) -> EvidenceTable:
+    """Describe versions of imported lines, known from the moment their import was published."""
+    return EvidenceTable(
         name=table,
         table=f"{table} JOIN imports ON imports.number = since",
         known="published_at",
@@ -73,14 +73,14 @@ def _lines(table: str, *, key: str, columns: str) -> Part:
 
 
 PARTS: Final = (
-    Part(
+    EvidenceTable(
         name="deliveries",
         table="deliveries",
         known="received_at",
         key="id",
         columns="id, source, digest, size",
     ),
-    Part(
+    EvidenceTable(
         name="events",
         table="events",
         known="received_at",
@@ -88,7 +88,7 @@ PARTS: Final = (
         columns="event_id, source, digest, order_key, claim, occurred_at, order_ref, session, "
         "payment, movement, amount, currency, order_amount, order_currency, standing",
     ),
-    Part(
+    EvidenceTable(
         name="records",
         table="records",
         known="recorded_at",
@@ -101,7 +101,7 @@ PARTS: Final = (
         key="match_key, kind, since",
         columns="line, reference, minor, currency, placed_at, status, group_name",
     ),
-    Part(
+    EvidenceTable(
         name="book_refunds",
         table="book_lines JOIN imports ON imports.number = since",
         where="refunded IS NOT NULL",
@@ -109,7 +109,7 @@ PARTS: Final = (
         key="match_key, book_lines.kind, since",
         columns="match_key, book_lines.kind, since, refunded, refunded_at",
     ),
-    Part(
+    EvidenceTable(
         name="withdrawals",
         table="imports",
         known="published_at",
@@ -127,21 +127,21 @@ PARTS: Final = (
         key="subject, ordinal, since",
         columns="line, account, currency, minor, booked_at",
     ),
-    Part(
+    EvidenceTable(
         name="rules",
         table="match_rules",
         known="at",
         key="number",
         columns="number, who, digest",
     ),
-    Part(
+    EvidenceTable(
         name="break_deeds",
         table="break_deeds",
         known="at",
         key="number",
         columns="number, break_id, who, deed, value, reason, second, minor, currency",
     ),
-    Part(
+    EvidenceTable(
         name="deeds",
         table="audit",
         known="at",
@@ -149,7 +149,7 @@ PARTS: Final = (
         columns="number, who, role, action, subject, reason, facts",
     ),
 )
-"""Every kind, in the order in which they are read."""
+"""Every kind of evidence, in the order of reading."""
 
 
 async def history_digests(
@@ -159,35 +159,28 @@ async def history_digests(
     until: Instant,
     progress: Callable[[int], None],
 ) -> tuple[EvidenceDigest, ...]:
-    """The evidence that became known after one instant, up to another, sorted by kind and day."""
+    """Digest the evidence that became known after one instant, up to another, by kind and day."""
     found: list[EvidenceDigest] = []
     for part in PARTS:
-        days: dict[str, _Day] = {}
+        counts, hashes = Counter[str](), defaultdict[str, Any](hashlib.sha256)
         values = {"after": after, "until": until}
         async for rows in stream(connection, part.sql, at_once=AT_ONCE, values=values):
-            for row in rows:
-                days.setdefault(day_of(row[0]), _Day()).add(row)
+            for row in rows:  # its columns are texts, whole numbers and nulls
+                line = json.dumps(list(row), ensure_ascii=False, separators=(",", ":")) + "\n"
+                day = day_of(row[0])
+                hashes[day].update(line.encode("utf-8", "backslashreplace"))
+                counts[day] += 1
             progress(len(rows))
-        found += [days[day].sealed(part.name, day) for day in sorted(days)]
+        found += [
+            EvidenceDigest(
+                part=part.name,
+                day=day,
+                count=counts[day],
+                digest=f"sha256:{hashes[day].hexdigest()}",
+            )
+            for day in sorted(counts)
+        ]
     return tuple(found)
-
-
-class _Day:
-    """The rows of one kind that became known on one day."""
-
-    def __init__(self) -> None:
-        self._count, self._hash = 0, hashlib.sha256()
-
-    def add(self, row: Sequence[Any]) -> None:
-        """One more row: its columns are texts, whole numbers and nulls."""
-        text = json.dumps(list(row), ensure_ascii=False, separators=(",", ":"))
-        self._hash.update(text.encode("utf-8", "backslashreplace") + b"\n")
-        self._count += 1
-
-    def sealed(self, part: str, day: str) -> EvidenceDigest:
-        """What it came to."""
-        digest = f"sha256:{self._hash.hexdigest()}"
-        return EvidenceDigest(part=part, day=day, count=self._count, digest=digest)
 
 
 _DUPLICATES: Final = (
@@ -210,12 +203,12 @@ processor's cache. Two thousand at a time make a rebuild a fifth slower."""
 
 
 async def gather(connection: AsyncConnection, orders: Iterable[str]) -> dict[str, History]:
-    """`histories_of`, run by itself."""
+    """Run `histories_of` on an asynchronous connection."""
     return await run(connection, histories_of, list(orders))
 
 
 def histories_of(connection: PlainConnection, keys: Sequence[str]) -> dict[str, History]:
-    """The histories of the given orders; an order nobody has spoken of has an empty one."""
+    """Return the histories of these orders; that of an unknown order is empty."""
     deliveries: dict[str, list[Delivery]] = defaultdict(list)
     for row in select_rows(connection, sql=_EVENTS_OF, values=keys):
         deliveries[row[0]].append(delivery_of(row))
@@ -237,8 +230,7 @@ def histories_of(connection: PlainConnection, keys: Sequence[str]) -> dict[str, 
 async def newest_deliveries(
     connection: AsyncConnection, published: Sequence[tuple[str, Instant]]
 ) -> list[str | None]:
-    """For each order and instant the newest delivery of an event of the order that was here by
-    then; None where none was."""
+    """Return for each order and instant the newest delivery that the order had by then, or None."""
     rows = await select_in(
         connection,
         sql="SELECT order_key, received_at, delivery_id FROM events WHERE order_key IN ({})",
@@ -252,9 +244,8 @@ async def newest_deliveries(
 
 
 def _records(connection: PlainConnection, keys: Sequence[str]) -> dict[str, list[Record]]:
-    rows = select_rows(connection, sql=_RECORDS_OF, values=keys)
     found: dict[str, list[Record]] = defaultdict(list)
-    for row in rows:
+    for row in select_rows(connection, sql=_RECORDS_OF, values=keys):
         record = record_of(row)
         found[record.order].append(record)
     return found
@@ -268,7 +259,7 @@ def _by_order(rows: Iterable[Sequence[Any]]) -> dict[str, list[Sequence[Any]]]:
 
 
 def _again(first: Iterable[Delivery], duplicates: Iterable[Sequence[Any]]) -> list[Delivery]:
-    """The further deliveries of events whose first deliveries are given."""
+    """Return the further deliveries of events whose first deliveries are given."""
     events = {delivery.event.key: delivery.event for delivery in first}
     return [
         Delivery(
@@ -282,17 +273,17 @@ def _again(first: Iterable[Delivery], duplicates: Iterable[Sequence[Any]]) -> li
 
 
 async def contested_with(connection: AsyncConnection, orders: Iterable[str]) -> set[str]:
-    """`contest_of`, run by itself."""
+    """Run `contest_of` on an asynchronous connection."""
     return await run(connection, contest_of, orders)
 
 
 def contest_of(connection: PlainConnection, orders: Iterable[str]) -> set[str]:
-    """All orders of the contests that some of these are in, these included; mostly none."""
+    """Return all orders of the contests that some of these are in; mostly none."""
     return {order for contest in contests_of(connection, orders) for order in contest}
 
 
 def contests_of(connection: PlainConnection, orders: Iterable[str]) -> list[set[str]]:
-    """The contests that some of these are in, each with all of its orders; mostly none."""
+    """Return the contests that some of these are in, each with all of its orders; mostly none."""
     found: dict[str, set[str]] = {}
     new = set(orders)
     while new:
@@ -302,45 +293,34 @@ def contests_of(connection: PlainConnection, orders: Iterable[str]) -> list[set[
             values=sorted(new),
         )
         new = {order for row in rows for order in row} - found.keys()
-        for one, other in rows:
-            _join(found, one, other)
+        for pair in rows:
+            joined, added = (found.setdefault(order, {order}) for order in pair)
+            if joined is not added:
+                joined |= added
+                found |= dict.fromkeys(added, joined)
     return list({id(contest): contest for contest in found.values()}.values())
 
 
-def _join(contests: dict[str, set[str]], one: str, other: str) -> None:
-    """Make the contests of two orders one."""
-    joined, added = (contests.setdefault(order, {order}) for order in (one, other))
-    if joined is not added:
-        joined |= added
-        contests |= dict.fromkeys(added, joined)
-
-
 def _with_foreign(connection: PlainConnection, found: dict[str, History]) -> dict[str, History]:
-    """The histories, each with what touches it among the deliveries of contested orders."""
-    contested = contest_of(connection, found)
+    """Add to each history the deliveries of contested orders that touch it."""
+    contested = sorted(contest_of(connection, found))
     if not contested:
         return found
-    pool = _deliveries_of(connection, contested)
-    of_orders = _records(connection, sorted(contested))
+    pool = [delivery_of(row) for row in select_rows(connection, sql=_EVENTS_OF, values=contested)]
+    pool += _again(pool, select_rows(connection, sql=_DUPLICATES_OF, values=contested))
+    of_orders = _records(connection, contested)
     naming = [r for records in of_orders.values() for r in records if _marks_of_records([r])]
     touched = {
-        order: _with_touching(found[order], pool, naming) for order in contested & found.keys()
+        order: _with_touching(found[order], pool, naming) for order in found.keys() & contested
     }
     return found | touched
 
 
-def _deliveries_of(connection: PlainConnection, orders: set[str]) -> list[Delivery]:
-    rows = select_rows(connection, sql=_EVENTS_OF, values=sorted(orders))
-    first = [delivery_of(row) for row in rows]
-    again = select_rows(connection, sql=_DUPLICATES_OF, values=sorted(orders))
-    return first + _again(first, again)
-
-
 def _with_touching(history: History, pool: list[Delivery], naming: list[Record]) -> History:
-    """Add what shares a mark with the history, and what nameless events among it lead to.
+    """Add deliveries that share a mark with the history, and those that nameless ones lead to.
 
-    An event that names another order is where a search ends: what it shares with its own order is
-    that order's affair. So the result is the same whichever order a nameless event was kept under.
+    The search ends at an event that names another order: what it shares with its own order is that
+    order's affair. So the result is the same whichever order a nameless event was kept under.
     """
     known = {delivery.event.key for delivery in history.deliveries}
     marks = _marks_of_records(history.records)
@@ -363,7 +343,7 @@ Mark = tuple[str, str, str]
 
 
 def _marks(event: Event) -> set[Mark]:
-    """What an event may share with others; an unconfirmed one shares nothing."""
+    """Return the marks that an event may share with others; an unconfirmed one has none."""
     if event.standing == UNCONFIRMED:
         return set()
     own: Mark = ("event", event.source, event.event_id)
@@ -388,7 +368,7 @@ def _marks_of(source: str, payment: str | None, session: str | None) -> set[Mark
 
 
 class SideStream:
-    """Rows in the order of their first column, taken as the main stream reaches each order."""
+    """Rows sorted by their first column, taken as the main stream reaches each order."""
 
     def __init__(self, partitions: AsyncIterator[Rows]) -> None:
         self._partitions = partitions
@@ -403,7 +383,7 @@ class SideStream:
         self.upcoming = self._rows[0][0] if self._rows else None
 
     async def take(self, order: str) -> Rows:
-        """The rows of this order; rows of orders before it are passed over."""
+        """Return the rows of this order, and pass over those of orders before it."""
         found: Rows = []
         while self.upcoming is not None and self.upcoming <= order:
             if self.upcoming == order:
@@ -420,19 +400,18 @@ _BOTH_BOUNDS: Final = "{column} > :after AND {column} <= :last"
 
 
 class Range(NamedTuple):
-    """Orders by their keys: those after `after`, up to and with `last`; None: to the end."""
+    """Range of orders by key: after `after`, up to and with `last`; None: to the end."""
 
     after: str = ""
     last: str | None = None
 
     def condition(self, column: str) -> str:
-        """What holds of them, in SQL, with the values of `values`."""
+        """Return the condition of the range in SQL; `values` has its bounds."""
         bounds = "{column} > :after" if self.last is None else _BOTH_BOUNDS
         return statement(bounds, column=column)
 
     @property
     def values(self) -> dict[str, str]:
-        """The bounds."""
         return {"after": self.after} | ({} if self.last is None else {"last": self.last})
 
 
@@ -440,7 +419,7 @@ ALL_ORDERS: Final = Range()
 
 
 async def ranges(connection: AsyncConnection, *, events: int) -> AsyncIterator[Range]:
-    """All orders, in ranges that have about so many events each."""
+    """Cut all orders into ranges of about so many events each."""
     after, more = "", True
     step = text(_STEP)
     while more:
@@ -478,7 +457,7 @@ _CONTESTED: Final = "SELECT order_key FROM contested WHERE {orders}"
 async def scan(
     connection: AsyncConnection, orders: Range = ALL_ORDERS
 ) -> AsyncIterator[list[History]]:
-    """Every order's history in key order, some hundreds at a time."""
+    """Read every order's history in key order, some hundreds at a time."""
     here = orders.condition("events.order_key")
     sql = statement(_DUPLICATES_IN_ORDER, orders=here)
     duplicates = await side_stream(connection, sql, orders.values)
@@ -505,7 +484,7 @@ async def scan(
 async def _groups(
     connection: AsyncConnection, orders: Range
 ) -> AsyncIterator[list[tuple[str, list[Delivery]]]]:
-    """First deliveries grouped by order, in key order."""
+    """Group first deliveries by order, in key order."""
     here = orders.condition("order_key")
     events = statement(_EVENTS_IN_ORDER, event=EVENT_SELECT, orders=here)
     order: str | None = None

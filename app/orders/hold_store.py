@@ -1,6 +1,6 @@
-"""Holds that stand: orders of which, of a reason, `held` was recorded after any `released`.
+"""Holds that stand: for an order and a reason, `held` was recorded after any `released`.
 
-Rows are `records` like any other; what a hold means is the fold's to say.
+The rows are `records` like any other; the fold says what a hold means.
 """
 
 from collections.abc import Iterable, Sequence
@@ -21,8 +21,8 @@ _STANDING: Final = (
     "AND later.reason = records.reason AND (later.recorded_at > records.recorded_at "
     "OR (later.recorded_at = records.recorded_at AND later.id > records.id)))"
 )
-"""Of a record: it is the last word on its reason, and says `held`. Both kinds are named as in the
-text of their index, or SQLite would go through all records: see `ix_records_holds`."""
+"""Condition on a record: it is the last on its reason, and says `held`. Both kinds are named as in
+the text of their index `ix_records_holds`, or SQLite would go through all records."""
 
 _OF_ORDERS: Final = statement(
     "SELECT order_key, reason, recorded_at FROM records WHERE {standing} AND order_key IN ({})",
@@ -51,20 +51,20 @@ class Hold:
 
 
 async def holds_of(connection: AsyncConnection, orders: Iterable[str]) -> list[Hold]:
-    """The holds of these orders that stand."""
+    """Return the holds of these orders that stand."""
     return [_hold(row) for row in await select_in(connection, sql=_OF_ORDERS, values=orders)]
 
 
 async def some_holds(
     connection: AsyncConnection, *, reason: HoldReason, after: str, limit: int
 ) -> list[Hold]:
-    """Holds of one reason that stand, in key order from after a key on."""
+    """Return holds of one reason that stand, in key order, after a key."""
     rows = await connection.execute(text(_SOME), {"reason": reason, "after": after, "limit": limit})
     return [_hold(row) for row in rows]
 
 
 async def count_held(connection: AsyncConnection) -> int:
-    """How many orders are held, for whatever reason."""
+    """Return how many orders are held, for any reason."""
     return int((await connection.execute(text(_COUNT))).scalar_one())
 
 

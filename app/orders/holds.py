@@ -1,14 +1,14 @@
 """Holds: orders that are not to be fulfilled until a person releases them.
 
     1 know      what was last published of an order, as of when, and by which rules
-    2 compare   fold by the rules of now what was known as of then
+    2 compare   fold by the present rules what was known then
     3 hold      a `held` record, in the transaction that publishes the fold that sees it
     4 release   a `released` record of a person, after which the order is published as any other
 
-Only new rules make an order fulfillable where rules of before have published it as not fulfillable,
-and what was known as of then is fulfillable by those of now. What became known after then and makes
-an order fulfillable by itself is news, and not held; nor is an order that was never published.
-Rules are the engine's and the merchant's settings: either may change what is known of old.
+An order is held where earlier rules have published it as not fulfillable, and the present rules
+make what was known then fulfillable. It is not held where evidence that came since makes it
+fulfillable by itself, nor where it was never published. Rules are the engine's and the merchant's
+settings: either may change what old evidence means.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -26,25 +26,25 @@ from app.orders.history_store import gather, histories_of
 from app.orders.hold_store import Hold, holds_of, some_holds
 from app.orders.ledger_store import LastPublished, last_published
 from app.orders.policy_version_store import rules_of
-from app.orders.record_store import add_records, keep_records
+from app.orders.record_store import add_records, after_all, keep_records
 from app.receiving.pace import Pace
 from reconcile.instants import EARLIEST, TICK, Instant
 from reconcile.ledger.fold import fold
 from reconcile.ledger.history import History
 from reconcile.ledger.policy import Policy, policy_text
-from reconcile.ledger.records import HoldReason, Record
+from reconcile.ledger.records import HoldReason, Record, RecordKind
 
 BY_SERVICE: Final = "service"
 """The author of what the service records by itself."""
 
 BECAUSE: Final[HoldReason] = "rules_changed"
-"""What the service holds orders for here."""
+"""The reason of these holds."""
 
 NOT_YET_HELD: Final = "rec_to_be_held"
 """The id of the hold that a read supposes where the fold worker has not come to the order yet."""
 
 FIRST_RELEASED, MOST_RELEASED = 100, 1_000
-"""Orders of the first act that releases some of many, and of any."""
+"""Orders that the first transaction of a release takes, and any."""
 
 MOST_NAMED: Final = 20
 """Orders that the trail, or a refusal, names of many; it counts all."""
@@ -56,19 +56,25 @@ MOST_NAMED: Final = 20
 async def as_judged(
     connection: Connection, orders: Iterable[str], *, policy: Policy
 ) -> dict[str, History]:
-    """`judged_histories`, run by itself."""
+    """Run `judged_histories` on an asynchronous connection."""
     return await run(connection, judged_histories, list(orders), policy=policy)
 
 
 def judged_histories(
     connection: PlainConnection, orders: Sequence[str], *, policy: Policy
 ) -> dict[str, History]:
-    """The histories of the orders as they are to be read: one that the fold worker will hold when
-    it comes to it has that hold already, from just after what was last published."""
+    """Return the histories of these orders for a reader.
+
+    One that the fold worker is going to hold has that hold already, dated just after what was last
+    published.
+    """
     histories = histories_of(connection, orders)
     published = _of_other_rules(connection, orders, policy=policy)
     return histories | {
-        order: _with(histories[order], _held(order, at=each.as_of + TICK, record_id=NOT_YET_HELD))
+        order: _with(
+            histories[order],
+            hold_record(order, "held", at=each.as_of + TICK, record_id=NOT_YET_HELD),
+        )
         for order, each in published.items()
         if only_by_new_rules(histories[order], each, policy=policy)
         and fulfillable(histories[order], policy=policy)
@@ -78,8 +84,7 @@ def judged_histories(
 def _of_other_rules(
     connection: PlainConnection, orders: Iterable[str], *, policy: Policy
 ) -> dict[str, LastPublished]:
-    """What was last published of those of the orders of which rules of before have published that
-    they are not fulfillable; mostly none."""
+    """Return what was last published of orders that other rules published as not fulfillable."""
     rules = rules_of(policy_text(policy))
     published = last_published(connection, orders)
     return {
@@ -90,8 +95,10 @@ def _of_other_rules(
 
 
 def only_by_new_rules(history: History, last: LastPublished, *, policy: Policy) -> bool:
-    """Whether what was known when this was said is fulfillable by the rules of now, and no hold of
-    that was recorded since, which a person may have released already."""
+    """Tell whether the present rules make fulfillable what was known when this was published.
+
+    It is False where that hold was recorded since: a person may have released it already.
+    """
     held = any(
         each.kind == "held" and each.reason == BECAUSE and each.recorded_at > last.as_of
         for each in history.records
@@ -102,7 +109,7 @@ def only_by_new_rules(history: History, last: LastPublished, *, policy: Policy) 
 
 
 def fulfillable(history: History, *, policy: Policy) -> bool:
-    """Whether it is as soon as all of it is known."""
+    """Tell whether the order is fulfillable by all that is known of it."""
     return fold(history, policy=policy, as_of=history.instant_at(EARLIEST)).fulfillable
 
 
@@ -112,10 +119,9 @@ def fulfillable(history: History, *, policy: Policy) -> bool:
 def hold_back(
     connection: PlainConnection, context: AppContext, orders: Collection[str]
 ) -> dict[str, History]:
-    """Record holds, in the caller's transaction, of those of these fulfillable orders that only
-    new rules make so. Returns the histories of those, with their holds.
+    """Record holds of fulfillable orders that only new rules make so, in the caller's transaction.
 
-    What was last published of them must still stand there.
+    Call it before they are published. Returns the histories of the held orders, with their holds.
     """
     if not orders:
         return {}
@@ -123,7 +129,9 @@ def hold_back(
     histories = histories_of(connection, list(published))
     now = context.clock.now()
     held = {
-        order: _held(order, at=instant_after_all(history, now), record_id=new_id("rec_", now))
+        order: hold_record(
+            order, "held", at=after_all(history.records, now=now), record_id=new_id("rec_", now)
+        )
         for order, history in histories.items()
         if only_by_new_rules(history, published[order], policy=context.policy)
     }
@@ -132,40 +140,42 @@ def hold_back(
 
 
 async def hold_if_due(context: AppContext, orders: Collection[str]) -> None:
-    """Record the holds of those of the orders that the fold worker would hold when it came to
-    them; for who needs them before that."""
+    """Record now the holds of orders that the fold worker is going to hold."""
     judged = await context.database.on_snapshot(
         judged_histories, list(orders), policy=context.policy
     )
-    waiting = [order for order, history in judged.items() if _is_supposed(history)]
+    waiting = [
+        order
+        for order, history in judged.items()
+        if any(record.record_id == NOT_YET_HELD for record in history.records)
+    ]
     if waiting:
         await context.database.writer.commit(hold_back, context, waiting)
 
 
-def _is_supposed(history: History) -> bool:
-    return any(record.record_id == NOT_YET_HELD for record in history.records)
-
-
-def _held(order: str, *, at: Instant, record_id: str) -> Record:
+def hold_record(
+    order: str,
+    kind: RecordKind,
+    *,
+    at: Instant,
+    record_id: str,
+    reason: HoldReason = BECAUSE,
+    author: str = BY_SERVICE,
+) -> Record:
+    """Return the record that an order is held or released."""
     return Record(
         record_id=record_id,
         recorded_at=at,
-        kind="held",
+        kind=kind,
         order=order,
         at=at,
-        reason=BECAUSE,
-        author=BY_SERVICE,
+        reason=reason,
+        author=author,
     )
 
 
 def _with(history: History, record: Record) -> History:
     return replace(history, records=history.records | {record})
-
-
-def instant_after_all(history: History, now: Instant) -> Instant:
-    """After all that is recorded of it, even where that was dated by a clock that was ahead: of a
-    hold and a release the later counts."""
-    return max([now, *(record.recorded_at + TICK for record in history.records)])
 
 
 # --- (4) release ---------------------------------------------------------------------------------
@@ -181,7 +191,7 @@ async def release(
 ) -> int:
     """Release these orders, all of them or none. Returns how many there were.
 
-    Raises NotFoundError where one of them is not held for this reason, UsageError for who may not.
+    Raises NotFoundError where one is not held for this reason, UsageError for a person who may not.
     """
     await hold_if_due(context, orders)
     async with context.database.writing() as connection:
@@ -190,8 +200,16 @@ async def release(
         standing = [each for each in found if each.reason == reason]
         missing = set(orders) - {each.order for each in standing}
         if missing:
-            others = {each.reason for each in found if each.order in missing}
-            raise NotFoundError(_not_held(sorted(missing), reason, others=sorted(others)))
+            names = ", ".join(sorted(missing)[:MOST_NAMED])
+            are = "is not held" if len(missing) == 1 else "are not held"
+            others = sorted({each.reason for each in found if each.order in missing})
+            apart = "".join(
+                f"say `--held-for {other}` for what is held for that; " for other in others
+            )
+            raise NotFoundError(
+                f"{names} {are} ({reason}), so nothing was released; {apart}`tallyhook orders list "
+                "--finding held_back` shows what is held, and why"
+            )
         await _release(connection, context, standing, who=who, why=why)
     context.signals.evidence_arrived.set()
     return len(standing)
@@ -200,8 +218,10 @@ async def release(
 async def release_all(
     context: AppContext, *, reason: HoldReason, why: str = "", by: str | None = None
 ) -> int:
-    """Release every order that is held for this reason, some at a time, each part an act of its
-    own. Returns how many there were. Raises UsageError for who may not."""
+    """Release every order that is held for this reason, some in each transaction.
+
+    Returns how many there were. Raises UsageError for a person who may not.
+    """
     count, after, pace = 0, "", Pace(first=FIRST_RELEASED, most=MOST_RELEASED)
     while True:
         limit = pace.size
@@ -217,26 +237,23 @@ async def release_all(
         after = standing[-1].order
 
 
-def _not_held(orders: list[str], reason: HoldReason, *, others: list[HoldReason]) -> str:
-    names = ", ".join(orders[:MOST_NAMED])
-    are = "is not held" if len(orders) == 1 else "are not held"
-    apart = "".join(f"say `--held-for {other}` for what is held for that; " for other in others)
-    return (
-        f"{names} {are} ({reason}), so nothing was released; {apart}`tallyhook orders list "
-        "--finding held_back` shows what is held, and why"
-    )
-
-
 async def _release(
     connection: Connection, context: AppContext, holds: list[Hold], *, who: Operator, why: str
 ) -> None:
-    now = context.clock.now()
-    histories = await gather(connection, [each.order for each in holds])
-    await add_records(
-        connection,
-        [_released(each, histories[each.order], now=now, author=author_of(who)) for each in holds],
-    )
-    names = sorted(each.order for each in holds)
+    now, names = context.clock.now(), sorted(each.order for each in holds)
+    histories = await gather(connection, names)
+    records = [
+        hold_record(
+            each.order,
+            "released",
+            at=after_all(histories[each.order].records, now=now),
+            record_id=new_id("rec_", now),
+            reason=each.reason,
+            author=author_of(who),
+        )
+        for each in holds
+    ]
+    await add_records(connection, records)
     await note_in_trail(
         connection,
         who,
@@ -248,19 +265,6 @@ async def _release(
     )
 
 
-def _released(hold: Hold, history: History, *, now: Instant, author: str) -> Record:
-    at = instant_after_all(history, now)
-    return Record(
-        record_id=new_id("rec_", now),
-        recorded_at=at,
-        kind="released",
-        order=hold.order,
-        at=at,
-        reason=hold.reason,
-        author=author,
-    )
-
-
 def author_of(who: Operator) -> str:
-    """Who stated it, as a record has it: `operator:ada`, or `account:root` where nobody is one."""
+    """Name the author as a record does: `operator:ada`; `account:root` without operators."""
     return f"{'account' if who.role == 'account' else 'operator'}:{who.name}"

@@ -1,6 +1,6 @@
-"""Rebuilds the index over raw bytes: events, links and contested pairs."""
+"""Rebuilds the index over raw bytes: events, links and pairs of contested orders."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import column, delete, table, text, update
@@ -11,7 +11,7 @@ from app.receiving.append_store import KnownEvents, NewEvent, StoredVerdict, mar
 from app.receiving.correlation_store import Linking, LinkMemory, keys_of_references
 from app.receiving.delivery_log_store import RawDelivery
 from app.receiving.due_store import mark_all_due
-from app.receiving.phone_store import PhoneNote, phone_note, write_phone_notes
+from app.receiving.phone_store import phone_note, write_phone_notes
 from app.sealing.log_queue_store import mark_read_again
 from reconcile.instants import Instant
 from reconcile.ledger.events import Event
@@ -21,7 +21,7 @@ _DELIVERIES = table("deliveries", *map(column, ("event_id", "source", "digest", 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reread:
-    """One delivery read again: its event, or why there is none. `customer`: as in `Arrival`."""
+    """Delivery that was read again: its event, or the problem. `customer`: as in `Arrival`."""
 
     delivery: RawDelivery
     event: Event | None = None
@@ -30,7 +30,7 @@ class Reread:
 
 
 async def drop_index(connection: AsyncConnection, *, now: Instant) -> None:
-    """Empty the index, and set every order due: what it rests on is about to change."""
+    """Empty the index, and set every order due: its evidence is about to change."""
     for name in ("events", "links", "contested"):
         await connection.execute(delete(table(name)))
     await mark_all_due(connection, now=now)
@@ -52,7 +52,7 @@ def _link_records(connection: PlainConnection) -> None:
 async def index_again(
     connection: AsyncConnection, rereads: Sequence[Reread], *, now: Instant
 ) -> list[StoredVerdict]:
-    """Index some deliveries, in the order of their arrival, and correct their verdicts."""
+    """Index deliveries in the order of their arrival, and correct their verdicts."""
     verdicts = await run(connection, _index, rereads, now)
     for reread, verdict in zip(rereads, verdicts, strict=True):
         await _correct(connection, reread, verdict)
@@ -76,22 +76,25 @@ def _index(
             fresh.append((event, delivery.delivery_id, delivery.received_at))
     linking.assign(connection, [event for event, _, _ in fresh])
     write_index(connection, linking, fresh)
-    write_phone_notes(connection, _customers(rereads, linking))
+    notes = [
+        phone_note(
+            each.customer,
+            linking.orders.get(each.event.key),
+            each.delivery.delivery_id,
+            each.delivery.received_at,
+        )
+        for each in rereads
+        if each.customer is not None and each.event is not None
+    ]
+    write_phone_notes(connection, notes)
     mark_read_again(connection, [reread.delivery.delivery_id for reread in rereads])
     orders = {*linking.orders.values(), *linking.touched()}
     mark_due(connection, dict.fromkeys(sorted(orders), now))
     return verdicts
 
 
-def _customers(rereads: Sequence[Reread], linking: Linking) -> Iterator[PhoneNote]:
-    for reread in rereads:
-        if reread.customer is not None and reread.event is not None:
-            order, delivery = linking.orders.get(reread.event.key), reread.delivery
-            yield phone_note(reread.customer, order, delivery.delivery_id, delivery.received_at)
-
-
 async def _correct(connection: AsyncConnection, reread: Reread, verdict: StoredVerdict) -> None:
-    """Write the verdict that reading would give now, and let bodiless redeliveries follow."""
+    """Write the verdict that reading gives now, and let redeliveries without a body follow."""
     delivery, event = reread.delivery, reread.event
     event_id = None if event is None else event.event_id
     if (verdict, event_id) == (delivery.verdict, delivery.event_id):

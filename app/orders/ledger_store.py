@@ -1,4 +1,4 @@
-"""The ledger cache and the revisions: what a fold writes, together with its due marks.
+"""The ledger cache and the revisions, which a fold writes together with its due marks.
 
 Publishing compares generations: if evidence arrived while an order was being folded, its mark
 stays, and the next round folds it again. Revisions get their numbers inside the transaction that
@@ -15,7 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.database import statements
 from app.database.mapping import REVISION_COLUMNS
-from app.orders.counter_store import FINDING, OUTCOME, count_anew, counters_standing, tally
+from app.orders.counter_store import FINDING, OUTCOME, count_anew, standing, tally
 from app.orders.listing_store import last_numbers, list_anew, relist
 from app.orders.notification_store import write_notifications
 from app.orders.published_store import REVISIONS, Published, published_of
@@ -50,8 +50,7 @@ _WITHOUT_HISTORY: Final = (
 WITHOUT_HISTORY: Final = statements.statement(
     "SELECT order_key FROM ledgers WHERE {without_history}", without_history=_WITHOUT_HISTORY
 )
-"""Orders that have a cached ledger and of which nothing is known by now; it was read otherwise
-before."""
+"""Orders that have a cached ledger but no evidence any more: it was read differently before."""
 _DROP_WITHOUT_HISTORY: Final = statements.statement(
     "DELETE FROM ledgers WHERE {without_history}", without_history=_WITHOUT_HISTORY
 )
@@ -75,12 +74,11 @@ ALL_PUBLISHED = (
     "LEFT JOIN ledgers ON ledgers.order_key = revisions.order_key "
     "ORDER BY revisions.order_key, revisions.seq"
 )
-"""For a scan: of several rows of one order, the last is what was last said."""
+"""For a scan: of several rows of one order, the last was published last."""
 
 
 def positions_of(condition: str) -> str:
-    """For a scan of orders of which this holds: of several positions of one order, the last is the
-    latest."""
+    """Select positions of orders for a scan; of several of one order the last is the latest."""
     return statements.statement(
         "SELECT order_key, outcome, fulfillable, substance FROM revisions "
         "WHERE {condition} ORDER BY order_key, seq",
@@ -92,31 +90,31 @@ def positions_of(condition: str) -> str:
 
 
 def position_in(row: Sequence[Any]) -> Position:
-    """The position in (order_key, outcome, fulfillable, substance)."""
+    """Return the position in (order_key, outcome, fulfillable, substance)."""
     return new_position(outcome=cast(Outcome, row[1]), fulfillable=bool(row[2]), substance=row[3])
 
 
 async def latest_positions(
     connection: AsyncConnection, orders: Iterable[str]
 ) -> dict[str, Position]:
-    """`last_positions`, run by itself."""
+    """Run `last_positions` on an asynchronous connection."""
     return await statements.run(connection, last_positions, orders)
 
 
 def last_positions(
     connection: statements.PlainConnection, orders: Iterable[str]
 ) -> dict[str, Position]:
-    """What was last published of each of the orders; none for an order never published."""
+    """Return the last published position of each order that was ever published."""
     rows = statements.select_rows(connection, sql=_LATEST_POSITIONS, values=orders)
     return {row[0]: position_in(row) for row in rows}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LastPublished:
-    """What was last published of an order.
+    """Last publication of an order.
 
-    as_of  the last instant at which a fold concluded it
-    rules  by which it did; None where that is not known
+    as_of  the last instant at which a fold concluded the same
+    rules  the rules of that fold; None where they are not known
     """
 
     order: str
@@ -127,7 +125,7 @@ class LastPublished:
 
 
 def last_published_in(row: Sequence[Any]) -> LastPublished:
-    """What was said, of (order_key, outcome, fulfillable, as_of, rules)."""
+    """Return the publication in (order_key, outcome, fulfillable, as_of, rules)."""
     return LastPublished(
         order=row[0], outcome=row[1], fulfillable=bool(row[2]), as_of=row[3], rules=row[4] or None
     )
@@ -136,17 +134,18 @@ def last_published_in(row: Sequence[Any]) -> LastPublished:
 def last_published(
     connection: statements.PlainConnection, orders: Iterable[str]
 ) -> dict[str, LastPublished]:
-    """What was last published of each of the orders; none for an order never published."""
+    """Return the last publication of each order that was ever published."""
     rows = statements.select_rows(connection, sql=_LAST_PUBLISHED, values=orders)
     return {row[0]: last_published_in(row) for row in rows}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Publication:
-    """What a fold leaves behind: the order's row in listings, and what is new, if anything is.
+    """Result of a fold to publish: the order's cached row, and the revision if there is one.
 
-    The ledger itself is not kept, so that a rebuild holds one at a time. `rules`: by which it was
-    folded.
+    The ledger itself is not kept, so that a rebuild holds one at a time.
+
+    rules  the rules by which it was folded
     """
 
     order: str
@@ -169,13 +168,14 @@ def publish(
     put_aside_until: Instant | None = None,
     notify: Instant | None = None,
 ) -> None:
-    """Write the rows, the revisions, and the orders' next due marks, in the caller's transaction.
+    """Write the rows, the revisions and the orders' next due marks, in the caller's transaction.
 
-    A mark whose order has no publication here could not be folded; it is due again at the instant
-    until which it is put aside. From `notify` on the shop is to be notified of each revision.
+    put_aside_until  when marks without a publication come due again: their orders could not be
+                     folded
+    notify           when the shop is to be notified of the revisions; None: not at all
     """
     orders = [each.order for each in publications]
-    before, numbers_before = counters_standing(connection, orders), last_numbers(connection, orders)
+    before, numbers_before = standing(connection, orders), last_numbers(connection, orders)
     numbers = dict(numbers_before)
     if publications:
         statements.insert_rows(
@@ -187,7 +187,14 @@ def publish(
         )
     revisions = [each.revision for each in publications if each.revision is not None]
     if revisions:
-        first = _take_numbers(connection, "revisions", len(revisions))
+        # The counter's row stays locked until the commit, so numbers are in commit order.
+        count = len(revisions)
+        taken = connection.ask(
+            "INSERT INTO counters (name, value) VALUES ('revisions', ?) "
+            "ON CONFLICT (name) DO UPDATE SET value=counters.value+? RETURNING value",
+            (count, count),
+        )
+        first = int(taken[0][0]) - count + 1
         statements.insert_rows(
             connection,
             table="revisions",
@@ -208,18 +215,8 @@ def publish(
     tally(connection, before=before.values(), after=after.values())
 
 
-def _take_numbers(connection: statements.PlainConnection, name: str, count: int) -> int:
-    """The first of `count` numbers. The row stays locked until commit, so order is commit order."""
-    rows = connection.ask(
-        "INSERT INTO counters (name, value) VALUES (?, ?) "
-        "ON CONFLICT (name) DO UPDATE SET value=counters.value+? RETURNING value",
-        (name, count, count),
-    )
-    return int(rows[0][0]) - count + 1
-
-
 def ledger_row(publication: Publication) -> tuple[Any, ...]:
-    """The cached row of a ledger: the values of LEDGER_COLUMNS."""
+    """Return the cached row of a ledger: the values of LEDGER_COLUMNS."""
     position = publication.position
     return (
         publication.order,
@@ -252,7 +249,7 @@ def _revision_row(seq: int, revision: Revision) -> tuple[Any, ...]:
 
 
 async def feed(connection: AsyncConnection, *, after: int, limit: int) -> list[Published]:
-    """Revisions after a place in the feed, in publishing order."""
+    """Return revisions after a place in the feed, in publishing order."""
     later = select(REVISIONS).where(REVISIONS.c.seq > after)
     rows = await connection.execute(later.order_by(REVISIONS.c.seq).limit(limit))
     return [published_of(row) for row in rows]
@@ -265,13 +262,13 @@ _SUPERSEDED: Final = (
 
 
 async def superseded(connection: AsyncConnection, revisions: Iterable[int]) -> list[int]:
-    """Those of these revisions after which their order had another one, in publishing order."""
+    """Return those of these revisions that a later one of their order follows, sorted."""
     rows = await statements.select_in(connection, sql=_SUPERSEDED, values=revisions)
     return sorted(row[0] for row in rows)
 
 
 async def times_released(connection: AsyncConnection, order: str) -> int:
-    """How often the feed has said of an order that it may be fulfilled, after it might not."""
+    """Count how often the feed has made an order fulfillable."""
     found = await connection.execute(
         text(
             "SELECT count(*) FROM revisions WHERE order_key=:order AND fulfillable=1 "
@@ -285,8 +282,7 @@ async def times_released(connection: AsyncConnection, order: str) -> int:
 PUBLISHED_BETWEEN: Final = (
     "order_key IN (SELECT revisions.order_key FROM revisions WHERE at >= :since AND at < :until)"
 )
-"""By the index of when: who asks wants what is new, and a page is to cost what changed, not what
-there is."""
+"""By the index of `at`, so that a page costs as much as has changed, not as much as there is."""
 
 
 async def listed_orders(
@@ -299,8 +295,10 @@ async def listed_orders(
     since: Instant | None = None,
     until: Instant | None = None,
 ) -> list[str]:
-    """References of folded orders after `after` in key order, as the cache has them; of those of
-    which something was published from `since` on and before `until`."""
+    """Return references of folded orders after `after` in key order, as the cache has them.
+
+    since, until  only orders with a publication from the one instant on, and before the other
+    """
     key = _LEDGERS.c.order_key
     listing = select(key).where(key > after)
     if outcome is not None:
@@ -308,17 +306,18 @@ async def listed_orders(
     if finding is not None:
         listing = listing.where(_LEDGERS.c.findings.like(f"%|{finding}|%"))
     if since is not None or until is not None:
-        published = text(PUBLISHED_BETWEEN).bindparams(
-            since=EARLIEST if since is None else since, until=LATEST if until is None else until
-        )
-        listing = listing.where(published)
+        bounds = {
+            "since": EARLIEST if since is None else since,
+            "until": LATEST if until is None else until,
+        }
+        listing = listing.where(text(PUBLISHED_BETWEEN).bindparams(**bounds))
     rows = await connection.execute(listing.order_by(key).limit(limit))
     return [row[0] for row in rows]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Latest:
-    """An order by what was last published of it."""
+class LastRevision:
+    """Number and instant of an order's last revision."""
 
     order: str
     seq: int
@@ -350,19 +349,21 @@ async def latest_orders(
     limit: int,
     outcome: str | None = None,
     finding: str | None = None,
-) -> list[Latest]:
-    """Orders by their last revision, the newest first: those whose last one is below `before`, of
-    an outcome, with a finding as the cache has them."""
+) -> list[LastRevision]:
+    """Return orders by their last revision, the newest first, as the cache has them.
+
+    before  only those whose last revision has a number below this
+    """
     found = ((FINDING, finding), (OUTCOME, outcome))
     words = [kind + word for kind, word in found if word is not None]
     values: dict[str, Any] = {"before": _ABOVE_ALL if before is None else before, "limit": limit}
     values |= {f"word_{place}": word for place, word in enumerate(words)}
     rows = await connection.execute(text(_LATEST[len(words)]), values)
-    return [Latest(order=row[0], seq=row[1], at=row[2]) for row in rows]
+    return [LastRevision(order=row[0], seq=row[1], at=row[2]) for row in rows]
 
 
 async def last_revision(connection: AsyncConnection) -> int:
-    """The number of the last revision; 0 where there is none."""
+    """Return the number of the last revision; 0 where there is none."""
     found = await connection.execute(text("SELECT max(seq) FROM revisions"))
     return int(found.scalar_one() or 0)
 
@@ -370,7 +371,7 @@ async def last_revision(connection: AsyncConnection) -> int:
 async def revisions_of_order(
     connection: AsyncConnection, order: str, *, until: Instant, limit: int
 ) -> list[Published]:
-    """What was published of an order up to an instant, the newest first."""
+    """Return an order's revisions up to an instant, the newest first."""
     of_order = select(REVISIONS).where(REVISIONS.c.order_key == order, REVISIONS.c.at <= until)
     rows = await connection.execute(of_order.order_by(REVISIONS.c.seq.desc()).limit(limit))
     return [published_of(row) for row in rows]
@@ -382,7 +383,7 @@ async def drop_ledger_lines(connection: AsyncConnection) -> None:
 
 
 async def drop_ledgers_without_history(connection: AsyncConnection) -> None:
-    """Drop the cached ledgers of orders of which nothing is known by now, and count the others."""
+    """Drop the cached ledgers of orders without evidence, and count and list the others anew."""
     await connection.execute(text(_DROP_WITHOUT_HISTORY))
     await count_anew(connection)
     await list_anew(connection)

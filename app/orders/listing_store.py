@@ -1,8 +1,8 @@
-"""Orders under their outcome and under each of their findings, by their last revision.
+"""Lists of orders by outcome and by finding, in the order of their last revision.
 
-The revisions alone would have to be gone through for the newest orders of a rare finding, and for
-those of an outcome that every order passes. Kept by the transaction that publishes; like the
-ledgers a cache, which `refold --all` makes anew and `db check` compares.
+Without them, the newest orders of a rare finding would be found only by going through the
+revisions. The publishing transaction keeps them. Like the ledgers they are a cache: `refold --all`
+makes them anew, and `db check` compares.
 """
 
 from collections import Counter
@@ -43,7 +43,7 @@ _AT_ONCE: Final = 10_000
 
 
 def last_numbers(connection: statements.PlainConnection, orders: Iterable[str]) -> LastNumbers:
-    """The numbers of the last revisions of these orders; none for an order never published."""
+    """Return the number of the last revision of each order that was ever published."""
     return {row[0]: row[1] for row in statements.select_rows(connection, sql=_LAST, values=orders)}
 
 
@@ -55,8 +55,10 @@ def relist(
     after: Mapping[str, LedgerWords],
     numbers: LastNumbers,
 ) -> None:
-    """Put orders where their new ledgers and revisions say. An order that was never published
-    stands nowhere."""
+    """Move orders to the lists of their new ledgers and revisions.
+
+    An order that was never published is in no list.
+    """
     old = _listed(before, numbers_before)
     new = _listed(after, numbers)
     for word, seq, _ in sorted(old - new):
@@ -80,22 +82,19 @@ def _listed(ledgers: Mapping[str, LedgerWords], numbers: LastNumbers) -> set[tup
 
 
 async def list_anew(connection: AsyncConnection) -> None:
-    """Make all of it of what the ledgers say."""
+    """Make all lists anew from the cached ledgers."""
     await connection.execute(text("DELETE FROM order_listings"))
     async for rows in statements.stream(connection, _ALL, at_once=_AT_ONCE):
-        await statements.run(connection, _write, rows)
-
-
-def _write(connection: statements.PlainConnection, rows: statements.Rows) -> None:
-    listed = sorted(
-        (word, seq, order) for order, outcome, findings, seq in rows
-        for word in words_of(outcome, findings)
-    )  # fmt: skip
-    statements.insert_rows(connection, table="order_listings", columns=_COLUMNS, rows=listed)
+        ledgers = {row[0]: (row[1], row[2]) for row in rows}
+        listed = sorted(_listed(ledgers, {row[0]: row[3] for row in rows}))
+        table = "order_listings"
+        await statements.run(
+            connection, statements.insert_rows, table=table, columns=_COLUMNS, rows=listed
+        )
 
 
 async def differing_listings(connection: AsyncConnection) -> list[str]:
-    """Lists that are not what the ledgers give, one sentence each."""
+    """Return a sentence on each list that differs from the cached ledgers."""
     rows = await connection.execute(text(_KEPT))
     kept = Counter({row[0]: int(row[1]) for row in rows})
     full = Counter[str]()

@@ -1,16 +1,16 @@
-"""The outbox: what the shop is still to be notified of, written in the publishing transaction.
+"""The outbox: revisions that the shop is to be notified of, written in the publishing transaction.
 
-One row is one revision. An order's rows that wait move through time together, and only the first
-of them may be taken, so that the shop hears of an order in the order of its revisions. Whoever
-takes a row moves it ahead for a while (its lease); if the taker dies, it comes due by itself.
+One row is one revision. An order's waiting rows move through time together, and only the first of
+them may be taken, so that the shop hears of an order in the order of its revisions. A process that
+takes a row moves it ahead for a while (its lease); if that process dies, the row comes due again.
 
-A destination that takes nothing has a row of its own while that lasts. It holds the instant of the
-next probe, which whoever probes moves ahead, as with a lease: all processes together send one.
+A destination that takes nothing has a row of its own while that lasts. It contains the instant of
+the next probe. The process that probes moves it ahead, as with a lease: all together send one.
 """
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal, get_args
+from typing import Final, Literal, get_args
 
 from sqlalchemy import (
     ColumnElement,
@@ -34,7 +34,7 @@ from reconcile.ledger.revise import Revision
 State = Literal["waiting", "delivered", "dead"]
 
 STATES: Final[tuple[State, ...]] = get_args(State)
-"""waiting: due now or later · delivered: the shop said 2xx · dead: given up, until a person asks"""
+"""waiting: due now or later · delivered: the shop said 2xx · dead: given up until a person asks"""
 
 _COLUMNS: Final = ("seq", "order_key", "since", "due_at", "tries")
 
@@ -48,14 +48,14 @@ _CONDITIONS: Final[dict[State, ColumnElement[bool]]] = {
 }
 
 LEASE: Final[Duration] = 60 * SECOND
-"""How long others pass over what one has taken: several times the longest request."""
+"""How long others pass over a taken row: several times the longest request."""
 
 _END: Final = Instant(2**63 - 1)
 """Later than any instant."""
 
 _EARLIER: Final = _NOTIFICATIONS.alias("earlier")
 
-# By `+` SQLite goes by the index of those that wait, and not through all that do not.
+# The `+` makes SQLite use the index of those that wait, and not go through all others.
 _BY_NUMBER: Final[ColumnElement[int]] = literal_column("+notifications.seq")
 
 _HEADS: Final = (
@@ -74,16 +74,16 @@ _HEADS: Final = (
     # SQLite, where one process writes, has no such lock, and SQLAlchemy leaves it out there.
     .with_for_update(of=_NOTIFICATIONS, skip_locked=True)
 )
-"""The first that waits of each order."""
+"""The first waiting row of each order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notification:
-    """What the shop is to be notified of, taken until an instant.
+    """Notification that was taken for a time.
 
-    since  when the time began after which it is given up
+    since  beginning of the time after which it is given up
     tries  how often it was sent before
-    until  the end of the lease; what is said of the row later counts only while it stands
+    until  end of the lease; a result counts only while the lease stands
     """
 
     published: Published
@@ -94,7 +94,7 @@ class Notification:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendResult:
-    """What became of one that was taken: delivered, to be sent again at an instant, or given up."""
+    """Result of sending one: delivered, to be sent again at an instant, or given up."""
 
     sent: Notification
     delivered: bool = False
@@ -104,11 +104,11 @@ class SendResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Away:
-    """A destination that has taken nothing since it first failed.
+    """Destination that has taken nothing since its first failure.
 
-    since     when that was
-    failures  how many tries have failed since then, those at one moment counted as one
-    probe_at  when the next may be made
+    since     instant of that failure
+    failures  failed tries since then, those at one moment counted as one
+    probe_at  when the next try may be made
     problem   why the last one failed, a code
     """
 
@@ -119,8 +119,8 @@ class Away:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NotificationEntry:
-    """One notification as a listing shows it. `problem`: why the last try failed, a code."""
+class ListedNotification:
+    """Notification in a listing. `problem`: why the last try failed, a code."""
 
     seq: int
     order: str
@@ -136,9 +136,9 @@ class NotificationEntry:
 def write_notifications(
     connection: PlainConnection, revisions: Sequence[Revision], *, first: int, now: Instant
 ) -> None:
-    """Write down that the shop is to be notified of these now; they are numbered from `first`.
+    """Queue notifications of these revisions, numbered from `first`, due now.
 
-    What they say may be dated later: see `History.instant_at`.
+    The revisions may be dated later: see `History.instant_at`.
     """
     insert_rows(
         connection,
@@ -149,7 +149,7 @@ def write_notifications(
 
 
 async def next_notification(connection: AsyncConnection) -> Instant | None:
-    """When the next is due; None where nothing waits."""
+    """Return when the next one is due; None where nothing waits."""
     found = await connection.execute(
         text("SELECT min(due_at) FROM notifications WHERE due_at IS NOT NULL")
     )
@@ -165,14 +165,15 @@ async def take_notifications(
     lease: Duration,
     whenever_due: bool = False,
 ) -> list[Notification]:
-    """Up to `limit` that are due, one of an order at most: those that were never tried before
-    those that have waited longest since their last try, which have a quarter of the places where
-    there are both; others pass over them for `lease`. So neither many that the shop refuses for
-    themselves hold up what is new, nor does what is new keep others until they are given up.
+    """Take up to `limit` notifications that are due, at most one of each order, for `lease`.
 
-    whenever_due  also those that are due later, behind those that are due: one must be tried now.
-                  Of those that were never tried the newest, then: if all that wait are refused for
-                  themselves, it is the likeliest to show that the shop is there
+    Those that were never tried come first, then those that have waited longest since their last
+    try, with a quarter of the places where there are both. So refused ones do not hold up new ones,
+    and new ones do not hold up the others until they are given up.
+
+    whenever_due  also take those that are due later, behind the others: one must be tried now.
+                  The newest of those never tried comes first then: where the shop refuses single
+                  notifications, it shows most likely that the shop is there
     """
     due = _HEADS.where(_ROWS.due_at <= (_END if whenever_due else now))
     fresh = due.where(_ROWS.tries == 0)
@@ -197,8 +198,7 @@ async def take_notifications(
 async def call_up_notifications(
     connection: AsyncConnection, *, now: Instant, beyond: Instant
 ) -> None:
-    """Let those that were never tried and wait for an instant after `beyond` come due now, and
-    probes that do."""
+    """Make due now the probes, and the notifications never tried, that wait beyond an instant."""
     for sql in (
         "UPDATE notifications SET due_at=:now, since=:now WHERE due_at > :beyond AND tries=0",
         "UPDATE destinations_away SET probe_at=:now WHERE probe_at > :beyond",
@@ -207,7 +207,7 @@ async def call_up_notifications(
 
 
 async def _move(connection: AsyncConnection, order: str, *, until: Instant) -> None:
-    """All of an order's that wait come due at this instant."""
+    """Make all waiting notifications of an order due at an instant."""
     await connection.execute(
         text(
             "UPDATE notifications SET due_at=:until WHERE order_key=:order AND due_at IS NOT NULL"
@@ -219,8 +219,11 @@ async def _move(connection: AsyncConnection, order: str, *, until: Instant) -> N
 async def settle_notifications(
     connection: AsyncConnection, results: Sequence[SendResult], *, now: Instant
 ) -> None:
-    """Write down what became of what was taken. What comes after one of its order is due now, or
-    waits with it. A row whose lease is over, and which another has taken, is left to that one."""
+    """Write down the results of taken notifications.
+
+    The next of the same order is due now, or waits with it. A row whose lease is over and that
+    another process has taken is left to that process.
+    """
     for one in results:
         found = await connection.execute(
             text(
@@ -241,7 +244,7 @@ async def settle_notifications(
 
 
 async def call_all_up(connection: AsyncConnection, *, now: Instant) -> None:
-    """All that wait for an instant to come are due now."""
+    """Make all waiting notifications due now."""
     await connection.execute(
         text("UPDATE notifications SET due_at=:now WHERE due_at > :now"), {"now": now}
     )
@@ -251,7 +254,7 @@ async def call_all_up(connection: AsyncConnection, *, now: Instant) -> None:
 
 
 async def away(connection: AsyncConnection, destination: str) -> Away | None:
-    """What is known of a destination that takes nothing; None where the last try succeeded."""
+    """Return the state of a destination that takes nothing; None where the last try succeeded."""
     found = await connection.execute(
         text(
             "SELECT since, failures, probe_at, problem FROM destinations_away "
@@ -268,7 +271,7 @@ async def away(connection: AsyncConnection, destination: str) -> Away | None:
 async def claim_probe(
     connection: AsyncConnection, destination: str, seen: Away, *, until: Instant
 ) -> bool:
-    """Whether the next probe is ours: the first of all processes that saw the destination so."""
+    """Tell whether this process may probe: the first that claims the probe it has seen does."""
     found = await connection.execute(
         text(
             "UPDATE destinations_away SET probe_at=:until WHERE destination=:destination "
@@ -280,7 +283,7 @@ async def claim_probe(
 
 
 async def note_away(connection: AsyncConnection, destination: str, found: Away) -> None:
-    """Write down that it takes nothing. The instant since when stays the first one."""
+    """Write down that a destination takes nothing. The instant of the first failure stays."""
     await connection.execute(
         text(
             "INSERT INTO destinations_away (destination, since, failures, probe_at, problem) "
@@ -299,7 +302,7 @@ async def note_away(connection: AsyncConnection, destination: str, found: Away) 
 
 
 async def note_back(connection: AsyncConnection, destination: str) -> bool:
-    """Write down that it takes what it is sent. Returns whether it was away."""
+    """Write down that a destination takes notifications. Returns whether it was away."""
     found = await connection.execute(
         text("DELETE FROM destinations_away WHERE destination=:destination RETURNING since"),
         {"destination": destination},
@@ -313,10 +316,13 @@ async def note_back(connection: AsyncConnection, destination: str) -> bool:
 async def send_again(
     connection: AsyncConnection, *, now: Instant, revisions: Iterable[int] | None
 ) -> int:
-    """Set notifications due again, with the whole time before them: these, whatever became of
-    them, or (None) all that were tried and not taken, given up or not; what was never tried goes by
-    itself, behind them. Destinations that are away may be tried at once. Returns how many there
-    were."""
+    """Set notifications due again, with the whole time before they are given up.
+
+    Destinations that are away may be tried at once. Returns how many notifications there were.
+
+    revisions  those to send, whatever became of them; None: all that were tried and not taken,
+               given up or not. Those never tried go by themselves, behind them
+    """
     await connection.execute(
         text("UPDATE destinations_away SET probe_at=:now WHERE probe_at > :now"), {"now": now}
     )
@@ -343,9 +349,8 @@ async def notifications_in(
     limit: int,
     order: str | None = None,
     before: int | None = None,
-) -> list[NotificationEntry]:
-    """Notifications, the newest first; of one state, or (None) of all; of one order, or of all;
-    with numbers below `before`."""
+) -> list[ListedNotification]:
+    """Return notifications, newest first, of one state and order where given, below a number."""
     number: ColumnElement[int] = _BY_NUMBER if state == "waiting" else _ROWS.seq
     revision = REVISIONS.c
     listing = (
@@ -370,26 +375,24 @@ async def notifications_in(
         listing = listing.where(revision.order_key == order)
     if before is not None:
         listing = listing.where(number < before)
-    return [_entry(row) for row in await connection.execute(listing)]
-
-
-def _entry(row: Sequence[Any]) -> NotificationEntry:
-    state: State = "waiting" if row[5] is not None else "dead" if row[6] is None else "delivered"
-    return NotificationEntry(
-        seq=row[0],
-        order=row[1],
-        outcome=row[2],
-        state=state,
-        tries=row[3],
-        published_at=row[4],
-        due_at=row[5],
-        delivered_at=row[6],
-        problem=row[7],
-    )
+    return [
+        ListedNotification(
+            seq=row[0],
+            order=row[1],
+            outcome=row[2],
+            state="waiting" if row[5] is not None else "dead" if row[6] is None else "delivered",
+            tries=row[3],
+            published_at=row[4],
+            due_at=row[5],
+            delivered_at=row[6],
+            problem=row[7],
+        )
+        for row in await connection.execute(listing)
+    ]
 
 
 async def notification_counts(connection: AsyncConnection, *, enough: int) -> tuple[int, int]:
-    """How many wait, and how many were given up; of either no more than `enough`."""
+    """Count those that wait, and those that were given up, each up to `enough`."""
     counts = []
     states: tuple[State, ...] = ("waiting", "dead")
     for state in states:

@@ -1,14 +1,14 @@
 """Tells the shop of every published revision: signed, in order for each order, at least once.
 
-    (1) take what is due  (2) sign and POST each, side by side  (3) write down what became of them
+    (1) take what is due  (2) sign and POST each, side by side  (3) write down the results
 
 Between (1) and (3) others pass over what was taken; if this process dies there, it comes due again
 and is sent with the same id. No transaction is open while the shop is waited for.
 
-A shop that takes nothing of what is sent at one moment is away. From then on one notification is
-tried at a time (a probe), by one of all processes, soon again; the first that is taken has all that
-wait sent at once. A single notification that is refused while others are taken is tried again by
-itself, with a pause that grows, and holds up no order but its own.
+A shop that takes nothing of what is sent at one moment is away. From then on one of all processes
+tries one notification at a time, a probe, soon again. Once a probe is taken, all that wait are sent
+at once. A single notification that is refused while others are taken is tried again by itself, with
+growing pauses, and holds up no order but its own.
 """
 
 import asyncio
@@ -28,58 +28,23 @@ from app.context.context import AppContext
 from app.core.errors import NotFoundError
 from app.core.http import Exchange, asked_to_wait
 from app.core.logs import LogLine
+from app.orders import notification_store
 from app.orders.history_store import newest_deliveries
-from app.orders.notification_store import (
-    LEASE,
-    STATES,
-    Away,
-    Notification,
-    NotificationEntry,
-    SendResult,
-    State,
-    away,
-    call_all_up,
-    claim_probe,
-    next_notification,
-    note_away,
-    note_back,
-    notifications_in,
-    send_again,
-    settle_notifications,
-    take_notifications,
-)
+from app.orders.notification_store import LEASE, Away, ListedNotification, Notification, SendResult
 from app.orders.published_store import Published
 from app.orders.read_feed import outcome_document
 from app.providers.configured import signer_of_section
 from app.providers.signed_post import post_signed
 from app.providers.source import Source
-from reconcile.instants import (
-    DAY,
-    HOUR,
-    MINUTE,
-    SECOND,
-    Duration,
-    Instant,
-    format_instant,
-    format_known,
-)
-
-__all__ = [
-    "STATES",
-    "NotificationEntry",
-    "Notifier",
-    "Shop",
-    "destination_of",
-    "list_notifications",
-    "notification_document",
-    "notify_due",
-    "redeliver",
-]
+from reconcile import instants
+from reconcile.instants import DAY, HOUR, MINUTE, SECOND, Duration, Instant
 
 log = structlog.get_logger()
 
+STATES: Final = notification_store.STATES
+
 AT_ONCE: Final = 16
-"""Requests to the shop at one moment: what a small shop's server bears."""
+"""Requests to the shop at one moment: a small shop's server bears so many."""
 
 LIMIT_S: Final = 10.0
 """Seconds that the shop has to answer; it should do its work afterwards."""
@@ -91,16 +56,16 @@ LONGEST_PAUSE: Final[Duration] = HOUR
 """Between two tries of one notification that is refused while others are taken."""
 
 LONGEST_PROBE_PAUSE: Final[Duration] = MINUTE
-"""Between two probes: what a shop that is back waits for at most, if it did not ask for longer."""
+"""Between two probes: a shop that is back waits no longer, unless it asked for that."""
 
 LONGEST_ASKED_PAUSE: Final[Duration] = 15 * MINUTE
-"""What a shop may ask for (Retry-After); what a proxy in front of it says may be hours."""
+"""Longest pause that a shop may ask for (Retry-After); a proxy in front of it may ask for hours."""
 
 GIVE_UP_AFTER: Final[Duration] = 3 * DAY
 """A shop that is down over a weekend still hears of everything by itself."""
 
 MOST_NAMED: Final = 20
-"""Notifications that the trail names of those that a person had sent again; it counts all."""
+"""Notifications that the trail names of those that a person sends again; it counts all."""
 
 KIND: Final = "order.revised"
 
@@ -109,14 +74,14 @@ _log_taken = LogLine("notification", "delivery", "order", "revision", "attempt_n
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shop:
-    """Where the shop listens, and what signs for it: a source of the `checkout` profile."""
+    """Address of the shop, and the signer for it: a source of the `checkout` profile."""
 
     url: str
     signer: Source = field(repr=False)
 
     @property
     def destination(self) -> str:
-        """What its health is kept under."""
+        """Return the name under which its health is kept."""
         return destination_of(self.url)
 
 
@@ -133,7 +98,7 @@ def shop_of(settings: Settings) -> Shop | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notifier:
-    """What telling the shop needs."""
+    """Context, shop and client of the notifications."""
 
     context: AppContext
     shop: Shop
@@ -141,72 +106,80 @@ class Notifier:
 
 
 def destination_of(url: str) -> str:
-    """A name for an address of notifications that holds nothing of it: it may have a credential."""
+    """Name an address without showing it: it may contain a credential."""
     return sha256(url.encode("utf-8")).hexdigest()
 
 
 async def notify_due(notifier: Notifier) -> int:
-    """Send what is due now, up to AT_ONCE; to a shop that is away, one. Returns how many were."""
-    context = notifier.context
+    """Send what is due now, up to AT_ONCE; to a shop that is away, one. Returns how many."""
+    context, shop = notifier.context, notifier.shop
     now = context.clock.now()
     async with context.database.reading() as connection:
-        due = await next_notification(connection)
-        health = await away(connection, notifier.shop.destination)
+        due = await notification_store.next_notification(connection)
+        health = await notification_store.away(connection, shop.destination)
     if due is None or now < (due if health is None else health.probe_at):
         return 0
     taken = await _take(notifier, now)  # (1)
-    answers = await asyncio.gather(*(_send(notifier, each) for each in taken))  # (2)
-    if taken:
-        await _settle(notifier, taken, answers)  # (3)
+    if not taken:
+        return 0
+    requests = [
+        post_signed(
+            notifier.client,
+            shop.url,
+            notification_body(each.published),
+            signer=shop.signer,
+            event_id=notification_id(each.published),
+            now=context.clock.now(),
+            limit_s=LIMIT_S,
+        )
+        for each in taken
+    ]
+    answers = await asyncio.gather(*requests)  # (2)
+    await _settle(notifier, taken, answers)  # (3)
     return len(taken)
 
 
 async def _take(notifier: Notifier, now: Instant) -> list[Notification]:
-    """What is to be sent now; none where another process was faster."""
-    destination = notifier.shop.destination
+    """Take the notifications to send now; none where another process was faster."""
+    destination, take = notifier.shop.destination, notification_store.take_notifications
     async with notifier.context.database.writing() as connection:
-        health = await away(connection, destination)
+        health = await notification_store.away(connection, destination)
         if health is None:
-            return await take_notifications(connection, now=now, limit=AT_ONCE, lease=LEASE)
-        ours = now >= health.probe_at and await claim_probe(
+            return await take(connection, now=now, limit=AT_ONCE, lease=LEASE)
+        ours = now >= health.probe_at and await notification_store.claim_probe(
             connection, destination, health, until=now + LEASE
         )
         if not ours:
             return []
-        return await take_notifications(
-            connection, now=now, limit=1, lease=LEASE, whenever_due=True
-        )
+        return await take(connection, now=now, limit=1, lease=LEASE, whenever_due=True)
 
 
 async def _settle(
     notifier: Notifier, taken: Sequence[Notification], answers: Sequence[Exchange]
 ) -> None:
-    """Write down what became of them, and what that says of the shop."""
+    """Write down the results, and the state of the shop that they show."""
     context, destination = notifier.context, notifier.shop.destination
     now = context.clock.now()
     async with context.database.writing() as connection:
-        before = await away(connection, destination)
+        before = await notification_store.away(connection, destination)
         health, results = judge(taken, answers, before=before, now=now)
-        await settle_notifications(connection, results, now=now)
+        await notification_store.settle_notifications(connection, results, now=now)
         if health is not None:
-            await note_away(connection, destination, health)
-        elif before is not None and await note_back(connection, destination):
-            await call_all_up(connection, now=now)
+            await notification_store.note_away(connection, destination, health)
+        elif before is not None and await notification_store.note_back(connection, destination):
+            await notification_store.call_all_up(connection, now=now)
     if before is None and health is not None:
         log.error("the shop takes no notifications", reason=health.problem)
     elif before is not None and health is None:
         log.info("the shop takes notifications again", count=before.failures)
-    await _log_delivered(context, [one.sent for one in results if one.delivered])
-
-
-async def _log_delivered(context: AppContext, sent: Sequence[Notification]) -> None:
-    """One line for each that was taken, under the newest delivery that its revision rests on."""
-    if not sent:
+    delivered = [one.sent for one in results if one.delivered]
+    if not delivered:
         return
-    published = [(each.published.order, each.published.at) for each in sent]
+    published = [(each.published.order, each.published.at) for each in delivered]
     async with context.database.reading() as connection:
         deliveries = await newest_deliveries(connection, published)
-    for each, delivery in zip(sent, deliveries, strict=True):
+    for each, delivery in zip(delivered, deliveries, strict=True):
+        # Under the newest delivery that its revision rests on.
         _log_taken(delivery, each.published.order, each.published.seq, each.tries + 1)
 
 
@@ -217,8 +190,10 @@ def judge(
     before: Away | None,
     now: Instant,
 ) -> tuple[Away | None, list[SendResult]]:
-    """What the answers to all that was sent at one moment say of the shop, and of each. The shop is
-    away if it took none of them: None says that it is not."""
+    """Judge the shop and each notification by the answers to all that was sent at one moment.
+
+    The shop is away if it took none of them; None says that it is not.
+    """
     sent = list(zip(taken, answers, strict=True))
     if any(answer.taken for answer in answers):
         return None, [_result(each, answer, now=now) for each, answer in sent]
@@ -231,25 +206,12 @@ def judge(
     return Away(since=since, failures=failures, probe_at=probe_at, problem=problem), results
 
 
-async def _send(notifier: Notifier, taken: Notification) -> Exchange:
-    return await post_signed(
-        notifier.client,
-        notifier.shop.url,
-        notification_body(taken.published),
-        signer=notifier.shop.signer,
-        event_id=notification_id(taken.published),
-        now=notifier.context.clock.now(),
-        limit_s=LIMIT_S,
-    )
-
-
 def _result(
     sent: Notification, answer: Exchange, *, now: Instant, again_at: Instant | None = None
 ) -> SendResult:
-    """again_at: when it is tried again if it was not taken; None: by its own pauses."""
+    """Return the result of one; `again_at`: the next try if it was not taken, or by its pauses."""
     if answer.taken:
         return SendResult(sent=sent, delivered=True)
-    problem = answer.why
     until = again_at
     if until is None:
         busy = answer.status == HTTPStatus.TOO_MANY_REQUESTS
@@ -257,14 +219,14 @@ def _result(
             sent.tries, seq=sent.published.seq, headers=answer.headers, busy=busy
         )
     if until > sent.since + GIVE_UP_AFTER:
-        log.error("notification given up", order=sent.published.order, reason=problem)
-        return SendResult(sent=sent, problem=problem)
-    log.warning("notification not delivered", order=sent.published.order, reason=problem)
-    return SendResult(sent=sent, problem=problem, again_at=until)
+        log.error("notification given up", order=sent.published.order, reason=answer.why)
+        return SendResult(sent=sent, problem=answer.why)
+    log.warning("notification not delivered", order=sent.published.order, reason=answer.why)
+    return SendResult(sent=sent, problem=answer.why, again_at=until)
 
 
 def probe_pause(failures: int, *, headers: Mapping[str, str]) -> Duration:
-    """From the last of so many failed tries in succession to the next probe."""
+    """Return the pause from the last of so many failures in a row to the next probe."""
     pause: Duration = min(FIRST_PAUSE * 4 ** min(failures - 1, 10), LONGEST_PROBE_PAUSE)
     return max(pause, min(asked_to_wait(headers), LONGEST_ASKED_PAUSE))
 
@@ -272,11 +234,12 @@ def probe_pause(failures: int, *, headers: Mapping[str, str]) -> Duration:
 def pause_after(
     tries: int, *, seq: int, headers: Mapping[str, str], busy: bool = False
 ) -> Duration:
-    """From a failed try to the next of one that is refused while others are taken. The shop may ask
-    for longer (Retry-After, in seconds). busy: it had too many at that moment, whichever they were.
+    """Return the pause between two tries of one that is refused while others are taken.
 
-    A sixteenth at most is added by the notification's number: what failed together does not come
-    back all at once.
+    The shop may ask for longer (Retry-After, in seconds). Up to a sixteenth is added, by the
+    notification's number, so that those that failed together do not all come back at once.
+
+    busy  the shop had too many requests at that moment, whichever they were
     """
     longest = LONGEST_PROBE_PAUSE if busy else LONGEST_PAUSE
     pause: Duration = min(FIRST_PAUSE * 4 ** min(tries, 10), longest)
@@ -285,18 +248,22 @@ def pause_after(
 
 
 def notification_id(published: Published) -> str:
-    """The same at every try, and of no other revision: not even of one that takes its number in a
-    database that was put back, and of which nobody said so."""
+    """Return an id that is the same at every try, and differs from that of any other revision.
+
+    Even where a database is silently put back and another revision takes this one's number.
+    """
     content = f"{published.seq}|{published.order}|{published.at}|{'|'.join(published.because)}"
     return f"ntf_{published.seq}_{sha256(content.encode('utf-8')).hexdigest()[:16]}"
 
 
 def notification_body(published: Published) -> bytes:
-    """The same bytes at every try: `type`, `timestamp`, and as `data` the feed's own entry
-    (https://www.standardwebhooks.com, "Payload structure")."""
+    """Return the body, the same bytes at every try: `type`, `timestamp`, and the feed's entry.
+
+    See https://www.standardwebhooks.com, "Payload structure".
+    """
     document: dict[str, Any] = {
         "type": KIND,
-        "timestamp": format_instant(published.at),
+        "timestamp": instants.format_instant(published.at),
         "data": outcome_document(published),
     }
     return json.dumps(document, ensure_ascii=False).encode("utf-8")
@@ -308,30 +275,29 @@ def notification_body(published: Published) -> bytes:
 async def list_notifications(
     context: AppContext,
     *,
-    state: State | None,
+    state: notification_store.State | None,
     limit: int,
     order: str | None = None,
     before: int | None = None,
-) -> list[NotificationEntry]:
-    """Notifications, the newest first; of one order, where one is named; with numbers below
-    `before`."""
+) -> list[ListedNotification]:
+    """Return notifications, newest first, of one state and order where given, below a number."""
     async with context.database.reading() as connection:
-        return await notifications_in(
+        return await notification_store.notifications_in(
             connection, state=state, limit=limit, order=order, before=before
         )
 
 
-def notification_document(entry: NotificationEntry) -> dict[str, Any]:
-    """One notification in a list, for JSON; `id` is the revision's in the feed."""
+def notification_document(entry: ListedNotification) -> dict[str, Any]:
+    """Return one notification of a list as JSON values; `id` is the revision's in the feed."""
     return {
         "id": entry.seq,
         "order": entry.order,
         "outcome": entry.outcome,
         "state": entry.state,
         "tries": entry.tries,
-        "published_at": format_known(entry.published_at),
-        "due_at": format_known(entry.due_at),
-        "delivered_at": format_known(entry.delivered_at),
+        "published_at": instants.format_known(entry.published_at),
+        "due_at": instants.format_known(entry.due_at),
+        "delivered_at": instants.format_known(entry.delivered_at),
         "problem": entry.problem,
     }
 
@@ -343,14 +309,16 @@ async def redeliver(
     by: str | None = None,
     why: str = "",
 ) -> int:
-    """Send these revisions again, or (None) all that were tried and not taken, whether they wait or
-    were given up; a service or worker that runs does it at once. Raises NotFoundError where one of
-    them is none that the shop was to be notified of, UsageError for who may not.
+    """Set notifications due again; a running service or worker sends them at once.
+
+    revisions  those to send; None: all that were tried and not taken, given up or not
+
+    Raises NotFoundError where one of them is no notification, UsageError for a person who may not.
     """
     async with context.database.writing() as connection:
         now = context.clock.now()
         who = await permitted(connection, by=by, action="notifications_redelivered")
-        found = await send_again(connection, now=now, revisions=revisions)
+        found = await notification_store.send_again(connection, now=now, revisions=revisions)
         if revisions is not None and found < len(set(revisions)):
             raise NotFoundError("not all of these are notifications; see `notifications list`")
         subject = "all that were not taken"

@@ -1,5 +1,5 @@
-"""What the shop states of an order: placed, canceled, fulfilled, and which payments or
-sessions of a provider are its. Facts are only added."""
+"""Facts that the shop states of an order: placed, canceled, fulfilled, and the payments or
+sessions of a provider that belong to it. Facts are only added."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,14 +9,13 @@ import structlog
 from app.access.operator_store import Operator, keep_entry
 from app.access.operators import OWNER, entry_of
 from app.context.context import AppContext
-from app.core.clock import Clock
 from app.core.errors import UsageError
 from app.core.ids import new_id
 from app.database.locks import STATING, take_lock_of
 from app.database.statements import PlainConnection
 from app.orders.policy_version_store import forget_required, note_required, required_since
-from app.orders.record_store import keep_records, linked_orders, order_records
-from reconcile.instants import EARLIEST, TICK, Instant
+from app.orders.record_store import after_all, keep_records, linked_orders, order_records
+from reconcile.instants import EARLIEST, Instant
 from reconcile.ledger.records import Record, RecordKind
 from reconcile.money import Money
 
@@ -24,8 +23,10 @@ log = structlog.get_logger()
 
 
 async def in_force_since(context: AppContext) -> Instant | None:
-    """Return the instant from which on orders need a price of the shop's own; None where the rule
-    is off, or never began."""
+    """Return the instant from which on orders need a price from the shop.
+
+    It is None where the rule is off, or never began.
+    """
     if not context.settings.requires_order_record:
         return None
     async with context.database.reading() as connection:
@@ -33,7 +34,7 @@ async def in_force_since(context: AppContext) -> Instant | None:
 
 
 async def start_requiring(context: AppContext) -> Instant | None:
-    """Return the same for a process that starts to serve, which notes the instant or forgets it."""
+    """Return the same instant, and note or forget it, when a process starts to serve."""
     database, required = context.database, context.settings.requires_order_record
     async with database.reading() as connection:
         since = await required_since(connection)
@@ -54,9 +55,9 @@ async def start_requiring(context: AppContext) -> Instant | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reference:
-    """What a provider calls a payment, or the session of one; of the two exactly one.
+    """A provider's name for a payment or for its session; exactly one of the two.
 
-    money  what the session was opened for, where the shop says it
+    money  amount that the session was opened for, where the shop says it
     """
 
     source: str
@@ -66,7 +67,7 @@ class Reference:
 
     @property
     def name(self) -> str:
-        """With its kind and source, for people."""
+        """Name it with its kind and source, for people."""
         kind, reference = (
             ("payment", self.payment) if self.session is None else ("session", self.session)
         )
@@ -75,7 +76,7 @@ class Reference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OrderFacts:
-    """What the shop says of an order now. Absent moments say nothing."""
+    """Facts that the shop states of an order. Absent moments say nothing."""
 
     order: str
     money: Money
@@ -86,7 +87,7 @@ class OrderFacts:
 
 
 class ReferenceTaken(UsageError):
-    """What the shop names belongs to another order; nothing was written. `order`: which one."""
+    """Refusal of a reference that belongs to another order, `order`; nothing was written."""
 
     def __init__(self, reference: Reference, *, order: str) -> None:
         super().__init__(
@@ -101,39 +102,31 @@ class ReferenceTaken(UsageError):
 async def tell_order(
     context: AppContext, facts: OrderFacts, *, author: str = OWNER
 ) -> list[Record]:
-    """Write down what is new in it. The same again changes nothing. Returns the new records.
+    """Write down the facts that are new. Stating the same again changes nothing.
 
-    author  who states it, as it stands in the records and, of another price, in the trail
+    Returns the new records.
 
-    Raises ReferenceTaken, and then nothing of it is written.
+    author  who states it, as the records name them, and the trail where the price changes
+
+    Raises ReferenceTaken, and then nothing is written.
     """
-    fresh = await context.database.writer.commit(
-        _record_facts, facts, clock=context.clock, author=author
-    )
+
+    def record(connection: PlainConnection) -> list[Record]:
+        take_lock_of(connection, STATING, facts.order)  # the same stated twice is written once
+        known, now = order_records(connection, facts.order), context.clock.now()
+        fresh = news(known, facts, now=after_all(known, now=now), author=author)
+        refuse_taken(connection, facts.order, facts.references)
+        keep_records(connection, fresh)
+        _note_price(connection, known, facts, author=author, at=now)
+        return fresh
+
+    fresh = await context.database.writer.commit(record)
     context.signals.evidence_arrived.set()
     return fresh
 
 
-def _record_facts(
-    connection: PlainConnection, facts: OrderFacts, *, clock: Clock, author: str
-) -> list[Record]:
-    take_lock_of(connection, STATING, facts.order)  # what is stated twice at once is written once
-    known = order_records(connection, facts.order)
-    fresh = news(known, facts, now=after_all(known, now=clock.now()), author=author)
-    refuse_taken(connection, facts.order, facts.references)
-    keep_records(connection, fresh)
-    _note_price(connection, known, facts, author=author, at=clock.now())
-    return fresh
-
-
-def after_all(known: Sequence[Record], *, now: Instant) -> Instant:
-    """Now, and after all that is known of an order even where that was dated by a clock that was
-    ahead: of two prices the one that was stated last counts."""
-    return max([now, *(record.recorded_at + TICK for record in known)])
-
-
 def news(known: list[Record], facts: OrderFacts, *, now: Instant, author: str) -> list[Record]:
-    """The records that these facts add to what is known."""
+    """Return the records that these facts add to the known ones."""
     fresh = []
     placed = [record for record in known if record.kind == "order_placed"]
     last = placed[-1] if placed else None
@@ -176,7 +169,7 @@ def named(
     now: Instant,
     author: str,
 ) -> list[Record]:
-    """The records of references that are not known to be the order's yet, or not of this amount."""
+    """Return records of references that are not yet known as the order's, or not of this amount."""
     recorded = {(record.source, record.session, record.payment) for record in known}
     amounts = {
         (record.source, record.session): record.money
@@ -203,9 +196,11 @@ def named(
 
 
 def refuse_taken(connection: PlainConnection, order: str, references: Sequence[Reference]) -> None:
-    """Raises ReferenceTaken for one that belongs to another order: by what the shop named before,
-    by a session that was opened, or by the provider's own events. Nobody links any of them
-    meanwhile until the transaction ends."""
+    """Raise ReferenceTaken for a reference that belongs to another order.
+
+    The shop may have named it before, a session may have been opened, or the provider's events may
+    say so. Others wait with linking until the transaction ends.
+    """
     if not references:
         return
     taken = linked_orders(
@@ -228,8 +223,9 @@ def _note_price(
     author: str,
     at: Instant,
 ) -> None:
-    """Put another price than before into the trail, with both."""
-    before = _price(known)
+    """Note in the trail that the price changed, with both prices."""
+    prices = {each.kind: each.money for each in known if each.money is not None}
+    before = prices.get("order_placed", prices.get("session_requested"))
     if before is None or before == stated.money:
         return
     who = Operator(name=author, role=author.partition(":")[0], created_at=EARLIEST)
@@ -237,12 +233,3 @@ def _note_price(
     keep_entry(
         connection, entry_of(who, action="price_changed", subject=stated.order, at=at, facts=facts)
     )
-
-
-def _price(known: list[Record]) -> Money | None:
-    """What the shop has last said that the order costs: stated, or asked for with a session."""
-    for kind in ("order_placed", "session_requested"):
-        prices = [each.money for each in known if each.kind == kind and each.money is not None]
-        if prices:
-            return prices[-1]
-    return None

@@ -1,4 +1,4 @@
-"""Notes on orders: what one person leaves for the next about an order.
+"""Notes on orders, which one person leaves for the next.
 
 A note is an entry of the audit trail, so it is only added, sealed with the others, and holds no
 personal data: an erasure leaves it as it is.
@@ -19,8 +19,11 @@ ABOVE_ALL: Final = 2**62
 
 
 async def add_note(context: AppContext, order: str, *, note: str, by: str | None) -> None:
-    """Add a note to an order. Raises UsageError for who may not and for one that is empty, too long
-    or holds a phone number, NotFoundError for no such order."""
+    """Add a note to an order.
+
+    Raises UsageError for a person who may not and for a note that is empty, too long or contains a
+    phone number; NotFoundError for no such order.
+    """
     await explain_order(context, order)
     async with context.database.writing() as connection:
         who = await permitted(connection, by=by, action="note_added")
@@ -36,5 +39,5 @@ async def add_note(context: AppContext, order: str, *, note: str, by: str | None
 
 
 async def notes_of(context: AppContext, order: str) -> list[AuditEntry]:
-    """The newest notes on an order, the newest first; their text is the entry's reason."""
+    """Return the newest notes on an order, newest first; their text is the entry's reason."""
     return await trail(context, subject=order, action="note_added", before=ABOVE_ALL, limit=SHOWN)

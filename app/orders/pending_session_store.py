@@ -1,10 +1,10 @@
-"""Session requests that the payment service has not answered yet, and who is asking now.
+"""Session requests that the payment service has not answered yet, and the process that asks now.
 
 A row is written in the transaction that commits the key and removed in the one that records the
-answer, so that what a process leaves behind when it dies is found by the next. Whoever asks the
-service holds the row: of several processes on one database only one asks at a time.
+answer, so that the next process finds what one leaves behind when it dies. The process that asks
+the service holds the row: of several on one database only one asks at a time.
 
-The request is the customer's: it is kept for as long as it may have to be sent again, no longer.
+The request is the customer's: it is kept only as long as it may have to be sent again.
 """
 
 from collections.abc import Sequence
@@ -21,11 +21,11 @@ _COLUMNS: Final = "key, order_key, request, due_at, held_until, tries, in_vain"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingSession:
-    """One request.
+    """Session request without an answer.
 
     request     the body, byte for byte as it was sent first
-    due_at      when it is asked again if nobody does before
-    held_until  whoever asks now has the right to, alone, until then
+    due_at      when the service is asked again, unless that happens before
+    held_until  until then only the process that asks now may ask
     tries       passes that have ended without an answer
     in_vain     those of them in which the service was there
     """
@@ -40,7 +40,7 @@ class PendingSession:
 
 
 def note_pending(connection: PlainConnection, entry: PendingSession) -> None:
-    """Write it down, unless it is there."""
+    """Write down a request, unless it is there."""
     connection.ask(
         "INSERT INTO unanswered (key, order_key, request, due_at, held_until, tries, in_vain) "
         "VALUES (?, ?, ?, ?, ?, 0, 0) ON CONFLICT DO NOTHING",
@@ -49,7 +49,7 @@ def note_pending(connection: PlainConnection, entry: PendingSession) -> None:
 
 
 def pending_session(connection: PlainConnection, key: str) -> PendingSession | None:
-    """The request of this key; None once it was answered, or given up."""
+    """Return the request of this key; None once it was answered, or given up."""
     found = connection.ask(_OF_KEY, (key,))
     return _session_of(found[0]) if found else None
 
@@ -60,9 +60,9 @@ _OF_KEY: Final = statement("SELECT {columns} FROM unanswered WHERE key = ?", col
 def due_sessions(
     connection: PlainConnection, *, now: Instant, beyond: Instant, limit: int
 ) -> Sequence[PendingSession]:
-    """Up to `limit` that are due and that nobody holds, the longest waiting first.
+    """Return up to `limit` requests that are due and not held, the longest waiting first.
 
-    beyond  what waits or is held for longer was put there by a clock that was ahead: it is due
+    beyond  requests that wait or are held beyond it count as due: a clock was ahead
     """
     rows = connection.ask(_DUE, (now, beyond, now, beyond, limit))
     return [_session_of(row) for row in rows]
@@ -78,7 +78,7 @@ _DUE: Final = statement(
 async def pending_sessions_of(
     connection: AsyncConnection, orders: Sequence[str]
 ) -> list[PendingSession]:
-    """The requests of some orders."""
+    """Return the requests of some orders."""
     return [_session_of(row) for row in await select_in(connection, sql=_OF_ORDERS, values=orders)]
 
 
@@ -90,9 +90,9 @@ _OF_ORDERS: Final = statement(
 def hold(
     connection: PlainConnection, key: str, *, now: Instant, until: Instant, beyond: Instant
 ) -> bool:
-    """Take the right to ask. False where another has it, or nothing is left to ask.
+    """Take the right to ask. False where another process has it, or nothing is left to ask.
 
-    beyond  who holds it for longer has had a clock that was ahead, and holds it no more
+    beyond  a hold beyond it does not count: a clock was ahead
     """
     taken = connection.ask(
         "UPDATE unanswered SET held_until=? "
@@ -103,19 +103,19 @@ def hold(
 
 
 def release_session(connection: PlainConnection, key: str) -> None:
-    """Give the right back; whoever asks next may have it at once."""
+    """Give the right back; the next process may have it at once."""
     connection.ask("UPDATE unanswered SET held_until=0 WHERE key=?", (key,))
 
 
 def release_all(connection: PlainConnection) -> None:
-    """Give back what processes held that are no more. For whoever knows that it is alone."""
+    """Give back all rights. Only for a process that knows that it is alone."""
     connection.ask("UPDATE unanswered SET held_until=0 WHERE held_until > 0")
 
 
 def put_off(
     connection: PlainConnection, key: str, *, until: Instant, tries: int, in_vain: int
 ) -> None:
-    """Give the right back; ask again at `until` if nobody does before."""
+    """Give the right back; the service is asked again at `until`, unless that happens before."""
     connection.ask(
         "UPDATE unanswered SET due_at=?, tries=?, in_vain=?, held_until=0 WHERE key=?",
         (until, tries, in_vain, key),
@@ -123,7 +123,7 @@ def put_off(
 
 
 def forget(connection: PlainConnection, key: str) -> None:
-    """It was answered, or will not be asked again."""
+    """Remove a request that was answered, or is given up."""
     connection.ask("DELETE FROM unanswered WHERE key=?", (key,))
 
 

@@ -1,9 +1,9 @@
-"""By which policy the orders are folded: one row of `meta`, and what else is true of it; and the
-short name of a policy that stands beside each order's last fold.
+"""The policy by which the orders are folded, in one row of `meta`, and its short name, which is
+kept beside each order's last fold.
 
     v1 {…}       every order was folded by this policy since, or is due
-    to v1 {…}    orders are being set due for it; broken off, that begins anew
-    several      somebody folded by another policy than was noted: nobody knows which order by which
+    to v1 {…}    orders are being set due for it; if that is broken off, it begins anew
+    several      a process folded by another policy than was noted: it is not known for which orders
     (no row)     not known: a new database, or a rebuild that was broken off
 
 It is written after due marks in the same transaction, so that locks are taken in one order.
@@ -39,7 +39,7 @@ _SET_DUE_SQLITE: Final = statement(
 )
 
 _SET_DUE_POSTGRESQL: Final = statement(
-    # Marks are locked in key order, as everybody does.
+    # Marks are locked in key order, as everywhere.
     "WITH taken AS MATERIALIZED ({some} FOR UPDATE) {set_due} "
     "FROM taken WHERE order_due.order_key = taken.order_key RETURNING order_due.order_key",
     set_due=_SET_DUE,
@@ -48,27 +48,28 @@ _SET_DUE_POSTGRESQL: Final = statement(
 
 
 def rules_of(policy: str) -> str:
-    """The short name of the rules that the text of a policy stands for: of the engine's form and
-    of the merchant's choices. Kept beside each order, so that it is known which of them were folded
-    by these, also where an upgrade or a rebuild was broken off."""
+    """Return the short name of a policy's rules: the engine's form and the merchant's choices.
+
+    It is kept beside each order, so that the orders folded by these rules are known even where an
+    upgrade or a rebuild was broken off.
+    """
     return f"{engine_form(policy)}-{hashlib.sha256(policy.encode()).hexdigest()[:12]}"
 
 
 def engine_form(noted: str) -> str:
-    """The engine's form in the text of a policy, or in what is noted of one: `v2`; empty where the
-    note does not say."""
+    """Return the engine's form in a policy's text or note, such as `v2`; empty without one."""
     return next((word for word in noted.split(" ") if word.startswith("v")), "")
 
 
 async def noted_policy(connection: AsyncConnection) -> str | None:
-    """What is noted; None where nothing is."""
+    """Return the note on the policy, or None."""
     row = await connection.execute(text("SELECT value FROM meta WHERE name='policy'"))
     noted: str | None = row.scalar_one_or_none()
     return noted
 
 
 async def anything_folded(connection: AsyncConnection) -> bool:
-    """Whether an order was ever folded: the first fold of each leaves a revision."""
+    """Tell whether an order was ever folded: the first fold of each leaves a revision."""
     found = await connection.execute(
         text("SELECT EXISTS (SELECT 1 FROM revisions) OR EXISTS (SELECT 1 FROM takings)")
     )
@@ -76,17 +77,17 @@ async def anything_folded(connection: AsyncConnection) -> bool:
 
 
 async def note_policy(connection: AsyncConnection, policy: str) -> None:
-    """Every order was folded by it, or is due."""
+    """Note that every order was folded by this policy, or is due."""
     await connection.execute(text(_NOTE), {"value": policy})
 
 
 async def note_change(connection: AsyncConnection, policy: str) -> None:
-    """Orders are being set due for it."""
+    """Note that orders are being set due for this policy."""
     await connection.execute(text(_NOTE), {"value": _to(policy)})
 
 
 async def note_changed(connection: AsyncConnection, policy: str) -> bool:
-    """Every order has been set due for it; False where somebody folded by another meanwhile."""
+    """Note that every order is due for it; False where another policy was used meanwhile."""
     done = await connection.execute(
         text("UPDATE meta SET value=:own WHERE name='policy' AND value IN (:own, :to_own)"),
         {"own": policy, "to_own": _to(policy)},
@@ -95,7 +96,7 @@ async def note_changed(connection: AsyncConnection, policy: str) -> bool:
 
 
 def note_folded(connection: PlainConnection, policy: str) -> bool:
-    """Orders have been folded by it. True where another one was noted: that is no longer so."""
+    """Note that orders were folded by this policy. True where another one was noted."""
     noted = connection.ask(
         "UPDATE meta SET value=? WHERE name='policy' AND value NOT IN (?, ?, ?) RETURNING name",
         (_SEVERAL, _SEVERAL, policy, _to(policy)),
@@ -104,17 +105,17 @@ def note_folded(connection: PlainConnection, policy: str) -> bool:
 
 
 async def forget_policy(connection: AsyncConnection) -> None:
-    """It is not known by which policy each order was folded."""
+    """Note that it is not known by which policy each order was folded."""
     await connection.execute(text("DELETE FROM meta WHERE name='policy'"))
 
 
 async def set_some_due(
     connection: AsyncConnection, *, after: str, limit: int, now: Instant
 ) -> list[str]:
-    """Set orders due, in key order from after a key on; what is due already keeps its place.
+    """Set orders due, in key order, after a key; an order that is due already keeps its place.
 
-    Each counts a generation, as if something were said of it: a fold under way is dropped, and
-    what else was made of the order is behind.
+    Each mark counts a generation, as with new evidence: a fold under way is dropped, and whatever
+    else was made of the order is behind.
     """
     sql = _SET_DUE_SQLITE if connection.dialect.name == "sqlite" else _SET_DUE_POSTGRESQL
     found = await connection.execute(text(sql), {"after": after, "limit": limit, "now": now})
@@ -129,7 +130,7 @@ def _to(policy: str) -> str:
 
 
 async def required_since(connection: AsyncConnection) -> Instant | None:
-    """The instant that is noted; None where none is."""
+    """Return the noted instant, or None."""
     row = await connection.execute(
         text("SELECT value FROM meta WHERE name='order_record_required_since'")
     )
@@ -138,7 +139,7 @@ async def required_since(connection: AsyncConnection) -> Instant | None:
 
 
 async def note_required(connection: AsyncConnection, *, now: Instant) -> None:
-    """Note it, unless one is noted: it never moves."""
+    """Note the instant, unless one is noted: it never moves."""
     await connection.execute(
         text(
             "INSERT INTO meta (name, value) VALUES ('order_record_required_since', :now) "
@@ -149,5 +150,5 @@ async def note_required(connection: AsyncConnection, *, now: Instant) -> None:
 
 
 async def forget_required(connection: AsyncConnection) -> None:
-    """It is not required any more."""
+    """Forget the instant: such a price is no longer required."""
     await connection.execute(text("DELETE FROM meta WHERE name='order_record_required_since'"))

@@ -1,12 +1,11 @@
-"""Preview of an upgrade: what it would bring, and what its rules make of orders of before.
+"""Preview of an upgrade: its migrations, and the changes that its rules bring to earlier orders.
 
     1 migrations   those that are due
-    2 outcomes     how many orders would be published otherwise, on nothing but what was known when
-                   they were published last
-    3 held         the orders that would be held: only the rules of this version make them
-                   fulfillable
+    2 outcomes     how many orders would be published otherwise, by what was known when they were
+                   published last
+    3 held         orders that would be held: only the rules of this version make them fulfillable
 
-Leaves out: what time alone brings, and evidence that came since. Nothing is written.
+It leaves out what time alone brings, and evidence that came since. It writes nothing.
 """
 
 from collections import Counter
@@ -32,13 +31,12 @@ _MAY = {True: ", fulfillable", False: ""}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preview:
-    """What an upgrade would do.
+    """Effects of an upgrade.
 
-    migrations  the number of each that is due, and what it brings
+    migrations  number and title of each that is due
     outcomes    how many orders go from one outcome, in words, to another
-    held        what is said of each order that would be held
-    seen        how many orders were looked at, and how many of them cannot be folded
-
+    held        each order that would be held, as JSON values
+    seen        how many orders were read, and how many of them cannot be folded
     """
 
     before: str | None
@@ -49,7 +47,7 @@ class Preview:
     seen: Counter[str] = field(default_factory=Counter)
 
     def document(self) -> dict[str, Any]:
-        """As JSON values."""
+        """Return it as JSON values."""
         return {
             "version": self.before,
             "needed": self.after,
@@ -58,18 +56,15 @@ class Preview:
             "unfoldable": self.seen["unfoldable"],
             "outcomes": [
                 {"before": before, "after": after, "orders": count}
-                for (before, after), count in self._changes()
+                for (before, after), count in sorted(self.outcomes.items())
             ],
             "held": self.held,
         }
 
     def rows(self) -> list[dict[str, Any]]:
-        """As lines of a table: migrations, outcomes, then each order that would be held."""
+        """Return lines of a table: migrations, outcomes, then each order that would be held."""
         migrations = [{"what": "migration", "name": f"{v} {b}"} for v, b in self.migrations]
-        outcomes = [
-            {"what": "outcome", "before": before, "after": after, "orders": count}
-            for (before, after), count in self._changes()
-        ]
+        outcomes = [{"what": "outcome", **each} for each in self.document()["outcomes"]]
         held = [
             {
                 "what": "held",
@@ -82,11 +77,8 @@ class Preview:
         ]
         return [*migrations, *outcomes, *held]
 
-    def _changes(self) -> list[tuple[tuple[str, str], int]]:
-        return sorted(self.outcomes.items())
-
     def sentence(self) -> str:
-        """For people."""
+        """Sum it up in a sentence for people."""
         changed = sum(self.outcomes.values())
         unfoldable = self.seen["unfoldable"]
         aside = f"; {counted(unfoldable, 'order')} cannot be folded" if unfoldable else ""
@@ -104,7 +96,7 @@ async def previewed(
     policy: Policy,
     progress: Callable[[int, int], None],
 ) -> Preview:
-    """Preview an upgrade. Orders are folded only where no migration is due.
+    """Preview an upgrade; fold orders only where no migration is due.
 
     version   the version of the database
     progress  is called with how many orders were looked at, and of how many
@@ -131,7 +123,12 @@ async def previewed(
 def _look(preview: Preview, history: History, last: LastPublished, *, policy: Policy) -> None:
     try:
         then = fold(history.known_at(last.as_of), policy=policy, as_of=last.as_of)
-        held = not last.fulfillable and then.fulfillable and _would_be(history, last, policy)
+        held = (
+            not last.fulfillable
+            and then.fulfillable
+            and only_by_new_rules(history, last, policy=policy)
+            and fulfillable(history, policy=policy)
+        )
     except Exception:
         preview.seen["unfoldable"] += 1  # the worker says which, and why
         return
@@ -148,7 +145,3 @@ def _look(preview: Preview, history: History, last: LastPublished, *, policy: Po
                 "published_as_of": format_instant(last.as_of),
             }
         )
-
-
-def _would_be(history: History, last: LastPublished, policy: Policy) -> bool:
-    return only_by_new_rules(history, last, policy=policy) and fulfillable(history, policy=policy)

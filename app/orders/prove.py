@@ -1,9 +1,8 @@
-"""Proves the laws on what is stored: a history in any order and grouping gives the same ledger.
+"""Proves the laws on stored evidence: a history in any order and grouping gives the same ledger.
 
-Each trial takes an order's deliveries and records, shuffles them, splits them into parts that
-overlap, joins the parts again by union, and folds: the document must be the same, byte for byte.
-It then adds a redelivery, which may change counts and nothing else, and looks at one earlier
-instant both ways that time travel can be done.
+Each trial shuffles an order's deliveries and records, splits them into overlapping parts, joins the
+parts again by union, and folds: the document must be the same, byte for byte. It then adds a
+redelivery, which may change only counts, and compares both ways to fold as of an earlier instant.
 """
 
 import asyncio
@@ -31,7 +30,7 @@ MAX_EXAMPLES = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CounterExample:
-    """A trial that broke a law: which law, of which order, and how to see it again."""
+    """Trial that broke a law, with what is needed to repeat it."""
 
     order: str
     law: str
@@ -46,7 +45,6 @@ class CounterExample:
         )
 
     def document(self) -> dict[str, Any]:
-        """For JSON."""
         return {
             name: getattr(self, name) for name in ("order", "law", "trial", "seed", "deliveries")
         }
@@ -54,19 +52,19 @@ class CounterExample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proof:
-    """How much was tried, and what broke; the smallest history first."""
+    """Counts of what was tried, and the counter-examples, the smallest history first."""
 
     orders: int
     trials: int
     counter_examples: tuple[CounterExample, ...]
 
     def sentence(self) -> str:
-        """For a person."""
+        """Sum it up in a sentence for people."""
         tried = f"{counted(self.orders, 'order')}, {counted(self.trials, 'trial')}"
         return f"{tried}; counter-examples: {len(self.counter_examples) or 'none'}"
 
     def document(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return it as JSON values."""
         examples = [example.document() for example in self.counter_examples]
         return {"orders": self.orders, "trials": self.trials, "counter_examples": examples}
 
@@ -79,7 +77,7 @@ async def prove_orders(
     seed: int,
     progress: Callable[[int], None],
 ) -> Proof:
-    """Prove the given orders, or all. Raises NotFoundError for a reference nobody has spoken of."""
+    """Prove the given orders, or all. Raises NotFoundError for an unknown reference."""
     as_of = context.clock.now()
     orders, found = 0, list[CounterExample]()
     async with context.database.reading() as connection:
@@ -110,15 +108,16 @@ async def prove_orders(
 def prove(
     history: History, *, policy: Policy, as_of: Instant, shuffles: int, seed: int
 ) -> Iterator[CounterExample]:
-    """The counter-examples among `shuffles` trials of one history."""
+    """Return the counter-examples among `shuffles` trials of one history."""
     expected = _bytes(history, policy, as_of)
+    known = [d.received_at for d in history.deliveries] + [r.recorded_at for r in history.records]
     for trial in range(shuffles):
         chance = seeded_chance(f"{seed}:{history.order}:{trial}")
-        held = {
-            "order and grouping": _bytes(_regrouped(history, chance), policy, as_of) == expected,
-            "duplication": _redelivered_agrees(history, chance, policy, as_of),
-            "time travel": _travel_agrees(history, chance, policy, as_of),
-        }
+        same = _bytes(_regrouped(history, chance), policy, as_of) == expected
+        redelivered = _redelivered_agrees(history, chance, policy, as_of)
+        then = Instant(chance.randint(min(known, default=as_of), max(as_of, *known, as_of)))
+        travels = _bytes(history, policy, then) == _bytes(history.known_at(then), policy, then)
+        held = {"order and grouping": same, "duplication": redelivered, "time travel": travels}
         for law, holds in held.items():
             if not holds:
                 yield CounterExample(
@@ -135,7 +134,7 @@ def _bytes(history: History, policy: Policy, as_of: Instant) -> bytes:
 
 
 def _regrouped(history: History, chance: Chance) -> History:
-    """The same history, shuffled, cut into overlapping parts and joined again."""
+    """Shuffle a history, cut it into overlapping parts and join them again."""
     deliveries = sorted(history.deliveries, key=lambda d: d.delivery_id)
     records = sorted(history.records, key=lambda r: r.record_id)
     chance.shuffle(deliveries)
@@ -149,7 +148,7 @@ def _regrouped(history: History, chance: Chance) -> History:
 
 
 def _redelivered_agrees(history: History, chance: Chance, policy: Policy, as_of: Instant) -> bool:
-    """One delivery comes once more, later: counts may change, the position may not."""
+    """Deliver one delivery once more, later: counts may change, the position may not."""
     if not history.deliveries:
         return True
     first = chance.choice(sorted(history.deliveries, key=lambda d: d.delivery_id))
@@ -159,10 +158,3 @@ def _redelivered_agrees(history: History, chance: Chance, policy: Policy, as_of:
     return position_of(fold(more, policy=policy, as_of=as_of)) == position_of(
         fold(history, policy=policy, as_of=as_of)
     )
-
-
-def _travel_agrees(history: History, chance: Chance, policy: Policy, as_of: Instant) -> bool:
-    """At an earlier instant, the whole history and what was known then give one ledger."""
-    known = [d.received_at for d in history.deliveries] + [r.recorded_at for r in history.records]
-    then = Instant(chance.randint(min(known, default=as_of), max(as_of, *known, as_of)))
-    return _bytes(history, policy, then) == _bytes(history.known_at(then), policy, then)

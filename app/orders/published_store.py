@@ -1,8 +1,8 @@
 """Published revisions, as the outcome feed and the shop's notifications show them; their numbers.
 
-Numbers are given one after another and none is given twice, not even by a database that was put
-back from a backup: what the one before it gave since is unknown, so a restore goes on far beyond.
-Where it did is noted in `meta`, so that such a gap can be distinguished from any other.
+Numbers follow one another, and none is given twice, not even by a database that was restored from a
+backup: the numbers given since the backup are unknown, so a restore goes on far beyond them. Each
+such gap is noted in `meta`, to tell it from any other.
 """
 
 import json
@@ -26,14 +26,14 @@ PUBLISHED_COLUMNS: Final = (
     "before_fulfillable",
     "because",
 )
-"""The columns of `revisions` that make one."""
+"""The columns of `revisions` that make a published revision."""
 
 REVISIONS: Final = table("revisions", *map(column, PUBLISHED_COLUMNS))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Published:
-    """One revision as the feed shows it. `seq` is its place in publishing order, from 1."""
+    """Revision as the feed shows it. `seq` is its place in publishing order, from 1."""
 
     seq: int
     order: str
@@ -46,7 +46,7 @@ class Published:
 
 
 def published_of(row: Sequence[Any]) -> Published:
-    """The revision in a row of PUBLISHED_COLUMNS."""
+    """Return the revision in a row of PUBLISHED_COLUMNS."""
     return Published(
         seq=row[0],
         order=row[1],
@@ -62,25 +62,24 @@ def published_of(row: Sequence[Any]) -> Published:
 # --- numbers -------------------------------------------------------------------------------------
 
 AHEAD: Final = 2**40
-"""Numbers that a restore leaves out at least: more than were given since any backup."""
+"""Least count of numbers that a restore leaves out: more than were given since any backup."""
 
 A_SECOND: Final = 2**20
-"""Numbers that stand for one second of the restore's time: more than are given in one. So those of
-a later restore are higher, whatever the heads of the two backups."""
+"""Numbers that stand for one second of the restore's time: more than are given in one. So a later
+restore has higher numbers, whatever the heads of the two backups."""
 
 MAX_NUMBER: Final = 2**53 - 1
-"""The largest whole number that every reader of JSON takes exactly. The seconds reach it in the
-year 2242."""
+"""Largest whole number that every reader of JSON takes exactly. The seconds reach it in 2242."""
 
 _JUMP: Final = "revisions after "
-"""In `meta`: the last number before a restore, and beside it the first one after it."""
+"""Name in `meta`, with the last number before a restore; its value is the first one after it."""
 
 
 def first_after_restore(head: int, now: Instant, *, given: int = 0) -> int:
-    """The first number that a restored database gives.
+    """Return the first number that a restored database gives.
 
-    head   the last one that the backup gave
-    given  the last one that the database in whose place it comes gave, where that is known
+    head   last number that the backup gave
+    given  last number that the replaced database gave, where that is known
 
     Raises StoreUnavailable where no reader of JSON could take it.
     """
@@ -94,15 +93,17 @@ def first_after_restore(head: int, now: Instant, *, given: int = 0) -> int:
 
 
 async def head_of(connection: AsyncConnection) -> int:
-    """The last place in the feed; 0 where nothing was published. After a restore and before the
-    first revision that follows, the place before that one."""
+    """Return the last place in the feed; 0 where nothing was published.
+
+    Between a restore and the next revision it is the place before that revision.
+    """
     counter = await connection.scalar(text("SELECT value FROM counters WHERE name='revisions'"))
     newest = await connection.scalar(text("SELECT max(seq) FROM revisions"))
     return max(counter or 0, newest or 0)
 
 
 async def go_on_from(connection: AsyncConnection, first: int) -> None:
-    """Let this be the next number, and note that those between are left out."""
+    """Make this the next number, and note that those between are left out."""
     head = await head_of(connection)
     await connection.execute(
         text(
@@ -118,7 +119,7 @@ async def go_on_from(connection: AsyncConnection, first: int) -> None:
 
 
 async def jumps(connection: AsyncConnection) -> list[tuple[int, int]]:
-    """The last number before each restore and the first after it, in their order."""
+    """Return the last number before each restore and the first after it, sorted."""
     rows = await connection.execute(
         text("SELECT name, value FROM meta WHERE name LIKE :name"), {"name": f"{_JUMP}%"}
     )
@@ -126,18 +127,20 @@ async def jumps(connection: AsyncConnection) -> list[tuple[int, int]]:
 
 
 async def place_to_read_from(connection: AsyncConnection) -> int:
-    """From where a reader whose cursor is beyond the head misses nothing that it cannot have seen.
+    """Return the place from which a reader with a cursor beyond the head must read.
 
-    It has read what was published before the last restore, as it was beyond even that; of what was
-    published since, nothing is sure. Without a restore that was noted, nothing at all is.
+    Its cursor was beyond the last restore, so it has read what was published before that; of later
+    revisions nothing is sure. Where no restore was noted, nothing at all is sure.
     """
     found = await jumps(connection)
     return found[-1][1] - 1 if found else 0
 
 
 async def feed_gaps(connection: AsyncConnection) -> list[str]:
-    """Whether the numbers of the feed are 1, 2, 3 …, but for what restores left out, and the next
-    one is right."""
+    """Return a sentence on each fault of the feed's numbers.
+
+    They must be 1, 2, 3 …, except for those that restores left out, and the next one must follow.
+    """
     left_out = await jumps(connection)
     starts = [1, *(first for _, first in left_out)]
     newest = int(await connection.scalar(text("SELECT max(seq) FROM revisions")) or 0)

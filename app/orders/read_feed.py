@@ -13,7 +13,7 @@ from reconcile.instants import format_instant
 __all__ = ["Published", "outcome_document", "read_feed", "read_from", "superseded_of"]
 
 LOOK_AGAIN_S: Final = 0.2
-"""How often a waiting reader looks. It costs one indexed read."""
+"""Pause between two looks of a waiting reader; a look costs one indexed read."""
 
 
 async def read_feed(
@@ -24,9 +24,9 @@ async def read_feed(
     wait_s: float,
     gone: Callable[[], bool] = lambda: False,
 ) -> list[Published]:
-    """Revisions after a cursor. Waits up to `wait_s` seconds for the first, then returns none.
+    """Return revisions after a cursor; wait up to `wait_s` seconds for the first.
 
-    gone  whether nobody waits for them any more
+    gone  tells whether the reader has left
     """
     ends = monotonic() + wait_s
     while True:
@@ -39,9 +39,9 @@ async def read_feed(
 
 
 async def superseded_of(context: AppContext, page: Sequence[Published]) -> list[int]:
-    """The numbers of those in a page of the feed whose order has a later revision by now.
+    """Return the numbers of revisions in a page whose order has a later revision by now.
 
-    Whoever reads from far back would else ship what was paid then and given back since.
+    A reader from far back would otherwise ship what was paid then and refunded since.
     """
     if not page:
         return []
@@ -50,10 +50,10 @@ async def superseded_of(context: AppContext, page: Sequence[Published]) -> list[
 
 
 async def read_from(context: AppContext, *, after: int) -> int | None:
-    """For a cursor beyond the last place of the feed, the one to read from instead; else None.
+    """Return where to read from instead of a cursor beyond the last place of the feed; else None.
 
-    A reader has such a cursor where its database was replaced by an older one, without a word to
-    Tallyhook; it would wait for news that will never have so high a number.
+    A reader has such a cursor where the database was silently replaced by an older one. It would
+    wait for numbers that never come.
     """
     async with context.database.reading() as connection:
         if after <= await head_of(connection):
@@ -62,13 +62,10 @@ async def read_from(context: AppContext, *, after: int) -> int | None:
 
 
 def outcome_document(published: Published) -> dict[str, Any]:
-    """One entry of the feed as JSON values; the shop's notifications carry the same."""
+    """Return one entry of the feed as JSON values; the shop's notifications carry the same."""
     before = None
     if published.before_outcome is not None:
-        before = {
-            "outcome": published.before_outcome,
-            "fulfillable": published.before_fulfillable,
-        }
+        before = {"outcome": published.before_outcome, "fulfillable": published.before_fulfillable}
     return {
         "id": published.seq,
         "order": published.order,

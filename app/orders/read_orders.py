@@ -1,4 +1,4 @@
-"""Reads ledgers: always folded from what is stored now, never from the cache.
+"""Reads ledgers, always folded from what is stored now, never from the cache.
 
 An order that the fold worker is going to hold is read as held before the worker has come to it.
 """
@@ -29,17 +29,16 @@ from reconcile.ledger.fold import fold
 from reconcile.ledger.history import History
 from reconcile.ledger.ledger import Ledger
 from reconcile.ledger.plain import with_plain
-from reconcile.ledger.policy import Policy
 from reconcile.transparency.evidence import value_document
 
 FOLDS_IN_A_ROW: Final = 25
-"""About a millisecond of folding, between which other requests have their turn."""
+"""Orders folded before other requests have their turn: about a millisecond."""
 
 
 async def explain_order(context: AppContext, order: str, *, as_of: Instant | None = None) -> Ledger:
-    """One order's ledger as of an instant, by default now.
+    """Return one order's ledger as of an instant, by default now.
 
-    Raises NotFoundError for an order of which nothing was known by then.
+    Raises NotFoundError where nothing was known of the order by then.
     """
     return (await _explained(context, order, as_of)).ledger
 
@@ -51,17 +50,27 @@ async def order_document(
     as_of: Instant | None = None,
     patient: bool = True,
 ) -> dict[str, Any]:
-    """The same as JSON values, and `plain`, the same in words for a customer, also of each finding.
-    Where any of the order's deliveries has been deleted, `pruned` says so. The fingerprint covers
-    every member but `as_of`, `plain` (also the findings') and `pruned`. Where what was accepted
-    before could not all be read in time, `behind_s` says for how many seconds the oldest of it has
-    waited, and `fulfillable` is false whatever the fingerprint covers; `patient` as in `behind_s`.
-    Raises as `explain_order` does."""
+    """Return the ledger as JSON values, with `plain`, the same in words for a customer.
+
+    pruned    present where any of the order's deliveries has been emptied
+    behind_s  seconds for which the oldest unread delivery has waited, where not all could be read
+              in time; `fulfillable` is false then, whatever the fingerprint covers
+
+    The fingerprint covers every member but `as_of`, `pruned` and `plain`, also of findings.
+    `patient` is as in `caught_up.behind_s`. Raises as `explain_order` does.
+    """
     found = await _explained(context, order, as_of, patient=patient)
-    ledger = found.ledger
+    ledger, pruned = found.ledger, found.pruned
     document = with_plain(ledger_document(ledger), ledger, behind_s=found.behind_s)
-    if found.pruned is not None:
-        document["pruned"] = _pruned_document(found.pruned)
+    if pruned is not None:
+        last = format_instant(pruned.last_at)
+        count = counted(pruned.deliveries, "delivery", "deliveries")
+        document["pruned"] = {
+            "deliveries": pruned.deliveries,
+            "last_at": last,
+            "sentence": f"The bodies and headers of {count} were deleted, the last at {last}; "
+            "their digests, dates, amounts and references are kept.",
+        }
     if found.behind_s:
         document |= {"fulfillable": False, "behind_s": found.behind_s}
     return document
@@ -70,7 +79,7 @@ async def order_document(
 async def merchant_records(
     context: AppContext, order: str, *, as_of: Instant | None = None
 ) -> list[dict[str, Any]]:
-    """What the merchant's side did or said of an order, each record with its author."""
+    """Return the merchant's records of an order, each with its author."""
     records = await context.database.on_snapshot(order_records, order)
     return [value_document(each) for each in records if as_of is None or each.recorded_at <= as_of]
 
@@ -84,9 +93,13 @@ class _Explained(NamedTuple):
 async def _explained(
     context: AppContext, order: str, as_of: Instant | None, *, patient: bool = True
 ) -> _Explained:
+    def read(connection: PlainConnection) -> tuple[History, Pruned | None]:
+        history = judged_histories(connection, [order], policy=context.policy)[order]
+        return history, pruned_among(connection, [each.delivery_id for each in history.deliveries])
+
     behind = await behind_s(context, patient=patient)
     now = context.clock.now()
-    history, pruned = await context.database.on_snapshot(_kept_of, order, policy=context.policy)
+    history, pruned = await context.database.on_snapshot(read)
     instant = history.instant_at(now) if as_of is None else as_of
     known = history.known_at(instant)
     if not spoken_of(known):
@@ -94,15 +107,8 @@ async def _explained(
     return _Explained(fold(known, policy=context.policy, as_of=instant), pruned, behind)
 
 
-def _kept_of(
-    connection: PlainConnection, order: str, *, policy: Policy
-) -> tuple[History, Pruned | None]:
-    history = judged_histories(connection, [order], policy=policy)[order]
-    return history, pruned_among(connection, [each.delivery_id for each in history.deliveries])
-
-
 def nothing_known(history: History, as_of: Instant | None) -> NotFoundError:
-    """The refusal of an order of which nothing was known by then; whether something is by now."""
+    """Return the error that nothing was known of an order by then."""
     if as_of is None or not spoken_of(history):
         return NotFoundError(f"nothing is known of order {history.order!r}")
     return NotFoundError(
@@ -111,19 +117,8 @@ def nothing_known(history: History, as_of: Instant | None) -> NotFoundError:
     )
 
 
-def _pruned_document(pruned: Pruned) -> dict[str, Any]:
-    last = format_instant(pruned.last_at)
-    count = counted(pruned.deliveries, "delivery", "deliveries")
-    return {
-        "deliveries": pruned.deliveries,
-        "last_at": last,
-        "sentence": f"The bodies and headers of {count} were deleted, the last at {last}; their "
-        "digests, dates, amounts and references are kept.",
-    }
-
-
 def spoken_of(history: History) -> bool:
-    """Whether anything but another order's events is there."""
+    """Tell whether a history has more than events of other orders."""
     return bool(history.records) or any(
         delivery.event.order in (None, history.order) for delivery in history.deliveries
     )
@@ -139,11 +134,12 @@ async def list_orders(
     since: Instant | None = None,
     until: Instant | None = None,
 ) -> Sequence[Ledger]:
-    """Ledgers of orders in the order of their references, folded as of now; with `since` or
-    `until`, of those of which a change was published from then on, or before then.
+    """Return ledgers of orders, sorted by reference and folded as of now.
 
-    Which orders match is taken from the ledger cache, so an order that became due within the last
-    moments may still be listed under its earlier outcome; the ledger returned is always current.
+    The ledger cache says which orders match, so an order that has just become due may still be
+    listed under its earlier outcome; the returned ledger is always current.
+
+    since, until  only orders with a publication from the one instant on, and before the other
     """
     now = context.clock.now()
     async with context.database.reading() as connection:
@@ -170,7 +166,7 @@ async def _folded(context: AppContext, histories: Sequence[History], now: Instan
 
 
 class Changed(NamedTuple):
-    """An order's ledger of now, and what was last published of it: its number and when."""
+    """Present ledger of an order, with number and instant of its last revision."""
 
     ledger: Ledger
     seq: int
@@ -185,8 +181,11 @@ async def newest_orders(
     outcome: str | None = None,
     finding: str | None = None,
 ) -> list[Changed]:
-    """Orders by when something was last published of them, the newest first; of those before a
-    revision, of one outcome, with one finding as they were published. Each is folded as of now."""
+    """Return orders by their last revision, newest first, each folded as of now.
+
+    before            only those whose last revision is before this one
+    outcome, finding  only those that were published with them
+    """
     now = context.clock.now()
     async with context.database.reading() as connection:
         found = await latest_orders(
@@ -199,13 +198,13 @@ async def newest_orders(
 
 
 async def counted_outcomes(context: AppContext) -> dict[str, int]:
-    """How many orders have each outcome, as it was published."""
+    """Return how many orders have each outcome, as published."""
     async with context.database.reading() as connection:
         return await outcome_counts(connection)
 
 
 async def head_of_feed(context: AppContext) -> int:
-    """The number of what was last published."""
+    """Return the number of the last revision."""
     async with context.database.reading() as connection:
         return await last_revision(connection)
 
@@ -213,7 +212,7 @@ async def head_of_feed(context: AppContext) -> int:
 async def published_of_order(
     context: AppContext, order: str, *, as_of: Instant | None = None, limit: int = 50
 ) -> list[Published]:
-    """What was published of an order, the newest first."""
+    """Return an order's revisions, the newest first."""
     until = context.clock.now() if as_of is None else as_of
     async with context.database.reading() as connection:
         return await revisions_of_order(connection, order, until=until, limit=limit)
@@ -222,7 +221,7 @@ async def published_of_order(
 async def arrivals_of(
     context: AppContext, order: str, *, as_of: Instant | None = None
 ) -> list[dict[str, Any]]:
-    """The deliveries that an order's ledger rests on, by arrival."""
+    """Return the deliveries that an order's ledger rests on, by arrival, as JSON values."""
     async with context.database.reading() as connection:
         history = (await as_judged(connection, [order], policy=context.policy))[order]
     known = [d for d in history.deliveries if as_of is None or d.received_at <= as_of]

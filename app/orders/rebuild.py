@@ -1,12 +1,12 @@
 """Rebuilds every ledger from the stored history, by ranges of orders, in several processes.
 
-    1 cut      all orders into ranges of about as many events, in the order of their keys
-    2 fold     a range: its histories, what was published last of its orders, the ledgers of now
+    1 cut      all orders into ranges of about as many events, in key order
+    2 fold     a range: its histories, the last publications of its orders, their present ledgers
     3 publish  what differs, range by range in their order, in one process
 
-What is published has the same numbers as where one process does all of it. A process that folds
-only reads; one that dies ends the rebuild, and what was published until then is whole: the next
-rebuild, or the next start, does the rest.
+Revisions get the same numbers as where one process does all of it. A process that folds only reads.
+If it dies, the rebuild ends, and what was published until then is whole: the next rebuild, or the
+next start, does the rest.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from app.core.clock import SystemClock
 from app.core.errors import UnreachableError
 from app.core.jobs import silent
 from app.database.statements import PlainConnection, run
-from app.orders.history_store import Range, SideStream, ranges, scan, side_stream
+from app.orders.history_store import Range, ranges, scan, side_stream
 from app.orders.ledger_store import (
     Publication,
     drop_ledger_lines,
@@ -34,18 +34,11 @@ from app.orders.ledger_store import (
     publish,
 )
 from app.orders.policy_version_store import forget_policy, note_policy, rules_of
-from app.orders.refold import (
-    PUT_ASIDE,
-    decided_or_log,
-    fold_or_log,
-    publishable,
-    with_holds,
-)
+from app.orders.refold import PUT_ASIDE, decided_or_log, fold_or_log, publishable, with_holds
 from app.receiving.due_store import marks_of, put_marks_right
 from app.receiving.inbox import open_inbox
 from reconcile.instants import Instant
 from reconcile.ledger.policy import Policy, policy_text
-from reconcile.ledger.revise import Position
 
 EVENTS_AT_ONCE: Final = 16_000
 """Events of one range: a third of a second's work, and some 10 MiB in each process."""
@@ -55,7 +48,7 @@ AHEAD: Final = 2
 
 
 class Rebuilt(NamedTuple):
-    """What is to be published of a range, and the orders that could not be folded."""
+    """Publications of a range, and the orders that could not be folded."""
 
     publications: list[Publication]
     aside: list[str]
@@ -66,10 +59,10 @@ async def refold_all(
 ) -> int:
     """Rebuild every ledger, in memory that does not grow with their number. Returns how many.
 
-    `progress` is called with how many orders were folded since its last call. A revision is
-    published where the rebuilt ledger differs from what was published before.
+    A revision is published where the rebuilt ledger differs from the last publication.
 
-    jobs  processes that fold; with 1, this one does all of it
+    progress  called with how many orders were folded since its last call
+    jobs      processes that fold; with 1, this one does all of it
 
     Raises UnreachableError where another process died.
     """
@@ -88,8 +81,12 @@ async def refold_all(
         async for found in in_order(
             ranges(connection, events=EVENTS_AT_ONCE), fold_range, ahead=ahead
         ):
-            await _publish(context, found.publications)
-            await _put_aside(context, found.aside, until=now + PUT_ASIDE)
+            if found.publications:
+                await context.database.writer.commit(_publish, context, found.publications)
+            if found.aside:  # let them come up again
+                async with context.database.writing() as writing:
+                    marks = await marks_of(writing, found.aside, to_write=True)
+                    await run(writing, publish, [], due=marks, put_aside_until=now + PUT_ASIDE)
             folded += len(found.publications)
             progress(len(found.publications))
     async with context.database.writing() as connection:
@@ -106,7 +103,7 @@ FoldRange = Callable[[Range], Awaitable[Rebuilt]]
 async def in_order(
     pieces: AsyncIterator[Piece], work: Callable[[Piece], Awaitable[Done]], *, ahead: int
 ) -> AsyncIterator[Done]:
-    """What comes of each piece of work, in their order; some are done meanwhile."""
+    """Yield the results of pieces of work in their order, while later ones are under way."""
     under_way: deque[asyncio.Future[Done]] = deque()
     try:
         async for each in pieces:
@@ -124,8 +121,8 @@ async def in_order(
 async def in_process(pool: ProcessPoolExecutor, work: Callable[..., Done], *words: object) -> Done:
     """Do a piece of work in a process of the pool. Raises BrokenProcessPool where one has died.
 
-    Who no longer waits leaves the pool's future alone: a pool that breaks sets an exception on each
-    of its futures, and its thread dies of one that was cancelled in that moment.
+    A caller that is cancelled leaves the pool's future alone: a pool that breaks sets an exception
+    on each of its futures, and its thread dies of one that was cancelled in that moment.
     """
     future = asyncio.get_running_loop().run_in_executor(pool, work, *words)
     future.add_done_callback(lambda done: done.cancelled() or done.exception())  # it was asked for
@@ -177,19 +174,18 @@ def _begin(settings: Settings, policy: Policy) -> None:
 
 def _folded_elsewhere(orders: Range, now: Instant) -> Rebuilt:
     assert _opening is not None
-    return asyncio.run(_opened_and_folded(*_opening, orders=orders, now=now))
+    settings, policy = _opening
 
+    async def opened_and_folded() -> Rebuilt:
+        async with open_inbox(settings, purpose="reading") as inbox:
+            context = inbox.context(clock=SystemClock(), policy=policy)
+            return await folded_range(context, orders, now=now)
 
-async def _opened_and_folded(
-    settings: Settings, policy: Policy, *, orders: Range, now: Instant
-) -> Rebuilt:
-    async with open_inbox(settings, purpose="reading") as inbox:
-        context = inbox.context(clock=SystemClock(), policy=policy)
-        return await folded_range(context, orders, now=now)
+    return asyncio.run(opened_and_folded())
 
 
 async def folded_range(context: AppContext, orders: Range, *, now: Instant) -> Rebuilt:
-    """Fold every order of a range. Only reads."""
+    """Fold every order of a range; only read."""
     rules = rules_of(policy_text(context.policy))
     found = Rebuilt([], [])
     async with context.database.reading() as connection:
@@ -199,7 +195,8 @@ async def folded_range(context: AppContext, orders: Range, *, now: Instant) -> R
             for history in histories:
                 as_of = history.instant_at(now)
                 ledger = fold_or_log(history, policy=context.policy, as_of=as_of)
-                before = await _latest(published, history.order)
+                rows = await published.take(history.order)
+                before = position_in(rows[-1]) if rows else None
                 publication = (
                     None if ledger is None else decided_or_log(ledger, before, rules=rules)
                 )
@@ -210,23 +207,10 @@ async def folded_range(context: AppContext, orders: Range, *, now: Instant) -> R
     return found
 
 
-async def _latest(published: SideStream, order: str) -> Position | None:
-    """What was last published of an order; the stream is at it, or beyond."""
-    if published.upcoming is None or published.upcoming > order:
-        return None
-    rows = await published.take(order)
-    return position_in(rows[-1]) if rows else None
-
-
 # --- in the one that publishes -------------------------------------------------------------------
 
 
-async def _publish(context: AppContext, publications: Sequence[Publication]) -> None:
-    if publications:
-        await context.database.writer.commit(_publish_some, context, publications)
-
-
-def _publish_some(
+def _publish(
     connection: PlainConnection, context: AppContext, publications: Sequence[Publication]
 ) -> None:
     notify = context.clock.now() if context.notifies_shop else None
@@ -234,11 +218,3 @@ def _publish_some(
     publish(connection, found, notify=notify)
     if found:
         put_marks_right(connection, first=found[0].order, last=found[-1].order)
-
-
-async def _put_aside(context: AppContext, orders: Sequence[str], *, until: Instant) -> None:
-    """Let orders that could not be folded come up again."""
-    if orders:
-        async with context.database.writing() as connection:
-            marks = await marks_of(connection, orders, to_write=True)
-            await run(connection, publish, [], due=marks, put_aside_until=until)

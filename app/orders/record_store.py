@@ -1,5 +1,4 @@
-"""The merchant's records: append-only, and the links that opened sessions and named references
-make."""
+"""The merchant's records, append-only, with the links of opened sessions and named references."""
 
 from collections.abc import Iterable, Sequence
 from typing import Final
@@ -10,16 +9,17 @@ from app.database.locks import LINKING, take_lock
 from app.database.mapping import RECORD_COLUMNS, RECORD_SELECT, record_of, record_row
 from app.database.statements import PlainConnection, insert_rows, run, statement
 from app.receiving.append_store import mark_due
-from app.receiving.correlation_store import Linking, LinkKey, LinkMemory, Links, keys_of_references
+from app.receiving.correlation_store import Linking, LinkMemory, Links, keys_of_references
 from app.sealing.leaf_store import RECORD
 from app.sealing.log_queue_store import mark_unsealed
+from reconcile.instants import TICK, Instant
 from reconcile.ledger.records import Record
 
 
 async def add_records(
     connection: AsyncConnection, records: Sequence[Record], *, details: str | None = None
 ) -> None:
-    """`keep_records`, run by itself."""
+    """Run `keep_records` on an asynchronous connection."""
     if records:
         await run(connection, keep_records, records, details=details)
 
@@ -48,35 +48,32 @@ def keep_records(
 
 
 def reference_links(records: Iterable[Record]) -> Links:
-    """The links that records make: an opened session, and what the shop names, is the order's."""
-    return {key: record.order for record in records for key in _keys(record)}
-
-
-def _keys(record: Record) -> list[LinkKey]:
-    return (
-        []
-        if record.source is None
-        else keys_of_references(record.source, record.payment, record.session)
-    )
+    """Return the links of records: opened sessions and named references belong to the order."""
+    return {
+        key: record.order
+        for record in records
+        if record.source is not None
+        for key in keys_of_references(record.source, record.payment, record.session)
+    }
 
 
 Named = tuple[str, str | None, str | None]
-"""(source, session, payment), of which one is None."""
+"""(source, session, payment); one of the last two is None."""
 
 
 async def owners_of(
     connection: AsyncConnection, references: Sequence[Named], *, lasting: bool = True
 ) -> dict[Named, str]:
-    """`linked_orders`, run by itself."""
+    """Run `linked_orders` on an asynchronous connection."""
     return await run(connection, linked_orders, references, lasting=lasting)
 
 
 def linked_orders(
     connection: PlainConnection, references: Sequence[Named], *, lasting: bool = True
 ) -> dict[Named, str]:
-    """The order that each reference belongs to by now, where it belongs to one.
+    """Return the order of each reference that belongs to one by now.
 
-    lasting  it stays so until the caller's transaction ends: who else links references waits
+    lasting  whether others wait with linking until the caller's transaction ends
     """
     if lasting:
         take_lock(connection, LINKING)
@@ -87,7 +84,7 @@ def linked_orders(
 
 
 def order_records(connection: PlainConnection, order: str) -> list[Record]:
-    """An order's records, in the order in which they were written down."""
+    """Return an order's records in the order of their writing."""
     return [record_of(row) for row in connection.ask(_OF_ORDER, (order,))]
 
 
@@ -97,7 +94,15 @@ _OF_ORDER: Final = statement(
 )
 
 
+def after_all(records: Iterable[Record], *, now: Instant) -> Instant:
+    """Return now, or an instant after all these records where a clock was ahead.
+
+    Of a hold and a release, and of two prices, the one that was recorded later counts.
+    """
+    return max([now, *(record.recorded_at + TICK for record in records)])
+
+
 def details_of(connection: PlainConnection, record: Record) -> str | None:
-    """The text kept beside a record; `order_records` gives what the engine reads, without it."""
+    """Return the text kept beside a record; the engine does not read it."""
     rows = connection.ask("SELECT details FROM records WHERE id=?", (record.record_id,))
     return rows[0][0] if rows else None

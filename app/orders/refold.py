@@ -1,7 +1,7 @@
 """Folds due orders and publishes what changed.
 
-One mechanism wakes an order for new evidence and for the passing of a deadline alike: its due
-mark. Publishing compares generations, so evidence that arrives during a fold is never missed.
+Its due mark wakes an order both for new evidence and at a deadline. Publishing compares
+generations, so evidence that arrives during a fold is never missed.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -13,36 +13,13 @@ import structlog
 from app.context.context import AppContext
 from app.core.logs import LogLine
 from app.database.statements import PlainConnection
+from app.orders import policy_version_store
 from app.orders.history_store import contests_of, histories_of
 from app.orders.holds import hold_back
-from app.orders.ledger_store import (
-    Publication,
-    last_positions,
-    new_publication,
-    publish,
-)
+from app.orders.ledger_store import Publication, last_positions, new_publication, publish
 from app.orders.notification_store import LEASE, call_up_notifications
-from app.orders.policy_version_store import (
-    anything_folded,
-    engine_form,
-    note_change,
-    note_changed,
-    note_folded,
-    note_policy,
-    noted_policy,
-    rules_of,
-    set_some_due,
-)
-from app.receiving.due_store import (
-    Due,
-    call_up,
-    claim_orders,
-    due_orders,
-    marks_in,
-    marks_without_reason,
-    settle_marks,
-    unchanged,
-)
+from app.receiving import due_store
+from app.receiving.due_store import Due
 from app.receiving.pace import Pace
 from reconcile.instants import MINUTE, SECOND, TICK, Instant
 from reconcile.ledger.fold import fold
@@ -60,9 +37,9 @@ AT_ONCE: Final = 1_000
 
 
 class TakingUp:
-    """Takes up the context's policy, a batch of orders at a time, before anything is folded by it.
+    """Adoption of the context's policy, a batch of orders at a time, before any fold by it.
 
-    The policy is noted with the last batch; whoever is ended before that begins anew, and sets
+    The policy is noted with the last batch. A process that ends before that begins anew, and sets
     some orders due twice.
     """
 
@@ -77,43 +54,39 @@ class TakingUp:
 
     async def some(self) -> int:
         """Set a batch of orders due. Returns how many; 0 when there is nothing left to do."""
-        if self._over or await self._is_noted():
-            self._over = True
+        store, first, now = policy_version_store, self._after is None, self._context.clock.now()
+        if first and not self._over:
+            async with self._context.database.reading() as connection:
+                noted = await store.noted_policy(connection)
+            self._known = noted is not None
+            form = store.engine_form(self._policy)
+            self._by_other_form = noted is not None and store.engine_form(noted) != form
+            self._over = noted == self._policy
+        if self._over:
             return 0
-        first, now = self._after is None, self._context.clock.now()
         async with self._context.database.writing() as connection:
-            if not self._known and first and not await anything_folded(connection):
-                await note_policy(connection, self._policy)
+            if not self._known and first and not await store.anything_folded(connection):
+                await store.note_policy(connection, self._policy)
                 self._over = True
                 return 0
-            orders = await set_some_due(connection, after=self._after or "", limit=AT_ONCE, now=now)
+            orders = await store.set_some_due(
+                connection, after=self._after or "", limit=AT_ONCE, now=now
+            )
             last, alone = len(orders) < AT_ONCE, True
             if first:
-                await (note_policy if last else note_change)(connection, self._policy)
+                await (store.note_policy if last else store.note_change)(connection, self._policy)
             elif last:
-                alone = await note_changed(connection, self._policy)
+                alone = await store.note_changed(connection, self._policy)
         self._after = max(orders, default=self._after)
         self._count += len(orders)
         self._over = last
-        if last:
-            self._tell(alone=alone)
+        if last and not alone:
+            warn_of_several()
+        if last and self._count:
+            self._warn()
         return len(orders)
 
-    async def _is_noted(self) -> bool:
-        """Whether there is nothing to take up: asked once, at the start."""
-        if self._after is not None:
-            return False
-        async with self._context.database.reading() as connection:
-            noted = await noted_policy(connection)
-        self._known = noted is not None
-        self._by_other_form = noted is not None and engine_form(noted) != engine_form(self._policy)
-        return noted == self._policy
-
-    def _tell(self, *, alone: bool) -> None:
-        if not alone:
-            tell_of_several()
-        if not self._count:
-            return
+    def _warn(self) -> None:
         if self._by_other_form:
             log.warning(
                 "this version folds by other rules; all orders were set due to be folded by "
@@ -134,8 +107,8 @@ class TakingUp:
             )
 
 
-def tell_of_several() -> None:
-    """Say that orders are folded by one policy here, and by another one there."""
+def warn_of_several() -> None:
+    """Log that another process folds by another policy."""
     log.warning(
         "another process folds by other settings; give all the same, and start them again: every "
         "order is then folded anew"
@@ -143,25 +116,24 @@ def tell_of_several() -> None:
 
 
 PUT_ASIDE: Final = 10 * MINUTE
-"""When an order that could not be folded is tried again; also when new evidence arrives."""
-
+"""Pause until an order that could not be folded is tried again; new evidence ends it."""
 
 CLAIM: Final = 30 * SECOND
-"""How long other workers pass over an order that one has taken: many times what a round takes. If
-that one dies, another takes the order then."""
-
+"""How long other workers pass over a taken order: many times what a round takes. If the worker that
+took it dies, another one takes it then."""
 
 CALLED_AT_ONCE: Final = 1_000
 """Orders called up in one transaction: a delivery never waits for more."""
 
 
 async def refold_due(context: AppContext, *, limit: int, pace: Pace | None = None) -> int:
-    """Fold up to `limit` due orders and publish, in as many transactions as `pace` asks for, by
-    default in one. Returns how many were due.
+    """Fold up to `limit` due orders and publish. Returns how many were due.
 
-    Orders that share evidence with a due one are folded with it: it may be evidence of theirs.
-    Whoever else folded an order in the meantime has published it; then this fold is dropped. One of
-    which something was said after what may be published is due as of that.
+    Orders that share evidence with a due one are folded with it: it may be evidence of theirs. If
+    another process has folded and published an order meanwhile, this fold is dropped. An order with
+    evidence after the instant up to which anything may be published is due again at that evidence.
+
+    pace  asks for several transactions; by default there is one
     """
     now, policy = await publishable(context), policy_text(context.policy)
     due = await _taken(context, now=now, limit=limit)
@@ -171,8 +143,11 @@ async def refold_due(context: AppContext, *, limit: int, pace: Pace | None = Non
     said_at = {order: history.instant_at(now) for order, history in histories.items()}
     latest = context.clock.now()  # what is dated beyond it is of a clock that was ahead
     later = {order: at for order, at in said_at.items() if now < at <= latest}
+    policy_now = context.policy
     ledgers = {
-        order: None if order in later else _folded(context, history, as_of=said_at[order])
+        order: None
+        if order in later
+        else fold_or_log(history, policy=policy_now, as_of=said_at[order])
         for order, history in histories.items()
     }
     writer, pace = context.database.writer, pace or Pace(first=len(ledgers), most=len(ledgers))
@@ -184,38 +159,39 @@ async def refold_due(context: AppContext, *, limit: int, pace: Pace | None = Non
         pace.learn(sum(map(len, part)), seconds=writer.held_s)
         for each in published:
             if each.revision is not None:
-                _log_published(histories[each.order], ledgers[each.order])
+                # Under the newest delivery that it rests on: by that id the receiver's and the
+                # reader's lines are found, too.
+                known = [(d.received_at, d.delivery_id) for d in histories[each.order].deliveries]
+                ledger = ledgers[each.order]
+                outcome = None if ledger is None else ledger.outcome
+                _log_revision(max(known)[1] if known else None, each.order, outcome)
         if several:
-            tell_of_several()
+            warn_of_several()
     return len(due)
 
 
 Sharing = list[Due]
-"""The marks of orders that share evidence; of most orders one alone."""
+"""The marks of orders that share evidence; of most orders only one."""
 
 
 async def gathered(
     context: AppContext, due: Sequence[Due]
 ) -> tuple[list[Sharing], dict[str, History]]:
-    """The marks and histories of due orders, and of those that share evidence with them, as of one
-    instant."""
-    return await context.database.on_snapshot(_gathered, due)
+    """Return marks and histories of due orders and their evidence's other orders, on a snapshot."""
 
+    def read(connection: PlainConnection) -> tuple[list[Sharing], dict[str, History]]:
+        contests = contests_of(connection, [mark.order for mark in due])
+        contested = set().union(*contests)
+        shared = {mark.order: mark for mark in due_store.marks_in(connection, contested)}
+        marks = [[mark] for mark in due if mark.order not in contested]
+        marks += [[shared[order] for order in sorted(each & shared.keys())] for each in contests]
+        return marks, histories_of(connection, [mark.order for mark in chain(*marks)])
 
-def _gathered(
-    connection: PlainConnection, due: Sequence[Due]
-) -> tuple[list[Sharing], dict[str, History]]:
-    orders = [mark.order for mark in due]
-    contests = contests_of(connection, orders)
-    contested = set().union(*contests)
-    shared = {mark.order: mark for mark in marks_in(connection, contested)}
-    marks = [[mark] for mark in due if mark.order not in contested]
-    marks += [[shared[order] for order in sorted(each & shared.keys())] for each in contests]
-    return marks, histories_of(connection, [mark.order for mark in chain(*marks)])
+    return await context.database.on_snapshot(read)
 
 
 def _next_part(left: list[Sharing], *, size: int) -> list[Sharing]:
-    """Take about so many marks, and never some of those that stand or fall together."""
+    """Take about so many marks, without separating those that stand or fall together."""
     part, count = [left.pop(0)], 0
     while left and (count := count + len(part[-1])) < size:
         part.append(left.pop(0))
@@ -232,12 +208,20 @@ def _publish_standing(
     now: Instant,
     policy: str,
 ) -> tuple[list[Publication], bool]:
-    """What was published of the orders of which nothing was said since they were read, and whether
-    others fold by another policy. `later`: those that are not published now, and when they are due
-    then."""
-    due, before, several = _standing(connection, marks, policy)
+    """Publish the orders without new evidence since they were read.
+
+    Returns the publications, and whether other processes fold by another policy.
+
+    later  orders that are not published now, and when they are due
+    """
+    # Of orders that share evidence all marks stand, or none does: evidence on one may concern all,
+    # and another process may have published it.
+    standing = set(due_store.unchanged(connection, list(chain(*marks))))
+    due = list(chain(*(sharing for sharing in marks if standing.issuperset(sharing))))
+    before = last_positions(connection, [mark.order for mark in due])
+    several = policy_version_store.note_folded(connection, policy)
     current = [ledger for mark in due if (ledger := ledgers.get(mark.order)) is not None]
-    rules = rules_of(policy)
+    rules = policy_version_store.rules_of(policy)
     found = (decided_or_log(each, before.get(each.order), rules=rules) for each in current)
     decisions = [each for each in found if each is not None]
     publications = with_holds(connection, context, decisions)
@@ -245,7 +229,7 @@ def _publish_standing(
         (mark.order, later[mark.order], mark.generation) for mark in due if mark.order in later
     ]
     if waiting:
-        settle_marks(connection, waiting)
+        due_store.settle_marks(connection, waiting)
     publish(
         connection,
         publications,
@@ -256,40 +240,23 @@ def _publish_standing(
     return publications, several
 
 
-def _standing(
-    connection: PlainConnection, marks: Sequence[Sharing], policy: str
-) -> tuple[list[Due], dict[str, Position], bool]:
-    """Those of the marks that stand as they stood, what was last published of their orders, and
-    whether others fold by another policy. Of orders that share evidence all stand, or none does:
-    what was said of one may be evidence of all, and somebody else may have published it."""
-    standing = set(unchanged(connection, list(chain(*marks))))
-    found = list(chain(*(sharing for sharing in marks if standing.issuperset(sharing))))
-    positions = last_positions(connection, [mark.order for mark in found])
-    return found, positions, note_folded(connection, policy)
-
-
-def _log_published(history: History, ledger: Ledger | None) -> None:
-    """One line for a revision, under the newest delivery that it rests on: the id by which the
-    receiver's and the reader's lines are found, too."""
-    known = [(each.received_at, each.delivery_id) for each in history.deliveries]
-    newest = max(known)[1] if known else None
-    _log_revision(newest, history.order, None if ledger is None else ledger.outcome)
-
-
 async def publishable(context: AppContext) -> Instant:
-    """The latest instant as of which anything may be published: now, or just before the arrival of
-    the oldest delivery that was accepted and is not read yet. It might say otherwise."""
+    """Return the latest instant as of which anything may be published.
+
+    It is now, or just before the arrival of the oldest unread delivery, which may change the
+    result.
+    """
     now = context.clock.now()
     oldest = (await context.inbox.backlog()).oldest
     return now if oldest is None else min(now, oldest - TICK)
 
 
 async def call_up_early(context: AppContext) -> int:
-    """Set due what waits for an instant that only a clock that was ahead can have given.
+    """Set due the orders that wait for an instant that a clock that was ahead has given.
 
-    An order's mark is the instant at which something was said of it, or its ledger's next decision.
-    Where the clock has been set back the first may lie ahead: money that is here would be published
-    as late as that. So it is with notifications to the shop. Returns how many orders there were.
+    An order's mark is the arrival of its evidence, or its ledger's next decision. Where the clock
+    has been set back, an arrival may lie ahead: money that is here would be published only then.
+    The same holds for notifications to the shop. Returns how many orders there were.
     """
     now = context.clock.now()
     # Where several fold, a mark may be a claim; where one does, an order that was put aside is
@@ -298,11 +265,13 @@ async def call_up_early(context: AppContext) -> int:
     found = 0
     while True:
         async with context.database.reading() as connection:
-            orders = await marks_without_reason(connection, beyond=beyond, limit=CALLED_AT_ONCE)
+            orders = await due_store.marks_without_reason(
+                connection, beyond=beyond, limit=CALLED_AT_ONCE
+            )
         if not orders:
             break
         async with context.database.writing() as connection:
-            await call_up(connection, orders, now=now, beyond=beyond)
+            await due_store.call_up(connection, orders, now=now, beyond=beyond)
         found += len(orders)
     if context.notifies_shop:
         async with context.database.writing() as connection:
@@ -311,20 +280,19 @@ async def call_up_early(context: AppContext) -> int:
 
 
 async def _taken(context: AppContext, *, now: Instant, limit: int) -> list[Due]:
-    """Due orders to fold. Where others fold, too, they are first claimed."""
+    """Return due orders to fold. Where other processes fold, too, claim them first."""
     if not context.database.shared:
-        return await context.database.on_snapshot(due_orders, now=now, limit=limit)
+        return await context.database.on_snapshot(due_store.due_orders, now=now, limit=limit)
     async with context.database.writing() as connection:
-        return await claim_orders(connection, now=now, limit=limit, until=now + CLAIM)
-
-
-def _folded(context: AppContext, history: History, *, as_of: Instant) -> Ledger | None:
-    return fold_or_log(history, policy=context.policy, as_of=as_of)
+        return await due_store.claim_orders(connection, now=now, limit=limit, until=now + CLAIM)
 
 
 def fold_or_log(history: History, *, policy: Policy, as_of: Instant) -> Ledger | None:
-    """The ledger. An order that cannot be folded is a fault of ours: it is logged and put aside,
-    so that it does not stop the others."""
+    """Return the ledger; None where the order cannot be folded.
+
+    That is a fault of ours: it is logged, and the order is put aside, so that it does not stop the
+    others.
+    """
     try:
         return fold(history, policy=policy, as_of=as_of)
     except Exception as error:
@@ -333,8 +301,7 @@ def fold_or_log(history: History, *, policy: Policy, as_of: Instant) -> Ledger |
 
 
 def decided(ledger: Ledger, before: Position | None, *, rules: str) -> Publication:
-    """What is to be published of a ledger folded by these rules, when `before` was published
-    last."""
+    """Return what to publish of a ledger folded by these rules, after position `before`."""
     position = position_of(ledger)
     codes = "|".join(dict.fromkeys([finding.code for finding in ledger.findings]))
     return new_publication(
@@ -349,7 +316,7 @@ def decided(ledger: Ledger, before: Position | None, *, rules: str) -> Publicati
 
 
 def decided_or_log(ledger: Ledger, before: Position | None, *, rules: str) -> Publication | None:
-    """The same; None of an order that can be folded and not published: see `fold_or_log`."""
+    """Return the same; None for an order that can be folded but not published."""
     try:
         return decided(ledger, before, rules=rules)
     except Exception as error:
@@ -360,30 +327,24 @@ def decided_or_log(ledger: Ledger, before: Position | None, *, rules: str) -> Pu
 def with_holds(
     connection: PlainConnection, context: AppContext, publications: Sequence[Publication]
 ) -> list[Publication]:
-    """The publications, where only new rules make an order fulfillable with its hold, which is
-    recorded in this transaction: so nobody is ever notified that it may be fulfilled."""
-    turning = {each.order: each for each in publications if _turns_fulfillable(each)}
-    held = hold_back(connection, context, turning)
-    anew = {
-        order: _folded_held(context, history, turning[order]) for order, history in held.items()
-    }
+    """Replace publications that only new rules make fulfillable by those with a hold.
+
+    The hold is recorded in this transaction, so nobody is ever notified that the order may be
+    fulfilled.
+    """
+    turning: dict[str, tuple[Publication, Position]] = {}
+    for each in publications:
+        before = None if each.revision is None else each.revision.before
+        if each.position.fulfillable and before is not None and not before.fulfillable:
+            turning[each.order] = each, before
+    anew: dict[str, Publication | None] = {}
+    for order, history in hold_back(connection, context, turning).items():
+        as_of = history.instant_at(context.clock.now())
+        ledger = fold_or_log(history, policy=context.policy, as_of=as_of)
+        each, before = turning[order]
+        anew[order] = None if ledger is None else decided_or_log(ledger, before, rules=each.rules)
     found = [anew.get(each.order, each) for each in publications]
     return [each for each in found if each is not None]
-
-
-def _folded_held(
-    context: AppContext, history: History, instead_of: Publication
-) -> Publication | None:
-    ledger = _folded(context, history, as_of=history.instant_at(context.clock.now()))
-    if ledger is None or instead_of.revision is None:
-        return None
-    return decided_or_log(ledger, instead_of.revision.before, rules=instead_of.rules)
-
-
-def _turns_fulfillable(publication: Publication) -> bool:
-    """Whether it says that an order may be fulfilled of which it was published that it may not."""
-    before = None if publication.revision is None else publication.revision.before
-    return publication.position.fulfillable and before is not None and not before.fulfillable
 
 
 async def refold_until_quiet(

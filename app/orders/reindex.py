@@ -1,6 +1,6 @@
 """Reads every stored body again and rebuilds the index, after a profile was corrected.
 
-One transaction: either the whole index is the corrected one, or it is the one before.
+It is one transaction: the index is either wholly corrected or unchanged.
 """
 
 import hashlib
@@ -25,25 +25,24 @@ from reconcile.ledger.events import Event
 
 
 class Reads(Protocol):
-    """Whatever reads bodies as a profile says: a source, or its profile alone."""
+    """Reader of bodies by a profile: a source, or its profile alone."""
 
     def read(self, incoming: Incoming, *, digest: str) -> Reading:
-        """Read what a genuine request says. Raises Unreadable."""
+        """Read a genuine request. Raises Unreadable."""
         ...
 
     def read_answer(self, kept: bytes, *, digest: str, environment: str | None = None) -> Event:
-        """What the provider answered when it was asked back. Raises Unreadable."""
+        """Read the provider's answer to a question of ours. Raises Unreadable."""
         ...
 
 
 def read_bytes_again(
     source: Reads, delivery: RawDelivery, *, environment: str | None = None
 ) -> Reread:
-    """Its event, or why there is none. A pruned delivery has no bytes to read.
+    """Read a delivery's event, or the reason why it has none. It must not be pruned.
 
-    environment  the store's own: an event that says it is of the other is none.
-                 A profile that did not find what the body says of it may have let one in. None:
-                 events of either.
+    environment  the store's own. An event of the other one counts as none: a profile that did not
+                 find it in the body may have let it in. None: events of either
     """
     assert delivery.body is not None
     try:
@@ -52,7 +51,9 @@ def read_bytes_again(
                 delivery.body, digest=delivery.digest, environment=environment
             )
             return Reread(delivery=delivery, event=answer)
-        reading = _reading(source, delivery, delivery.body)
+        body = delivery.body if delivery.whole is None else delivery.whole
+        kept = read_request(delivery.headers, body)
+        reading = source.read(kept, digest=digest_of(body, kept.url))
     except Unreadable as unreadable:
         return Reread(delivery=delivery, problem=str(unreadable))
     if environment is not None and reading.environment not in (None, environment):
@@ -60,31 +61,17 @@ def read_bytes_again(
         return Reread(delivery=delivery, problem=other)
     if reading.foreign:
         return Reread(delivery=delivery, problem="it names another account than its source's")
-    place, problem = _place(reading, delivery)
-    if place is None:
-        return Reread(delivery=delivery, problem=problem)
-    return Reread(delivery=delivery, event=reading.events[place], customer=reading.customer(place))
-
-
-def _place(reading: Reading, delivery: RawDelivery) -> tuple[int | None, str | None]:
-    """Which of the events is the delivery's, or why none is."""
     if delivery.whole is None and reading.raws:
-        return None, "it was kept as one event, and the profile now finds several in such a body"
-    if delivery.whole is None:
-        return 0, None
+        problem = "it was kept as one event, and the profile now finds several in such a body"
+        return Reread(delivery=delivery, problem=problem)
     for place, event in enumerate(reading.events):
-        if event.digest == delivery.digest:
-            return place, None
+        if delivery.whole is None or event.digest == delivery.digest:
+            return Reread(delivery=delivery, event=event, customer=reading.customer(place))
+    problem = "the body has no such event where the profile says that its events are"
     for raw, why in reading.unread:
         if hashlib.sha256(raw).hexdigest() == delivery.digest:
-            return None, why
-    return None, "the body has no such event where the profile says that its events are"
-
-
-def _reading(source: Reads, delivery: RawDelivery, own: bytes) -> Reading:
-    body = own if delivery.whole is None else delivery.whole
-    kept = read_request(delivery.headers, body)
-    return source.read(kept, digest=digest_of(body, kept.url))
+            problem = why
+    return Reread(delivery=delivery, problem=problem)
 
 
 AT_ONCE = 500
@@ -93,8 +80,7 @@ AT_ONCE = 500
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reindexed:
-    """How many deliveries were read again, and what came of them. A pruned one counts as what it
-    was read as when its body was there."""
+    """Counts of deliveries read again. A pruned one counts as it was read with its body."""
 
     read: int
     events: int
@@ -102,7 +88,7 @@ class Reindexed:
 
 
 async def reindex(context: AppContext, *, progress: Callable[[int], None] = silent) -> Reindexed:
-    """Rebuild the index. Raises ConfigurationError, changing nothing, when a source is missing."""
+    """Rebuild the index. Raises ConfigurationError, changing nothing, where a source is missing."""
     now = context.clock.now()
     read = events = 0
     async with context.database.reading() as reading, context.database.writing() as writing:
@@ -127,7 +113,7 @@ async def reindex(context: AppContext, *, progress: Callable[[int], None] = sile
 def renormalize(
     delivery: RawDelivery, sources: Mapping[str, Source], *, environment: str | None
 ) -> Reread:
-    """One delivery as its source reads it now; without all of its bytes, as it was read before."""
+    """Read a delivery as its source does now; without all of its bytes, as it was read before."""
     if delivery.body is None or delivery.lone:
         problem = None if delivery.kept is not None else "its body and its event are gone"
         return Reread(delivery=delivery, event=delivery.kept, problem=problem)

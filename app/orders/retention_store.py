@@ -1,7 +1,7 @@
 """Deletion of bodies and headers: finds deliveries that still have them, and empties the rows.
 
-A row stays: its id, digest, verdict, size and time are what a redelivery is judged by. On SQLite
-what is freed is overwritten at once (`engine`), so that it cannot be read from unused pages.
+A row stays: a redelivery is judged by its id, digest, verdict, size and time. SQLite overwrites
+freed space at once (`engine`), so that nothing can be read from unused pages.
 """
 
 from collections.abc import Iterable, Sequence
@@ -23,11 +23,7 @@ _WHOLE = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unpruned:
-    """A delivery that still has its headers.
-
-    order   None where it belongs to none
-    source  who sent it
-    """
+    """Delivery that still has its headers; `order` is None where it belongs to none."""
 
     delivery_id: str
     received_at: Instant
@@ -37,14 +33,14 @@ class Unpruned:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pruned:
-    """How many of some deliveries have been emptied, and when the last of them was."""
+    """Count of emptied deliveries, and the instant of the last one."""
 
     deliveries: int
     last_at: Instant
 
 
 async def unpruned(connection: AsyncConnection, *, after: str, limit: int) -> list[Unpruned]:
-    """Deliveries that were not pruned, by id, which is by arrival."""
+    """Return deliveries that were not pruned, by id, which is by arrival."""
     rows = await connection.execute(
         text(
             "SELECT deliveries.id, deliveries.received_at, events.order_key, deliveries.source "
@@ -63,8 +59,10 @@ async def unpruned(connection: AsyncConnection, *, after: str, limit: int) -> li
 
 
 async def unrelated_among(connection: AsyncConnection, deliveries: Iterable[str]) -> set[str]:
-    """Those of the deliveries that were read and concern no order: their event is ignored, and
-    names no order, payment or session, such as a customer's new address."""
+    """Return those of the deliveries that were read and concern no order.
+
+    Their event is ignored and names no order, payment or session: a customer's new address.
+    """
     rows = await select_in(
         connection,
         sql="SELECT deliveries.id FROM deliveries JOIN events "
@@ -78,7 +76,7 @@ async def unrelated_among(connection: AsyncConnection, deliveries: Iterable[str]
 
 
 async def sizes_of(connection: AsyncConnection, deliveries: Iterable[str]) -> dict[str, int]:
-    """Bytes of body and headers of those of the deliveries that were not pruned."""
+    """Return the bytes of body and headers of those that were not pruned."""
     rows = await select_in(
         connection,
         sql="SELECT id, coalesce(length(body), 0) + length(headers) FROM deliveries "
@@ -89,7 +87,7 @@ async def sizes_of(connection: AsyncConnection, deliveries: Iterable[str]) -> di
 
 
 def pruned_among(connection: PlainConnection, deliveries: Iterable[str]) -> Pruned | None:
-    """What was pruned of these deliveries; None where nothing was."""
+    """Return how many of these deliveries were pruned, and when; None where none was."""
     sql = "SELECT pruned_at FROM deliveries WHERE pruned_at IS NOT NULL AND id IN ({})"
     rows = select_rows(connection, sql=sql, values=deliveries)
     if not rows:
@@ -98,7 +96,7 @@ def pruned_among(connection: PlainConnection, deliveries: Iterable[str]) -> Prun
 
 
 async def prune(connection: AsyncConnection, deliveries: Sequence[str], *, now: Instant) -> None:
-    """Let the bodies and headers of these deliveries go."""
+    """Delete the bodies and headers of these deliveries."""
     sql = (
         "UPDATE deliveries SET body=NULL, headers='', pruned_at=? "
         "WHERE pruned_at IS NULL AND id IN ({})"
@@ -110,7 +108,7 @@ async def prune(connection: AsyncConnection, deliveries: Sequence[str], *, now: 
 async def old_rejections(
     connection: AsyncConnection, *, before: Instant, limit: int, after: str = ""
 ) -> list[str]:
-    """Ids of rejections that arrived before an instant, the oldest first."""
+    """Return ids of rejections that arrived before an instant, the oldest first."""
     rows = await connection.execute(
         text(
             "SELECT id FROM rejections WHERE id > :after AND received_at <= :before "
@@ -122,6 +120,6 @@ async def old_rejections(
 
 
 async def drop_rejections(connection: AsyncConnection, rejections: Sequence[str]) -> None:
-    """Let whole rejections go: nothing is judged by them."""
+    """Delete whole rejections: nothing is judged by them."""
     sql = "DELETE FROM rejections WHERE id IN ({})"
     await select_in(connection, sql=sql, values=rejections)

@@ -1,7 +1,7 @@
-"""Finds orders by what a person may know of them, each way bounded.
+"""Finds orders by what a person may know of them, with a bound on each way.
 
-References, payments, sessions and ids are looked up. Amounts have no index, which every delivery
-would have to keep: the newest events are looked through, a stretch at a time.
+References, payments, sessions and ids have an index. Amounts have none, since every delivery would
+have to keep it: the newest events are searched, a stretch at a time.
 """
 
 from collections.abc import AsyncIterator, Collection, Sequence
@@ -18,13 +18,13 @@ from reconcile.matching.books import match_key
 from reconcile.money import Money
 
 STRETCH: Final = 200_000
-"""Events looked through between two looks at whether there are enough hits."""
+"""Events searched before it is checked whether there are enough hits."""
 
 AT_ONCE: Final = 500
 """Events of a day that are read at a time."""
 
 MOST: Final = 5_000_000
-"""Events looked through for one amount; some seconds."""
+"""Events searched for one amount; that takes some seconds."""
 
 _LAST: Final = "\U0010ffff"
 
@@ -57,7 +57,7 @@ _OF_AMOUNT: Final = text(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundEvent:
-    """An event that was found by an amount or a day; `order` is None where it belongs to none."""
+    """Event that was found by an amount or a day; `order` is None where it belongs to none."""
 
     order: str | None
     event_id: str
@@ -69,7 +69,7 @@ class FoundEvent:
 async def orders_named(
     connection: AsyncConnection, name: str, *, beginning: bool, limit: int
 ) -> list[str]:
-    """The order of this reference, or orders of which the reference begins with it."""
+    """Return the order of this reference, or orders with a reference that begins with it."""
     rows = await connection.execute(
         text(
             "SELECT order_key FROM order_due WHERE order_key >= :name AND order_key <= :last "
@@ -81,7 +81,7 @@ async def orders_named(
 
 
 async def orders_linked(connection: AsyncConnection, reference: str) -> list[tuple[str, str, str]]:
-    """(order, `payment` or `session`, source) of a reference of the provider's."""
+    """Return (order, `payment` or `session`, source) of a provider's reference."""
     rows = await connection.execute(
         text("SELECT order_key, kind, source FROM links WHERE reference = :reference"),
         {"reference": reference},
@@ -92,7 +92,7 @@ async def orders_linked(connection: AsyncConnection, reference: str) -> list[tup
 async def orders_of_event(
     connection: AsyncConnection, name: str, *, limit: int
 ) -> list[tuple[str | None, str]]:
-    """(order, `event` or `delivery`) of an id; the order is None where the event has none yet."""
+    """Return (order, `event` or `delivery`) of an id; order None where the event has none yet."""
     rows = await connection.execute(
         text(
             "SELECT order_key, 'event' FROM events WHERE event_id = :name UNION "
@@ -108,8 +108,10 @@ async def orders_of_event(
 async def events_of_day(
     connection: AsyncConnection, day: Instant, end: Instant, *, minors: Collection[int]
 ) -> AsyncIterator[list[FoundEvent]]:
-    """Events received from `day` until `end`, oldest first, some at a time; with `minors`, those
-    that state one of these amounts in minor units."""
+    """Read events received from `day` until `end`, oldest first, some at a time.
+
+    minors  only events that state one of these amounts in minor units, where there are any
+    """
     sql = _OF_DAY_AND_AMOUNT if minors else _OF_DAY
     values: dict[str, Any] = {"after": first_id("dlv_", day), "end": first_id("dlv_", end)}
     if minors:
@@ -125,8 +127,10 @@ async def events_of_day(
 async def events_of_amount(
     connection: AsyncConnection, minors: Collection[int]
 ) -> AsyncIterator[tuple[list[FoundEvent], bool]]:
-    """Events that state one of these amounts in minor units, newest first, a stretch at a time, and
-    whether older ones are left that are not looked at."""
+    """Read events that state one of these amounts in minor units, newest first.
+
+    Each stretch comes with whether older events are left out.
+    """
     top = await connection.scalar(text('SELECT max("row") FROM events')) or 0
     bottom = max(top - MOST, 0)
     for high in range(top, bottom, -STRETCH):
@@ -139,7 +143,7 @@ async def events_of_amount(
 async def records_of_amount(
     connection: AsyncConnection, minors: Collection[int], *, limit: int
 ) -> list[tuple[str, Money]]:
-    """(order, money) of records that state one of these amounts."""
+    """Return (order, money) of records that state one of these amounts."""
     rows = await connection.execute(
         text(
             "SELECT order_key, amount, currency FROM records WHERE amount IN :minors "
@@ -165,7 +169,7 @@ def _money(minor: int | None, currency: str | None) -> Money | None:
 
 
 async def references_in_books(connection: AsyncConnection, phone: str, *, limit: int) -> list[str]:
-    """References of lines that name this number."""
+    """Return references of order-book lines that name this number."""
     rows = await connection.execute(
         text(
             "SELECT DISTINCT reference FROM book_lines WHERE phone = :phone "
@@ -177,8 +181,7 @@ async def references_in_books(connection: AsyncConnection, phone: str, *, limit:
 
 
 async def orders_alike(connection: AsyncConnection, name: str, *, limit: int) -> list[str]:
-    """References of orders with money that reconciliation compares as this one: without case and
-    punctuation."""
+    """Return references of orders with money that equal this one without case and punctuation."""
     sql = text(
         'SELECT DISTINCT order_key FROM takings WHERE "key" = :key ORDER BY order_key LIMIT :limit'
     )
@@ -188,11 +191,11 @@ async def orders_alike(connection: AsyncConnection, name: str, *, limit: int) ->
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportedLine:
-    """What an imported line says of an order.
+    """Imported line that concerns an order.
 
     order   as the line writes it; None where it names none
-    source  whose statement it is; empty for a line of the order book
-    what    of a book the order's status there, of a statement what moved; empty: it does not say
+    source  of the statement; empty for a line of the order book
+    what    the order's status in a book, the kind of movement in a statement; empty: not said
     """
 
     order: str | None
@@ -221,27 +224,23 @@ _LINES: Final = (
     text(statement(_SETTLED, which="match_key = :key", in_force=_IN_FORCE)),
     text(statement(_SETTLED, which="subject = :subject", in_force=_IN_FORCE)),
 )
-"""Of books, and of statements by the order and by the payment: each has its index."""
+"""Lines of books, and of statements by order and by payment: each has its index."""
 
 
 async def lines_named(connection: AsyncConnection, name: str, *, limit: int) -> list[ImportedLine]:
-    """Lines in force of order books and statements that name an order, or a payment, so.
-    References are compared as reconciliation does, without case and punctuation."""
+    """Return lines in force of order books and statements that name this order or payment.
+
+    Order references are compared as in reconciliation, without case and punctuation.
+    """
     values = {"key": match_key(name), "subject": f"p:{name}", "limit": limit}
     if not values["key"]:
         return []
     found: dict[ImportedLine, None] = {}
     for sql in _LINES:
         for row in await connection.execute(sql, values):
-            found[_imported_line(row)] = None
+            money = Money(minor=row[4], currency=row[5])
+            line = ImportedLine(
+                order=row[0], source=row[1], what=row[2] or "", payment=row[3], money=money
+            )
+            found[line] = None
     return list(found)
-
-
-def _imported_line(row: Sequence[Any]) -> ImportedLine:
-    return ImportedLine(
-        order=row[0],
-        source=row[1],
-        what=row[2] or "",
-        payment=row[3],
-        money=Money(minor=row[4], currency=row[5]),
-    )

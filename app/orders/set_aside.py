@@ -1,6 +1,6 @@
-"""Deliveries that were accepted and could not be read: each alone, three times.
+"""Deliveries that were accepted and could not be read, each tried alone three times.
 
-They are set aside and kept. The orders that they speak of, where that is known, are held until they
+They are set aside and kept. The orders that they concern, where that is known, are held until they
 have been read, since they may say that money went back.
 """
 
@@ -16,8 +16,8 @@ from app.database.engine import Connection
 from app.database.statements import run
 from app.orders.history_store import gather
 from app.orders.hold_store import holds_of, some_holds
-from app.orders.holds import BY_SERVICE, instant_after_all
-from app.orders.record_store import Named, add_records, owners_of
+from app.orders.holds import hold_record
+from app.orders.record_store import Named, add_records, after_all, owners_of
 from app.receiving.append_store import Arrival
 from app.receiving.inbox_store import (
     Suspect,
@@ -27,26 +27,28 @@ from app.receiving.inbox_store import (
     try_again,
 )
 from app.receiving.reader import Holding
-from reconcile.ledger.records import HoldReason, Record, RecordKind
+from reconcile.ledger.records import HoldReason, RecordKind
 
 log = structlog.get_logger()
 
 BECAUSE: Final[HoldReason] = "poisoned_delivery"
-"""What orders are held for here."""
+"""The reason of these holds."""
 
 LISTED: Final = 1_000
-"""Of those that are set aside, which should be none."""
+"""Deliveries listed at most; there should be none."""
 
 
 async def poisoned(context: AppContext) -> list[Suspect]:
-    """What is set aside, the oldest first."""
+    """Return the deliveries that are set aside, the oldest first."""
     async with context.database.reading() as connection:
         return await run(connection, next_suspects, aside=True, limit=LISTED)
 
 
 async def retry(context: AppContext, *, by: str | None = None) -> int:
-    """Let the reader try all of them again: what is read then releases its orders. Returns how many
-    there are. Raises UsageError for who may not."""
+    """Let the reader try all of them again, which releases the orders of those that it reads.
+
+    Returns how many there are. Raises UsageError for a person who may not.
+    """
     async with context.database.writing() as connection:
         who = await permitted(connection, by=by, action="deliveries_retried")
         found = await run(connection, try_again)
@@ -63,8 +65,7 @@ async def retry(context: AppContext, *, by: str | None = None) -> int:
 
 
 async def orders_of(context: AppContext, arrivals: Sequence[Arrival]) -> list[str]:
-    """The orders that arrivals speak of: those that they name, and those that what they name
-    belongs to."""
+    """Return the orders that arrivals name, and the owners of payments and sessions they name."""
     events = [arrival.event for arrival in arrivals if arrival.event is not None]
     named = {event.order for event in events if event.order is not None}
     references: list[Named] = []
@@ -77,8 +78,7 @@ async def orders_of(context: AppContext, arrivals: Sequence[Arrival]) -> list[st
 
 
 async def hold_orders(context: AppContext, one: Suspect, orders: Sequence[str]) -> None:
-    """Set one aside, and hold the orders that it speaks of. Those that are held for another one
-    already stay so."""
+    """Set one aside, and hold the orders that it concerns unless another one already does."""
     name = None if one.item is None else one.item.delivery_id
     async with context.database.writing() as connection:
         standing = await _standing(connection, orders)
@@ -89,7 +89,7 @@ async def hold_orders(context: AppContext, one: Suspect, orders: Sequence[str]) 
 
 
 async def release_orders(context: AppContext, orders: Collection[str]) -> None:
-    """It was read: of its orders release those that nothing else was set aside of."""
+    """Release orders of a delivery that was read, except those that another one holds."""
     if not orders:
         return
     async with context.database.writing() as connection:
@@ -100,7 +100,7 @@ async def release_orders(context: AppContext, orders: Collection[str]) -> None:
 
 
 async def release_left(context: AppContext) -> None:
-    """Release all that is held of which nothing is set aside any more."""
+    """Release all orders whose deliveries are no longer set aside."""
     after, page = "", [""]
     while page:
         async with context.database.reading() as connection:
@@ -119,25 +119,21 @@ async def _record(
     context: AppContext, connection: Connection, orders: Collection[str], *, kind: RecordKind
 ) -> None:
     now = context.clock.now()
-    histories = await gather(connection, orders) if orders else {}
-    records = []
-    for order in sorted(orders):
-        at = instant_after_all(histories[order], now)
-        records.append(
-            Record(
-                record_id=new_id("rec_", now),
-                recorded_at=at,
-                kind=kind,
-                order=order,
-                at=at,
-                reason=BECAUSE,
-                author=BY_SERVICE,
-            )
+    histories = await gather(connection, sorted(orders)) if orders else {}
+    records = [
+        hold_record(
+            order,
+            kind,
+            at=after_all(history.records, now=now),
+            record_id=new_id("rec_", now),
+            reason=BECAUSE,
         )
+        for order, history in histories.items()
+    ]
     await add_records(connection, records)
 
 
 HOLDING: Final = Holding(
     orders_of=orders_of, hold=hold_orders, release=release_orders, release_left=release_left
 )
-"""All of it, for the reader."""
+"""These functions, for the reader of the inbox."""

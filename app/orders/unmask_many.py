@@ -6,8 +6,8 @@
 4 look     the proposer alone, until OPEN_FOR after the approval; each look is an entry of the
            audit trail for each order
 
-Numbers stand in what step 4 returns and nowhere else: not in the proposal, the trail or the log.
-They are read anew at each look, so that who was erased meanwhile is not seen.
+Only step 4 returns numbers: they are not in the proposal, the trail or the log. They are read anew
+at each look, so that a customer who was erased meanwhile is not seen.
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,15 +31,14 @@ from app.orders.history_store import gather
 from app.orders.ledger_store import latest_orders
 from app.orders.read_orders import spoken_of
 from app.orders.retention_store import pruned_among
-from app.providers.source import Source
 from reconcile.instants import DAY, HOUR, Duration, Instant, format_instant
 from reconcile.ledger.history import History
 
 MOST_ORDERS: Final = 200
-"""Orders of one proposal: what one person calls in a day or two, and another can look through."""
+"""Orders of one proposal: one person can call them in a day or two, and another review them."""
 
 OPEN_FOR: Final[Duration] = DAY
-"""From the approval on: a day's work. Whoever needs them tomorrow says so tomorrow."""
+"""From the approval on: a day's work. A person who needs them tomorrow asks again tomorrow."""
 
 NAME: Final = "unmask"
 
@@ -51,14 +50,14 @@ PURPOSES: Final[Mapping[str, str]] = {
     "authority": "answer a bank or an authority",
     "other": "do something else, which the reason names",
 }
-"""What numbers may be wanted for: a closed list, so that the trail can be counted by it."""
+"""Purposes of seeing numbers: a closed list, so that the trail can be counted by it."""
 
 NOT_ALONE: Final = "numbers of several customers at once take two operators"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnmaskRequest:
-    """Whose numbers are wanted, for what, and why."""
+    """Request to see the numbers of orders, with purpose and reason."""
 
     orders: Sequence[str]
     purpose: str
@@ -68,22 +67,24 @@ class UnmaskRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CustomerNumbers:
-    """An order's numbers as E.164 digits, and where there is none, why in a sentence."""
+    """Numbers of an order as E.164 digits; `note` says in a sentence why there are none."""
 
     order: str
     phones: tuple[str, ...]
     note: str
 
     def document(self) -> dict[str, Any]:
-        """For JSON, and a row of a table."""
+        """Return it as JSON values, which are also a row of a table."""
         return {"order": self.order, "phones": list(self.phones), "note": self.note}
 
 
 async def chosen_orders(
     context: AppContext, *, outcome: str | None = None, finding: str | None = None
 ) -> list[str]:
-    """The orders of a list's filters, the newest first. Raises UsageError for more than
-    MOST_ORDERS, and for none."""
+    """Return the orders that fit a list's filters, the newest first.
+
+    Raises UsageError for more than MOST_ORDERS, and for none.
+    """
     async with context.database.reading() as connection:
         found = await latest_orders(
             connection, before=None, limit=MOST_ORDERS + 1, outcome=outcome, finding=finding
@@ -101,10 +102,10 @@ async def chosen_orders(
 async def propose_unmasking(
     context: AppContext, kind: ProposalKind, asked: UnmaskRequest
 ) -> Proposal:
-    """Propose that whoever asks sees the numbers of these orders.
+    """Propose that a person sees the numbers of these orders.
 
-    Raises UsageError for who may not or has not proved who they are, for no orders, too many, no
-    purpose or reason, and where the same waits already; NotFoundError for no such order.
+    Raises UsageError for a person who may not or has not proved who they are, for no orders, too
+    many, no purpose or reason, and where the same waits already; NotFoundError for no such order.
     """
     orders = list(dict.fromkeys(asked.orders))
     if not 0 < len(orders) <= MOST_ORDERS:
@@ -114,70 +115,59 @@ async def propose_unmasking(
     reason = checked_reason(asked.reason, [])
     async with context.database.writing() as connection:
         who = await permitted(connection, by=asked.by, action="unmasked")
-        await _check_known(connection, orders)
+        known = await gather(connection, [each for each in orders if fault_of(each) is None])
+        for place, order in enumerate(orders, 1):
+            if order not in known or not spoken_of(known[order]):
+                # What was typed may be a phone number: it is not said whole.
+                raise NotFoundError(
+                    f"there is no order {masked_words(order)[:80]!r}, which is number {place} of "
+                    "those named: leave it out, or write it as the list of orders does"
+                )
+        count = counted(len(orders), "order")
+        # Eight digits tell this proposal's subject from that of other orders.
+        mark = sha256("\n".join(sorted(orders)).encode()).hexdigest()[:8]
         return await propose(
             connection,
             kind,
             who=who,
             now=context.clock.now(),
             because=NOT_ALONE,
-            subject=f"{counted(len(orders), 'order')} ({_mark(orders)})",
-            sentence=f"Show {who.name} the customers' phone numbers of "
-            f"{counted(len(orders), 'order')}, for {OPEN_FOR // HOUR} hours from the approval on, "
-            f"to {PURPOSES[asked.purpose]}.",
+            subject=f"{count} ({mark})",
+            sentence=f"Show {who.name} the customers' phone numbers of {count}, for "
+            f"{OPEN_FOR // HOUR} hours from the approval on, to {PURPOSES[asked.purpose]}.",
             given={"orders": "\n".join(orders), "purpose": PURPOSES[asked.purpose]},
             reason=reason,
         )
 
 
-def _mark(orders: Sequence[str]) -> str:
-    """Which orders they are, in eight digits: proposals of others have another subject."""
-    return sha256("\n".join(sorted(orders)).encode()).hexdigest()[:8]
-
-
-async def _check_known(connection: Connection, orders: Sequence[str]) -> None:
-    """Raises NotFoundError. What was typed may be a number: it is not said whole."""
-    known = await gather(connection, [each for each in orders if fault_of(each) is None])
-    for place, order in enumerate(orders, 1):
-        if order not in known or not spoken_of(known[order]):
-            raise NotFoundError(
-                f"there is no order {masked_words(order)[:80]!r}, which is number {place} of those "
-                "named: leave it out, or write it as the list of orders does"
-            )
-
-
 def unmasking_kind(context: AppContext) -> ProposalKind:
-    """Seeing the numbers of several orders. Approving shows nobody anything: it lets the proposer
-    look, each time with entries of the trail."""
+    """Return the kind of proposal to see the numbers of several orders.
+
+    Approving shows nobody anything: it lets the proposer look, each time with entries of the trail.
+    """
 
     async def perform(proposal: Proposal, agree: Agree) -> None:
         async with context.database.writing() as connection:
             await agree(connection)
 
+    async def always_same(connection: Connection, subject: str, given: Mapping[str, str]) -> str:
+        return ""  # the numbers are read when they are seen, without those erased meanwhile
+
     return ProposalKind(
         name=NAME,
         title="See customers' numbers",
         action="unmasked",
-        subject_state=_always_same,
+        subject_state=always_same,
         perform=perform,
         particulars={"orders": "The orders", "purpose": "What for"},
         open_for=OPEN_FOR,
     )
 
 
-async def _always_same(connection: Connection, subject: str, given: Mapping[str, str]) -> str:
-    """What came of the orders meanwhile is seen with the rest, and who was erased is not."""
-    return ""
-
-
 async def see_numbers(
-    context: AppContext,
-    kind: ProposalKind,
-    proposal: Proposal,
-    *,
-    by: str | None,
+    context: AppContext, kind: ProposalKind, proposal: Proposal, *, by: str | None
 ) -> list[CustomerNumbers]:
-    """The numbers of a proposal's orders, for who proposed it; each order is noted in the trail.
+    """Return the numbers of a proposal's orders to its proposer, and note each order in the trail.
 
     Raises UsageError for anybody else, where it was not approved, and where its time is over.
     """
@@ -186,9 +176,11 @@ async def see_numbers(
         now = context.clock.now()
         _check_open(kind, proposal, who=who, now=now)
         assert proposal.decided is not None
-        orders = proposal.given["orders"].split("\n")
-        histories = await gather(connection, orders)
-        found = [await _numbers_of(connection, histories[each], context.sources) for each in orders]
+        orders, found = proposal.given["orders"].split("\n"), list[CustomerNumbers]()
+        for order, history in (await gather(connection, orders)).items():
+            phones = tuple(await phones_of(connection, order, sources=context.sources))
+            note = "" if phones else await _why_none(connection, history)
+            found.append(CustomerNumbers(order=order, phones=phones, note=note))
         for each in found:
             await note_in_trail(
                 connection,
@@ -209,7 +201,7 @@ async def see_numbers(
 def numbers_document(
     kind: ProposalKind, proposal: Proposal, seen: Sequence[CustomerNumbers]
 ) -> dict[str, Any]:
-    """What was seen of an approved proposal, for JSON."""
+    """Return the seen numbers of an approved proposal as JSON values."""
     until = kind.open_until(proposal)
     assert until is not None
     return {
@@ -222,7 +214,7 @@ def numbers_document(
 async def check_open(
     context: AppContext, kind: ProposalKind, proposal: Proposal, *, by: str | None
 ) -> None:
-    """Raises UsageError where this person may not look now, with what to do."""
+    """Raise UsageError where this person may not look now, with what to do."""
     async with context.database.reading() as connection:
         who = await permitted(connection, by=by, action="unmasked")
     _check_open(kind, proposal, who=who, now=context.clock.now())
@@ -244,14 +236,6 @@ def _check_open(kind: ProposalKind, proposal: Proposal, *, who: Operator, now: I
             f"its time was over at {format_instant(open_until)}: propose it anew if the numbers "
             "are still needed"
         )
-
-
-async def _numbers_of(
-    connection: Connection, history: History, sources: Mapping[str, Source]
-) -> CustomerNumbers:
-    phones = tuple(await phones_of(connection, history.order, sources=sources))
-    note = "" if phones else await _why_none(connection, history)
-    return CustomerNumbers(order=history.order, phones=phones, note=note)
 
 
 async def _why_none(connection: Connection, history: History) -> str:

@@ -12,7 +12,7 @@ import pytest
 
 from app.cli import main
 from app.config.load import load_settings
-from app.orders.first_delivery import Arrived, wait_for_delivery
+from app.orders.first_delivery import FirstDelivery, wait_for_delivery
 from app.providers.configured import accounts
 from app.providers.doctor import Diagnosis
 from app.receiving.delivery_log_store import LogEntry
@@ -195,21 +195,21 @@ def test_waiting_ends_with_what_came_or_with_what_silence_means(
     words = ("connect", "checkout", "--name", "shop", "--config", str(tmp_path / "t.env"))
     ended = run(*words, "--wait", "0.1")
     assert (ended.code, "Nothing came." in ended.out) == (1, True)
-    arrivals: list[Arrived] = []
+    arrivals: list[FirstDelivery] = []
 
-    async def arrived(*given: Any, **words: Any) -> Arrived:
+    async def arrived(*given: Any, **words: Any) -> FirstDelivery:
         return arrivals.pop()
 
     monkeypatch.setattr("app.orders.first_delivery.wait_for_delivery", arrived)
     entry = LogEntry(delivery_id="dlv_1", received_at=T, source="shop", verdict="stored",
                      digest="", size=1, problem=None, headers="", event_id="e1",
                      pruned_at=None)  # fmt: skip
-    arrivals.append(Arrived(entry=entry, refused=False, unknown=False, diagnoses=[]))
+    arrivals.append(FirstDelivery(entry=entry, refused=False, unknown=False, diagnoses=[]))
     ended = run(*words, "--wait", "1")
     assert (ended.code, "taken: dlv_1, stored" in ended.out) == (0, True)
     mistake = Diagnosis(mistake="other_secret", sentence="Another secret fits.")
     refused = replace(entry, verdict="signature_mismatch")
-    arrivals.append(Arrived(entry=refused, refused=True, unknown=False, diagnoses=[mistake]))
+    arrivals.append(FirstDelivery(entry=refused, refused=True, unknown=False, diagnoses=[mistake]))
     ended = run(*words, "--wait", "1")
     assert (ended.code, "Another secret fits." in ended.out) == (1, True)
 

@@ -29,7 +29,7 @@ async def fails(folding):
     return 1 // 0
 
 if "--folding" in sys.argv:
-    worker.FoldWorker._fold = fails
+    worker.FoldWorker._round = fails
 """
 
 OUTCOMES = (

@@ -48,7 +48,7 @@ async def test_a_worker_sees_the_clock_go_back(tmp_path: Path) -> None:
     async with driving(tmp_path, with_worker=False) as driver:
         driver.clock.put(T + DAY)
         worker = FoldWorker(with_settings(driver.context, worker_batch=10))
-        await worker._after_a_clock_that_was_ahead()
+        await worker._round()
         await ahead(driver)
         await folded_by(worker, driver)
         assert await outcomes(driver) == ["succeeded"]

@@ -14,7 +14,7 @@ from app.core.errors import UsageError
 from app.finance.imports import ImportRequest, import_book, import_statement
 from app.finance.reconcile_period import RunRequest, reconcile_period
 from app.orders.customers import unmask
-from app.orders.find_orders import NATIONAL, Found, find_orders, understood
+from app.orders.find_orders import NATIONAL, FoundOrders, find_orders, understood
 from app.providers.configured import compile_sources
 from app.providers.source import Source
 from reconcile.instants import DAY, HOUR
@@ -43,7 +43,7 @@ async def driver(tmp_path: Path) -> AsyncIterator[Driver]:
         yield driven
 
 
-async def find(driver: Driver, text: str, sources: Any = None, *, limit: int = 20) -> Found:
+async def find(driver: Driver, text: str, sources: Any = None, *, limit: int = 20) -> FoundOrders:
     """Search with the service's own context."""
     given = driver.service.context
     return await find_orders(with_sources(given, sources or {}), text, limit=limit)
