@@ -1,10 +1,10 @@
-"""Pages of breaks and of late money: the worklist of the newest run, one break, late money; and
-what people do about breaks: assign, comment, accept, match by hand and take that back, decide about
-several at once and about late money.
+"""Pages of breaks and of late money, and the actions on them.
+
+Breaks are assigned, commented, accepted and matched by hand, one by one or several at once.
 """
 
 from collections import Counter
-from typing import Any, Final
+from typing import Final
 from urllib.parse import parse_qsl, urlencode
 
 from app.access.bookmarks import bookmarks_of
@@ -13,8 +13,8 @@ from app.access.proposal import Proposal
 from app.console.case_pages import attachments_of_break
 from app.console.orders_pages import saved_lists
 from app.console.proposals_pages import proposed, waiting_about
-from app.console.view import PROPOSE, ROWS, ActionResult, Asked, Document, Field, View
-from app.console.words import CAUSES, SETTLINGS, address, plain_money, spoken
+from app.console.view import PROPOSE, ROWS, ActionResult, Document, Field, Form, View
+from app.console.words import CAUSES, SETTLINGS, address, capital, plain_money, spoken
 from app.core.errors import NotFoundError, UsageError
 from app.core.text import counted
 from app.finance import break_acts, break_choice, worklist
@@ -25,10 +25,10 @@ from reconcile.money import Money, to_json
 from reconcile.reporting.words import CAUSE_WORDS
 
 LIVING: Final = STATES[:-1]
-"""States that a break of the newest run may have."""
+"""States of breaks in the newest run."""
 
 CONDITIONS: Final = ("cause", "state", "currency", "assignee")
-"""Filters that also say of which breaks something is to be done to all."""
+"""Filters that also choose breaks for an action on all of them."""
 
 MOST_SKIPPED: Final = 1_000_000
 
@@ -47,7 +47,7 @@ async def breaks_document(view: View) -> Document:
         view.context,
         worklist.WorklistRequest(
             cause=filters["cause"],
-            state=next((each for each in LIVING if each == filters["state"]), None),
+            state=view.choice("state", LIVING),
             currency=filters["currency"],
             assignee=filters["assignee"],
             order=filters["order"] or "money",
@@ -55,15 +55,13 @@ async def breaks_document(view: View) -> Document:
             limit=ROWS,
         ),
     )
-    now = view.context.clock.now()
+    now, run = view.context.clock.now(), found.run
     return {
         "filters": filters,
         "where": break_choice.condition_text({name: filters[name] for name in CONDITIONS}),
         "saved": saved_lists(await bookmarks_of(view.context, view.person.name), "breaks"),
         "skip": skip or None,
-        "run": None
-        if found.run is None
-        else {"number": found.run.number, "at": format_instant(found.run.at)},
+        "run": run and {"number": run.number, "at": format_instant(run.at)},
         "found": found.found,
         "totals": [{"count": count, "money": to_json(money)} for count, money in found.totals],
         "causes": found.causes,
@@ -109,9 +107,10 @@ async def late_money_document(view: View) -> Document:
         count, minor = sums.get(name, (0, 0))
         sums[name] = (count + 1, minor + each.seen.money.minor)
     skip = min(view.number("skip") or 0, MOST_SKIPPED)
+    last = await worklist.newest_run(view.context)
     return {
         "filters": {"state": wanted},
-        "run": await _last_run(view),
+        "run": last and {"number": last.number, "at": format_instant(last.at)},
         "skip": skip or None,
         "states": dict(states),
         "found": len(fitting),
@@ -123,54 +122,59 @@ async def late_money_document(view: View) -> Document:
             }
             for (action, currency), (count, minor) in sorted(sums.items())
         ],
-        "late": [_late(each) for each in fitting[skip : skip + ROWS]],
+        "late": [
+            worklist.late_document(each) | {"sentence": CAUSES[each.seen.cause]}
+            for each in fitting[skip : skip + ROWS]
+        ],
         "next": skip + ROWS if len(fitting) > skip + ROWS else None,
     }
 
 
-async def _last_run(view: View) -> dict[str, Any] | None:
-    """The run by which the list stands; None: there was none."""
-    last = await worklist.newest_run(view.context)
-    return None if last is None else {"number": last.number, "at": format_instant(last.at)}
-
-
-def _late(found: Any) -> dict[str, Any]:
-    return worklist.late_document(found) | {"sentence": CAUSES[found.seen.cause]}
-
-
-# --- what is done about one -----------------------------------------------------------------------
+# --- actions on one break -------------------------------------------------------------------------
 
 
 async def _seen_break(view: View) -> break_acts.SeenBreak:
-    """The break that a form is about."""
     return await break_acts.one_break(view.context, view.needed("break"))
 
 
-def _shown_lines(found: break_acts.SeenBreak) -> tuple[str, ...]:
-    """What it is about, and what is at stake."""
+def _form(
+    found: break_acts.SeenBreak,
+    *lines: str,
+    back: str | None = None,
+    ready: bool = True,
+    reason: bool = True,
+    why: str = "Why",
+    fields: tuple[Field, ...] = (),
+    button: str = "",
+) -> Form:
+    """Make a form about a break. It begins with the break's sentence and the money at stake."""
     money = to_json(found.seen.money)
-    stake = f"At stake: {plain_money(money)}." if money else "No sum is at stake."
-    return (break_sentence(found.seen), stake, f"Where it stands: {found.life.because}")
-
-
-def _about(found: break_acts.SeenBreak) -> str:
-    """What a form is about, as a person calls it."""
     name, cause = found.seen.order or found.seen.payment, CAUSE_WORDS[found.seen.cause]
-    return cause if name is None else f"{name}: {cause[:1].lower()}{cause[1:]}"
+    return Form(
+        subject=cause if name is None else f"{name}: {cause[:1].lower()}{cause[1:]}",
+        lines=(
+            break_sentence(found.seen),
+            f"At stake: {plain_money(money)}." if money else "No sum is at stake.",
+            f"Where it stands: {found.life.because}",
+            *lines,
+        ),
+        back=back or address("breaks", found.identity),
+        ready=ready,
+        reason=reason,
+        why=why,
+        fields=fields,
+        button=button,
+    )
 
 
 def _seen_field(*found: break_acts.SeenBreak) -> Field:
-    """Has a form decide about what it showed, or about nothing."""
+    """Make the form decide about the state that it showed, or about nothing."""
     mark = break_acts.mark_of(found)
     return Field(name="seen", label="What was shown", kind="hidden", value=mark)
 
 
-def _shown(view: View) -> str | None:
-    return view.given.get("seen") or None
-
-
 async def _people(view: View) -> list[str]:
-    """Whose a break may be: who is in force, and may work on it."""
+    """List operators who may work on breaks."""
     return [
         each.name
         for each in await known_operators(view.context)
@@ -179,7 +183,6 @@ async def _people(view: View) -> list[str]:
 
 
 async def _assignee_field(view: View, value: str) -> Field:
-    """The field of a form that assigns."""
     return Field(
         name="to",
         label="To whom",
@@ -190,89 +193,61 @@ async def _assignee_field(view: View, value: str) -> Field:
 
 
 async def _assignee_given(view: View) -> str:
-    """Who was chosen; empty: nobody. Raises UsageError for who may not be."""
+    """Return the chosen operator; empty: nobody. Raises UsageError for one who may not."""
     to = view.given.get("to", "")
     if to and to not in await _people(view):
         raise UsageError("nobody of this name may work on breaks")
     return to
 
 
-async def ask_assign(view: View) -> Asked:
-    """Whose the break is to be."""
+async def ask_assign(view: View) -> Form:
     found = await _seen_break(view)
-    return Asked(
-        subject=_about(found),
-        lines=_shown_lines(found),
-        back=address("breaks", found.identity),
-        reason=False,
-        fields=(
-            await _assignee_field(view, found.life.assignee or view.person.name),
-            _seen_field(found),
-        ),
-    )
+    assignee = await _assignee_field(view, found.life.assignee or view.person.name)
+    return _form(found, reason=False, fields=(assignee, _seen_field(found)))
 
 
 async def do_assign(view: View, reason: str) -> str:
-    """Make it somebody's."""
     found, to = await _seen_break(view), await _assignee_given(view)
-    await break_acts.assign_break(
-        view.context, found.identity, to=to, by=view.person.name, seen=_shown(view)
-    )
+    seen, by = view.given.get("seen") or None, view.person.name
+    await break_acts.assign_break(view.context, found.identity, to=to, by=by, seen=seen)
     return address("breaks", found.identity)
 
 
-async def ask_comment(view: View) -> Asked:
-    """What was found out."""
-    found = await _seen_break(view)
-    return Asked(
-        subject=_about(found),
-        lines=_shown_lines(found),
-        back=address("breaks", found.identity),
-        why="What you found out",
-    )
+async def ask_comment(view: View) -> Form:
+    return _form(await _seen_break(view), why="What you found out")
 
 
 async def do_comment(view: View, reason: str) -> str:
-    """Add it to the break's history."""
     found = await _seen_break(view)
     await break_acts.comment_break(view.context, found.identity, note=reason, by=view.person.name)
     return address("breaks", found.identity)
 
 
-async def ask_accept(view: View) -> Asked:
-    """What is written off, and whether one person may do that."""
+async def ask_accept(view: View) -> Form:
     found = await _seen_break(view)
-    lines, ready, button = _shown_lines(found), True, ""
+    ready, button = True, ""
     if found.life.state in ("closed", "accepted"):
-        lines, ready = (*lines, f"It is {found.life.state}: there is nothing to accept."), False
+        line, ready = f"It is {found.life.state}: there is nothing to accept.", False
     elif (because := await break_acts.why_not_alone(view.context, found)) is not None:
-        lines = (
-            *lines,
-            f"{because[:1].upper()}{because[1:]}. You propose it in your name, and it is written "
-            "off when another operator approves it.",
+        line = (
+            f"{capital(because)}. You propose it in your name, and it is written off when another "
+            "operator approves it."
         )
         button = PROPOSE
     else:
-        lines = (
-            *lines,
+        line = (
             "It is written off in your name: it leaves what is to be done, and reports count it as "
-            "accepted. It opens again as soon as its money changes.",
+            "accepted. It opens again as soon as its money changes."
         )
-    return Asked(
-        subject=_about(found),
-        lines=lines,
-        back=address("breaks", found.identity),
-        ready=ready,
-        fields=(_seen_field(found),),
-        button=button,
-    )
+    return _form(found, line, ready=ready, fields=(_seen_field(found),), button=button)
 
 
 async def do_accept(view: View, reason: str) -> str | ActionResult:
-    """Write it off, or propose that."""
+    """Accept the break, or propose that."""
     found = await _seen_break(view)
+    seen, by = view.given.get("seen") or None, view.person.name
     proposal = await break_acts.accept_break(
-        view.context, found.identity, reason=reason, by=view.person.name, seen=_shown(view)
+        view.context, found.identity, reason=reason, by=by, seen=seen
     )
     return address("breaks", found.identity) if proposal is None else proposed(proposal)
 
@@ -280,101 +255,72 @@ async def do_accept(view: View, reason: str) -> str | ActionResult:
 # --- matching by hand -----------------------------------------------------------------------------
 
 
-async def ask_match(view: View) -> Asked:
-    """What is matched with what, and what keeps the two apart."""
+async def ask_match(view: View) -> Form:
     found, line = await _seen_break(view), view.word("line")
-    back = address("breaks", found.identity)
-    lines = _shown_lines(found)
     if found.life.state == "closed":
-        closed = (*lines, "It is closed: there is nothing to match.")
-        return Asked(subject=_about(found), lines=closed, back=back, ready=False)
+        return _form(found, "It is closed: there is nothing to match.", ready=False)
     near = {name_of(each.line): each for each in found.seen.candidates}
     candidate = None if line is None else near.get(name_of(line))
+    lines: tuple[str, ...] = ()
     if candidate is not None:
         lines = (
-            *lines,
             f"The other line is {candidate.reference}, of {_money(candidate.money)}.",
             f"What keeps the two apart: {apart_words(candidate)}.",
         )
-    fields = () if line is not None else (
-        Field(
-            name="line",
-            label="The left-over line",
-            hint="The id of a line, as the page of the break that is about it shows it.",
-        ),
-    )  # fmt: skip
-    return Asked(
-        subject=_about(found),
-        lines=(
-            *lines,
-            "Nothing changes at once: the next run takes the two as one and the same, and closes "
-            "the break if their money fits. It can be taken back.",
-        ),
-        back=back,
-        fields=fields,
+    line_field = Field(
+        name="line",
+        label="The left-over line",
+        hint="The id of a line, as the page of the break that is about it shows it.",
+    )
+    return _form(
+        found,
+        *lines,
+        "Nothing changes at once: the next run takes the two as one and the same, and closes "
+        "the break if their money fits. It can be taken back.",
+        fields=(line_field,) if line is None else (),
         why="Why they belong together",
     )
 
 
 async def do_match(view: View, reason: str) -> str:
-    """Match the break with the line."""
     found = await _seen_break(view)
     line = (view.word("line") or view.given.get("line", "")).strip()
     if not line:
         raise UsageError("say which line")
-    await break_acts.match_break(
-        view.context, found.identity, line=line, reason=reason, by=view.person.name
-    )
+    by = view.person.name
+    await break_acts.match_break(view.context, found.identity, line=line, reason=reason, by=by)
     return address("breaks", found.identity)
 
 
-async def ask_unmatch(view: View) -> Asked:
-    """Which match is taken back."""
+async def ask_unmatch(view: View) -> Form:
     found = await _seen_break(view)
     matched = await break_acts.matches_of(view.context, found.identity)
-    back = address("breaks", found.identity)
     if not matched:
-        none = (*_shown_lines(found), "No match by hand stands.")
-        return Asked(subject=_about(found), lines=none, back=back, ready=False)
-    return Asked(
-        subject=_about(found),
-        lines=(
-            *_shown_lines(found),
-            "The next run opens again what the two leave without each other.",
-        ),
-        back=back,
-        fields=(
-            Field(
-                name="line",
-                label="The line that does not belong to it",
-                choices=tuple((each, each) for each in matched),
-                value=view.word("line") or matched[0],
-            ),
-        ),
+        return _form(found, "No match by hand stands.", ready=False)
+    line_field = Field(
+        name="line",
+        label="The line that does not belong to it",
+        choices=tuple((each, each) for each in matched),
+        value=view.word("line") or matched[0],
     )
+    line = "The next run opens again what the two leave without each other."
+    return _form(found, line, fields=(line_field,))
 
 
 async def do_unmatch(view: View, reason: str) -> str:
-    """Take the match back."""
-    found = await _seen_break(view)
-    await break_acts.unmatch_break(
-        view.context,
-        found.identity,
-        line=view.given.get("line", ""),
-        reason=reason,
-        by=view.person.name,
-    )
+    found, line, by = await _seen_break(view), view.given.get("line", ""), view.person.name
+    await break_acts.unmatch_break(view.context, found.identity, line=line, reason=reason, by=by)
     return address("breaks", found.identity)
 
 
 # --- several breaks at once -----------------------------------------------------------------------
 
 SHOWN: Final = 10
-"""Breaks that a preview names; all are counted and added up."""
+"""Breaks that a preview lists; all are counted and added up."""
 
 
 def _list(view: View) -> str:
-    """The list as it was filtered where they were chosen."""
+    """Return the address of the filtered list where breaks were chosen."""
     known = (*CONDITIONS, "order", "skip")
     given = parse_qsl(view.word("list") or "")
     query = urlencode([(name, value) for name, value in given if name in known])
@@ -382,7 +328,7 @@ def _list(view: View) -> str:
 
 
 async def _chosen(view: View) -> break_choice.ChosenBreaks:
-    """Those that were ticked, or those of which something is so."""
+    """Return the breaks that were ticked, or that match the condition."""
     where = view.word("where")
     if where is not None:
         return await break_choice.few_breaks(view.context, where)
@@ -391,8 +337,7 @@ async def _chosen(view: View) -> break_choice.ChosenBreaks:
 
 
 def _preview(chosen: break_choice.ChosenBreaks) -> tuple[str, ...]:
-    """How many of each cause and currency, and their money; the largest of them; and what is left
-    out."""
+    """Sum up the breaks per cause and currency, list the largest, and say which are left out."""
     found = chosen.of
     totals = [
         f"{CAUSE_WORDS[each.cause]}: {counted(each.count, 'break')} of {_money(each.money)}."
@@ -421,24 +366,25 @@ def _named(found: break_acts.SeenBreak) -> str:
     )
 
 
-def _none_chosen(view: View, error: UsageError) -> Asked:
-    """Why there is nothing to decide about, and the way back to the list. Raises it again where
-    the mistake is in the condition's field, which the list shows."""
+def _none_chosen(view: View, error: UsageError) -> Form:
+    """Say why there is nothing to decide about.
+
+    Raises the error again if the mistake is in the condition's field, which the list shows.
+    """
     if view.word("where") is not None and view.request.method != "POST":
         raise error
     ticked = view.word("where") is not None or view.word("break") is not None
     none = "No break is chosen: tick some in the list, or say which below it."
     line = spoken(str(error)) if ticked else none
-    return Asked(subject="Breaks", lines=(line,), back=_list(view), ready=False)
+    return Form(subject="Breaks", lines=(line,), back=_list(view), ready=False)
 
 
-async def ask_assign_all(view: View) -> Asked:
-    """Whose these breaks are to be."""
+async def ask_assign_all(view: View) -> Form:
     try:
         chosen = await _chosen(view)
     except UsageError as error:
         return _none_chosen(view, error)
-    return Asked(
+    return Form(
         subject=counted(len(chosen.of), "break"),
         lines=_preview(chosen),
         back=_list(view),
@@ -448,20 +394,13 @@ async def ask_assign_all(view: View) -> Asked:
 
 
 async def do_assign_all(view: View, reason: str) -> str:
-    """Make all of them somebody's."""
     chosen, to = await _chosen(view), await _assignee_given(view)
-    await break_acts.assign_breaks(
-        view.context,
-        [each.identity for each in chosen.of],
-        to=to,
-        by=view.person.name,
-        seen=view.given.get("seen", ""),
-    )
+    names, seen = [each.identity for each in chosen.of], view.given.get("seen", "")
+    await break_acts.assign_breaks(view.context, names, to=to, by=view.person.name, seen=seen)
     return _list(view)
 
 
-async def ask_accept_all(view: View) -> Asked:
-    """What is written off together, and what stands against that."""
+async def ask_accept_all(view: View) -> Form:
     try:
         chosen = await _chosen(view)
     except UsageError as error:
@@ -469,8 +408,8 @@ async def ask_accept_all(view: View) -> Asked:
     subject = counted(len(chosen.of), "break")
     if against := await _against(view, chosen.of):
         lines = (*_preview(chosen), "They are accepted together or not at all.", *against)
-        return Asked(subject=subject, lines=lines, back=_list(view), ready=False)
-    return Asked(
+        return Form(subject=subject, lines=lines, back=_list(view), ready=False)
+    return Form(
         subject=subject,
         lines=(
             *_preview(chosen),
@@ -484,7 +423,7 @@ async def ask_accept_all(view: View) -> Asked:
 
 
 async def _against(view: View, found: list[break_acts.SeenBreak]) -> list[str]:
-    """Why they may not be accepted together, and what to do."""
+    """Explain why the breaks may not be accepted together, and what to do."""
     against = []
     alone = await break_acts.why_not_each(view.context, found)
     for each, because in zip(found, alone, strict=True):
@@ -498,18 +437,14 @@ async def _against(view: View, found: list[break_acts.SeenBreak]) -> list[str]:
             *against[:SHOWN],
         ]
     together = await break_acts.why_not_together(view.context, found)
-    return [] if together is None else [f"{together[:1].upper()}{together[1:]}."]
+    return [] if together is None else [f"{capital(together)}."]
 
 
 async def do_accept_all(view: View, reason: str) -> str:
-    """Write all of them off."""
     chosen = await _chosen(view)
+    names, seen = [each.identity for each in chosen.of], view.given.get("seen", "")
     await break_acts.accept_breaks(
-        view.context,
-        [each.identity for each in chosen.of],
-        reason=reason,
-        by=view.person.name,
-        seen=view.given.get("seen", ""),
+        view.context, names, reason=reason, by=view.person.name, seen=seen
     )
     return _list(view)
 
@@ -523,36 +458,27 @@ CONSEQUENCES: Final = {
 }
 
 
-async def ask_settle(view: View) -> Asked:
-    """What becomes of late money, and what one person may decide."""
+async def ask_settle(view: View) -> Form:
     found = await _seen_break(view)
-    lines, back = _shown_lines(found), "/late"
     if found.seen.cause not in worklist.LATE:
-        lines = (*lines, "This is no late money: it is decided on its own page.")
-        return Asked(
-            subject=_about(found),
-            lines=lines,
-            back=address("breaks", found.identity),
-            ready=False,
-        )
+        line = "This is no late money: it is decided on its own page."
+        return _form(found, line, ready=False)
     if found.life.state == "closed":
-        lines = (*lines, "It is closed: there is nothing to decide.")
-        return Asked(subject=_about(found), lines=lines, back=back, ready=False)
+        line = "It is closed: there is nothing to decide."
+        return _form(found, line, back="/late", ready=False)
+    lines: tuple[str, ...] = ()
     if (because := await break_acts.why_not_alone(view.context, found)) is not None:
         lines = (
-            *lines,
-            f"{because[:1].upper()}{because[1:]}: to keep or to credit it you propose, and another "
-            "operator approves that. That it goes back, you decide alone.",
+            f"{capital(because)}: to keep or to credit it you propose, and another operator "
+            "approves that. That it goes back, you decide alone.",
         )
-    return Asked(
-        subject=_about(found),
-        lines=(
-            *lines,
-            " ".join(CONSEQUENCES.values()),
-            f"Proposed: {SETTLINGS[worklist.proposed_settling(found)].lower()}. Nothing is sent "
-            "to the provider by this.",
-        ),
-        back=back,
+    return _form(
+        found,
+        *lines,
+        " ".join(CONSEQUENCES.values()),
+        f"Proposed: {SETTLINGS[worklist.proposed_settling(found)].lower()}. Nothing is sent to the "
+        "provider by this.",
+        back="/late",
         fields=(
             Field(
                 name="action",
@@ -566,7 +492,7 @@ async def ask_settle(view: View) -> Asked:
 
 
 async def do_settle(view: View, reason: str) -> str | ActionResult:
-    """Write the decision down, or propose it."""
+    """Decide about late money, or propose that."""
     found, action = await _seen_break(view), view.given.get("action", "")
     if action not in SETTLINGS:
         raise UsageError("choose what becomes of it")
@@ -576,6 +502,6 @@ async def do_settle(view: View, reason: str) -> str | ActionResult:
         action=action,
         reason=reason,
         by=view.person.name,
-        seen=_shown(view),
+        seen=view.given.get("seen") or None,
     )
     return proposed(done) if isinstance(done, Proposal) else "/late"

@@ -1,12 +1,12 @@
-"""An order's case: what a bank asks to see, what is attached, the letter, and until when."""
+"""Page of an order's dispute case; attachments and letter of a case, and attachments of breaks."""
 
-import re
 from datetime import tzinfo
 from typing import Any
 
 from starlette.responses import Response
 
-from app.console.view import Asked, Document, Field, View
+from app.console.pages import download, file_part
+from app.console.view import Document, Field, Form, View
 from app.console.words import address
 from app.core.errors import NotFoundError, UsageError
 from app.core.text import counted
@@ -26,11 +26,8 @@ async def case_document(view: View) -> Document:
     case = await dispute_case.dispute_case(
         view.context, dispute_case.CaseRequest(order=view.subject, family=family)
     )
-    document, found = (
-        case.document(),
-        await attachments.attachments_of(view.context, order=view.subject),
-    )
-    return document | {
+    found = await attachments.attachments_of(view.context, order=view.subject)
+    return case.document() | {
         "subject": view.subject,
         "chosen": family,
         "families": [
@@ -41,7 +38,7 @@ async def case_document(view: View) -> Document:
 
 
 async def attachments_of_break(view: View, name: str) -> list[dict[str, Any]]:
-    """Those of one break."""
+    """List the attachments of a break."""
     return [_shown(each) for each in await attachments.attachments_of(view.context, break_=name)]
 
 
@@ -49,8 +46,7 @@ def _shown(attachment: attachments.Attachment) -> dict[str, Any]:
     return attachment.document() | {"words": attachments.KIND_WORDS[attachment.record.kind]}
 
 
-async def ask_attach(view: View) -> Asked:
-    """To what, which file, and what it shows."""
+async def ask_attach(view: View) -> Form:
     about, subject, back = await _subject(view)
     kinds = tuple((each, attachments.KIND_WORDS[each]) for each in attachments.ATTACHMENT_KINDS)
     fields = [
@@ -70,7 +66,7 @@ async def ask_attach(view: View) -> Asked:
             Field(name="carrier", label="Carrier", hint=only, required=False),
             Field(name="tracking", label="Tracking number", hint=only, required=False),
         ]
-    return Asked(
+    return Form(
         subject=subject,
         lines=(
             "It is kept until it is detached, or the order's personal data are erased. It stands "
@@ -84,7 +80,7 @@ async def ask_attach(view: View) -> Asked:
 
 
 async def _subject(view: View) -> tuple[str, str, str]:
-    """What something is attached to: `order` or `break`, its name, and its page."""
+    """Return (`order` or `break`, its name, its page) for an attachment."""
     name = view.word("break")
     if name is not None:
         await one_break(view.context, name)
@@ -95,7 +91,6 @@ async def _subject(view: View) -> tuple[str, str, str]:
 
 
 async def do_attach(view: View, reason: str) -> str:
-    """Keep it."""
     about, subject, back = await _subject(view)
     if view.file is None:
         raise UsageError("choose a file that is not empty")
@@ -120,8 +115,7 @@ async def do_attach(view: View, reason: str) -> str:
 
 
 async def _attached(view: View) -> attachments.Attachment:
-    """The attachment that the address names, of the order or break that it names. Raises
-    NotFoundError."""
+    """Find the attachment that the address names. Raises NotFoundError."""
     about, subject, _ = await _subject(view)
     found = await attachments.attachments_of(
         view.context,
@@ -135,12 +129,11 @@ async def _attached(view: View) -> attachments.Attachment:
     raise NotFoundError("this file is attached no more")
 
 
-async def ask_detach(view: View) -> Asked:
-    """What would go."""
+async def ask_detach(view: View) -> Form:
     found = await _attached(view)
     _, subject, back = await _subject(view)
     document = found.document()
-    return Asked(
+    return Form(
         subject=subject,
         lines=(
             f"{document['name']} ({attachments.KIND_WORDS[found.record.kind]}, "
@@ -152,7 +145,6 @@ async def ask_detach(view: View) -> Asked:
 
 
 async def do_detach(view: View, reason: str) -> str:
-    """Delete it."""
     found = await _attached(view)
     await attachments.detach(
         view.context, found.record.attachment_id, reason=reason, by=view.person.name
@@ -160,11 +152,10 @@ async def do_detach(view: View, reason: str) -> str:
     return (await _subject(view))[2]
 
 
-async def ask_exhibit(view: View) -> Asked:
-    """What would be seen."""
+async def ask_exhibit(view: View) -> Form:
     found = await _attached(view)
     _, subject, back = await _subject(view)
-    return Asked(
+    return Form(
         subject=subject,
         lines=(
             f"You get {found.document()['name']} as it was attached: "
@@ -178,23 +169,16 @@ async def ask_exhibit(view: View) -> Asked:
 
 
 async def do_exhibit(view: View, reason: str) -> Response:
-    """The file, as a download that no browser opens."""
     name = (await _attached(view)).record.attachment_id
     found, content = await attachments.read_attachment(view.context, name, by=view.person.name)
-    ending = attachments.ENDINGS[found.record.media]
-    return Response(
-        content,
-        media_type="application/octet-stream",
-        headers={"Content-Disposition": f'attachment; filename="{name}.{ending}"'},
-    )
+    return download(content, f"{name}.{attachments.ENDINGS[found.record.media]}")
 
 
-async def ask_letter(view: View) -> Asked:
-    """What the letter says, and what is missing for it."""
+async def ask_letter(view: View) -> Form:
     order = view.needed("order")
     case = await dispute_case.dispute_case(view.context, dispute_case.CaseRequest(order=order))
     missing = [each for each in case.items if not each.there]
-    return Asked(
+    return Form(
         subject=order,
         lines=(
             "You get a letter for a bank: what happened, to the second, what each fact rests on, "
@@ -207,32 +191,30 @@ async def ask_letter(view: View) -> Asked:
         ),
         back=address("cases", order),
         reason=False,
-        fields=_letter_fields(view, case),
-    )
-
-
-def _letter_fields(view: View, case: dispute_case.DisputeCase) -> tuple[Field, ...]:
-    return (
-        Field(name="ending", label="As", choices=(("pdf", "PDF"), ("html", "a page (HTML)"))),
-        Field(
-            name="family",
-            label="Why the customer disputes it",
-            choices=tuple((each, dispute.FAMILY_WORDS[each]) for each in dispute.FAMILIES),
-            value=case.family,
-        ),
-        Field(
-            name="respond_by",
-            label=f"Until when the bank takes an answer ({view.context.calendar_zone})",
-            value=_typed(case.respond_by, view.context.calendar_zone),
-            hint="Such as 2026-12-24 10:00, or a day; nothing where you do not know.",
-            required=False,
+        fields=(
+            Field(name="ending", label="As", choices=(("pdf", "PDF"), ("html", "a page (HTML)"))),
+            Field(
+                name="family",
+                label="Why the customer disputes it",
+                choices=tuple((each, dispute.FAMILY_WORDS[each]) for each in dispute.FAMILIES),
+                value=case.family,
+            ),
+            Field(
+                name="respond_by",
+                label=f"Until when the bank takes an answer ({view.context.calendar_zone})",
+                value=_typed_moment(case.respond_by, view.context.calendar_zone),
+                hint="Such as 2026-12-24 10:00, or a day; nothing where you do not know.",
+                required=False,
+            ),
         ),
     )
 
 
-def _typed(at: Instant | None, zone: tzinfo) -> str:
-    """A moment, to the second, as a person types it in the zone; as it is where that would be
-    understood as another one: in the hour that comes twice. Empty for none."""
+def _typed_moment(at: Instant | None, zone: tzinfo) -> str:
+    """Write a moment as a person types it in the zone, to the second; empty for None.
+
+    In the hour that occurs twice, this could be read as another moment: then it is written in UTC.
+    """
     if at is None:
         return ""
     moment = to_second(at)
@@ -242,7 +224,7 @@ def _typed(at: Instant | None, zone: tzinfo) -> str:
 
 
 async def do_letter(view: View, reason: str) -> Response:
-    """The letter as a download."""
+    """Return the letter as a download."""
     order, given = view.needed("order"), view.given.get("respond_by", "").strip()
     try:
         respond_by = typed_deadline(given, view.context.calendar_zone) if given else None
@@ -254,10 +236,7 @@ async def do_letter(view: View, reason: str) -> Response:
         respond_by=respond_by,
         by=view.person.name,
     )
-    pdf = view.given.get("ending") == "pdf"
-    form: LetterForm = "pdf" if pdf else "html"
+    form: LetterForm = "pdf" if view.given.get("ending") == "pdf" else "html"
     _, content = await take_letter(view.context, asked, form, lines=lines_naming)
-    ending, media = ("pdf", "application/pdf") if pdf else ("html", "text/html")
-    name = re.sub(r"[^A-Za-z0-9._-]+", "_", order)[:80] or "order"
-    disposition = f'attachment; filename="letter-{name}.{ending}"'
-    return Response(content, media_type=media, headers={"Content-Disposition": disposition})
+    media = "application/pdf" if form == "pdf" else "text/html"
+    return download(content, f"letter-{file_part(order)}.{form}", media)

@@ -1,6 +1,4 @@
-"""Pages of runs, months, reports and the bank: what was reconciled, what may be closed, downloads,
-and what the bank booked; and starting a run, trying rules, closing a month.
-"""
+"""Pages of runs, months, reports and the bank; starting a run, trying rules, closing a month."""
 
 from datetime import tzinfo
 from functools import partial
@@ -9,8 +7,9 @@ from typing import Any, Final
 from starlette.responses import Response
 
 from app.access.proposal import Proposal
+from app.console.pages import download
 from app.console.proposals_pages import proposed, waiting_about
-from app.console.view import PROPOSE, ROWS, ActionResult, Asked, Document, Field, View
+from app.console.view import PROPOSE, ROWS, ActionResult, Document, Field, Form, View
 from app.console.words import BANK_PLACES, address
 from app.context.context import AppContext
 from app.core.errors import NotFoundError, UsageError
@@ -46,7 +45,7 @@ MEDIA: Final[dict[ReportFormat, tuple[str, str, str]]] = {
     "json": ("json", "application/json", "for programs"),
     "table": ("txt", "text/plain", "plain text"),
 }
-"""Of each form of a report: how its file's name ends, its type, and what it is for."""
+"""(ending, media type, purpose) of each format of a report."""
 
 CHECKS: Final = {
     "too_early": ("The month and the days after it are over.", None, "Wait until then."),
@@ -73,12 +72,14 @@ CHECKS: Final = {
         "Support or an admin judges them again.",
     ),
 }
-"""What must be so before a month is closed, where it is put right, and what to do there."""
+"""(condition, page, remedy) of each check before a month is closed."""
 
 
 def day(text: str, name: str, *, zone: tzinfo, after: bool = False) -> Instant | None:
-    """The beginning of a day in the zone, or of the one after it; None for no text. Raises
-    UsageError for what is no day."""
+    """Return the start of a day in the zone, or of the next one; None for an empty text.
+
+    Raises UsageError if it isn't a day.
+    """
     if not text.strip():
         return None
     try:
@@ -96,13 +97,13 @@ async def runs_document(view: View) -> Document:
         "before": before,
         "next": found[ROWS - 1].number if len(found) > ROWS else None,
         "runs": [reconcile_period.listed_run(each) for each in found[:ROWS]],
-        "newest": None if newest is None else newest.number,
+        "newest": newest and newest.number,
         "job": job_document(view.console.jobs.newest("run")),
     }
 
 
 async def run_page_document(view: View) -> Document:
-    """GET /runs/{number}: a run's control totals, as the command shows them."""
+    """GET /runs/{number}: the control totals that the command shows."""
     if not (view.subject.isascii() and view.subject.isdigit() and len(view.subject) < 10):
         raise NotFoundError("a run has a number; the list of runs shows them")
     found = await reconcile_period.ran(
@@ -110,33 +111,31 @@ async def run_page_document(view: View) -> Document:
     )
     newest = await worklist.newest_run(view.context)
     broken = [each.sides for each in found.control.ties() if not each.holds]
-    document = reconcile_period.run_document(found) | {
+    return reconcile_period.run_document(found) | {
         "broken_sides": broken,
         "breaks": found.breaks,
         "newest": newest is not None and found.number == newest.number,
+        "rules_named": "of a file"
+        if found.rules is None
+        else f"number {found.rules}"
+        if found.rules
+        else "those built in",
     }
-    return document | {"rules_named": _rules_named(found.rules)}
-
-
-def _rules_named(rules: int | None) -> str:
-    if rules is None:
-        return "of a file"
-    return f"number {rules}" if rules else "those built in"
 
 
 async def tried_as(view: View, rules: str) -> str:
-    """A preview's mark: the number of the rules that are in force now, and those that are tried."""
+    """Mark a preview with the number of the rules in force, and the rules that it tries."""
     saved = await match_rules.current_rules(view.context)
     return f"{0 if saved is None else saved.number} {rules}"
 
 
 def rules_tried(job: Job) -> str:
-    """The rules of a preview."""
+    """Return the rules of a preview's mark."""
     return job.mark.partition(" ")[2]
 
 
 def preview_of(view: View, name: str) -> Job:
-    """A preview. Raises NotFoundError for one that is kept no longer."""
+    """Return a preview. Raises NotFoundError if it is no longer kept."""
     job = view.console.jobs.job(name)
     if job is None or job.kind != "preview":
         raise NotFoundError("this preview is kept no longer: try the rules again")
@@ -144,7 +143,7 @@ def preview_of(view: View, name: str) -> Job:
 
 
 async def preview_document(view: View) -> Document:
-    """GET /previews/{job}: what rules that were tried would change."""
+    """GET /previews/{job}: what the tried rules would change."""
     job = preview_of(view, view.subject)
     result = job.result or {"as_of": None, "totals": [], "changes": [], "not_told": 0}
     changes = [
@@ -186,8 +185,7 @@ async def periods_document(view: View) -> Document:
 
 
 async def month_of(context: AppContext, name: str) -> Month:
-    """The month of this name, as it was closed or is counted now. Raises NotFoundError for what is
-    none."""
+    """Return a month as it was closed or counts now. Raises NotFoundError if there is none."""
     try:
         return await closed_periods.month_in_books(context, name)
     except UsageError as error:
@@ -195,17 +193,20 @@ async def month_of(context: AppContext, name: str) -> Month:
 
 
 async def period_document(view: View) -> Document:
-    """GET /periods/{month}: what is against closing it, which a job looks for: as closing does, it
-    folds every order. Of one that waits for an earlier one, which that is. Raises UsageError where
-    the look came to nothing."""
+    """GET /periods/{month}: what is against closing it, found by a job that folds every order.
+
+    If the month waits for an earlier one, the document names that. Raises UsageError if the job
+    failed.
+    """
     month = await month_of(view.context, view.subject)
     job = view.console.jobs.newest("close", month.name)
-    document = await _closing(view, month, under_way=job is not None and job.ended is None)
+    under_way = job is not None and job.ended is None
+    document = await _closing(view, month, under_way=under_way)
     return document | {"job": job_document(job), "proposal": await waiting_about(view, month.name)}
 
 
 async def _closing(view: View, month: Month, *, under_way: bool) -> Document:
-    """What is against closing a month; nothing is looked at while it is being closed."""
+    """Look for what is against closing a month, unless it is closed or being closed."""
     closed, left = await close_period.months(view.context)
     done = next((each for each in closed if each.period == month.name), None)
     document: dict[str, Any] = {
@@ -235,8 +236,11 @@ async def _closing(view: View, month: Month, *, under_way: bool) -> Document:
 
 
 def _checks(blockers: Any, *, over: bool, may_judge: bool) -> list[dict[str, Any]]:
-    """One row a condition that holds, or a reason against it. may_judge: whether who looks may
-    judge refused deliveries again; others are led to the list of them."""
+    """List each condition that holds, and each reason against closing.
+
+    may_judge  whether the operator may judge refused deliveries again; others get a link to the
+               list of them
+    """
     rows = []
     for code, (sentence, where, do) in CHECKS.items():
         found = [each for each in blockers if each.code == code]
@@ -262,7 +266,6 @@ def _checks(blockers: Any, *, over: bool, may_judge: bool) -> list[dict[str, Any
 
 
 async def reports_document(view: View) -> Document:
-    """GET /reports"""
     closed, left = await close_period.months(view.context)
     return {
         "reports": [{"period": each.name, "closed": False} for each in reversed(left)]
@@ -278,11 +281,12 @@ async def reports_document(view: View) -> Document:
 
 
 async def report_download(view: View) -> Response:
-    """GET /reports/{month}?as= and /reports/period?from=&to=&as=: one file. Of a closed month it is
-    what was closed, byte for byte; any other is made in a process of its own."""
+    """GET /reports/{month}?as= and /reports/period?from=&to=&as=
+
+    A closed month's report is the one that was closed, byte for byte; others are made by a job.
+    """
     work = view.console.work
-    chosen = view.choice("as", REPORT_FORMATS) or "html"
-    form = next(each for each in REPORT_FORMATS if each == chosen)
+    form: ReportFormat = view.choice("as", REPORT_FORMATS) or "html"
     name, content = view.subject, b""
     now = view.context.clock.now()
     if name == "period":
@@ -311,16 +315,14 @@ async def report_download(view: View) -> Response:
         except NotFoundError:
             content = await work(report_in, close_period.scope_of(view.context, month, now), form)
     ending, media, _ = MEDIA[form]
-    return Response(
-        content,
-        media_type=media,
-        headers={"Content-Disposition": f'attachment; filename="report-{name}.{ending}"'},
-    )
+    return download(content, f"report-{name}.{ending}", media)
 
 
 async def bank_document(view: View) -> Document:
-    """GET /bank?stands=&line=&skip=: the newest lines first, of one place, or the one line, where
-    that is asked for. A job matches all of them. Raises UsageError where they cannot be matched."""
+    """GET /bank?stands=&line=&skip=: newest first, of one place or the one line, matched by a job.
+
+    Raises UsageError if the job failed.
+    """
     stands, line = view.choice("stands", tuple(BANK_PLACES)), view.word("line")
     skip = view.number("skip") or 0
     match = partial(
@@ -344,20 +346,19 @@ async def bank_document(view: View) -> Document:
     }
 
 
-# --- what is done from them -----------------------------------------------------------------------
+# --- actions --------------------------------------------------------------------------------------
 
 
-async def ask_close(view: View) -> Asked:
-    """What closing does, and whether one person may."""
+async def ask_close(view: View) -> Form:
     month = (await month_of(view.context, view.needed("month"))).name
     alone = await close_period.may_close_alone(view.context)
     closed, left = await close_period.months(view.context)
     back = address("periods", month)
     if any(each.period == month for each in closed):
         line = "It is closed: there is nothing to do."
-        return Asked(subject=month, lines=(line,), back=back, ready=False)
+        return Form(subject=month, lines=(line,), back=back, ready=False)
     earlier = [each.name for each in left if each.name < month]
-    return Asked(
+    return Form(
         subject=month,
         lines=(
             f"The report of {month} is kept as it is now, with everything it rests on. What is "
@@ -384,11 +385,9 @@ async def ask_close(view: View) -> Asked:
 
 
 async def do_close(view: View, reason: str) -> str | ActionResult:
-    """Close the month, or propose that, and wait a little. Raises UsageError with everything that
-    is against it."""
+    """Close the month, or propose that. Raises UsageError with everything against it."""
     month = (await month_of(view.context, view.needed("month"))).name
-    jobs, by = view.console.jobs, view.person.name
-    asked = close_period.CloseRequest(period=month, by=by, reason=reason)
+    asked = close_period.CloseRequest(period=month, by=view.person.name, reason=reason)
 
     async def work() -> Proposal | None:
         done = await view.console.work(close_period.close_period, asked)
@@ -396,15 +395,13 @@ async def do_close(view: View, reason: str) -> str | ActionResult:
             raise UsageError(" ".join(each.sentence for each in done))
         return done if isinstance(done, Proposal) else None
 
-    job = jobs.begin("close", month, by=by, work=work)
-    await jobs.wait(job)
+    job = await view.job("close", month, work=work)
     return address("periods", month) if job.result is None else proposed(job.result)
 
 
-async def ask_run(view: View) -> Asked:
-    """What a run does, and of what time."""
+async def ask_run(view: View) -> Form:
     rows = await reconcile_rows.rows_ahead(view.context, as_of=None)
-    return Asked(
+    return Form(
         subject="a run",
         lines=(
             "A run matches orders with order books and statements, and finds every difference.",
@@ -431,12 +428,7 @@ async def ask_run(view: View) -> Asked:
     )
 
 
-RUN: Final = "run"
-"""What runs of a console are about: one at a time."""
-
-
 async def do_run(view: View, reason: str) -> str:
-    """Start it, and wait a little."""
     zone = view.context.calendar_zone
     asked = reconcile_period.RunRequest(
         since=day(view.given.get("since", ""), "From", zone=zone),
@@ -444,16 +436,15 @@ async def do_run(view: View, reason: str) -> str:
     )
     if asked.since is not None and asked.until is not None and asked.since >= asked.until:
         raise UsageError("the first day must not lie after the last one")
-    jobs, by = view.console.jobs, view.person.name
+    by = view.person.name
     work = partial(view.console.work, reconcile_period.reconcile_for, asked, by=by, reason=reason)
-    await jobs.wait(jobs.begin("run", RUN, by=by, work=work))
+    await view.job("run", "run", work=work)  # one at a time
     return "/runs"
 
 
-async def ask_preview(view: View) -> Asked:
-    """Which rules are tried."""
+async def ask_preview(view: View) -> Form:
     saved = await match_rules.current_rules(view.context)
-    return Asked(
+    return Form(
         subject="matching rules",
         lines=(
             "Everything is matched under the rules in force and under these, and you see what "
@@ -476,29 +467,25 @@ async def ask_preview(view: View) -> Asked:
 
 
 async def do_preview(view: View, reason: str) -> str:
-    """Compare, and wait a little."""
-    rules = view.given.get("rules", "").replace("\r\n", "\n")  # read where it can be ended
-    jobs, by = view.console.jobs, view.person.name
+    rules = view.given.get("rules", "").replace("\r\n", "\n")  # parsed where a time limit applies
     work = partial(view.console.reads_rules, match_rules.previewed_rules, rules)
     mark = await tried_as(view, rules)
-    job = jobs.begin("preview", by, by=by, work=work, mark=mark)
-    await jobs.wait(job)
+    job = await view.job("preview", view.person.name, work=work, mark=mark)
     return address("previews", job.name)
 
 
-async def ask_save_rules(view: View) -> Asked:
-    """Which rules would be in force, and whether one person may put them there."""
+async def ask_save_rules(view: View) -> Form:
     job = preview_of(view, view.needed("preview"))
     back, subject = address("previews", job.name), "the rules that were tried"
     if job.ended is None or job.problem is not None:
         lines: tuple[str, ...] = ("What they would change is not known: look at the preview.",)
-        return Asked(subject=subject, lines=lines, back=back, ready=False)
+        return Form(subject=subject, lines=lines, back=back, ready=False)
     if not await _still_against(view, job):
         lines = ("Other rules were put in force since these were tried: try them again.",)
-        return Asked(subject=subject, lines=lines, back=back, ready=False)
+        return Form(subject=subject, lines=lines, back=back, ready=False)
     count = sum(each["count"] for each in job.result["totals"])
     alone = await match_rules.may_save_alone(view.context)
-    return Asked(
+    return Form(
         subject=subject,
         lines=(
             f"They would change {counted(count, 'match or break', 'matches and breaks')}, as the "
@@ -517,7 +504,7 @@ async def ask_save_rules(view: View) -> Asked:
 
 
 async def do_save_rules(view: View, reason: str) -> str | ActionResult:
-    """Put them in force, or propose that."""
+    """Save the rules, or propose that."""
     job = preview_of(view, view.needed("preview"))
     if job.ended is None or job.problem is not None or not await _still_against(view, job):
         raise UsageError("what these rules would change now is not known: try them again")
@@ -528,5 +515,5 @@ async def do_save_rules(view: View, reason: str) -> str | ActionResult:
 
 
 async def _still_against(view: View, job: Job) -> bool:
-    """Whether the rules in force are those with which they were compared."""
+    """Return whether the rules in force are still those of the comparison."""
     return job.mark == await tried_as(view, rules_tried(job))

@@ -1,6 +1,6 @@
-"""Pages of imports: what was imported, and a file between its dry run and its import; and what
-people do about them: send a file, import what its dry run has shown, give it up, or take an import
-back.
+"""Pages of imports, and of a file between its dry run and its import.
+
+A file is sent, read without importing, and then imported or discarded; an import can be withdrawn.
 """
 
 from dataclasses import replace
@@ -14,8 +14,8 @@ from app.access.operators import Action
 from app.access.proposal import Proposal
 from app.console.proposals_pages import proposed, waiting_about
 from app.console.uploads import KEPT_FOR, MAX_FILE_BYTES, Upload, mappings_in
-from app.console.view import PROPOSE, ROWS, ActionResult, Asked, Document, Field, View
-from app.console.words import address, of_forms, plain_money
+from app.console.view import PROPOSE, ROWS, ActionResult, Document, Field, Form, View, stated
+from app.console.words import address, capital, of_forms, plain_money
 from app.core.errors import NotFoundError, UsageError
 from app.core.ids import new_token
 from app.core.jobs import job_document
@@ -30,14 +30,14 @@ KINDS: Final[dict[imports.ImportKind, str]] = {
     "book": "order book",
     "bank": "bank file",
 }
-"""What can be imported, as a person calls it."""
+"""Kinds of imports, as a person calls them."""
 
 COUNTS: Final = ("read", "new", "changed", "unchanged", "rejected")
 
 MAX_NUMBER: Final = 10**9
 
 BEYOND: Final = MAX_NUMBER + 1
-"""Before it is every import."""
+"""A number above that of every import."""
 
 
 async def imports_document(view: View) -> Document:
@@ -86,7 +86,7 @@ def _row(found: Any) -> dict[str, Any]:
 
 
 def upload_of(view: View, name: str) -> Upload:
-    """An upload of who asks. Raises NotFoundError with what to do."""
+    """Return an upload of the operator. Raises NotFoundError with advice."""
     found = view.console.uploads.of(name, by=view.person.name)
     if found is None:
         raise NotFoundError(
@@ -97,7 +97,7 @@ def upload_of(view: View, name: str) -> Upload:
 
 
 def state_of(upload: Upload) -> str:
-    """reading, to_confirm, importing, imported; refused: nothing of it can be; or failed."""
+    """Return the state: reading, to_confirm, refused, failed, importing or imported."""
     job = upload.job
     if job is not None and job.ended is None:
         return "reading" if upload.seen is None else "importing"
@@ -110,16 +110,22 @@ def state_of(upload: Upload) -> str:
 
 
 async def import_document(view: View) -> Document | Response:
-    """GET /imports/{number or upload}: what an import came to, or what one would do; `?rejects=1`
-    of an upload is the file of the rows that were not taken."""
+    """GET /imports/{number or upload}: the result of an import, or of an upload's dry run.
+
+    `?rejects=1` of an upload is the file of its rejected rows.
+    """
     if view.subject.isascii() and view.subject.isdigit():
         return await _past(view, min(int(view.subject[:12]), MAX_NUMBER))
     upload = upload_of(view, view.subject)
     if view.word("rejects") is not None:
-        return _rejects(upload)
-    state, imported = state_of(upload), upload.done or upload.seen
+        name = None if upload.done is None else upload.done.rejects
+        if upload.request.rejects is None or name is None:
+            raise NotFoundError("no row of this file was set aside")
+        return FileResponse(upload.request.rejects, media_type="text/csv", filename=name)
+    imported = upload.done or upload.seen or imports.Imported(file="")
+    seen = upload.seen or imported
     return {
-        "state": state,
+        "state": state_of(upload),
         "upload": upload.name,
         "kind": upload.kind,
         "source": upload.source or None,
@@ -132,11 +138,26 @@ async def import_document(view: View) -> Document | Response:
         "problem": None if upload.job is None else upload.job.problem,
         **dict.fromkeys(("withdraws", "taken_back", "job", "proposal")),
         "takes_back": False,
-    } | _rows_read(imported, upload)
+        "import": imported.number,
+        **{name: getattr(imported, name) for name in COUNTS},
+        "ready": not seen.refused and seen.read > seen.rejected,
+        "refused": seen.refused,
+        "money": money_rows(seen),
+        "problems": [each.document() for each in imported.problems],
+        "problems_left_out": imported.left_out,
+        "rejects": imported.rejects,
+        "preset": seen.preset,
+        "notes": seen.notes,
+        "rows_ignored": seen.ignored_documents(),
+        "told_with_others": seen.joined,
+        "columns_not_read": seen.passed_over,
+        "totals_left_out": seen.totals_found,
+        "rows": seen.rows,
+    }
 
 
 async def _past(view: View, number: int) -> Document:
-    """An import of before: what it came to, and whether it was taken back."""
+    """Describe an earlier import, and its withdrawal if there was one."""
     found, taken_back = await imports.past_import(view.context, number), None
     by = await withdraw_import.withdrawn_by(view.context, number)
     if by is not None:
@@ -164,37 +185,16 @@ async def _past(view: View, number: int) -> Document:
     }
 
 
-def _rows_read(imported: imports.Imported | None, upload: Upload) -> dict[str, Any]:
-    """What is known of the file's rows; nothing where it could not be read."""
-    imported = imported or imports.Imported(file="")
-    seen = upload.seen or imported
-    return {
-        "import": imported.number,
-        **{name: getattr(imported, name) for name in COUNTS},
-        "ready": not seen.refused and seen.read > seen.rejected,
-        "refused": seen.refused,
-        "money": money_of(seen),
-        "problems": [each.document() for each in imported.problems],
-        "problems_left_out": imported.left_out,
-        "rejects": imported.rejects,
-        "preset": seen.preset,
-        "notes": seen.notes,
-        "rows_ignored": seen.ignored_documents(),
-        "told_with_others": seen.joined,
-        "columns_not_read": seen.passed_over,
-        "totals_left_out": seen.totals_found,
-        "rows": seen.rows,
-    }
-
-
-def money_of(seen: imports.Imported) -> list[dict[str, Any]]:
-    """Of each currency how many rows are clear, and their money by column."""
+def money_rows(seen: imports.Imported) -> list[dict[str, Any]]:
+    """Sum up each currency's rows without problems, with their money by column."""
     return [
         {
             "currency": currency,
             "rows": sums["rows"],
             **{
-                "amount" if name == "minor" else name: _sum(sums[name], currency)
+                "amount" if name == "minor" else name: to_json(
+                    Money(minor=sums[name], currency=currency)
+                )
                 for name in imports.MONEY
                 if name in sums
             },
@@ -203,18 +203,7 @@ def money_of(seen: imports.Imported) -> list[dict[str, Any]]:
     ]
 
 
-def _sum(minor: int, currency: str) -> dict[str, str]:
-    return to_json(Money(minor=minor, currency=currency))
-
-
-def _rejects(upload: Upload) -> Response:
-    name = None if upload.done is None else upload.done.rejects
-    if upload.request.rejects is None or name is None:
-        raise NotFoundError("no row of this file was set aside")
-    return FileResponse(upload.request.rejects, media_type="text/csv", filename=name)
-
-
-# --- what is done about them ----------------------------------------------------------------------
+# --- actions on uploads ---------------------------------------------------------------------------
 
 DELIMITERS: Final = (("", "found out"), (",", "comma"), (";", "semicolon"), ("tab", "tab"),
                      ("|", "bar"))  # fmt: skip
@@ -242,8 +231,7 @@ PRESETS: Final = (
 )
 
 
-def _reading(view: View) -> tuple[Field, ...]:
-    """How a file is read."""
+def _reading_fields(view: View) -> tuple[Field, ...]:
     return (
         Field(
             name="preset",
@@ -285,9 +273,8 @@ def _reading(view: View) -> tuple[Field, ...]:
     )
 
 
-async def ask_upload(view: View) -> Asked:
-    """Which file, and how it is read."""
-    return Asked(
+async def ask_upload(view: View) -> Form:
+    return Form(
         subject="Imports",
         lines=(
             "CSV, a workbook (.xlsx) or JSON Lines, of a bank also CAMT.053, MT940 or OFX; of at "
@@ -317,13 +304,13 @@ async def ask_upload(view: View) -> Asked:
                 hint="Only for a bank's file whose rows name none.",
                 required=False,
             ),
-            *_reading(view),
+            *_reading_fields(view),
         ),
     )  # fmt: skip
 
 
 async def do_upload(view: View, reason: str) -> str:
-    """Keep the file, and read it without importing anything."""
+    """Keep the file, and read it in a dry run."""
     upload = _upload(view)
     if not view.person.may(ACTIONS[upload.kind]):
         raise UsageError(f"your role may import no {KINDS[upload.kind]}")
@@ -345,7 +332,7 @@ async def do_upload(view: View, reason: str) -> str:
 
 
 def _upload(view: View) -> Upload:
-    """What the form asks for. Raises UsageError."""
+    """Read the form. Raises UsageError."""
     given, file = view.given, view.file
     if file is None:
         raise UsageError("choose a file that is not empty")
@@ -354,10 +341,8 @@ def _upload(view: View) -> Upload:
     source = given.get("source", "") if kind == "statement" else ""
     if source and source not in view.context.sources:
         raise UsageError("there is no source of this name")
-    mappings, mapping = (
-        mappings_in(view.context.settings.console.mappings),
-        given.get("mapping", ""),
-    )
+    mappings = mappings_in(view.context.settings.console.mappings)
+    mapping = given.get("mapping", "")
     if mapping and mapping not in mappings:
         raise UsageError("there is no mapping of this name any more")
     preset = given.get("preset", "") if kind != "bank" else ""
@@ -396,27 +381,23 @@ def _upload(view: View) -> Upload:
     )
 
 
-def _found(seen: imports.Imported) -> tuple[str, ...]:
-    """What the dry run found, as sentences."""
-    counts = f"{counted(seen.read, 'row')} read: {seen.new:,} new, {seen.changed:,} changed, "
-    lines = [counts + f"{seen.unchanged:,} as known before, {seen.rejected:,} not clear."]
-    for row in money_of(seen):
-        amounts = [f"{name} {plain_money(row[name])}" for name in ("amount", "gross", "fee", "net")
-                   if name in row]  # fmt: skip
-        lines.append(f"{counted(row['rows'], 'row')}: {', '.join(amounts)}.")
-    return (*lines, *seen.said_beside())
-
-
-async def ask_import(view: View) -> Asked:
-    """What would be imported."""
+async def ask_import(view: View) -> Form:
     upload = upload_of(view, view.needed("upload"))
     seen, state = upload.seen, state_of(upload)
     back = address("imports", upload.name)
     subject = f"{upload.file.path.name}, {KINDS[upload.kind]}"
     if state != "to_confirm" or seen is None:
         line = "There is nothing to import: it is being read, it was imported, or no row is clear."
-        return Asked(subject=subject, lines=(line,), back=back, ready=False)
-    lines = list(_found(seen))
+        return Form(subject=subject, lines=(line,), back=back, ready=False)
+    lines = [
+        f"{counted(seen.read, 'row')} read: {seen.new:,} new, {seen.changed:,} changed, "
+        f"{seen.unchanged:,} as known before, {seen.rejected:,} not clear."
+    ]
+    for row in money_rows(seen):
+        names = [name for name in ("amount", "gross", "fee", "net") if name in row]
+        amounts = ", ".join(f"{name} {plain_money(row[name])}" for name in names)
+        lines.append(f"{counted(row['rows'], 'row')}: {amounts}.")
+    lines += seen.said_beside()
     if seen.rejected:
         lines.append(
             f"{counted(seen.rejected, 'row is', 'rows are')} set aside: you get them as a file "
@@ -430,11 +411,11 @@ async def ask_import(view: View) -> Asked:
         "the old one is kept; the next run compares all of it."
     )
     sealed = Field(name="sha256", label="Digest", kind="hidden", value=upload.file.sha256)
-    return Asked(subject=subject, lines=tuple(lines), back=back, reason=False, fields=(sealed,))
+    return Form(subject=subject, lines=tuple(lines), back=back, reason=False, fields=(sealed,))
 
 
 async def do_import(view: View, reason: str) -> str:
-    """Import what the dry run has shown: the very same bytes."""
+    """Import the bytes that the dry run has read."""
     upload = upload_of(view, view.needed("upload"))
     if not compare_digest(view.given.get("sha256", "").encode(), upload.file.sha256.encode()):
         raise UsageError("this is not the file that was shown: look at it again")
@@ -463,10 +444,9 @@ async def do_import(view: View, reason: str) -> str:
     return address("imports", str(upload.done.number))
 
 
-async def ask_discard(view: View) -> Asked:
-    """Which file is given up."""
+async def ask_discard(view: View) -> Form:
     upload = upload_of(view, view.needed("upload"))
-    return Asked(
+    return Form(
         subject=upload.file.path.name,
         lines=("The file is deleted here, and nothing of it is imported.",),
         back=address("imports", upload.name),
@@ -476,7 +456,6 @@ async def ask_discard(view: View) -> Asked:
 
 
 async def do_discard(view: View, reason: str) -> str:
-    """Delete it."""
     upload = upload_of(view, view.needed("upload"))
     if upload.busy:
         raise UsageError("this file is being read: wait for the end")
@@ -484,20 +463,17 @@ async def do_discard(view: View, reason: str) -> str:
     return "/imports"
 
 
-# --- taking an import back ------------------------------------------------------------------------
+# --- withdrawing an import ------------------------------------------------------------------------
 
 
 async def _of_address(view: View) -> tuple[int, imports.ImportKind, str]:
-    """(number, kind, file) of an import. Raises NotFoundError where there is none."""
-    number = view.number("import")
-    if number is None:
-        raise UsageError("import: say which")
+    """Return the (number, kind, file) of an import. Raises NotFoundError if there is none."""
+    number = stated("import", view.number("import"))
     found = await imports.past_import(view.context, min(number, MAX_NUMBER))
     return found.number, found.kind, found.file
 
 
-async def ask_take_back(view: View) -> Asked:
-    """What would no longer count, and whether one person may do that."""
+async def ask_take_back(view: View) -> Form:
     number, kind, file = await _of_address(view)
     count = partial(
         view.console.work, withdraw_import.withdrawable, number, kind=kind, by=view.person.name
@@ -508,27 +484,26 @@ async def ask_take_back(view: View) -> Asked:
         line = (
             "What stands by it is being counted, which takes a while with many lines: look again."
         )
-        return Asked(subject=subject, lines=(line,), back=back, ready=False)
+        return Form(subject=subject, lines=(line,), back=back, ready=False)
     would: withdraw_import.Foreseen = seen.result
-    money = would.moneys
     lines = (
         f"{counted(would.lines, 'line')} of it {'is' if would.lines == 1 else 'are'} in force, "
-        f"{money}. From then on it is as if it had not been imported: where an earlier file said "
-        "something of a line, that is in force again.",
+        f"{would.moneys}. From then on it is as if it had not been imported: where an earlier file "
+        "said something of a line, that is in force again.",
         *would.notes,
         "Nothing is deleted. To have its lines again, import the file again.",
         "It is done in your name; the next run compares what is left."
         if would.because is None
-        else f"{would.because[:1].upper()}{would.because[1:]}: you propose it, and it is done when "
-        "another operator approves it.",
+        else f"{capital(would.because)}: you propose it, and it is done when another operator "
+        "approves it.",
     )
     sealed = Field(name="seen", label="What was shown", kind="hidden", value=would.mark)
     button = "" if would.because is None else PROPOSE
-    return Asked(subject=subject, lines=lines, back=back, fields=(sealed,), button=button)
+    return Form(subject=subject, lines=lines, back=back, fields=(sealed,), button=button)
 
 
 async def do_take_back(view: View, reason: str) -> str | ActionResult:
-    """Take it back, or propose that, and wait a little."""
+    """Withdraw the import, or propose that."""
     number, kind, _ = await _of_address(view)
     by, shown = view.person.name, view.given.get("seen", "")
     if not shown:
@@ -542,9 +517,8 @@ async def do_take_back(view: View, reason: str) -> str | ActionResult:
         reason=reason,
         seen_as=shown,
     )
-    jobs, back = view.console.jobs, address("imports", str(number))
-    job = jobs.begin("withdraw", str(number), by=by, work=take_back)
-    await jobs.wait(job)
+    back = address("imports", str(number))
+    job = await view.job("withdraw", str(number), work=take_back)
     if job.ended is None:
         line = "You may leave this page. The import says when it is taken back."
         return ActionResult(title="It is being taken back", lines=(line,), back=back)

@@ -1,7 +1,7 @@
-"""Live news: one poller a process sees that something arrived, and notifies every open stream.
+"""Live news: one poller per process notices arrivals and notifies every open stream.
 
-A stream says only that there is something new; the page then loads its rows again. So a restart, or
-a line that was lost, leaves neither a gap nor a row twice.
+A stream says only that there is news; the page then reloads its rows. So a restart or a lost line
+leaves neither a gap nor a duplicate.
 """
 
 import asyncio
@@ -20,14 +20,14 @@ log = structlog.get_logger()
 
 LOOK_S: Final = 1.0
 BEAT_S: Final = 15.0
-"""How often a stream without news says that it is there, and asks whether its session still is."""
+"""Interval of a stream without news: it sends a comment and checks that its session still lives."""
 
 MOST: Final = 200
-"""Streams at once: each holds a connection."""
+"""Streams at a time: each holds a connection."""
 
 
 class Live:
-    """The poller. It looks only while somebody listens."""
+    """Poller of news. It looks only while somebody listens."""
 
     def __init__(self, context: AppContext) -> None:
         self._context = context
@@ -39,17 +39,17 @@ class Live:
 
     @property
     def full(self) -> bool:
-        """Whether there are as many streams as there may be."""
+        """Return whether no further stream may be opened."""
         return self._listeners >= MOST
 
     async def stream(self, still: Callable[[], Awaitable[bool]]) -> AsyncIterator[str]:
-        """Lines of server-sent events, until the session ends or the console does."""
+        """Yield lines of server-sent events until the session or the console ends."""
         self._listeners += 1
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._look())
         seen = ""
         try:
-            yield "retry: 2000\n\n"  # whoever has hung up by now is counted no more, either
+            yield "retry: 2000\n\n"  # a client that has hung up by now is no longer counted, either
             while not self._over and await still():
                 async with self._changed:
                     with suppress(TimeoutError):
@@ -66,8 +66,7 @@ class Live:
             self._listeners -= 1
 
     async def close(self) -> None:
-        """End all streams. Called as soon as the console has to end: its server waits for them
-        until its time for that is over."""
+        """End all streams, before the server waits for open connections."""
         self._over = True
         async with self._changed:
             self._changed.notify_all()
@@ -78,14 +77,11 @@ class Live:
     async def _look(self) -> None:
         while self._listeners:
             try:
-                feed, arrival = (
-                    await head_of_feed(self._context),
-                    await head_of_log(self._context),
-                )
+                head = f"{await head_of_feed(self._context)} {await head_of_log(self._context)}"
             except UnreachableError as error:
                 log.warning("the console could not look for news", exc_info=error)
             else:
-                if (head := f"{feed} {arrival}") != self._head:
+                if head != self._head:
                     self._head = head
                     async with self._changed:
                         self._changed.notify_all()

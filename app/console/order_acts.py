@@ -1,28 +1,27 @@
-"""What people do from pages of orders and deliveries: an order's evidence bundle and proofs,
-telling the shop again, judging refused deliveries again; seeing a number or a body in full, or
-proposing to see those of several orders; and, for themselves and each other, notes, pins, saved
-lists, alarms.
+"""Actions on orders and deliveries.
+
+Take an evidence bundle or proofs, notify the shop again, judge refused deliveries again; see a
+phone number or a body, or propose to see several orders' numbers; notes, pins, saved lists, alarms.
 """
 
 import json
 import re
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 from urllib.parse import urlencode
 
 from starlette.responses import Response
 
 from app.access.bookmarks import ORDER, pin_order, remove_bookmark, save_list
 from app.access.operators import Reading
-from app.access.proposal import Proposal
 from app.access.proposals import ProposalKind
-from app.console.pages import as_csv, as_json
+from app.console.pages import as_csv, as_json, download, file_part
 from app.console.proposals_pages import proposal_shown, proposed
-from app.console.view import ActionResult, Asked, Field, PageTable, View
-from app.console.words import TAKEN, address
+from app.console.view import ActionResult, Field, Form, View, stated
+from app.console.words import TAKEN, address, capital
 from app.core.errors import NotFoundError, UsageError
 from app.core.text import counted, is_human_text
-from app.evidence.bundle import Built, BundleRequest, build_evidence
+from app.evidence.bundle import BundleRequest, build_evidence
 from app.evidence.prove_sealed import prove_each
 from app.finance.read_lines import lines_naming
 from app.finance.worklist import ORDERS
@@ -38,18 +37,10 @@ from reconcile.matching.breaks import BREAK_CAUSES, STATES
 # --- evidence, the shop, refused deliveries -------------------------------------------------------
 
 
-def _order(view: View) -> str:
-    order = view.word("order")
-    if order is None:
-        raise UsageError("order: say which")
-    return order
-
-
-async def ask_evidence(view: View) -> Asked:
-    """What a bundle is, and what it rests on."""
-    order, as_of = _order(view), view.instant("as_of")
+async def ask_evidence(view: View) -> Form:
+    order, as_of = view.needed("order"), view.instant("as_of")
     ledger = await read_orders.order_document(view.context, order, as_of=as_of)
-    return Asked(
+    return Form(
         subject=order,
         lines=(
             " ".join(ledger["plain"]["answer"]),
@@ -71,40 +62,23 @@ async def ask_evidence(view: View) -> Asked:
 
 
 async def do_evidence(view: View, reason: str) -> Response:
-    """The bundle, redacted, as a download."""
-    built = await _built(view)
-    return _download(built.archive, f"evidence-{_file_name(built.order)}.zip", "application/zip")
-
-
-async def _built(view: View) -> Built:
+    """Return the redacted bundle as a download."""
     asked = BundleRequest(
-        order=_order(view),
+        order=view.needed("order"),
         as_of=view.instant("as_of"),
         reason=None,
         by=view.person.name,
         attachments=view.given.get("attachments") == "yes",
     )
-    return await build_evidence(view.context, asked, lines=lines_naming)
+    built = await build_evidence(view.context, asked, lines=lines_naming)
+    return download(built.archive, f"evidence-{file_part(built.order)}.zip", "application/zip")
 
 
-def _file_name(order: str) -> str:
-    return re.sub(r"[^A-Za-z0-9._-]+", "_", order)[:80] or "order"
-
-
-def _download(content: bytes, name: str, media: str) -> Response:
-    return Response(
-        content,
-        media_type=media,
-        headers={"Content-Disposition": f'attachment; filename="{name}"'},
-    )
-
-
-async def ask_prove(view: View) -> Asked:
-    """What is proved, and against what."""
-    order = _order(view)
+async def ask_prove(view: View) -> Form:
+    order = view.needed("order")
     count = len(await _sealed_of(view, order))
     what = counted(count, "delivery or outcome", "deliveries and outcomes")
-    return Asked(
+    return Form(
         subject=order,
         lines=(
             f"You get one JSON file: for {what} of this order the way from the leaf to the newest "
@@ -118,18 +92,18 @@ async def ask_prove(view: View) -> Asked:
 
 
 async def do_prove(view: View, reason: str) -> Response:
-    """The proofs as a download. Raises UsageError where something is not sealed yet."""
-    order = _order(view)
+    """Return the proofs as a download. Raises UsageError if something is not sealed yet."""
+    order = view.needed("order")
     try:
         found = await prove_each(view.context, await _sealed_of(view, order))
     except NotFoundError as error:
         raise UsageError(f"{error}; the running service seals what waits within seconds") from None
     content = json.dumps({"order": order, **found}, indent=1).encode()
-    return _download(content, f"proof-{_file_name(order)}.json", "application/json")
+    return download(content, f"proof-{file_part(order)}.json", "application/json")
 
 
 async def _sealed_of(view: View, order: str) -> list[str]:
-    """The leaves of an order: its deliveries, and the outcomes that were published of it."""
+    """List the leaves of an order: its deliveries, and its published outcomes."""
     arrivals = await read_orders.arrivals_of(view.context, order)
     published = await read_orders.published_of_order(view.context, order)
     return [
@@ -138,9 +112,8 @@ async def _sealed_of(view: View, order: str) -> list[str]:
     ]
 
 
-async def ask_tell_again(view: View) -> Asked:
-    """Which notification would be sent, and what it says."""
-    order = _order(view)
+async def ask_tell_again(view: View) -> Form:
+    order = view.needed("order")
     ledger = await read_orders.order_document(view.context, order)
     found = await notify_shop.list_notifications(view.context, state=None, limit=1, order=order)
     if not found:
@@ -157,12 +130,11 @@ async def ask_tell_again(view: View) -> Asked:
             "A shop that follows the rules takes a number that it knows for what it is, and does "
             "nothing twice.",
         )
-    return Asked(subject=order, lines=lines, back=address("orders", order), ready=bool(found))
+    return Form(subject=order, lines=lines, back=address("orders", order), ready=bool(found))
 
 
 async def do_tell_again(view: View, reason: str) -> str:
-    """Send the last notification of an order again."""
-    order = _order(view)
+    order = view.needed("order")
     found = await notify_shop.list_notifications(view.context, state=None, limit=1, order=order)
     if not found:
         raise UsageError("the shop has no notification of this order")
@@ -170,8 +142,8 @@ async def do_tell_again(view: View, reason: str) -> str:
     return address("orders", order)
 
 
-async def ask_reverify(view: View) -> Asked:
-    """What would become of the refused deliveries, judged by the secrets and profiles of now."""
+async def ask_reverify(view: View) -> Form:
+    """Preview the verdicts by the secrets and profiles of now."""
     source = view.choice("source", tuple(view.context.sources))
     found = await previewed(view.context, only=source)
     lines = [
@@ -187,7 +159,7 @@ async def ask_reverify(view: View) -> Asked:
         if found.accepted
         else "There is nothing to do: correct the secret or the profile first."
     )
-    return Asked(
+    return Form(
         subject=source or "all sources",
         lines=tuple(lines),
         back="/deliveries",
@@ -196,7 +168,6 @@ async def ask_reverify(view: View) -> Asked:
 
 
 async def do_reverify(view: View, reason: str) -> str:
-    """Judge them again, and store what is genuine."""
     await reverify(
         view.context,
         only=view.choice("source", tuple(view.context.sources)),
@@ -218,12 +189,12 @@ LISTS: Final[Mapping[str, Mapping[str, tuple[str, ...] | None]]] = {
         "order": tuple(ORDERS),
     },
 }
-"""Lists that may be saved: the filters of each, and what each may be; None: a word of any kind."""
+"""Lists that may be saved, with the values of each filter; None: any word."""
 
 _READS: Final[Mapping[str, Reading]] = {"orders": "orders", "breaks": "breaks"}
 
 WORD_MAX: Final = 80
-"""Characters of a filter that may be any word."""
+"""Characters of a filter with any word."""
 
 
 async def _readable_order(view: View) -> str:
@@ -232,10 +203,9 @@ async def _readable_order(view: View) -> str:
     return order
 
 
-async def ask_unmask(view: View) -> Asked:
-    """Whose number would be seen."""
+async def ask_unmask(view: View) -> Form:
     order = await _readable_order(view)
-    return Asked(
+    return Form(
         subject=order,
         lines=(
             "You see the customer's phone number in full, once: on the next page alone.",
@@ -246,7 +216,6 @@ async def ask_unmask(view: View) -> Asked:
 
 
 async def do_unmask(view: View, reason: str) -> ActionResult:
-    """Show it, once."""
     order = view.needed("order")
     phones = await customers.unmask(view.context, order, reason=reason, by=view.person.name)
     return ActionResult(
@@ -261,8 +230,7 @@ async def do_unmask(view: View, reason: str) -> ActionResult:
     )
 
 
-async def ask_body(view: View) -> Asked:
-    """Which body would be seen."""
+async def ask_body(view: View) -> Form:
     entry = await delivery_log.show_delivery(view.context, view.needed("delivery"))
     lines = [
         f"You get the body as it came: {counted(entry.size, 'byte')}. It may hold the customer's "
@@ -271,7 +239,7 @@ async def ask_body(view: View) -> Asked:
     ]
     if delivery_log.is_refused(entry):
         lines.append("It was refused and counts for nothing: anybody may have sent it.")
-    return Asked(
+    return Form(
         subject=entry.delivery_id,
         lines=tuple(lines),
         back=address("deliveries", entry.delivery_id),
@@ -279,26 +247,14 @@ async def ask_body(view: View) -> Asked:
 
 
 async def do_body(view: View, reason: str) -> Response:
-    """The body, as a download that no browser opens."""
-    delivery = view.needed("delivery")
-    body = await customers.reveal_body(
-        view.context,
-        delivery,
-        reason=reason,
-        by=view.person.name,
-    )
-    name = re.sub(r"[^A-Za-z0-9._-]+", "_", delivery)[:80]
-    return Response(
-        body,
-        media_type="application/octet-stream",
-        headers={"Content-Disposition": f'attachment; filename="{name}.body"'},
-    )
+    delivery, by = view.needed("delivery"), view.person.name
+    body = await customers.reveal_body(view.context, delivery, reason=reason, by=by)
+    return download(body, f"{file_part(delivery)}.body")
 
 
-async def ask_note(view: View) -> Asked:
-    """On what a note is put."""
+async def ask_note(view: View) -> Form:
     order = await _readable_order(view)
-    return Asked(
+    return Form(
         subject=order,
         lines=(
             "Everybody who may see the order reads your note, with your name.",
@@ -311,16 +267,14 @@ async def ask_note(view: View) -> Asked:
 
 
 async def do_note(view: View, reason: str) -> str:
-    """Add it."""
     order = view.needed("order")
     await order_notes.add_note(view.context, order, note=reason, by=view.person.name)
     return address("orders", order)
 
 
-async def ask_pin(view: View) -> Asked:
-    """What is pinned."""
+async def ask_pin(view: View) -> Form:
     order = await _readable_order(view)
-    return Asked(
+    return Form(
         subject=order,
         lines=("It stands above your list of orders, for you alone, until you take it away.",),
         back=address("orders", order),
@@ -329,16 +283,14 @@ async def ask_pin(view: View) -> Asked:
 
 
 async def do_pin(view: View, reason: str) -> str:
-    """Pin it."""
     order = await _readable_order(view)
     await pin_order(view.context, order, operator=view.person.name)
     return address("orders", order)
 
 
-async def ask_unpin(view: View) -> Asked:
-    """What is pinned no more."""
+async def ask_unpin(view: View) -> Form:
     order = view.needed("order")
-    return Asked(
+    return Form(
         subject=order,
         lines=("It stands above your list of orders no more. The order itself stays as it is.",),
         back=address("orders", order),
@@ -347,17 +299,14 @@ async def ask_unpin(view: View) -> Asked:
 
 
 async def do_unpin(view: View, reason: str) -> str:
-    """Take it away."""
     order = view.needed("order")
     await remove_bookmark(view.context, kind=ORDER, label=order, operator=view.person.name)
     return address("orders", order)
 
 
 def _list(view: View) -> tuple[str, dict[str, str]]:
-    """Which list, and its filters, each as its page takes it. Raises UsageError."""
-    page = view.choice("list", LISTS)
-    if page is None:
-        raise UsageError("list: say which")
+    """Return a list's page and filters. Raises UsageError for values that the page won't take."""
+    page = stated("list", view.choice("list", LISTS))
     if not view.person.may(_READS[page]):
         raise UsageError("your role may not see that list")
     filters = {}
@@ -370,18 +319,13 @@ def _list(view: View) -> tuple[str, dict[str, str]]:
     return page, filters
 
 
-def _filter_words(filters: Mapping[str, Any]) -> str:
-    words = ", ".join(f"{name} {str(word).replace('_', ' ')}" for name, word in filters.items())
-    return f"The filters: {words}." if words else "It has no filters: it shows all."
-
-
-async def ask_save_list(view: View) -> Asked:
-    """What is saved."""
+async def ask_save_list(view: View) -> Form:
     page, filters = _list(view)
-    return Asked(
+    words = ", ".join(f"{name} {str(word).replace('_', ' ')}" for name, word in filters.items())
+    return Form(
         subject=page,
         lines=(
-            _filter_words(filters),
+            f"The filters: {words}." if words else "It has no filters: it shows all.",
             "It stands above the list, for you alone. What it shows is looked up anew each time.",
         ),
         back=f"/{page}{'?' if filters else ''}{urlencode(filters)}",
@@ -391,7 +335,6 @@ async def ask_save_list(view: View) -> Asked:
 
 
 async def do_save_list(view: View, reason: str) -> str:
-    """Save it."""
     page, filters = _list(view)
     await save_list(
         view.context,
@@ -403,12 +346,9 @@ async def do_save_list(view: View, reason: str) -> str:
     return f"/{page}"
 
 
-async def ask_drop_list(view: View) -> Asked:
-    """What is saved no more."""
-    page, label = view.choice("list", LISTS), view.needed("label")
-    if page is None:
-        raise UsageError("list: say which")
-    return Asked(
+async def ask_drop_list(view: View) -> Form:
+    page, label = stated("list", view.choice("list", LISTS)), view.needed("label")
+    return Form(
         subject=label,
         lines=("It stands above the list no more.",),
         back=f"/{page}",
@@ -417,24 +357,22 @@ async def ask_drop_list(view: View) -> Asked:
 
 
 async def do_drop_list(view: View, reason: str) -> str:
-    """Take it away."""
     page, label = view.needed("list"), view.needed("label")
     await remove_bookmark(view.context, kind=page, label=label, operator=view.person.name)
     return f"/{page}"
 
 
-async def ask_take_alarm(view: View) -> Asked:
-    """Which alarm, and what it says."""
+async def ask_take_alarm(view: View) -> Form:
     name = view.needed("alarm")
     found = (await alarms(Watched(view.context))).get(name)
     if found is None:
-        return Asked(
+        return Form(
             subject=name.replace("_", " "),
             lines=("This alarm does not last any more: there is nothing to do.",),
             back="/",
             ready=False,
         )
-    return Asked(
+    return Form(
         subject=name.replace("_", " "),
         lines=(
             found.sentence,
@@ -455,7 +393,6 @@ async def ask_take_alarm(view: View) -> Asked:
 
 
 async def do_take_alarm(view: View, reason: str) -> str:
-    """Take it."""
     chosen = view.given.get("state")
     state = next((each for each in TAKEN_STATES if each == chosen), None)
     if state is None:
@@ -473,7 +410,7 @@ async def do_take_alarm(view: View, reason: str) -> str:
 
 # --- numbers of several orders --------------------------------------------------------------------
 
-FORMS: Final = {"page": "a page", "csv": "a file for a spreadsheet (CSV)", "json": "a JSON file"}
+SHOWN_AS: Final = {"page": "a page", "csv": "a file for a spreadsheet (CSV)", "json": "a JSON file"}
 
 _HOURS: Final = unmask_many.OPEN_FOR // HOUR
 
@@ -483,7 +420,7 @@ def _kind(view: View) -> ProposalKind:
 
 
 async def _chosen(view: View) -> list[str]:
-    """Those that were ticked, those of a list's filters, or none yet."""
+    """Return the ticked orders, else those that a list's filters match; none without either."""
     ticked = view.request.query_params.getlist("order")
     if ticked or view.word("list") is None:
         return ticked
@@ -494,11 +431,10 @@ async def _chosen(view: View) -> list[str]:
     )
 
 
-async def ask_unmask_many(view: View) -> Asked:
-    """Whose numbers are wanted, and for what."""
-    # What was sent is shown again by the form, or not, where a number stands in it.
+async def ask_unmask_many(view: View) -> Form:
+    # A refused form shows the sent orders again by itself, unless they hold a number.
     chosen = [] if "orders" in view.given else await _chosen(view)
-    return Asked(
+    return Form(
         subject=counted(len(chosen), "order") if chosen else "Several orders",
         lines=(
             "You propose to see the customers' phone numbers of these orders. Another operator who "
@@ -521,58 +457,48 @@ async def ask_unmask_many(view: View) -> Asked:
     )
 
 
-def _lines(text: str) -> list[str]:
-    return [each for each in re.split(r"\r?\n", text) if each.strip()]
-
-
 async def do_unmask_many(view: View, reason: str) -> ActionResult:
-    """Propose it."""
+    """Propose to see the numbers."""
+    orders = re.split(r"\r?\n", view.given.get("orders", ""))
     asked = unmask_many.UnmaskRequest(
-        orders=_lines(view.given.get("orders", "")),
+        orders=[each for each in orders if each.strip()],
         purpose=view.given.get("purpose", ""),
         reason=reason,
         by=view.person.name,
     )
     try:
         return proposed(await unmask_many.propose_unmasking(view.context, _kind(view), asked))
-    except NotFoundError as error:  # one of those that were written: the form is shown again
+    except NotFoundError as error:  # a mistyped order: the form is shown again
         raise UsageError(str(error)) from None
 
 
-async def ask_see_numbers(view: View) -> Asked:
-    """What would be seen, and until when."""
+async def ask_see_numbers(view: View) -> Form:
     found = await proposal_shown(view, view.needed("proposal"))
     back = address("proposals", found.id)
-    stated = (found.sentence, f"Your reason: “{found.reason}”")
-    if (why := await _why_not(view, found)) is not None:
-        return Asked(subject=found.subject, lines=(*stated, why), back=back, ready=False)
-    return Asked(
+    lines = (found.sentence, f"Your reason: “{found.reason}”")
+    try:
+        await unmask_many.check_open(view.context, _kind(view), found, by=view.person.name)
+    except UsageError as error:
+        why = f"{capital(str(error))}."
+        return Form(subject=found.subject, lines=(*lines, why), back=back, ready=False)
+    return Form(
         subject=found.subject,
         lines=(
-            *stated,
+            *lines,
             "You see them in full in the answer alone. This look is noted in the trail for each "
             "order. Keep a file no longer than you need it.",
         ),
         back=back,
         reason=False,
-        fields=(Field(name="as", label="As", choices=tuple(FORMS.items()), value="page"),),
+        fields=(Field(name="as", label="As", choices=tuple(SHOWN_AS.items()), value="page"),),
     )
 
 
-async def _why_not(view: View, proposal: Proposal) -> str | None:
-    try:
-        await unmask_many.check_open(view.context, _kind(view), proposal, by=view.person.name)
-    except UsageError as error:
-        sentence = str(error)
-        return f"{sentence[:1].upper()}{sentence[1:]}."
-    return None
-
-
 async def do_see_numbers(view: View, reason: str) -> ActionResult | Response:
-    """Show them, or hand them over as a file."""
+    """Show the numbers, or return them as a file."""
     form = view.given.get("as", "page")
-    if form not in FORMS:
-        raise UsageError(f"as is one of: {', '.join(FORMS)}")
+    if form not in SHOWN_AS:
+        raise UsageError(f"as is one of: {', '.join(SHOWN_AS)}")
     found = await proposal_shown(view, view.needed("proposal"))
     kind = _kind(view)
     seen = await unmask_many.see_numbers(view.context, kind, found, by=view.person.name)
@@ -589,7 +515,8 @@ async def do_see_numbers(view: View, reason: str) -> ActionResult | Response:
                 f"{len(seen)}. You may look again until {document['open_until']}.",
             ),
             back=address("proposals", found.id),
-            table=PageTable(columns=("Order", "Numbers"), rows=rows),
+            columns=("Order", "Numbers"),
+            rows=rows,
         )
     answer = as_csv(document, "orders") if form == "csv" else as_json(document)
     answer.headers["Content-Disposition"] = f'attachment; filename="numbers-{found.id}.{form}"'

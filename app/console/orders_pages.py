@@ -1,9 +1,6 @@
-"""Pages of what arrives. Now: outcomes, arrivals of the last hour, alarms, what waits for a person,
-the store. Orders: the newest, those that a text finds, and one order whole. Deliveries: what
-arrived, newest first, and one of them with its headers masked and, of a refused one, the mistake
-that would explain it.
+"""Pages of what arrives: Now, orders and deliveries.
 
-One order: 1 plain answer · 2 money · 3 explanation · 4 timeline · 5 everything it rests on
+An order's page: 1 plain answer · 2 money · 3 explanation · 4 timeline · 5 everything it rests on
 """
 
 import re
@@ -40,10 +37,10 @@ GROUPS: Final = {
     "given_back": ("refunded", "partially_refunded", "charged_back"),
     "needs_a_person": ("unresolved", "disputed"),
 }
-"""Outcomes as a person counts them."""
+"""Groups of outcomes, as a person counts them."""
 
 SHOWN: Final = 5
-"""Orders of each kind that wait for a person."""
+"""Orders shown of each kind that waits for a person."""
 
 
 async def now_document(view: View) -> Document:
@@ -57,7 +54,7 @@ async def now_document(view: View) -> Document:
     rows = {each.ledger.order: each for each in sorted(waiting, key=lambda each: -each.seq)}
     found = await alarms(Watched(view.context))
     waits = await view.console.proposals.waiting(kinds=shown_kinds(view))
-    proposals = len(waits) if view.person.may_read("proposals") else None
+    proposals = len(waits) if view.person.may("proposals") else None
     owners = await owners_of_alarms(view.context, found)
     return {
         "at": format_instant(view.context.clock.now()),
@@ -77,12 +74,18 @@ async def now_document(view: View) -> Document:
                 "reason": alarm.reason,
                 "sentence": alarm.sentence,
                 "since": None if alarm.since is None else format_instant(alarm.since),
-                "owner": _owner(owners.get(name)),
+                "owner": None
+                if (taken := owners.get(name)) is None
+                else {
+                    "name": taken.owner,
+                    "state": taken.state,
+                    "at": format_instant(taken.at),
+                },
             }
             for name, alarm in found.items()
         ],
         "proposals": proposals,
-        "waiting": [order_row(each) for each in rows.values()],
+        "waiting": [row_of(each) for each in rows.values()],
         "state": {
             "unread": state.unread,
             "due": state.due,
@@ -97,29 +100,22 @@ async def now_document(view: View) -> Document:
     }
 
 
-def _owner(taken: Any) -> dict[str, Any] | None:
-    """Who is at an alarm; None: nobody has said so."""
-    if taken is None:
-        return None
-    return {"name": taken.owner, "state": taken.state, "at": format_instant(taken.at)}
-
-
 # --- orders ---------------------------------------------------------------------------------------
 
 CHOOSE: Final = ("numbers",)
-"""What orders may be chosen for, by those whose role may do it."""
+"""Purposes for which orders may be chosen, if the role may."""
 
 FOUND: Final = 20
 """Orders that a search shows."""
 
 SUGGESTED: Final = 8
-"""Orders that are named to who is still typing: what a small screen shows at once."""
+"""Orders suggested while a person types: as many as fit a small screen."""
 
 _CITES: Final = re.compile(r" \[([^\[\]]*)\]\.$")
 
 
-def order_row(changed: read_orders.Changed) -> dict[str, Any]:
-    """An order's row of a listing."""
+def row_of(changed: read_orders.Changed) -> dict[str, Any]:
+    """Return an order's row of a listing."""
     return _row(ledger_summary(changed.ledger)) | {
         "changed_at": format_instant(changed.at),
         "revision": changed.seq,
@@ -157,23 +153,23 @@ async def orders_document(view: View) -> Document:
         "choosing": view.choice("choose", CHOOSE) is not None and view.person.may("unmasked"),
         "pinned": [each.label for each in kept if each.kind == ORDER],
         "saved": saved_lists(kept, "orders"),
-        "orders": [order_row(each) for each in found],
+        "orders": [row_of(each) for each in found],
         "next": found[-1].seq if len(found) == ROWS else None,
     }
 
 
 def saved_lists(kept: Sequence[Any], page: str) -> list[dict[str, str]]:
-    """A person's own lists of a page: their names and filters."""
+    """List a person's saved lists of a page, with their filters."""
     return [{"label": each.label, "query": each.query} for each in kept if each.kind == page]
 
 
 async def find_document(view: View, text: str) -> Document:
-    """POST /find. What was typed may be a phone number: it is not shown again."""
+    """POST /find. The text is not shown again: it may be a phone number."""
     found = await find_orders.find_orders(
         view.context,
         text,
         limit=FOUND,
-        refused=view.person.may_read("refused_deliveries"),
+        refused=view.person.may("refused_deliveries"),
     )
     return {
         "looked_for": found.looked_for,
@@ -188,14 +184,19 @@ async def find_document(view: View, text: str) -> Document:
 async def order_page_document(view: View) -> Document:
     """GET /orders/{order}?as_of="""
     order, as_of = view.subject, view.instant("as_of")
+    now = as_of or view.context.clock.now()
     ledger = await read_orders.order_document(view.context, order, as_of=as_of)
     records = await read_orders.merchant_records(view.context, order, as_of=as_of)
     names = {order, *(each["reference"] for each in ledger["attempts"])}
+    kept = await bookmarks_of(view.context, view.person.name)
+    notified = await notify_shop.list_notifications(
+        view.context, state=None, limit=ROWS, order=order
+    )
     return {
         "order": order,
         "then": format_known(as_of),
         "answer": " ".join(ledger["plain"]["answer"]),
-        "money": money_of(ledger, canceled=any(r["kind"] == "order_canceled" for r in records)),
+        "money": order_money(ledger, canceled=any(r["kind"] == "order_canceled" for r in records)),
         "sentences": [sentence_of(each) for each in ledger.pop("explanation")],
         "ledger": ledger,
         "arrivals": await read_orders.arrivals_of(view.context, order, as_of=as_of),
@@ -210,19 +211,31 @@ async def order_page_document(view: View) -> Document:
             }
             for each in await read_orders.published_of_order(view.context, order, as_of=as_of)
         ],
-        "notes": await _notes(view, order, as_of),
-        "pinned": await _is_pinned(view, order),
-        "notifications": await _notifications(view, order, as_of),
-        "breaks": [
-            each.document(as_of=as_of or view.context.clock.now())
-            for each in await breaks_of(view.context, order)
+        "notes": [
+            {"at": format_instant(each.at), "who": each.who, "note": each.reason}
+            for each in await order_notes.notes_of(view.context, order)
+            if as_of is None or each.at <= as_of
         ],
+        "pinned": any(each.kind == ORDER and each.label == order for each in kept),
+        "notifications": [
+            {
+                "revision": each.seq,
+                "published_at": format_instant(each.published_at),
+                "outcome": each.outcome,
+                "state": each.state,
+                "tries": each.tries,
+                "problem": each.problem,
+            }
+            for each in notified
+            if as_of is None or each.published_at <= as_of
+        ],
+        "breaks": [each.document(as_of=now) for each in await breaks_of(view.context, order)],
     }
 
 
 async def _refused(view: View, names: set[str], as_of: Instant | None) -> list[dict[str, Any]]:
-    """The refused deliveries that may be of it, for who may see such."""
-    if not view.person.may_read("refused_deliveries"):
+    """List refused deliveries that may belong to the order, if the role may see them."""
+    if not view.person.may("refused_deliveries"):
         return []
     return [
         {
@@ -236,50 +249,21 @@ async def _refused(view: View, names: set[str], as_of: Instant | None) -> list[d
     ]
 
 
-async def _notes(view: View, order: str, as_of: Instant | None) -> list[dict[str, Any]]:
-    return [
-        {"at": format_instant(each.at), "who": each.who, "note": each.reason}
-        for each in await order_notes.notes_of(view.context, order)
-        if as_of is None or each.at <= as_of
-    ]
-
-
-async def _is_pinned(view: View, order: str) -> bool:
-    kept = await bookmarks_of(view.context, view.person.name)
-    return any(each.kind == ORDER and each.label == order for each in kept)
-
-
-async def _notifications(view: View, order: str, as_of: Instant | None) -> list[dict[str, Any]]:
-    return [
-        {
-            "revision": each.seq,
-            "published_at": format_instant(each.published_at),
-            "outcome": each.outcome,
-            "state": each.state,
-            "tries": each.tries,
-            "problem": each.problem,
-        }
-        for each in await notify_shop.list_notifications(
-            view.context, state=None, limit=ROWS, order=order
-        )
-        if as_of is None or each.published_at <= as_of
-    ]
-
-
 def sentence_of(text: str) -> dict[str, Any]:
-    """A sentence, and the ids that it rests on."""
+    """Split a sentence from the ids that it cites."""
     found = _CITES.search(text)
     if found is None:
         return {"text": text, "cites": []}
     return {"text": text[: found.start()] + ".", "cites": found[1].split(", ")}
 
 
-def money_of(ledger: dict[str, Any], *, canceled: bool) -> dict[str, Any]:
-    """What is due, came, went back, is held, is in dispute and is owed back: amounts or None.
+def order_money(ledger: dict[str, Any], *, canceled: bool) -> dict[str, Any]:
+    """Break an order's money down: each member is an amount or None.
 
-    refunded is what was refunded; given_back has what was reversed beside it, so that captured is
-    given_back, lost, disputed and held. What is in dispute is what is not held of what is left.
-    After a cancellation all that is held is owed back, before it what is found to exceed the price.
+    given_back   what was refunded or reversed, so that
+                 captured = given_back + lost + disputed + held
+    disputed     what is left, but not held
+    owed_back    after a cancellation, everything held; else the surplus over the price
     """
     totals = ledger["totals"]
     due, held, captured = totals["expected"], totals["held"], totals["captured"]
@@ -311,7 +295,7 @@ def money_of(ledger: dict[str, Any], *, canceled: bool) -> dict[str, Any]:
 
 
 _SURPLUS: Final = {"paid_twice": "owed", "overpaid": "surplus"}
-"""Findings of money beyond the price, payments in doubt left out, and the fact that says it."""
+"""Findings of money beyond the price, except payments in doubt, and the fact with the amount."""
 
 
 def _added(*amounts: dict[str, str] | None) -> Decimal:
@@ -325,13 +309,13 @@ def _amount(like: dict[str, str], value: Decimal) -> dict[str, str] | None:
 # --- deliveries -----------------------------------------------------------------------------------
 
 
-def _arrival(entry: Any) -> dict[str, Any]:
+def _delivery_row(entry: Any) -> dict[str, Any]:
     return delivery_log.listed_delivery(entry) | {"sentence": SENTENCES[entry.verdict]}
 
 
 async def deliveries_document(view: View) -> Document:
     """GET /deliveries?verdict=&source=&before="""
-    refused = view.person.may_read("refused_deliveries")
+    refused = view.person.may("refused_deliveries")
     verdicts = delivery_log.VERDICTS if refused else delivery_log.VERDICTS[:4]
     verdict, source = view.choice("verdict", verdicts), view.word("source")
     found = await delivery_log.list_deliveries(
@@ -346,37 +330,37 @@ async def deliveries_document(view: View) -> Document:
         "filters": {"verdict": verdict, "source": source, "before": view.word("before")},
         "verdicts": list(verdicts),
         "sources": sorted(view.context.sources),
-        "deliveries": [_arrival(each) for each in found],
+        "deliveries": [_delivery_row(each) for each in found],
         "next": found[-1].delivery_id if len(found) == ROWS else None,
     }
 
 
 async def delivery_document(view: View) -> Document:
-    """GET /deliveries/{delivery}. Who looks at a refused one is in the trail."""
+    """GET /deliveries/{delivery}: looking at a refused one is noted in the trail."""
     entry = await delivery_log.show_delivery(view.context, view.subject)
     refused = delivery_log.is_refused(entry)
     if refused:
-        if not view.person.may_read("refused_deliveries"):
+        if not view.person.may("refused_deliveries"):
             raise no_delivery(view.subject)
         await delivery_log.note_reading(view.context, entry, by=view.person.name)
     order = await delivery_log.order_of(view.context, entry)
     phones, headers = await delivery_log.masked_parts(view.context, entry)
     pairs = [line.partition(": ") for line in headers]
-    return _arrival(entry) | {
+    return _delivery_row(entry) | {
         "order": order,
         "nameless": delivery_log.is_nameless(entry, order),
         "refused": refused,
         "problem": entry.problem,
         "digest": entry.digest,
         "phone": ", ".join(phones) or None,
-        "pruned_at": None if entry.pruned_at is None else format_instant(entry.pruned_at),
+        "pruned_at": format_known(entry.pruned_at),
         "headers": [{"name": name, "value": value} for name, _, value in pairs],
         "doctor": await _doctor(view) if refused else None,
     }
 
 
 async def _doctor(view: View) -> dict[str, Any]:
-    """Which known mistakes would explain the refusal; why none could be tried, where none could."""
+    """Find known mistakes that would explain the refusal, or say why none could be tried."""
     try:
         found = await diagnose_delivery(
             view.context, view.subject, accounts=accounts(view.context.settings)

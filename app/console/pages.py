@@ -1,6 +1,7 @@
-"""Renders documents: as HTML by a template, as JSON whole, as CSV one list of them."""
+"""Rendering of documents: HTML by a template, JSON, or one of their lists as CSV; and downloads."""
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +16,7 @@ from app.console.view import Act, Console, Document, Page, View
 from app.core.cells import BYTE_ORDER_MARK, csv_line, safe_cell
 from app.core.pages.charts import Series, stacked
 from app.evidence.letter import Drawing, Spoken, Times, drawing, letter_zone
-from reconcile.instants import format_instant
+from reconcile.instants import format_instant, parse_instant
 from reconcile.ledger.vocabulary import FINDINGS
 from reconcile.reporting.words import SIDE_WORDS
 
@@ -23,19 +24,19 @@ FOLDER: Final = Path(__file__).parent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Mistake:
-    """What was typed into a form that leads to an address, and the sentence beside it."""
+class TypingError:
+    """Mistake in a form on a page: its sentence, and what was typed."""
 
     sentence: str
     typed: Mapping[str, str]
 
 
 class Pages:
-    """The templates, with the filters of one console."""
+    """Templates of a console, with their filters and the menu."""
 
-    def __init__(self, console: Console, menu: tuple[Page, ...], acts: Mapping[str, Act]) -> None:
+    def __init__(self, console: Console, pages: tuple[Page, ...], acts: Mapping[str, Act]) -> None:
         self._console = console
-        self._menu = menu
+        self._menu = [page for page in pages if page.listed]
         self._acts = acts
         self._templates = Environment(
             loader=FileSystemLoader(FOLDER / "templates", encoding="utf-8"),
@@ -45,7 +46,22 @@ class Pages:
             lstrip_blocks=True,
             auto_reload=False,
         )
-        self._templates.filters.update(_filters(console))
+        zone = console.context.calendar_zone
+        self._templates.filters.update(
+            badge=words.badge,
+            money=words.money,
+            money_cell=words.money_cell,
+            words=words.marked,
+            called=words.called,
+            finding=words.finding,
+            moment=words.moment_in(zone),
+            booked=words.booked_in(zone),
+            size=words.size,
+            prose=words.prose_in(zone),
+            ended=words.ended,
+            of_forms=words.of_forms,
+            spoken=words.spoken,
+        )
         self._templates.globals.update(
             address=words.address,
             with_words=words.with_words,
@@ -74,70 +90,61 @@ class Pages:
         )
 
     def html(
-        self, view: View, page: Page, document: Document, *, mistake: Mistake | None = None
+        self,
+        view: View,
+        page: Page,
+        document: Document,
+        *,
+        mistake: TypingError | None = None,
     ) -> Response:
-        """A page for a person. mistake: what is wrong with what was typed into a form of it."""
+        """Show a document by its page's template."""
+        act = self._acts.get(view.word("done") or "")
+        own = (each.group for each in self._menu if _same_list(page, each))
+        group = page.group or next(own, "")
+        beside = [
+            {"word": each.title, "path": each.path, "here": _same_list(page, each)}
+            for each in self._menu
+            if group and each.group == group and view.person.may(each.reads)
+        ]
         values = {
             "title": page.title,
             "doc": document,
             "view": view,
             "person": view.person,
-            "menu": self._entries(view, page),
-            "beside": self._beside(view, page),
+            "menu": self._navigation(view, page),
+            "beside": beside,
             "here": page,
-            "done": self._done(view),
+            "done": None if act is None else act.done or None,
             "live": page.live,
             "own": _own(view, page),
             "mistake": mistake,
         }
         return self._answer(page.template, values, 200 if mistake is None else 400)
 
-    def _entries(self, view: View, page: Page | None) -> list[dict[str, Any]]:
-        """The navigation: pages by their own word, and each group by its first page."""
+    def _navigation(self, view: View, page: Page | None) -> list[dict[str, Any]]:
+        """List pages by their word, and each group by its first page."""
         entries: dict[str, dict[str, Any]] = {}
         for each in self._menu:
-            if view.person.may_read(each.reads):
-                fresh = {"word": each.group or each.menu, "path": each.path, "here": False}
+            if view.person.may(each.reads):
+                fresh = {"word": each.group or each.title, "path": each.path, "here": False}
                 entry = entries.setdefault(each.group or each.path, fresh)
-                entry["here"] = entry["here"] or (page is not None and _is_under(page, each))
+                if page is not None and (
+                    _same_list(page, each) or (page.group and page.group == each.group)
+                ):
+                    entry["here"] = True
         return list(entries.values())
-
-    def _beside(self, view: View, page: Page) -> list[dict[str, Any]]:
-        """The pages of the group that this page is of."""
-        own = (each.group for each in self._menu if _is_of(page, each))
-        group = page.group or next(own, "")
-        return [
-            {"word": each.menu, "path": each.path, "here": _is_of(page, each)}
-            for each in self._menu
-            if group and each.group == group and view.person.may_read(each.reads)
-        ]
-
-    def _done(self, view: View) -> str | None:
-        """What was just done, by its action's own sentence."""
-        act = self._acts.get(view.word("done") or "")
-        return None if act is None or not act.done else act.done
 
     def of_person(
         self, view: View, template: str, *, title: str, values: Mapping[str, Any], status: int = 200
     ) -> Response:
-        """A page beside the list of pages, such as a form, for who is signed in."""
-        common = {
-            "title": title,
-            "view": view,
-            "person": view.person,
-            "menu": self._entries(view, None),
-            "beside": [],
-            "here": None,
-            "done": None,
-            "live": False,
-            "own": None,
-        }
-        return self._answer(template, {**common, **values}, status)
+        """Show a page that isn't in the menu, such as a form."""
+        common = {"view": view, "person": view.person, "menu": self._navigation(view, None)}
+        return self.plain(template, title=title, values={**common, **values}, status=status)
 
     def plain(
         self, template: str, *, title: str, values: Mapping[str, Any], status: int = 200
     ) -> Response:
-        """A page for nobody in particular."""
+        """Show a page to anybody, without a menu."""
         common: dict[str, Any] = {
             "title": title,
             "person": None,
@@ -159,7 +166,7 @@ class Pages:
         back: str = "/",
         button: str = "To the first page",
     ) -> Response:
-        """What went wrong, and what to do. back, button: the way on, and what it is called."""
+        """Show what went wrong; back, button: the way on, and its name."""
         values = {"sentence": sentence, "status": status, "back": back, "button": button}
         if view is None:
             return self.plain("problem.html", title="Not here", values=values, status=status)
@@ -177,7 +184,7 @@ class Pages:
             title="Deliveries in the last hour",
             about=f"In the last hour came {total}, {refused} of them refused; one bar a minute.",
             labels=[
-                words.clock_time(words.parsed(each["minute"]), self._console.context.calendar_zone)
+                words.clock_time(parse_instant(each["minute"]), self._console.context.calendar_zone)
                 for each in arrivals
             ],
             series=[
@@ -187,49 +194,26 @@ class Pages:
         )
 
     def _timeline(self, events: list[dict[str, Any]]) -> Drawing:
-        """When each event happened and when it reached us, in the console's zone."""
+        """Draw when each event happened and when it arrived, in the console's zone."""
 
         spoken = [
             Spoken(
                 number=number,
-                at=words.parsed(each["occurred_at"] or each["received_at"]),
-                received_at=words.parsed(each["received_at"]),
+                at=parse_instant(each["occurred_at"] or each["received_at"]),
+                received_at=parse_instant(each["received_at"]),
             )
             for number, each in enumerate(events, 1)
         ]
         return drawing(spoken, Times(letter_zone(self._console.context.calendar_zone)))
 
 
-def _filters(console: Console) -> dict[str, Any]:
-    return {
-        "badge": words.badge,
-        "money": words.money,
-        "money_cell": words.money_cell,
-        "words": words.marked,
-        "called": words.called,
-        "finding": words.finding,
-        "moment": words.moment_in(console.context.calendar_zone),
-        "booked": words.booked_in(console.context.calendar_zone),
-        "size": words.size,
-        "prose": words.prose_in(console.context.calendar_zone),
-        "ended": words.ended,
-        "of_forms": words.of_forms,
-        "spoken": words.spoken,
-    }
-
-
-def _is_of(page: Page, entry: Page) -> bool:
-    """Whether a page is the navigation's, or one of a thing that its list shows."""
+def _same_list(page: Page, entry: Page) -> bool:
+    """Return whether a page is the menu's, or shows a thing of that page's list."""
     return page.path.split("/")[1] == entry.path.split("/")[1]
 
 
-def _is_under(page: Page, entry: Page) -> bool:
-    """The same, or a page of the part that the navigation's is of."""
-    return _is_of(page, entry) or bool(page.group and page.group == entry.group)
-
-
 def _own(view: View, page: Page) -> str:
-    """The page's own address without its form, for links to the same in other forms."""
+    """Return the page's own address, with `{}` for the format, for links to the other formats."""
     query = "&".join(
         part for part in view.request.url.query.split("&") if part and not part.startswith("done=")
     )
@@ -242,19 +226,33 @@ def _own(view: View, page: Page) -> str:
 
 
 def as_json(document: Document) -> Response:
-    """The document whole."""
+    """Return the whole document."""
     text = json.dumps(document, ensure_ascii=False)
     return Response(text, media_type="application/json")
 
 
 def as_csv(document: Document, rows: str) -> Response:
-    """One list of the document; amounts and their currencies in columns of their own, as numbers:
-    a mark before a negative one would make it a text, which no sum of a spreadsheet counts."""
+    """Return one list of the document.
+
+    Amounts are numbers in columns of their own: `safe_cell` would mark a negative one as text,
+    and no spreadsheet would add it up.
+    """
     flat = [_flat(each) for each in document[rows]]
     columns = list(dict.fromkeys(name for each in flat for name in each))
     lines = [BYTE_ORDER_MARK, csv_line(columns)]
     lines += [csv_line(each.get(name, "") for name in columns) for each in flat]
     return Response("".join(lines), media_type="text/csv")
+
+
+def download(content: bytes | str, name: str, media: str = "application/octet-stream") -> Response:
+    """Return a file to save; no browser opens it by itself."""
+    disposition = f'attachment; filename="{name}"'
+    return Response(content, media_type=media, headers={"Content-Disposition": disposition})
+
+
+def file_part(text: str) -> str:
+    """Return a reference as a part of a file's name."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "_", text)[:80] or "order"
 
 
 def _flat(row: Mapping[str, Any]) -> dict[str, str]:

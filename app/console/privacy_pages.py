@@ -1,12 +1,10 @@
-"""The page of personal data: what was erased, and proposing to erase, which looks first.
+"""Page of personal data: past erasures, and proposing one after a preview.
 
-1 look     by number or order: what would go, what must stay and why; nothing is done
-2 propose  the order is typed once more, with a reason; it is erased when another admin approves
+1 look     by number or order: what would be erased, and what must stay and why
+2 propose  the order is typed again, with a reason; another admin's approval erases it
 
-A proposal is kept for ever, so none is of a number: the look names its orders.
-
-A number stands in no address and in no page: what was looked at is known by a mark, which this
-process alone can make.
+Proposals are kept for ever, so none names a number: the preview names its orders. No address and no
+page holds a number either: a mark, which only this process can make, stands for what was previewed.
 """
 
 import hashlib
@@ -16,19 +14,18 @@ from typing import Final
 
 from app.access.operators import AFTER_ALL, trail
 from app.console.proposals_pages import proposed
-from app.console.view import ROWS, ActionResult, Asked, Document, Field, View
-from app.console.words import spoken
+from app.console.view import ROWS, ActionResult, Document, Field, Form, View
+from app.console.words import capital, spoken
 from app.core.errors import NotFoundError, UsageError
 from app.core.text import counted
 from app.privacy import erase, erase_finding, replay_erasures
 from reconcile.instants import format_instant
 
 KEPT_SHOWN: Final = 20
-"""Of what must stay, so much is listed one by one."""
+"""Things that must stay, listed one by one up to here."""
 
 
 async def privacy_document(view: View) -> Document:
-    """GET /privacy"""
     journal = await replay_erasures.journal_state(view.context)
     found = await trail(view.context, action="erased", before=AFTER_ALL, limit=ROWS)
     return {
@@ -55,7 +52,7 @@ async def privacy_document(view: View) -> Document:
 
 
 def _asked(view: View, subject: str, *, reason: str = "") -> erase.ErasureRequest:
-    """An order's reference is taken for one only where it is said to be one."""
+    """Make the request: for an order only if the form says so, else for a number."""
     is_order = view.given.get("what", view.word("what") or "phone") == "order"
     return erase.ErasureRequest(
         phone=None if is_order else subject,
@@ -66,15 +63,14 @@ def _asked(view: View, subject: str, *, reason: str = "") -> erase.ErasureReques
 
 
 def _mark(view: View, subject: str) -> str:
-    """Says what somebody looked at, and not to whoever has not the key."""
-    what = view.given.get("what", "")
-    content = "\0".join((view.person.name, what, subject.strip()))
+    """Sign what the operator previewed."""
+    content = "\0".join((view.person.name, view.given.get("what", ""), subject.strip()))
     key = view.console.mark_key.encode()
     return hmac.new(key, content.encode("utf-8", "surrogatepass"), hashlib.sha256).hexdigest()
 
 
-async def ask_erase(view: View) -> Asked:
-    """First of whom, again where that was not understood; then what would go."""
+async def ask_erase(view: View) -> Form:
+    """Ask whose data; show the preview; or ask for the order again if it doesn't fit."""
     try:
         if "mark" in view.given:
             again = view.given.get("again", "")
@@ -90,9 +86,9 @@ async def ask_erase(view: View) -> Asked:
     return _first_asked()
 
 
-def _first_asked(*problem: str) -> Asked:
-    """Of whom; with what was wrong with the answer before, if it was."""
-    return Asked(
+def _first_asked(*problem: str) -> Form:
+    """Ask whose data, after the problem with the last answer."""
+    return Form(
         subject="A customer's personal data",
         lines=(
             *problem,
@@ -121,35 +117,35 @@ def _first_asked(*problem: str) -> Asked:
     )
 
 
-async def _look(view: View, subject: str, *, looks: bool) -> Asked:
-    """What would go. Asked for a second time, the number is not shown again."""
+async def _look(view: View, subject: str, *, looks: bool) -> Form:
+    """Preview the erasure; looks: whether the form may then propose it."""
     try:
         found = await erase.erase(
             view.context,
-            # Where digests are deleted by age, an index cannot say that nothing is there.
+            # If digests are deleted by age, the index can't say that nothing is there.
             replace(_asked(view, subject), everywhere=view.context.settings.deletes_phones),
             dry_run=True,
         )
     except NotFoundError as error:
-        return Asked(
+        return Form(
             subject="Nothing to erase",
-            lines=(f"{str(error)[:1].upper()}{str(error)[1:]}.",),
+            lines=(f"{capital(str(error))}.",),
             back="/privacy",
             ready=False,
             preview=True,
         )
     if view.given.get("what", "phone") != "order":
         orders = ", ".join(each.order for each in found.orders) or "none"
-        lines = (
-            *_totals(found, "would go"),
+        line = (
             f"A number cannot stand in a proposal, which is kept for ever. Its orders: {orders}. "
-            "Propose the erasure of each; what belongs to no order is erased on the machine.",
+            "Propose the erasure of each; what belongs to no order is erased on the machine."
         )
-        return Asked(subject=found.subject, lines=lines, back="/privacy", ready=False, preview=True)
-    return Asked(
+        lines = (*_totals(found), line)
+        return Form(subject=found.subject, lines=lines, back="/privacy", ready=False, preview=True)
+    return Form(
         subject=found.subject,
         lines=(
-            *_totals(found, "would go"),
+            *_totals(found),
             "You propose it, and it is done when another admin approves.",
             "What goes is gone from here and from the log of the database. It cannot be brought "
             "back: a backup that has it is erased in again when it is restored. Ledgers, amounts, "
@@ -168,7 +164,7 @@ async def _look(view: View, subject: str, *, looks: bool) -> Asked:
     )
 
 
-def _totals(found: erase_finding.Erasure, what: str) -> tuple[str, ...]:
+def _totals(found: erase_finding.Erasure) -> tuple[str, ...]:
     counts = found.counts()
     lines = [
         f"Bodies and headers of {counted(counts['deliveries'], 'delivery', 'deliveries')} of "
@@ -176,7 +172,7 @@ def _totals(found: erase_finding.Erasure, what: str) -> tuple[str, ...]:
         f"{counted(counts['rejections'], 'refused delivery', 'refused deliveries')}, "
         f"{counted(counts['session_requests'], 'session request')}, "
         f"{counted(counts['attachments'], 'attached file')} and "
-        f"{counted(counts['book_lines'], 'number')} in order books {what}."
+        f"{counted(counts['book_lines'], 'number')} in order books would go."
     ]
     lines += [
         f"{each.where}: {counted(each.stays, 'text stays', 'texts stay')}: {each.why}."
@@ -194,8 +190,7 @@ def _totals(found: erase_finding.Erasure, what: str) -> tuple[str, ...]:
 
 
 async def do_erase(view: View, reason: str) -> ActionResult:
-    """Propose it."""
     asked = _asked(view, view.given.get("again", ""), reason=reason)
     proposal = await erase.propose_erasure(view.context, asked)
-    assert proposal is not None, "who is signed in has proved who they are"
+    assert proposal is not None, "an operator who is signed in has proved who they are"
     return proposed(proposal)

@@ -1,17 +1,18 @@
-"""Pages of proposals: what waits for a second person, what was decided; and deciding."""
+"""Pages of proposals: those that wait for a second person, past ones, and deciding about them."""
 
+from functools import partial
 from typing import Any
 
 from app.access.proposal import Proposal
 from app.access.proposals import LAST
-from app.console.view import ROWS, ActionResult, Asked, Document, View
-from app.console.words import BEGUN, DONE_BY, OPEN, PROPOSALS, address
+from app.console.view import ROWS, ActionResult, Document, Form, View
+from app.console.words import BEGUN, DONE_BY, OPEN, PROPOSALS, address, capital
 from app.core.jobs import job_document
 from reconcile.instants import format_instant, parse_instant
 
 
 async def proposals_document(view: View) -> Document:
-    """GET /proposals?before=: those that wait, then the others, the newest first."""
+    """GET /proposals?before=: those that wait, then the others, newest first."""
     before, kinds = view.word("before"), shown_kinds(view)
     waiting = [] if before else await view.console.proposals.waiting(kinds=kinds)
     past = await view.console.proposals.past(before=before or LAST, limit=ROWS, kinds=kinds)
@@ -24,17 +25,17 @@ async def proposals_document(view: View) -> Document:
 
 
 def shown_kinds(view: View) -> frozenset[str] | None:
-    """The kinds that this person may look at; None: all."""
+    """Return the kinds that the operator may see; None: all."""
     return view.console.proposals.shown_to(view.person.role)
 
 
 async def proposal_shown(view: View, identity: str) -> Proposal:
-    """One that this person may look at. Raises NotFoundError."""
+    """Return a proposal that the operator may see. Raises NotFoundError."""
     return await view.console.proposals.one(identity, kinds=shown_kinds(view))
 
 
 def proposal_row(view: View, proposal: Proposal) -> dict[str, Any]:
-    """A proposal with what its kind and its state mean."""
+    """Describe a proposal, with the meaning of its kind and state."""
     document = view.console.proposals.document(proposal)
     del document["given"]
     kind = view.console.proposals.kinds.get(proposal.kind)
@@ -44,16 +45,14 @@ def proposal_row(view: View, proposal: Proposal) -> dict[str, Any]:
 
 
 async def proposal_document(view: View) -> Document:
-    """GET /proposals/{proposal}"""
     found = await proposal_shown(view, view.subject)
     row = proposal_row(view, found)
     waits = row["state"] == "waiting"
-    decided = found.decided
+    decided, own = found.decided, found.who == view.person.name
     steps = [{"at": row["at"], "who": found.who, "did": "proposed", "reason": found.reason}]
     if decided is not None:
-        at = format_instant(decided.at)
         done = {"who": decided.who, "did": decided.decision, "reason": decided.reason}
-        steps.append({"at": at, **done})
+        steps.append({"at": format_instant(decided.at), **done})
     kind = view.console.proposals.kinds.get(found.kind)
     job = job_document(view.console.jobs.newest("approve", found.id))
     under_way = job is not None and job["ended"] is None
@@ -61,7 +60,6 @@ async def proposal_document(view: View) -> Document:
     unfinished = None if asks is None else await asks(found)
     if unfinished is not None and row["state"] == "approved":
         row["means"] = BEGUN
-    own = found.who == view.person.name
     may_see = own and row["open_until"] is not None
     open_now = may_see and view.context.clock.now() < parse_instant(row["open_until"])
     return row | {
@@ -83,8 +81,8 @@ async def proposal_document(view: View) -> Document:
 
 
 async def waiting_about(view: View, subject: str) -> dict[str, str] | None:
-    """The proposal about this break or month that waits, for who may look at proposals."""
-    if not view.person.may_read("proposals"):
+    """Return the waiting proposal about this break or month, if the operator may see it."""
+    if not view.person.may("proposals"):
         return None
     waiting = await view.console.proposals.waiting(kinds=shown_kinds(view))
     about = [{"id": each.id, "by": each.who} for each in waiting if each.subject == subject]
@@ -92,7 +90,7 @@ async def waiting_about(view: View, subject: str) -> dict[str, str] | None:
 
 
 def proposed(proposal: Proposal) -> ActionResult:
-    """What an act says that has proposed itself."""
+    """Say that an action was proposed."""
     return ActionResult(
         title="Proposed to a second person",
         lines=(
@@ -104,8 +102,13 @@ def proposed(proposal: Proposal) -> ActionResult:
     )
 
 
-async def _asked(view: View, *consequence: str, own: bool = False, second: bool = False) -> Asked:
-    """The form of a decision; it is offered to whom it is open to."""
+async def _form(view: View, *consequence: str, own: bool = False, second: bool = False) -> Form:
+    """Make the form of a decision, ready if the operator may decide.
+
+    consequence  lines of a form that is ready
+    own          whether only the proposer may decide
+    second       whether it takes a second person
+    """
     found = await proposal_shown(view, view.needed("proposal"))
     row, kind = proposal_row(view, found), view.console.proposals.kinds.get(found.kind)
     lines = [found.sentence, f"{found.who} proposed it: \u201c{found.reason}\u201d"]
@@ -114,18 +117,17 @@ async def _asked(view: View, *consequence: str, own: bool = False, second: bool 
         why = await view.console.proposals.why_not(found, by=view.person.name)
     if why is None and own != (found.who == view.person.name):
         why = f"{found.who} proposed it." if own else "You proposed it yourself."
-    return Asked(
+    return Form(
         subject=row["title"],
-        lines=(*lines, *(consequence if why is None else (f"{why[:1].upper()}{why[1:]}",))),
+        lines=(*lines, *(consequence if why is None else (capital(why),))),
         back=address("proposals", found.id),
         ready=why is None,
         password=second and kind is not None and kind.for_good,
     )
 
 
-async def ask_approve(view: View) -> Asked:
-    """What is agreed to, and whether this person may."""
-    return await _asked(
+async def ask_approve(view: View) -> Form:
+    return await _form(
         view,
         "You agree, and it is done at once, in both your names. It cannot be taken back here.",
         second=True,
@@ -133,47 +135,36 @@ async def ask_approve(view: View) -> Asked:
 
 
 async def do_approve(view: View, reason: str) -> str | ActionResult:
-    """Agree to it. What takes long is done by a job, and waited for a little."""
+    """Approve it; a job does what takes long."""
     found = await proposal_shown(view, view.needed("proposal"))
     kind, by = view.console.proposals.kinds.get(found.kind), view.person.name
-
-    async def work() -> None:
-        await view.console.approve(found.id, by, reason)
-
     back = address("proposals", found.id)
     if kind is None or not kind.takes_long:
         await view.console.proposals.approve(found.id, by=by, reason=reason)
         return back
-    jobs = view.console.jobs
-    job = jobs.begin("approve", found.id, by=by, work=work)
-    await jobs.wait(job)
+    work = partial(view.console.approve, found.id, by, reason)
+    job = await view.job("approve", found.id, work=work)
     if job.ended is None:
         line = "You may leave this page. Your approval counts as soon as it is done."
         return ActionResult(title="It is being done", lines=(line,), back=back)
     return back
 
 
-async def ask_reject(view: View) -> Asked:
-    """What is not to be done."""
-    return await _asked(view, "You say that it is not to be done. Nothing changes but that.")
+async def ask_reject(view: View) -> Form:
+    return await _form(view, "You say that it is not to be done. Nothing changes but that.")
 
 
 async def do_reject(view: View, reason: str) -> str:
-    """Say no."""
-    done = await view.console.proposals.reject(
-        view.needed("proposal"), by=view.person.name, reason=reason
-    )
+    name, by = view.needed("proposal"), view.person.name
+    done = await view.console.proposals.reject(name, by=by, reason=reason)
     return address("proposals", done.id)
 
 
-async def ask_withdraw(view: View) -> Asked:
-    """What the proposer takes back."""
-    return await _asked(view, "You take it back. Nothing changes but that.", own=True)
+async def ask_withdraw(view: View) -> Form:
+    return await _form(view, "You take it back. Nothing changes but that.", own=True)
 
 
 async def do_withdraw(view: View, reason: str) -> str:
-    """Take it back."""
-    done = await view.console.proposals.withdraw(
-        view.needed("proposal"), by=view.person.name, reason=reason
-    )
+    name, by = view.needed("proposal"), view.person.name
+    done = await view.console.proposals.withdraw(name, by=by, reason=reason)
     return address("proposals", done.id)

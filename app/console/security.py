@@ -1,8 +1,8 @@
-"""Security middleware: Host, cross-site requests, headers of every answer; and a rate limiter.
+"""Security middleware: Host, cross-site requests and headers of every answer; and a rate limiter.
 
-1 the Host header is one of ours        else a page of another name could speak for us
-2 a POST comes from a page of ours      Sec-Fetch-Site, which a page cannot set; else Origin
-3 every answer carries the headers      nothing inline, nothing from elsewhere, kept by nobody
+1 the Host header is one of ours      else a page of another name could speak for us
+2 a POST comes from a page of ours    by Sec-Fetch-Site, which a page cannot set; else by Origin
+3 every answer carries the headers    nothing inline or from elsewhere, no cache
 """
 
 import ipaddress
@@ -78,18 +78,16 @@ class SecurityMiddleware:
 
 
 class RateLimiter:
-    """Rate limiter: so many within a time, a minute by default, under each name. Names that are
-    not tried any more are dropped, the longest unused first where there are too many."""
+    """Rate limiter: a number of tries under each name within a time, by default a minute.
+
+    Beyond MOST names, the longest unused are dropped.
+    """
 
     MOST: Final = 10_000
     MINUTE_S = 60.0
 
     def __init__(
-        self,
-        most: int,
-        clock: Callable[[], float] = monotonic,
-        *,
-        within_s: float | None = None,
+        self, most: int, clock: Callable[[], float] = monotonic, *, within_s: float | None = None
     ) -> None:
         self._most = most
         self._within_s = within_s
@@ -97,7 +95,7 @@ class RateLimiter:
         self._tried: OrderedDict[str, deque[float]] = OrderedDict()
 
     def take(self, name: str) -> bool:
-        """Use one try, if there is one."""
+        """Use a try. Returns False if none is left."""
         now = self._clock()
         tried = self._tried.setdefault(name, deque(maxlen=self._most))
         self._tried.move_to_end(name)
@@ -109,9 +107,11 @@ class RateLimiter:
         return True
 
 
-def network_of(address: str) -> str:
-    """The network that tries are counted by: what one customer of a provider of lines has. An
-    address of IPv4 that IPv6 wraps, as a socket for both shows it, is of its own network."""
+def network_block(address: str) -> str:
+    """Return the network under which tries are counted, about one customer of a provider.
+
+    IPv4 within IPv6, as a dual socket shows it, counts as IPv4.
+    """
     try:
         found = ipaddress.ip_address(address)
     except ValueError:

@@ -1,7 +1,7 @@
-"""Pages of the service itself: notifications, the audit trail, the log, people, tokens, go-live.
+"""Pages of the service: notifications, audit trail, log, people, tokens and going live.
 
-From them the shop is notified again, the log verified, somebody invited or disabled, sessions
-ended, a token revoked, an item of the go-live checklist signed.
+Their actions notify the shop again, verify the log, begin a key, invite or disable people, end
+sessions, make or revoke tokens, run the checks and sign items of the checklist.
 """
 
 import hashlib
@@ -11,7 +11,7 @@ from typing import Any, Final
 from urllib.parse import urlencode
 
 from app.access import operators, sessions, tokens
-from app.console.view import ROWS, ActionResult, Asked, Document, Field, View
+from app.console.view import ROWS, ActionResult, Document, Field, Form, View, stated
 from app.console.words import ACTIONS, NOTIFICATIONS
 from app.core.errors import ConfigurationError, NotFoundError, UsageError
 from app.core.jobs import job_document
@@ -27,8 +27,7 @@ from app.orders.notify_shop import STATES, list_notifications, redeliver
 from reconcile.instants import format_instant, format_known
 
 SIGNED: Final = (*REHEARSED, *STATED)
-"""Items that a person may state at any time; of what is checked, the checks say first whether one
-may."""
+"""Items that a person may sign at any time; of the others, the checks say whether one may."""
 
 ITEM_TITLES: Final = {
     "api_keys": "Token and secrets",
@@ -41,11 +40,11 @@ ITEM_TITLES: Final = {
     "legal_documents": "Contract, terms, privacy notice and refund policy",
     "rollback": "How payments are turned off again",
 }
-"""What each item of the checklist is about."""
+"""Title of each item of the checklist."""
 
 
 def problem_sentence(problem: str | None) -> str | None:
-    """Why the last try to notify the shop failed."""
+    """Say why the last try to notify the shop failed."""
     if problem is None:
         return None
     kind, _, number = problem.partition("_")
@@ -55,7 +54,7 @@ def problem_sentence(problem: str | None) -> str | None:
 
 
 def notification_row(entry: Any) -> dict[str, Any]:
-    """A notification with what its state means."""
+    """Describe a notification, with the meaning of its state."""
     return {
         "number": entry.seq,
         "order": entry.order,
@@ -72,8 +71,7 @@ def notification_row(entry: Any) -> dict[str, Any]:
 
 async def notifications_document(view: View) -> Document:
     """GET /notifications?state=&order=&before="""
-    chosen, order, before = view.choice("state", STATES), view.word("order"), view.number("before")
-    state = next((each for each in STATES if each == chosen), None)
+    state, order, before = view.choice("state", STATES), view.word("order"), view.number("before")
     found = await list_notifications(
         view.context, state=state, order=order, before=before, limit=ROWS
     )
@@ -126,7 +124,6 @@ async def audit_document(view: View) -> Document:
 
 
 async def log_document(view: View) -> Document:
-    """GET /log"""
     sealed, unsealed = (await overview(view.context)).sealed
     known = await seal.known_log(view.context)
     try:
@@ -154,7 +151,6 @@ async def log_document(view: View) -> Document:
 
 
 async def people_document(view: View) -> Document:
-    """GET /people"""
     return {
         "people": [
             {
@@ -174,7 +170,6 @@ async def people_document(view: View) -> Document:
 
 
 async def tokens_document(view: View) -> Document:
-    """GET /tokens"""
     now = view.context.clock.now()
     return {
         "tokens": [
@@ -193,13 +188,13 @@ async def tokens_document(view: View) -> Document:
 
 
 def last_checks(view: View) -> Checked | None:
-    """What the checks of this console have last found; None where none were, or they still run."""
+    """Return what this console's checks found last; None if none ended yet."""
     job = view.console.jobs.newest("checks")
     return None if job is None else job.result
 
 
 async def golive_document(view: View) -> Document:
-    """GET /golive: the checklist, and what the checks of this console have last found."""
+    """GET /golive: the checklist, and what this console's checks found last."""
     job, found = view.console.jobs.newest("checks"), last_checks(view)
     items = await last_checklist(view.context, None if found is None else found.checklist)
     may_be_signed = ITEMS if found is not None else SIGNED
@@ -219,24 +214,21 @@ async def golive_document(view: View) -> Document:
     }
 
 
-# --- what is done from them -----------------------------------------------------------------------
+# --- actions --------------------------------------------------------------------------------------
 
 
-async def ask_redeliver(view: View) -> Asked:
-    """Which notification it is, and what became of it."""
-    number = view.number("number")
-    if number is None:
-        raise UsageError("number: say which")
+async def ask_redeliver(view: View) -> Form:
+    number = stated("number", view.number("number"))
     found = await list_notifications(view.context, state=None, before=number + 1, limit=1)
     if not found or found[0].seq != number:
-        return Asked(
+        return Form(
             subject=f"number {number}",
             lines=("No notification has this number.",),
             back="/notifications",
             ready=False,
         )
     row = notification_row(found[0])
-    return Asked(
+    return Form(
         subject=f"number {number}, order {row['order']}",
         lines=(
             f"It says: {row['outcome'].replace('_', ' ')}. {row['sentence']} "
@@ -249,7 +241,6 @@ async def ask_redeliver(view: View) -> Asked:
 
 
 async def do_redeliver(view: View, reason: str) -> str:
-    """Send it again."""
     number = view.number("number")
     assert number is not None
     await redeliver(view.context, [number], by=view.person.name, why=reason)
@@ -257,21 +248,19 @@ async def do_redeliver(view: View, reason: str) -> str:
 
 
 MOST_AGAIN: Final = 1_000
-"""Notifications that are sent again at once from a page; the command takes any number."""
+"""Notifications that a page sends again at once; the command has no limit."""
 
 
 async def _untaken(view: View) -> list[int]:
-    """The numbers of the list that the form is of: of a state, or an order's."""
-    chosen, order = view.choice("state", STATES), view.word("order")
-    state = next((each for each in STATES if each == chosen), None)
+    """List the numbers of the form's list, of a state or an order."""
+    state, order = view.choice("state", STATES), view.word("order")
     if state is None and order is None:
         raise UsageError("state or order: say of which list")
     found = await list_notifications(view.context, state=state, order=order, limit=MOST_AGAIN + 1)
     return [each.seq for each in found]
 
 
-async def ask_redeliver_all(view: View) -> Asked:
-    """How many would be sent."""
+async def ask_redeliver_all(view: View) -> Form:
     found = await _untaken(view)
     query = urlencode({k: v for k in ("state", "order") if (v := view.word(k))})
     back, ready = f"/notifications?{query}", 0 < len(found) <= MOST_AGAIN
@@ -290,7 +279,7 @@ async def ask_redeliver_all(view: View) -> Asked:
             "does nothing twice."
         )
     sealed = Field(name="seen", label="What was shown", kind="hidden", value=_numbers(found))
-    return Asked(
+    return Form(
         subject=counted(len(found[:MOST_AGAIN]), "notification"),
         lines=(line,),
         back=back,
@@ -304,7 +293,7 @@ def _numbers(found: list[int]) -> str:
 
 
 async def do_redeliver_all(view: View, reason: str) -> str:
-    """Send them again: those that were shown, or none."""
+    """Send the notifications that were shown again, or none."""
     found = await _untaken(view)
     seen = compare_digest(view.given.get("seen", "").encode(), _numbers(found).encode())
     if len(found) > MOST_AGAIN or not seen:
@@ -313,9 +302,8 @@ async def do_redeliver_all(view: View, reason: str) -> str:
     return "/notifications"
 
 
-async def ask_rotate(view: View) -> Asked:
-    """What a new key changes."""
-    return Asked(
+async def ask_rotate(view: View) -> Form:
+    return Form(
         subject="the key that signs the log",
         lines=(
             "Checkpoints and bundles are signed with a new key from now on. The old one signs that "
@@ -333,7 +321,6 @@ async def ask_rotate(view: View) -> Asked:
 
 
 async def do_rotate(view: View, reason: str) -> ActionResult:
-    """Begin it."""
     try:
         key = await rotate_key(view.context, by=view.person.name)
     except ConfigurationError as error:
@@ -349,9 +336,8 @@ async def do_rotate(view: View, reason: str) -> ActionResult:
     )
 
 
-async def ask_verify(view: View) -> Asked:
-    """What is recomputed."""
-    return Asked(
+async def ask_verify(view: View) -> Form:
+    return Form(
         subject="the log",
         lines=(
             "Leaves are recomputed from rows, hashes from leaves and heads from hashes, and every "
@@ -365,7 +351,6 @@ async def ask_verify(view: View) -> Asked:
 
 
 async def do_verify(view: View, reason: str) -> ActionResult:
-    """Recompute it, and say what does not fit."""
     try:
         own = own_key(view.context.settings)
         found = await verify_log(view.context, own=own, progress=lambda _done, _of: None)
@@ -378,12 +363,11 @@ async def do_verify(view: View, reason: str) -> ActionResult:
     )
 
 
-async def ask_invite(view: View) -> Asked:
-    """Who is invited, and as what."""
+async def ask_invite(view: View) -> Form:
     name = view.word("operator") or ""
     known = {each.name: each for each in await operators.known_operators(view.context)}
     role = known[name].role if name in known else "support"
-    return Asked(
+    return Form(
         subject=name or "a person",
         lines=(
             "You get a link, shown once. With it they set their password, and, as finance or "
@@ -406,7 +390,7 @@ async def ask_invite(view: View) -> Asked:
 
 
 async def do_invite(view: View, reason: str) -> ActionResult:
-    """Make the link, and show it this once."""
+    """Make the link, and show it once."""
     chosen = view.given.get("role")
     role = next((each for each in operators.ROLES if each == chosen), None)
     if role is None:
@@ -431,10 +415,9 @@ async def _operator(view: View) -> str:
     return name
 
 
-async def ask_disable(view: View) -> Asked:
-    """Who may do nothing any more."""
+async def ask_disable(view: View) -> Form:
     name = await _operator(view)
-    return Asked(
+    return Form(
         subject=name,
         lines=(
             f"{name} may do nothing any more, from this moment on: all their sessions end, and "
@@ -448,15 +431,13 @@ async def ask_disable(view: View) -> Asked:
 
 
 async def do_disable(view: View, reason: str) -> str:
-    """Let them do nothing any more."""
     await operators.retire_operator(view.context, name=await _operator(view), by=view.person.name)
     return "/people"
 
 
-async def ask_end_sessions(view: View) -> Asked:
-    """Whose sessions end."""
+async def ask_end_sessions(view: View) -> Form:
     name = await _operator(view)
-    return Asked(
+    return Form(
         subject=name,
         lines=(
             f"All sessions of {name} end, on every device. They may sign in again at once: to "
@@ -468,15 +449,13 @@ async def ask_end_sessions(view: View) -> Asked:
 
 
 async def do_end_sessions(view: View, reason: str) -> str:
-    """End them."""
     name = await _operator(view)
     await sessions.end_sessions(view.context, name=name, by=view.person.name, reason=reason)
     return "/people"
 
 
-async def ask_add_token(view: View) -> Asked:
-    """Which program, and what it may."""
-    return Asked(
+async def ask_add_token(view: View) -> Form:
+    return Form(
         subject="a program",
         lines=(
             "You get a token, shown once. Whoever has it may do with the API what it is for.",
@@ -507,7 +486,7 @@ async def ask_add_token(view: View) -> Asked:
 
 
 async def do_add_token(view: View, reason: str) -> ActionResult:
-    """Make it, and show it this once."""
+    """Make the token, and show it once."""
     name = view.given.get("name", "").strip()
     scopes = [scope for scope in tokens.TOKEN_SCOPES if view.given.get(scope) == "yes"]
     if not scopes:
@@ -532,39 +511,35 @@ async def do_add_token(view: View, reason: str) -> ActionResult:
     )
 
 
-async def ask_revoke(view: View) -> Asked:
-    """Which token is good for nothing any more."""
+async def ask_revoke(view: View) -> Form:
     name = view.needed("token")
     found = next(
         (each for each in await tokens.known_tokens(view.context) if each.name == name), None
     )
     if found is None:
         raise tokens.no_token(name)
-    gone = found.revoked_at
-    return Asked(
+    return Form(
         subject=name,
         lines=(
             f"It is for: {', '.join(found.scopes)}.",
             "The next request with it is refused; its program needs a new one first, if it shall "
             "go on. It cannot be taken back."
-            if gone is None
-            else f"It was revoked at {format_instant(gone)}.",
+            if found.revoked_at is None
+            else f"It was revoked at {format_instant(found.revoked_at)}.",
         ),
         back="/tokens",
-        ready=gone is None,
+        ready=found.revoked_at is None,
         reason=False,
     )
 
 
 async def do_revoke(view: View, reason: str) -> str:
-    """Revoke it."""
     await tokens.withdraw_token(view.context, name=view.needed("token"), by=view.person.name)
     return "/tokens"
 
 
-async def ask_checks(view: View) -> Asked:
-    """What is looked at, and what is sent."""
-    return Asked(
+async def ask_checks(view: View) -> Form:
+    return Form(
         subject="Going live",
         lines=(
             "They look at the configuration, keys, clock, database, disk and certificates, as the "
@@ -579,20 +554,13 @@ async def ask_checks(view: View) -> Asked:
 
 
 async def do_checks(view: View, reason: str) -> str:
-    """Have them run, and wait a little."""
-    jobs, by = view.console.jobs, view.person.name
-    await note_checks(view.context, by=by)
-    await jobs.wait(
-        jobs.begin("checks", "golive", by=by, work=partial(view.console.work, check_all))
-    )
+    await note_checks(view.context, by=view.person.name)
+    await view.job("checks", "golive", work=partial(view.console.work, check_all))
     return "/golive"
 
 
-async def ask_sign(view: View) -> Asked:
-    """What is stated."""
-    item = view.choice("item", ITEMS)
-    if item is None:
-        raise UsageError("item: say which")
+async def ask_sign(view: View) -> Form:
+    item = stated("item", view.choice("item", ITEMS))
     sentence = {**REHEARSED, **STATED}.get(item)
     if sentence is None:
         found = last_checks(view)
@@ -604,7 +572,7 @@ async def ask_sign(view: View) -> Asked:
         raise UsageError(
             "this is checked, and nobody states it unless the checks ask for that: run them first"
         )
-    return Asked(
+    return Form(
         subject=ITEM_TITLES[item],
         lines=(
             f"You state, in your name: {sentence.removesuffix('.')}.",
@@ -616,6 +584,5 @@ async def ask_sign(view: View) -> Asked:
 
 
 async def do_sign(view: View, reason: str) -> str:
-    """State it by name."""
     await sign(view.context, view.needed("item"), by=view.person.name, note=reason)
     return "/golive"

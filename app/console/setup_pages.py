@@ -1,5 +1,4 @@
-"""The page of setting up: of each source the address to register, what came, and what its silence
-means; and a signed test event, in the sandbox alone."""
+"""Page of setting up: each source's address, deliveries and advice; test events in the sandbox."""
 
 import re
 from typing import Any, Final
@@ -8,22 +7,22 @@ from urllib.parse import urlsplit
 import httpx2
 
 from app.access.operators import note_in_trail, permitted
-from app.console.view import ActionResult, Asked, Document, Field, View
+from app.console.view import ActionResult, Document, Field, Form, View
 from app.core.errors import UsageError
 from app.core.http import Exchange
 from app.core.ids import new_id
 from app.core.recorded import Recorded, send_on
 from app.orders.delivery_log import last_came
 from app.providers.connecting import setup_facts
-from app.providers.examples import Example, WantedEvent, examples_of, shape_event
+from app.providers.examples import WantedEvent, examples_of, shape_event
 from app.providers.source import Source
 from reconcile.instants import DAY, Instant, format_known
 
 LIMIT_S: Final = 10.0
-"""Seconds for the service's answer: a page waits for it."""
+"""Seconds to wait for the service's answer, with a page that waits too."""
 
 SERVE: Final = "http://127.0.0.1:8080"
-"""Where `serve` listens by default."""
+"""Default address of `serve`."""
 
 _NEVER: Final = (
     "Nothing has come yet: register the address with the provider, subscribe to its events and "
@@ -43,7 +42,7 @@ _WELL: Final = "It delivers, and what it delivers is taken."
 
 
 def meaning(*, taken: Instant | None, refused: Instant | None, now: Instant) -> str:
-    """What a source's last deliveries mean: what to do, where there is something to do."""
+    """Say what a source's last deliveries mean, and what to do."""
     if taken is None:
         return _NEVER if refused is None else _ONLY_REFUSED
     if refused is not None and refused > taken:
@@ -52,7 +51,6 @@ def meaning(*, taken: Instant | None, refused: Instant | None, now: Instant) -> 
 
 
 async def setup_document(view: View) -> Document:
-    """GET /setup"""
     unknown = (await last_came(view.context, ""))[1]
     return {
         "receiver": view.context.settings.public_url or None,
@@ -107,11 +105,10 @@ def _chosen(view: View) -> Source:
     return source
 
 
-async def ask_test_event(view: View) -> Asked:
-    """What is sent, and where to."""
+async def ask_test_event(view: View) -> Form:
     source = _chosen(view)
     examples = examples_of(source.profile.name)
-    return Asked(
+    return Form(
         subject=source.name,
         lines=(
             "An event as its provider documents it is signed with the source's own secret, and "
@@ -154,7 +151,6 @@ UNCONFIRMED: Final = (
 
 
 async def do_test_event(view: View, reason: str) -> ActionResult:
-    """Send it, and say what became of it."""
     source = _chosen(view)
     service = service_address(view.given.get("service", ""), own=view.context.settings.public_url)
     known = {each.name: each for each in examples_of(source.profile.name)}
@@ -173,14 +169,24 @@ async def do_test_event(view: View, reason: str) -> ActionResult:
             at=now,
             facts={"event": example.event} | ({} if reference is None else {"order": reference}),
         )
-    answer = await _sent(
-        view, source, example, to=f"{service}/webhooks/{source.name}", order=reference
+    service_path = f"{service}/webhooks/{source.name}"
+    # Signed for the address that the provider knows.
+    known_as = f"{view.context.settings.public_url or SERVE}{urlsplit(service_path).path}"
+    signed = shape_event(source, example, WantedEvent(order=reference), now=now, url=known_as)
+    query = urlsplit(signed.url).query
+    request = Recorded(
+        method=example.method,
+        url=f"?{query}" if query else "",
+        headers=signed.headers,
+        body=signed.body,
     )
-    return _became(answer, service, reference)
+    async with httpx2.AsyncClient(transport=view.console.transport, trust_env=False) as client:
+        answer = await send_on(client, request, service_path, limit_s=LIMIT_S)
+    return _outcome(answer, service, reference)
 
 
-def _became(answer: Exchange, service: str, reference: str | None) -> ActionResult:
-    """What the service said of it."""
+def _outcome(answer: Exchange, service: str, reference: str | None) -> ActionResult:
+    """Say what the service answered."""
     if answer.taken:
         about = "" if reference is None else f" of order {reference}"
         return ActionResult(
@@ -207,10 +213,10 @@ _LOCAL: Final = re.compile(
 
 
 def service_address(given: str, *, own: str) -> str:
-    """The service's address, without a slash at its end. own: the one that is set; empty: none.
+    """Return the service's address, without a slash at its end; own: its public address, if set.
 
-    Raises UsageError for one that is neither this machine's nor the service's own: this must not be
-    a way to send anything anywhere, so what is taken is a whole pattern, and nothing is parsed.
+    Raises UsageError for any address but this machine's and the service's own, so that nothing is
+    sent elsewhere: a pattern matches the whole text, and nothing is parsed.
     """
     plain = given.strip().rstrip("/")
     local = _LOCAL.fullmatch(plain)
@@ -220,22 +226,3 @@ def service_address(given: str, *, own: str) -> str:
         "where the service listens is http://127.0.0.1 with its port, or what is set as "
         "TALLYHOOK_PUBLIC_URL"
     )
-
-
-async def _sent(
-    view: View, source: Source, example: Example, *, to: str, order: str | None
-) -> Exchange:
-    """The example as the provider would send it now, about this order. Raises UsageError where it
-    has no place for one."""
-    known_as = f"{view.context.settings.public_url or SERVE}{urlsplit(to).path}"
-    now = view.context.clock.now()
-    signed = shape_event(source, example, WantedEvent(order=order), now=now, url=known_as)
-    query = urlsplit(signed.url).query
-    request = Recorded(
-        method=example.method,
-        url=f"?{query}" if query else "",
-        headers=signed.headers,
-        body=signed.body,
-    )
-    async with httpx2.AsyncClient(transport=view.console.transport, trust_env=False) as client:
-        return await send_on(client, request, to, limit_s=LIMIT_S)

@@ -1,9 +1,10 @@
-"""Signing in and out: the only routes that nobody needs a session for.
+"""Signing in and out: the only routes without a session.
 
-Links carry their token behind `#`, which browsers send to nobody: a script posts it, and without
-script a field takes it. Every try is counted, by name and by network, and all failures have the
-same words. A stranger's tries leave a person theirs: each network has its own for a name, and
-one from which that person signed in is not held back by what all others tried.
+Links carry their token behind `#`, which browsers send to nobody: a script posts it, or a person
+pastes it into a field. Tries are counted by name and by network, and all failures read alike.
+
+A stranger's tries don't lock out an operator: each network has its own count for a name. A network
+from which the operator signed in is exempt from the total of all networks.
 """
 
 import asyncio
@@ -22,7 +23,7 @@ from starlette.responses import RedirectResponse, Response
 
 from app.access import credentials, operators, sessions
 from app.console.pages import Pages
-from app.console.security import RateLimiter, network_of
+from app.console.security import RateLimiter, network_block
 from app.console.view import Console, Person
 from app.core.errors import UsageError
 from app.core.masking import looks_like_a_phone
@@ -31,22 +32,22 @@ from reconcile.instants import DAY, SECOND
 log = structlog.get_logger()
 
 NAME_TRIES: Final = 5
-"""In a minute with one name, from one network."""
+"""Tries per minute with one name, from one network."""
 NAME_TRIES_IN_ALL: Final = 20
-"""The same from all networks from which nobody of that name signed in since the console began."""
+"""The limit for all networks together from which nobody of that name has signed in so far."""
 NETWORK_TRIES: Final = 20
 NOTED_FOR_S: Final = 3600.0
-"""Seconds for which one failure of a network, or of a session's person from it, stands for all: the
-trail is kept for ever, and must not be filled by who guesses."""
+"""Seconds in which only the first failure of a network is noted: the trail is kept for ever, and
+guessing must not fill it."""
 MAX_FORM_BYTES: Final = 16 * 1024
 MAX_FIELDS: Final = 50
 FORM_WITHIN_S: Final = 30.0
 BY_ITSELF: Final = "Tallyhook-By-Itself"
-"""The header of what a page's script asks for without a person: it is no use of the session."""
+"""Header of requests that a page's script makes by itself; they don't keep the session alive."""
 
 
-async def read_form(request: Request) -> dict[str, str]:
-    """The fields of a form. Raises UsageError for what is none, not whole, too long or too slow."""
+async def form_fields(request: Request) -> dict[str, str]:
+    """Parse a form. Raises UsageError if it is invalid, incomplete, too long or too slow."""
     body = bytearray()
     try:
         async with asyncio.timeout(FORM_WITHIN_S):
@@ -56,7 +57,7 @@ async def read_form(request: Request) -> dict[str, str]:
                     raise UsageError("the form is too long")
     except TimeoutError:
         raise UsageError("the form did not come in time: send it again") from None
-    except ClientDisconnect:  # any stranger's, who would fill the log with faults of ours
+    except ClientDisconnect:  # else any stranger fills the log with our own faults
         raise UsageError("the form did not come whole: send it again") from None
     try:
         pairs = parse_qsl(
@@ -71,22 +72,22 @@ async def read_form(request: Request) -> dict[str, str]:
 
 
 def local(address: str) -> str:
-    """An address of this console's own; the first page in place of any other."""
+    """Return an address of this console; the first page instead of any other address."""
     plain = address.isprintable() and "\\" not in address
     return address if plain and address.startswith("/") and not address.startswith("//") else "/"
 
 
 def address_of(request: Request) -> str:
-    """A request's path and query."""
+    """Return a request's path and query."""
     return request.url.path + (f"?{request.url.query}" if request.url.query else "")
 
 
 def _network(request: Request) -> str:
-    return network_of(request.client.host if request.client else "")
+    return network_block(request.client.host if request.client else "")
 
 
 def qr_code(text: str) -> Markup:
-    """A picture of a text, as SVG within a page: dark on light, for cameras, in any theme."""
+    """Draw a QR code as SVG: dark on light in every theme, for cameras."""
     import segno  # one page needs it
 
     made = segno.make(text, micro=False, error="m")
@@ -96,9 +97,9 @@ def qr_code(text: str) -> Markup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnsentForm:
-    """What was typed in a form that came after its session had ended.
+    """Text typed in a form that was sent after its session had ended.
 
-    name   whose session it was
+    name   the session's operator
     where  the form's address
     until  seconds of this process's clock
     """
@@ -110,8 +111,10 @@ class UnsentForm:
 
 
 class UnsentForms:
-    """Forms that came after their session had ended, until the same person has signed in again in
-    the same browser: one for each session, under the hash of its cookie, in memory alone."""
+    """Forms that came after their session had ended, until the operator signs in again.
+
+    One per session, under the hash of its cookie, in memory alone.
+    """
 
     MOST: Final = 200
     KEPT_S: Final = 3600.0
@@ -121,9 +124,11 @@ class UnsentForms:
         self._kept: OrderedDict[str, UnsentForm] = OrderedDict()
 
     def put(self, cookie: str, *, name: str, where: str, fields: Mapping[str, str]) -> None:
-        """Keep one in the place of that session's last, and of the oldest where there are too
-        many. Left out are a password, what may be a phone number, and the id by which a form is
-        sent once."""
+        """Keep a session's form instead of its last one.
+
+        Beyond MOST, the oldest is dropped. Passwords, possible phone numbers and the form's id are
+        left out.
+        """
         until = self._clock() + self.KEPT_S
         typed = {
             word: text
@@ -136,24 +141,23 @@ class UnsentForms:
             self._kept.popitem(last=False)
 
     def hand_over(self, cookie: str, new: str, *, name: str) -> None:
-        """To the session that begins where an ended one's cookie is; dropped where the person is
-        another."""
+        """Move a form to the new session; drop it if another operator signed in."""
         kept = self._kept.pop(_hashed(cookie), None)
         if kept is not None and kept.name == name:
             self._kept[_hashed(new)] = kept
 
     def at(self, cookie: str, where: str) -> Mapping[str, str]:
-        """What was typed in the form at an address; nothing where nothing is kept."""
+        """Return the text that was typed in the form at an address; empty if none is kept."""
         kept = self._kept.get(_hashed(cookie))
         return kept.fields if kept and kept.where == where and kept.until > self._clock() else {}
 
     def drop(self, cookie: str) -> None:
-        """It was sent, or its person has left."""
+        """Forget a form that was sent, or whose operator has left."""
         self._kept.pop(_hashed(cookie), None)
 
 
 NOT_TYPED: Final = frozenset({"form", "password", "username"})
-"""Fields of a form that are not kept over a sign-in."""
+"""Fields that are not kept while an operator signs in."""
 
 
 def _hashed(cookie: str) -> str:
@@ -161,7 +165,7 @@ def _hashed(cookie: str) -> str:
 
 
 class SigningIn:
-    """The routes, and who is signed in."""
+    """Routes of signing in and out, and the operator of a request."""
 
     def __init__(self, console: Console, pages: Pages) -> None:
         self._console = console
@@ -171,21 +175,26 @@ class SigningIn:
         self._by_network = RateLimiter(NETWORK_TRIES)
         self._unsent = UnsentForms()
         self._signed_in: set[tuple[str, str]] = set()
-        """Names, and networks from which they proved who they are: only operators add to it."""
+        """(name, network) of everybody who proved who they are; only operators add to it."""
         self._noted = RateLimiter(1, within_s=NOTED_FOR_S)
 
     async def person(self, request: Request, *, used: bool = True) -> Person | None:
-        """Who asks; None where nobody is signed in. used: False where the page asks by itself."""
-        token = request.cookies.get(self._console.cookie, "")
+        """Return who is signed in. used: False if the page asks by itself."""
+        token = self._cookie(request)
         if not token:
             return None
         used = used and BY_ITSELF not in request.headers
         found = await sessions.session_of(self._console.context, token, used=used)
         return None if found is None else Person(name=operators.Proven(found.name), role=found.role)
 
+    def _cookie(self, request: Request) -> str:
+        return request.cookies.get(self._console.cookie, "")
+
     def _may_try(self, request: Request, name: str | None = None, *, known: bool = False) -> bool:
-        """Within the tries. known: whether a session says who it is: then those of strangers do
-        not count."""
+        """Use a try. Returns False if none is left.
+
+        known  whether a session proves the name: then strangers' tries don't count
+        """
         network = _network(request)
         if not self._by_network.take(network):
             return False
@@ -196,36 +205,37 @@ class SigningIn:
         return own and (known or self._by_name_in_all.take(name))
 
     async def keep_unsent(self, request: Request) -> bool:
-        """Keep a form that came after its session had ended; whether it is kept. A cookie that was
-        never a session's keeps nothing: no stranger fills the memory."""
-        cookie = request.cookies.get(self._console.cookie, "")
+        """Keep a form that came after its session had ended. Returns whether it was kept.
+
+        A cookie that never had a session keeps nothing, so that strangers can't fill the memory.
+        """
+        cookie = self._cookie(request)
         name = await sessions.name_of_session(self._console.context, cookie) if cookie else None
         if name is None:
             return False
         try:
-            fields = await read_form(request)
+            fields = await form_fields(request)
         except UsageError:
             return False
         self._unsent.put(cookie, name=name, where=address_of(request), fields=fields)
         return True
 
     def unsent(self, request: Request) -> Mapping[str, str]:
-        """What its person had typed in this form before they had to sign in again."""
-        cookie = request.cookies.get(self._console.cookie, "")
-        return self._unsent.at(cookie, address_of(request))
+        """Return the text typed in this form before its operator had to sign in again."""
+        return self._unsent.at(self._cookie(request), address_of(request))
 
     def forget_unsent(self, request: Request) -> None:
-        """This form was sent."""
+        """Forget the kept text of this form, which was sent now."""
         if self.unsent(request):
-            self._unsent.drop(request.cookies[self._console.cookie])
+            self._unsent.drop(self._cookie(request))
 
     def _begun(self, request: Request, token: str, where: str, *, name: str) -> Response:
-        self._unsent.hand_over(request.cookies.get(self._console.cookie, ""), token, name=name)
+        self._unsent.hand_over(self._cookie(request), token, name=name)
         answer = RedirectResponse(where, status_code=303)
         answer.set_cookie(
             self._console.cookie,
             token,
-            # A day longer than any session: by it a form that comes too late is known as whose.
+            # A day longer than any session, so that a late form still tells whose it is.
             max_age=(sessions.LONGEST + DAY) // SECOND,
             path="/",
             secure=self._console.secure,
@@ -239,8 +249,13 @@ class SigningIn:
         shown: dict[str, Any] = {"problem": None, **values}
         return self._pages.plain(template, title=title, status=status, values=shown)
 
+    def _link_form(self, title: str, to: str, error: Exception | None = None) -> Response:
+        if error is None:
+            return self._form("link.html", title=title, to=to)
+        return self._form("link.html", title=title, to=to, status=403, problem=str(error))
+
     async def confirms(self, request: Request, person: Person, password: str) -> bool:
-        """Whether who is signed in has given their password once more, within the tries."""
+        """Check the operator's password again, within the tries."""
         fits = self._may_try(request, person.name, known=True) and await sessions.confirmed(
             self._console.context, name=person.name, password=password
         )
@@ -251,21 +266,20 @@ class SigningIn:
         return fits
 
     async def _note_failure(self, request: Request, name: str | None = None) -> None:
-        """In the trail, once in a while. name: whose session it is; None: nobody's."""
+        """Note a failed try in the trail, at times; name: the session's operator, if any."""
         network = _network(request)
         if self._noted.take(network if name is None else f"{network} {name}"):
             await sessions.note_failure(self._console.context, name=name)
 
     async def sign_in(self, request: Request) -> Response:
-        """GET and POST /sign-in"""
         where = local(request.query_params.get("next", "/"))
         if request.method != "POST":
             if await self.person(request) is not None:
                 return RedirectResponse(where, status_code=303)
             ended = request.query_params.get("ended")
             return self._form("sign_in.html", title="Sign in", next=where, ended=ended, name="")
-        form = await read_form(request)
-        # Tries are remembered by it; none that is longer is anybody's.
+        form = await form_fields(request)
+        # Cut, because tries are counted by it; no operator's name is longer.
         name = form.get("name", "").strip()[: operators.NAME_MAX + 1]
         try:
             if not self._may_try(request, name):
@@ -291,8 +305,7 @@ class SigningIn:
         return self._begun(request, token, local(form.get("next", "/")), name=name)
 
     async def sign_out(self, request: Request) -> Response:
-        """POST /sign-out"""
-        cookie = request.cookies.get(self._console.cookie, "")
+        cookie = self._cookie(request)
         self._unsent.drop(cookie)
         await sessions.sign_out(self._console.context, cookie)
         answer = RedirectResponse("/sign-in", status_code=303)
@@ -302,27 +315,25 @@ class SigningIn:
         return answer
 
     async def enter(self, request: Request) -> Response:
-        """GET and POST /enter: the demo's way in, from this machine alone."""
+        """Let the demo's visitor in, on this machine alone."""
         if not self._console.loopback:
             return self._pages.problem(404, "There is no such page.")
         if request.method != "POST":
-            return self._form("link.html", title="Open the demo", to="/enter")
-        token = (await read_form(request)).get("token", "").strip()
+            return self._link_form("Open the demo", "/enter")
+        token = (await form_fields(request)).get("token", "").strip()
         try:
             if not self._may_try(request):
                 raise sessions.LinkRefused
             begun = await sessions.enter_demo(self._console.context, token)
             return self._begun(request, begun, "/", name=sessions.DEMO)
         except sessions.LinkRefused as error:
-            return self._form(
-                "link.html", title="Open the demo", status=403, to="/enter", problem=str(error)
-            )
+            return self._link_form("Open the demo", "/enter", error)
 
     async def invite(self, request: Request) -> Response:
-        """GET and POST /invite: first the link, then what the person sets."""
+        """Show an invitation's form, and accept what the operator sets in it."""
         if request.method != "POST":
-            return self._form("link.html", title="Your invitation", to="/invite")
-        form = await read_form(request)
+            return self._link_form("Your invitation", "/invite")
+        form = await form_fields(request)
         token = form.get("token", "").strip()
         try:
             if not self._may_try(request):
@@ -330,23 +341,21 @@ class SigningIn:
             link = await sessions.read_link(self._console.context, token, kind="invite")
             problem = None
             if "password" in form:
-                if form["password"] != form.get("again"):
-                    problem = "The two passwords are not the same."
-                else:
-                    try:
-                        begun = await sessions.accept_invitation(
-                            self._console.context,
-                            token,
-                            password=form["password"],
-                            code=form.get("code", ""),
-                        )
-                        return self._begun(request, begun, "/", name=link.name)
-                    except UsageError as error:
-                        problem = str(error)
+                try:
+                    if form["password"] != form.get("again"):
+                        raise UsageError("The two passwords are not the same.")
+                    begun = await sessions.accept_invitation(
+                        self._console.context,
+                        token,
+                        password=form["password"],
+                        code=form.get("code", ""),
+                    )
+                    return self._begun(request, begun, "/", name=link.name)
+                except UsageError as error:
+                    problem = str(error)
         except sessions.LinkRefused as error:
-            return self._form(
-                "link.html", title="Your invitation", status=403, to="/invite", problem=str(error)
-            )
+            return self._link_form("Your invitation", "/invite", error)
+        address = None if link.totp is None else credentials.totp_address(link.totp, link.name)
         return self._form(
             "invite.html",
             title="Your invitation",
@@ -355,11 +364,7 @@ class SigningIn:
             name=link.name,
             token=token,
             totp=link.totp,
-            totp_address=None
-            if link.totp is None
-            else credentials.totp_address(link.totp, link.name),
-            qr_code=None
-            if link.totp is None
-            else qr_code(credentials.totp_address(link.totp, link.name)),
+            totp_address=address,
+            qr_code=None if address is None else qr_code(address),
             least=credentials.PASSWORD_MIN,
         )

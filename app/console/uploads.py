@@ -1,13 +1,14 @@
-"""Uploads: a file that somebody sent, kept from its dry run until it is imported or given up.
+"""Uploads: files kept from their dry run until they are imported or discarded.
 
-1 receive   the form's bytes go to a file as they come; too many are read to their end and refused
-2 part      the file among the form's fields gets a place of its own, with its digest
-3 keep      at most MOST_KEPT files for an hour; one more takes the place of its sender's oldest,
-            else of the oldest
-4 forget    after the import, after an hour, and with the console
+1 receive  write the form's bytes to a file as they come; read one that is too long to its end, and
+           refuse it
+2 split    move the file among the form's fields to a place of its own, with its digest
+3 keep     at most MOST_KEPT files, for an hour; one more replaces its sender's oldest, else the
+           oldest
+4 forget   after the import, after an hour, and when the console ends
 
-The folder is this process's own (0700), under TMPDIR. A console that was killed leaves it behind:
-the next one deletes every such folder that no living console has locked.
+The folder is this process's own (0700), under TMPDIR. A killed console leaves it behind: the next
+one deletes every such folder that no living console has locked.
 """
 
 import asyncio
@@ -35,37 +36,37 @@ from app.finance.imports import Imported, ImportKind, ImportRequest
 from reconcile.instants import HOUR, Duration, Instant
 
 MAX_FILE_BYTES: Final = 32 * 1024 * 1024
-"""Bytes of a file that is sent by a page: 300,000 rows. It is held twice while it is received; what
-is larger is imported by command, which reads it where it is."""
+"""Limit of an uploaded file: 300,000 rows. It takes twice its size while it is received. Larger
+files are imported by command, which reads them in place."""
 
 MAX_FORM_BYTES: Final = MAX_FILE_BYTES + 64 * 1024
-"""The same with the form around it."""
+"""The limit of a file, with the form around it."""
 
 READ_ON_BYTES: Final = 4 * MAX_FORM_BYTES
-"""A form that is too long is read up to here and thrown away: a browser that is hung up on while it
-sends shows no answer."""
+"""Limit up to which a form that is too long is read and thrown away. A browser that is cut off
+while it sends shows no answer."""
 
 MOST_RECEIVED: Final = 4
-"""Forms that are received at a time; others wait for their turn, and are not read meanwhile."""
+"""Forms received at a time; others wait their turn, unread."""
 
 MOST_KEPT: Final = 8
-"""Files at a time, 256 MiB at most."""
+"""Files at a time: 256 MiB at most."""
 
 RECEIVED_WITHIN_S: Final = 300.0
-"""Seconds for a form to come: 32 MiB by a line of one megabit a second. Who sends nothing more must
-not hold a turn."""
+"""Seconds for a form to arrive: 32 MiB at one megabit a second. A stalled sender must not hold a
+turn."""
 
 TURN_WITHIN_S: Final = 20.0
 """Seconds that a form waits for its turn."""
 
 KEPT_FOR: Final[Duration] = HOUR
-"""Long enough to ask somebody about a row; files hold customers' data."""
+"""Long enough to ask a colleague about a row; files hold customers' data."""
 
 MAX_FIELDS: Final = 20
 MAX_FIELD_BYTES: Final = 4_096
 MAX_HEAD_BYTES: Final = 4_096
 MAX_NAME_BYTES: Final = 120
-"""Of a file's name: it stands in listings, and on a disk whose names have 255 bytes at most."""
+"""Of a file's name, for listings and for disks that allow 255 bytes."""
 
 PREFIX: Final = "tallyhook-uploads-"
 
@@ -77,8 +78,8 @@ _FILE_NAME: Final = re.compile(rb'\bfilename="([^"]*)"', re.IGNORECASE)
 
 
 @dataclass(slots=True, kw_only=True)
-class ReceivedUpload:
-    """A file as it came: where it is, whose name it has, and its digest."""
+class ReceivedFile:
+    """File as it arrived, alone in a folder."""
 
     folder: Path
     path: Path
@@ -86,24 +87,23 @@ class ReceivedUpload:
     sha256: str
 
     def drop(self) -> None:
-        """Delete it."""
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
 @dataclass(slots=True, kw_only=True)
 class Upload:
-    """A file that waits for its import.
+    """File that waits for its import.
 
-    kind, source  what it is, and of a statement whose
-    mapping       the name of the mapping; empty: the usual names
-    preset        the export that it is said to be; empty: what it looks like
-    job           the dry run, then the import
-    seen          what the dry run found; None before its end
-    done          what became of the import; None before its end
+    source   of a statement; else empty
+    mapping  name of the mapping; empty: the usual column names
+    preset   name of the export; empty: recognize it
+    job      the dry run, then the import
+    seen     result of the dry run; None before its end
+    done     result of the import; None before its end
     """
 
     name: str
-    file: ReceivedUpload
+    file: ReceivedFile
     by: str
     at: Instant
     kind: ImportKind
@@ -117,12 +117,12 @@ class Upload:
 
     @property
     def busy(self) -> bool:
-        """Whether somebody reads it now."""
+        """Return whether a job reads it now."""
         return self.job is not None and self.job.ended is None
 
 
 class Uploads:
-    """The bounded place for uploads."""
+    """Bounded store of uploads."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -133,10 +133,12 @@ class Uploads:
 
     # --- receiving -------------------------------------------------------------------------------
 
-    async def receive(self, request: Request) -> tuple[dict[str, str], ReceivedUpload | None]:
-        """The fields of a form, and its file, where one was chosen. Raises UsageError for what is
-        no such form, for one that is too long or too slow, and where it does not get its turn;
-        UnreachableError for a disk that is full."""
+    async def receive(self, request: Request) -> tuple[dict[str, str], ReceivedFile | None]:
+        """Return a form's fields and its file, if one was chosen.
+
+        Raises UsageError if the form is invalid, too long or too slow, or gets no turn;
+        UnreachableError if the disk is full.
+        """
         try:
             await self._turn(request)
             try:
@@ -157,17 +159,18 @@ class Uploads:
             ) from error
 
     async def _turn(self, request: Request) -> None:
-        """Wait for a turn. Raises UsageError where none comes."""
+        """Wait for a turn. Raises UsageError if none comes."""
         try:
             async with asyncio.timeout(TURN_WITHIN_S):
                 await self._turns.acquire()
         except TimeoutError:
-            await _passed_by(request)
+            async with asyncio.timeout(RECEIVED_WITHIN_S):
+                await _read(request, None)
             raise UsageError(
                 f"{MOST_RECEIVED} files are being received: send it again in a minute"
             ) from None
 
-    async def _receive(self, request: Request) -> tuple[dict[str, str], ReceivedUpload | None]:
+    async def _receive(self, request: Request) -> tuple[dict[str, str], ReceivedFile | None]:
         found = _BOUNDARY.match(request.headers.get("content-type", ""))
         if found is None:
             raise UsageError("this is no form of this console")
@@ -175,19 +178,26 @@ class Uploads:
         body = folder / "body"
         try:
             async with asyncio.timeout(RECEIVED_WITHIN_S):
-                await _to_file(request, body)
+                with body.open("xb") as file:
+                    size = await _read(request, file)
+            if size > MAX_FORM_BYTES:
+                raise UsageError(
+                    f"the file is larger than {MAX_FILE_BYTES >> 20} MiB: cut it in parts, or "
+                    "import it on the machine (tallyhook statement import, records import or bank "
+                    "import)"
+                )
             boundary = (found[1] or found[2]).encode("latin-1")
-            fields, file = await asyncio.to_thread(_parted, body, boundary, folder)
+            fields, received = await asyncio.to_thread(_split, body, boundary, folder)
         except BaseException:
             shutil.rmtree(folder, ignore_errors=True)
             raise
         body.unlink()
-        if file is None:
+        if received is None:
             folder.rmdir()
-        return fields, file
+        return fields, received
 
     def _place(self) -> Path:
-        """A new folder for one form."""
+        """Create a folder for one form."""
         if self._folder is None or not self._folder.exists():
             self.close()
             _delete_left_behind()
@@ -203,7 +213,7 @@ class Uploads:
     # --- keeping ---------------------------------------------------------------------------------
 
     def keep(self, upload: Upload) -> None:
-        """Keep it. Raises UsageError where as many as may be are being read."""
+        """Keep an upload. Raises UsageError if all others are being read."""
         self._expire()
         while len(self._kept) >= MOST_KEPT:
             idle = [each for each in self._kept.values() if not each.busy]
@@ -217,28 +227,27 @@ class Uploads:
             self.forget(oldest)
         self._kept[upload.name] = upload
 
-    def holds(self, file: ReceivedUpload) -> bool:
-        """Whether this file is one of those that are kept."""
+    def holds(self, file: ReceivedFile) -> bool:
+        """Return whether this file is kept."""
         return any(each.file is file for each in self._kept.values())
 
     def of(self, name: str, *, by: str) -> Upload | None:
-        """An upload of this person; None where there is none, or no longer."""
+        """Return an upload of this operator; None if there is none, or no longer."""
         self._expire()
         found = self._kept.get(name)
         return found if found is not None and found.by == by else None
 
     def of_person(self, by: str) -> list[Upload]:
-        """All of this person that are kept, the newest first."""
+        """List an operator's uploads, newest first."""
         self._expire()
         return [each for each in reversed(self._kept.values()) if each.by == by]
 
     def forget(self, upload: Upload) -> None:
-        """Delete it."""
         self._kept.pop(upload.name, None)
         upload.file.drop()
 
     def close(self) -> None:
-        """Delete all of them."""
+        """Delete everything."""
         self._kept.clear()
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
@@ -255,7 +264,7 @@ class Uploads:
 
 
 def _delete_left_behind() -> None:
-    """The folders of consoles that were killed: nobody holds their locks."""
+    """Delete folders of killed consoles: their locks are free."""
     for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
         try:
             with _lock_in(folder) as lock:
@@ -266,8 +275,11 @@ def _delete_left_behind() -> None:
 
 
 def _lock_in(folder: Path) -> BinaryIO:
-    """The lock of a folder of this user's. Raises OSError where it is none: anybody can make a
-    folder or a link of this name, and a pipe in it that is waited for."""
+    """Open the lock of a folder of this user.
+
+    Raises OSError if it is something else: anybody can make a folder or link of this name, or put a
+    pipe into it that would block.
+    """
     _must(stat.S_ISDIR, folder.lstat())
     opened = os.open(folder / "lock", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     try:
@@ -283,41 +295,24 @@ def _must(be: Callable[[int], bool], found: os.stat_result) -> None:
         raise PermissionError("not of this console's user")
 
 
-# --- parting a form (RFC 7578) ------------------------------------------------------------------
+# --- splitting a form (RFC 7578) ------------------------------------------------------------------
 
 
-async def _to_file(request: Request, path: Path) -> None:
-    """The body as it comes. Raises UsageError for one that is too long."""
+async def _read(request: Request, file: BinaryIO | None) -> int:
+    """Read a body up to READ_ON_BYTES, and write it while it isn't too long. Returns its size."""
     size = 0
-    with path.open("xb") as file:
-        async for part in request.stream():
-            size += len(part)
-            if size <= MAX_FORM_BYTES:
-                file.write(part)
-            elif size > READ_ON_BYTES:
-                break
-    if size > MAX_FORM_BYTES:
-        raise UsageError(
-            f"the file is larger than {MAX_FILE_BYTES >> 20} MiB: cut it in parts, or import it on "
-            "the machine (tallyhook statement import, records import or bank import)"
-        )
+    async for part in request.stream():
+        size += len(part)
+        if file is not None and size <= MAX_FORM_BYTES:
+            file.write(part)
+        elif size > READ_ON_BYTES:
+            break
+    return size
 
 
-async def _passed_by(request: Request) -> None:
-    """Read the body and throw it away."""
-    size = 0
-    async with asyncio.timeout(RECEIVED_WITHIN_S):
-        async for part in request.stream():
-            size += len(part)
-            if size > READ_ON_BYTES:
-                break
-
-
-def _parted(
-    body: Path, boundary: bytes, folder: Path
-) -> tuple[dict[str, str], ReceivedUpload | None]:
+def _split(body: Path, boundary: bytes, folder: Path) -> tuple[dict[str, str], ReceivedFile | None]:
     fields: dict[str, str] = {}
-    file: ReceivedUpload | None = None
+    file: ReceivedFile | None = None
     if not body.stat().st_size:
         raise UsageError("this is no form of this console")
     with body.open("rb") as opened, mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as data:
@@ -329,12 +324,12 @@ def _parted(
             if sent is None:
                 fields[_text(name[1])] = _text(data[start : min(end, start + MAX_FIELD_BYTES + 1)])
             elif file is None and end > start:
-                file = _apart(data, start, end, folder=folder, name=_file_name(sent[1]))
+                file = _move(data, start, end, folder=folder, name=_file_name(sent[1]))
     return fields, file
 
 
 def _parts(data: mmap.mmap, boundary: bytes) -> Iterator[tuple[bytes, int, int]]:
-    """(headers, where the content begins, where it ends) of each part."""
+    """Yield (headers, start of the content, its end) of each part."""
     mark = b"--" + boundary
     at = len(mark)
     if data[:at] != mark:
@@ -361,12 +356,12 @@ def _text(value: bytes) -> str:
 
 
 def _file_name(sent: bytes) -> str:
-    """The file's name without its folder, as the disk and a listing can have it."""
+    """Return the file's name without its folder, cut and printable."""
     name = printable(re.split(r"[/\\]", sent.decode(errors="replace"))[-1]).lstrip(".")
     return name.encode()[:MAX_NAME_BYTES].decode(errors="ignore") or "file"
 
 
-def _apart(data: mmap.mmap, start: int, end: int, *, folder: Path, name: str) -> ReceivedUpload:
+def _move(data: mmap.mmap, start: int, end: int, *, folder: Path, name: str) -> ReceivedFile:
     if end - start > MAX_FILE_BYTES:
         raise UsageError(f"the file is larger than {MAX_FILE_BYTES >> 20} MiB")
     place = folder / "file"
@@ -379,11 +374,11 @@ def _apart(data: mmap.mmap, start: int, end: int, *, folder: Path, name: str) ->
         digest = hashlib.sha256(content).hexdigest()
     finally:
         content.release()
-    return ReceivedUpload(folder=folder, path=path, size=end - start, sha256=digest)
+    return ReceivedFile(folder=folder, path=path, size=end - start, sha256=digest)
 
 
 def mappings_in(folder: Path | None) -> dict[str, Path]:
-    """The mappings of a folder by name: its files that end in .toml."""
+    """Return a folder's mappings, the files *.toml, by name."""
     if folder is None:
         return {}
     return {each.stem: each for each in sorted(folder.glob("*.toml")) if each.is_file()}

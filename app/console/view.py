@@ -1,13 +1,12 @@
-"""What a page is, what it is given, and what an action is; and what jobs do (`app.core.jobs`): what
-reads everything, in another process.
+"""Types of pages, actions and the console that they use.
 
-A page is data: an address, who may read it, a function that makes a document of JSON values, and a
+A page is data: an address, a permission, a function that makes a document of JSON values, and a
 template that shows the document. So the page equals its `.json`, and its `.csv` is one list of it.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeVar
 
 import httpx2
 from starlette.requests import Request
@@ -16,7 +15,7 @@ from starlette.responses import Response
 from app.access.operators import MAY, MAY_READ, Action, Reading, Role, last_done
 from app.access.proposals import Proposals
 from app.console.live import Live
-from app.console.uploads import ReceivedUpload, Uploads
+from app.console.uploads import ReceivedFile, Uploads
 from app.context.context import AppContext
 from app.context.work import Work
 from app.core.errors import UsageError
@@ -24,7 +23,7 @@ from app.core.jobs import Job, Jobs
 from app.core.zones import typed_instant
 from reconcile.instants import Instant
 
-# --- what a console's jobs do ---------------------------------------------------------------------
+# --- the console's jobs ---------------------------------------------------------------------------
 
 JobKind = Literal[
     "import", "run", "preview", "look", "bank", "withdrawal", "withdraw", "close", "approve",
@@ -32,27 +31,27 @@ JobKind = Literal[
 ]  # fmt: skip
 
 
-# --- pages and acts -------------------------------------------------------------------------------
+# --- pages and actions ----------------------------------------------------------------------------
 
 ROWS: Final = 50
-"""Rows of a listing's page; a page of them stays under 50 KB."""
+"""Rows on a listing's page, which keep it under 50 KB."""
 
-FORMS: Final = ("html", "json", "csv")
+FORMATS: Final = ("html", "json", "csv")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Console:
-    """What pages work with.
+    """Everything that pages work with.
 
-    origin         scheme and host as browsers know them
-    hosts          what may stand in a request's Host header
-    loopback       whether it is for this machine alone
-    cookie         the name of the sessions' cookie
-    mark_key       with which a form that looks first marks what it looked at; of this process alone
-    work           runs what reads everything; a real console does so in another process
-    reads_rules    likewise, with a time limit: a TOML parser's time grows with the square
-    approve        (proposal, by whom, why), for what takes long
-    transport      by which test events go; None: by the network
+    origin       scheme and host as browsers know them
+    hosts        values that a request's Host header may have
+    loopback     whether only this machine reaches it
+    cookie       name of the session cookie
+    mark_key     signs marks of previewed things; valid in this process alone
+    work         runs a job's function, usually in another process
+    reads_rules  the same with a time limit: a TOML parser's time grows with the square
+    approve      approves a proposal that takes long: (proposal, by, reason)
+    transport    sends test events; None: by the network
     """
 
     context: AppContext
@@ -72,61 +71,72 @@ class Console:
 
     @property
     def secure(self) -> bool:
-        """Whether browsers come by https."""
+        """Return whether browsers reach it by https."""
         return self.origin.startswith("https://")
 
 
-_ROLES: Final[Mapping[str, frozenset[Role]]] = {
+T = TypeVar("T")
+Word = TypeVar("Word", bound=str)
+
+ROLES_OF: Final[Mapping[str, frozenset[Role]]] = {
     str(name): roles for name, roles in (*MAY.items(), *MAY_READ.items())
 }
-
-
-def roles_of(what: Action | Reading) -> frozenset[Role]:
-    """The roles that may do it, or look at it."""
-    return _ROLES[what]
+"""Roles that may take an action, or look at something."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Person:
-    """Who is signed in. It is the session that says so, and nothing else."""
+    """Operator who is signed in, as the session says."""
 
     name: str
     role: str
 
-    def may(self, action: Action | Reading) -> bool:
-        """Whether their role may do it, or look at it."""
-        return self.role in _ROLES[action]
-
-    def may_read(self, reading: Reading) -> bool:
-        """Whether their role may look at it."""
-        return self.role in MAY_READ[reading]
+    def may(self, what: Action | Reading) -> bool:
+        """Return whether the role may take an action, or look at something."""
+        return self.role in ROLES_OF[what]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """One look at a page: who looks, and at what. `subject` is what the address names, if it names
-    anything; `given` are the fields of a form that was sent, `file` its file."""
+    """One request of an operator: for a page, or with a form.
+
+    subject  name of the thing in the address, if any
+    format   html, json or csv
+    given    fields of a form that was sent
+    """
 
     console: Console
     person: Person
     request: Request
     subject: str = ""
+    format: str = "html"
     given: Mapping[str, str] = field(default_factory=dict)
-    file: ReceivedUpload | None = None
+    file: ReceivedFile | None = None
 
     @property
     def context(self) -> AppContext:
-        """The open store, with policy and clock."""
+        """The context that use cases take."""
         return self.console.context
+
+    async def job(
+        self, kind: JobKind, subject: str, *, work: Callable[[], Awaitable[Any]], mark: str = ""
+    ) -> Job:
+        """Begin a job in the operator's name, and wait a little for its end.
+
+        Raises UsageError if it failed, or if one of the kind and subject is running.
+        """
+        jobs = self.console.jobs
+        job = jobs.begin(kind, subject, by=self.person.name, work=work, mark=mark)
+        await jobs.wait(job)
+        return job
 
     async def shared_job(
         self, kind: JobKind, subject: str, *, work: Callable[[], Awaitable[Any]]
     ) -> Job:
-        """A job whose result all who ask share: the one that is under way or still good, else it is
-        begun with `work`. It is good for GOOD_FOR, where nobody did anything since: an import, a
-        decision or a run is an entry of the trail. Waits a little for its end.
+        """Use the running or still good job, whoever began it, or begin one; wait a little.
 
-        Raises UsageError where it came to nothing.
+        A job is good for GOOD_FOR, until the audit trail grows: each import, decision and run is
+        an entry there. Raises UsageError if the job failed.
         """
         jobs, mark = self.console.jobs, await last_done(self.context)
         job = jobs.shared(kind, subject, by=self.person.name, mark=mark, work=work)
@@ -134,25 +144,22 @@ class View:
         return job
 
     def word(self, name: str) -> str | None:
-        """A parameter of the address; None where it is left out or empty."""
+        """Return a parameter of the address; None if it is empty or missing."""
         return self.request.query_params.get(name) or None
 
     def needed(self, name: str) -> str:
-        """A parameter without which there is nothing to look at. Raises UsageError."""
-        word = self.word(name)
-        if word is None:
-            raise UsageError(f"{name}: say which")
-        return word
+        """Return a parameter of the address. Raises UsageError if it is missing."""
+        return stated(name, self.word(name))
 
-    def choice(self, name: str, among: Mapping[str, Any] | tuple[str, ...]) -> str | None:
-        """A parameter that is one of some words. Raises UsageError for another."""
+    def choice(self, name: str, among: Mapping[Word, Any] | tuple[Word, ...]) -> Word | None:
+        """Return a parameter with a set of possible values. Raises UsageError for another value."""
         word = self.word(name)
         if word is not None and word not in among:
             raise UsageError(f"{name} is none of: {', '.join(among)}")
-        return word
+        return next((each for each in among if each == word), None)
 
     def number(self, name: str) -> int | None:
-        """A parameter that is a whole number. Raises UsageError for anything else."""
+        """Return a parameter as a whole number. Raises UsageError if it isn't one."""
         given = self.word(name)
         if given is None:
             return None
@@ -161,15 +168,21 @@ class View:
         return int(given)
 
     def instant(self, name: str) -> Instant | None:
-        """A parameter that is a moment, such as a person types it. Raises UsageError for anything
-        else."""
+        """Parse a parameter as a moment that a person typed. Raises UsageError if it isn't one."""
         given = self.word(name)
+        if given is None:
+            return None
         try:
-            return (
-                None if given is None else typed_instant(given.strip(), self.context.calendar_zone)
-            )
+            return typed_instant(given.strip(), self.context.calendar_zone)
         except ValueError as error:
             raise UsageError(str(error)) from None
+
+
+def stated(name: str, value: T | None) -> T:
+    """Return a parameter's value. Raises UsageError if it is missing."""
+    if value is None:
+        raise UsageError(f"{name}: say which")
+    return value
 
 
 Document = dict[str, Any]
@@ -179,18 +192,17 @@ Document = dict[str, Any]
 class Page:
     """One page.
 
-    path      its address; one that ends in `/{subject}` names a thing
-    reads     what a role must be allowed to look at
-    load      makes the document, or a download. Raises NotFoundError, and UsageError for
-              parameters that are off
+    path      address; one that ends in `/{subject}` names a thing, others are in the navigation
+    reads     permission that a role needs
+    load      makes the document, or a download. Raises NotFoundError, and UsageError for bad
+              parameters
     template  shows the document, which it knows as `doc`
-    rows      the list of the document that is its .csv
-    menu      its word in the navigation; None: it is reached from others
-    group     the part of the navigation that it stands in; empty: its own word is at the top
-    live      whether it is loaded again when something arrived
-    typed     parameters of the address that are typed into a form: after a mistake in one, the page
-              with the form is shown, with what was typed and the sentence
-    form_on   the page with that form; empty: the same one
+    rows      list of the document that is its .csv
+    group     part of the navigation; empty: its title is at the top
+    live      whether it reloads when something arrived
+    typed     parameters that a person types into a form. After a mistake in one, the form's page
+              is shown, with the typed text and the error
+    form_on   page with that form; empty: the same one
     """
 
     path: str
@@ -199,22 +211,25 @@ class Page:
     load: Callable[[View], Awaitable[Document | Response]]
     template: str
     rows: str
-    menu: str | None = None
     group: str = ""
     live: bool = True
     typed: tuple[str, ...] = ()
     form_on: str = ""
 
+    @property
+    def listed(self) -> bool:
+        """Return whether the page is in the navigation."""
+        return "{subject}" not in self.path
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Field:
-    """One field of a form beside the reason.
+    """One field of a form, beside the reason.
 
-    kind     a line of text (or a choice), some lines, a file, or what the form sends back unseen
-    choices  what may be chosen, as (value, word); none: it is written
-    value    what stands in it at first
-    hint     what may be written there
-    echo     whether what was sent stands in it again; not what may be somebody's number
+    kind     one line (or a choice), several lines, a file, or sent back unseen
+    choices  (value, word) of each choice; none: free text
+    value    initial value
+    echo     whether a refused form shows it again; False if it may be a phone number
     """
 
     name: str
@@ -228,21 +243,20 @@ class Field:
 
 
 PROPOSE: Final = "Propose it"
-"""What the button of a form says that does nothing before another person approves it."""
+"""Button of a form that needs another person's approval."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """What a form says before it is sent: what it is about, and what it will do.
+class Form:
+    """Content of an action's form before it is sent.
 
-    lines    sentences: the money and the consequence
-    ready    whether there is anything to do
-    reason   whether a reason is asked for, and `why` its label
-    password whether the person's password is asked for once more: what is done cannot be taken back
-    back     the page from which it came
-    fields   what else is asked for
-    preview  whether what was sent only looked: nothing is done, and it is asked again
-    button   what the form's button says; empty: the action's
+    lines     sentences about money and consequences
+    ready     whether there is anything to do
+    reason    whether a reason is asked for, with `why` as its label
+    password  whether the password is asked for again, because the action is irreversible
+    back      page that led here
+    preview   whether the form that was sent only looked: it is shown again, and nothing is done
+    button    text of the button; empty: the action's
     """
 
     subject: str
@@ -258,54 +272,45 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PageTable:
-    """Rows of plain texts under their headings; the first column names the row."""
-
-    columns: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ActionResult:
-    """What an action found or made, shown once as the answer to its form.
+    """Result of an action that is shown once, as the answer to its form.
 
-    lines   sentences
-    secret  what is not to be seen again
-    back    where to go on
-    table   what it found of each of several things
+    lines          sentences
+    secret         shown only this once
+    back           page to go on to
+    columns, rows  table of results; the first column names the row
     """
 
     title: str
     lines: tuple[str, ...]
     back: str
     secret: str = ""
-    table: PageTable | None = None
+    columns: tuple[str, ...] = ()
+    rows: tuple[tuple[str, ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Act:
-    """One action: a form at `/do/<name>`, which does it when it is sent.
+    """One action, with a form at `/do/<name>`.
 
-    permission  what a role must be allowed to do; of an action that changes nothing, what it must
-                be allowed to look at
-    ask         what the form says. Raises as a page's `load` does
-    do          does it, with the reason and the view's `given`; returns the page that shows the
-                result, what is shown at once, or a download
-    done        what that page says first
-    file        whether its form has a file
-    download    whether it comes to a file, and changes nothing: the form stays on the screen, and
-                may be sent again, which is one more entry of the trail
-    typed       parameters of the address that are typed into a form on the page `form_on`, as of
-                a page
-    kept        whether what was typed is kept over a sign-in where the session had ended; not
-                where it may be somebody's number
+    permission  action that a role must be allowed to take; if it changes nothing, to look at
+    ask         makes the form. Raises like a page's `load`
+    do          takes the action, with the reason and `view.given`. Returns the address of the page
+                that shows the result, a result to show at once, or a download
+    done        sentence on top of that page
+    file        whether the form has a file
+    download    whether it only makes a file: the form stays, and may be sent again, which adds
+                another entry to the trail
+    typed       parameters that a person types into a form on the page `form_on`, as for a page
+    kept        whether typed text is kept while an expired session is renewed; False if it may be
+                a phone number
     """
 
     name: str
     title: str
     button: str
     permission: Action | Reading
-    ask: Callable[[View], Awaitable[Asked]]
+    ask: Callable[[View], Awaitable[Form]]
     do: Callable[[View, str], Awaitable[str | ActionResult | Response]]
     done: str = ""
     file: bool = False

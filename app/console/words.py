@@ -1,7 +1,4 @@
-"""Words, money and moments as pages show them: filters of the templates.
-
-Leaves out: what is said of an order; those sentences are the engine's.
-"""
+"""Words, money and moments as pages show them: filters of the templates."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -14,7 +11,7 @@ from urllib.parse import quote, urlencode
 from markupsafe import Markup, escape
 
 from app.access.operators import Action
-from app.console.view import FORMS
+from app.console.view import FORMATS
 from app.core.zones import local_pieces, wall_clock
 from reconcile.instants import DAY, Instant, format_instant, parse_instant
 from reconcile.ledger.vocabulary import FindingCode
@@ -72,8 +69,7 @@ TONES: Final[Mapping[str, str]] = {
     "matched": "good",
     "break": "look",
 }
-"""How a word is coloured; its sign, which the style sheet has, and its text say the same without
-colour."""
+"""Colour of each word; its sign and its text say the same without colour."""
 
 VERDICTS: Final[Mapping[str, str]] = {
     "stored": "Taken: its signature is right, and it is kept.",
@@ -91,7 +87,7 @@ VERDICTS: Final[Mapping[str, str]] = {
     "wrong_environment": "Refused: it is of the other environment.",
     "wrong_account": "Refused: it is of another account of the provider.",
 }
-"""What each verdict means, in one sentence."""
+"""Meaning of each verdict, in one sentence."""
 
 OUTCOMES: Final[Mapping[str, str]] = {
     "succeeded": "The money has arrived.",
@@ -108,8 +104,7 @@ OUTCOMES: Final[Mapping[str, str]] = {
     "charged_back": "The payment was lost in a dispute: the money went back.",
     "unresolved": "What arrived does not fit the order; a person must settle it.",
 }
-"""What each outcome means, in a sentence that can be read to a customer."""
-
+"""Meaning of each outcome, in a sentence for a customer."""
 
 CAUSES: Final[Mapping[BreakCause, str]] = {
     "paid_not_in_book": "The money arrived, and the order book does not know the order.",
@@ -137,7 +132,7 @@ CAUSES: Final[Mapping[BreakCause, str]] = {
     "bank_line_unknown": "Money came to the bank, and no payout of a statement explains it.",
     "payout_amount_differs": "The bank booked another amount than the provider paid out.",
 }
-"""What each cause of a break means, in one sentence."""
+"""Meaning of each cause of a break, in one sentence."""
 
 FINDINGS: Final[Mapping[FindingCode, str]] = {
     "redelivered": "Message sent again",
@@ -173,15 +168,14 @@ FINDINGS: Final[Mapping[FindingCode, str]] = {
     "unread_money_event": "Message about money not understood",
     "held_back": "Held back for a person",
 }
-"""What each finding is called, in a few words that stand beside an order; the engine has the
-sentences."""
+"""Short name of each finding; the engine has the sentences."""
 
 SETTLINGS: Final[Mapping[LateDecision, str]] = {
     "refund": "Give it back",
     "accept": "Keep it",
     "credit": "Credit it to the customer",
 }
-"""What may become of late money."""
+"""Decisions about late money."""
 
 BANK_PLACES: Final[Mapping[Bucket, str]] = {
     "by_reference": "It names its payout, and is as much.",
@@ -196,7 +190,7 @@ BANK_PLACES: Final[Mapping[Bucket, str]] = {
     "not_covered": "Booked before the first payout that a statement names.",
     "other_business": "No payout: money that left, or that came from nobody who pays out.",
 }
-"""Where a bank line can stand, in one sentence each."""
+"""Meaning of each place of a bank line, in one sentence."""
 
 SIDE_SENTENCES: Final[Mapping[Side, str]] = {
     "book": "Lines of the order book.",
@@ -206,7 +200,7 @@ SIDE_SENTENCES: Final[Mapping[Side, str]] = {
     "payouts": "Payouts of the statements, held against the bank.",
     "bank": "What the bank booked.",
 }
-"""What each side of the control totals counts."""
+"""Content of each side of the control totals."""
 
 BREAK_STATES: Final[Mapping[str, str]] = {
     "open": "Nobody has taken it yet.",
@@ -217,7 +211,7 @@ BREAK_STATES: Final[Mapping[str, str]] = {
     "waits_for_refund": "It is to go back, and the refund has not come yet.",
     "settled": "It was decided: kept, or credited.",
 }
-"""What each state of a break, and of late money, means."""
+"""Meaning of each state of a break, and of late money."""
 
 STEPS: Final[Mapping[str, str]] = {
     "opened": "saw it first",
@@ -231,14 +225,14 @@ STEPS: Final[Mapping[str, str]] = {
     "unmatched": "took the match back",
     "settled": "decided about its money",
 }
-"""What a run or a person did to a break."""
+"""Steps of a break's life, by a run or a person."""
 
 NOTIFICATIONS: Final[Mapping[str, str]] = {
     "waiting": "The shop has not taken it yet; it is sent again by itself.",
     "delivered": "The shop has taken it.",
     "dead": "The shop did not take it for three days. It is sent again when a person asks.",
 }
-"""What each state of a notification means."""
+"""Meaning of each state of a notification."""
 
 PROPOSALS: Final[Mapping[str, str]] = {
     "waiting": "It waits for a second person. Until then nothing is done.",
@@ -247,22 +241,22 @@ PROPOSALS: Final[Mapping[str, str]] = {
     "rejected": "Another operator rejected it, and nothing was done.",
     "withdrawn": "The proposer took it back, and nothing was done.",
 }
-"""What each state of a proposal means."""
+"""Meaning of each state of a proposal."""
 
 BEGUN: Final = "Another operator approved it, and it was begun."
-"""And what `approved` means where it is not done to its end."""
+"""Meaning of `approved` if the act is not finished."""
 
 OPEN: Final = "Another operator approved it. Its proposer, and nobody else, may do it for a while."
-"""And what `approved` means of what the proposer does afterwards."""
+"""Meaning of `approved` if the proposer acts afterwards."""
 
 DONE_BY: Final[Mapping[str, str]] = {"unmask": "see-numbers"}
-"""The action by which a proposer does what was approved, where approving does not do it."""
+"""Actions by which a proposer does what was approved, if approving doesn't."""
 
 TAKEN: Final[Mapping[str, str]] = {
     "looking": "is at it",
     "waiting": "waits for somebody else",
 }
-"""How far whoever has taken an alarm is, in words that follow a name."""
+"""State of an alarm that somebody has taken, in words after a name."""
 
 ACTIONS: Final[Mapping[Action, str]] = {
     "records_imported": "imported records",
@@ -319,25 +313,27 @@ ACTIONS: Final[Mapping[Action, str]] = {
     "signed_in": "signed in to the console",
     "sign_in_failed": "did not prove who they are",
 }
-"""What each action of the audit trail was, in words that follow a name."""
+"""Actions of the audit trail, in words after a name."""
 
 
 def with_words(filters: Mapping[str, Any], **changed: Any) -> str:
-    """The query of an address: these filters, some changed, without those that are left out."""
+    """Return an address's query: the filters, some changed, without those that are None."""
     chosen = {name: value for name, value in {**filters, **changed}.items() if value is not None}
     return f"?{urlencode(chosen)}" if chosen else ""
 
 
 def badge(word: str) -> Markup:
-    """A word of the vocabulary, to which the style of its tone gives a sign."""
+    """Show a word of the vocabulary with its tone, which gives it a sign."""
     tone, words = TONES.get(word, "bad"), word.replace("_", " ")
     return Markup('<span class="badge {}">{}</span>').format(tone, words)
 
 
 def prose_in(zone: tzinfo) -> Callable[[str], Markup]:
-    """The filter for a sentence of ours: what stands between backquotes, such as a command, is
-    code, or leads to the page that shows the same, and moments are shown in the zone, with UTC in
-    their titles."""
+    """Make the filter for our own sentences.
+
+    Commands between backquotes become code, or links to pages that show the same. Moments are shown
+    in the zone, with UTC in their titles.
+    """
 
     def plain(text: str) -> Markup:
         return Markup().join(
@@ -361,8 +357,7 @@ def prose_in(zone: tzinfo) -> Callable[[str], Markup]:
 
 
 _SHOWS: Final = re.compile(r"tallyhook (deliveries|proposals) show (\w+)", re.ASCII)
-"""Commands that show what has a page here."""
-
+"""Commands that show a thing with a page."""
 
 _LISTS: Final = {
     "tallyhook proposals list": ("/proposals", "the list"),
@@ -377,11 +372,11 @@ _LISTS: Final = {
     "bank imports": ("/imports?kind=bank", "of the bank's files"),
     "tallyhook bank imports": ("/imports?kind=bank", "the list of the bank's files"),
 }
-"""Commands that list what has a page here: its address, and what it is called in a sentence."""
+"""Commands that list things with a page: its address, and its name in a sentence."""
 
 
 def _code(command: str) -> Markup:
-    """A command; in place of one that shows what has a page here, the way there."""
+    """Show a command, or the link to its page."""
     if command in _LISTS:
         path, word = _LISTS[command]
         return Markup('<a href="{}">{}</a>').format(path, word)
@@ -420,18 +415,22 @@ _OPTIONS: Final = tuple(
         (r"name one as --line", "choose one of them"),
     )
 )
-"""Options of commands, as sentences name them, and what a form has in their place."""
+"""Options of commands in messages, and the words for a form in their place."""
+
+
+def capital(text: str) -> str:
+    """Begin a sentence with a capital letter."""
+    return text[:1].upper() + text[1:]
 
 
 def spoken(text: str) -> str:
-    """A message as a sentence of a page: in the words of forms, with a capital and an end."""
-    sentence = of_forms(text)
-    return sentence[:1].upper() + sentence[1:] + ("" if sentence.endswith((".", "?", "!")) else ".")
+    """Make an error a sentence of a page: in the words of forms, with a capital and an end."""
+    sentence = capital(of_forms(text))
+    return sentence + ("" if sentence.endswith((".", "?", "!")) else ".")
 
 
 def of_forms(text: str) -> str:
-    """A sentence whose options of commands are shown as the fields of forms; what stands between
-    backquotes is a command, and stays."""
+    """Replace options of commands by fields of forms, except between backquotes."""
     parts = text.split("`")
     for place in range(0, len(parts), 2):
         for pattern, words in _OPTIONS:
@@ -440,24 +439,24 @@ def of_forms(text: str) -> str:
 
 
 def ended(text: str) -> str:
-    """What went wrong, as an error says it, with a sentence's period."""
+    """End an error's text with a period."""
     return text if text.endswith(".") else f"{text}."
 
 
 def major(amount: str) -> str:
-    """An amount with its thousands apart."""
+    """Separate an amount's thousands."""
     return f"{Decimal(amount):,}"
 
 
 def money(value: Mapping[str, Any] | None) -> Markup:
-    """An amount of money, its currency quieter; a dash where none is known."""
+    """Show an amount, with a quieter currency; a dash for None."""
     if value is None:
         return Markup('<span class="none">—</span>')
     return Markup('<span class="money">{}</span>').format(money_cell(value))
 
 
 def money_cell(value: Mapping[str, Any] | None) -> Markup:
-    """The same for a cell of numbers, which no line breaks."""
+    """Show an amount in a cell of numbers, which no line breaks."""
     if value is None:
         return Markup('<span class="none">—</span>')
     shown = Markup("<small>{}</small> {}")
@@ -465,12 +464,12 @@ def money_cell(value: Mapping[str, Any] | None) -> Markup:
 
 
 def plain_money(value: Mapping[str, Any]) -> str:
-    """The same in a sentence."""
+    """Write an amount in a sentence."""
     return f"{value['currency']} {major(value['amount'])}"
 
 
 def moment_in(zone: tzinfo) -> Callable[[str | None], Markup]:
-    """The filter that shows an RFC 3339 moment in a zone, with UTC in its title."""
+    """Make the filter that shows an RFC 3339 moment in a zone, with UTC in its title."""
 
     def moment(value: str | None) -> Markup:
         if value is None:
@@ -486,41 +485,38 @@ def moment_in(zone: tzinfo) -> Callable[[str | None], Markup]:
 
 
 def booked_in(zone: tzinfo) -> Callable[[str], Markup]:
-    """The filter for when a file dates something: banks and statements name days alone, which are
-    known as their midnights in the zone."""
+    """Make the filter for dates of files.
+
+    Banks and statements name days alone, which are stored as midnights in the zone.
+    """
     moment = moment_in(zone)
 
     def booked(value: str) -> Markup:
-        if wall_clock(parsed(value), zone) % DAY:
+        local = wall_clock(parse_instant(value), zone)
+        if local % DAY:
             return moment(value)
-        local = format_instant(wall_clock(parsed(value), zone))
         return Markup('<time title="{} UTC"><span class="day">{}</span></time>').format(
-            value.replace("T", " ").rstrip("Z"), local[:10]
+            value.replace("T", " ").rstrip("Z"), format_instant(local)[:10]
         )
 
     return booked
 
 
-def parsed(moment: str) -> Instant:
-    """The instant of a document's moment."""
-    return parse_instant(moment)
-
-
 def clock_time(instant: Instant, zone: tzinfo) -> str:
-    """Hours and minutes in a zone."""
+    """Write hours and minutes in a zone."""
     return format_instant(wall_clock(instant, zone))[11:16]
 
 
 def address(kind: str, name: str, form: str = "") -> str:
-    """The address of one thing's page. A name that ends as a form does is kept apart from one."""
+    """Return the address of a thing's page. A name that ends like a format gets an ending."""
     ending = f".{form}" if form else ""
-    if not form and name.rpartition(".")[2] in FORMS:
+    if not form and name.rpartition(".")[2] in FORMATS:
         ending = ".html"
     return f"/{kind}/{quote(name, safe='')}{ending}"
 
 
 def size(count: int) -> str:
-    """Bytes for people."""
+    """Write a number of bytes for people."""
     for unit in ("bytes", "KiB", "MiB", "GiB"):
         if count < 10_240 or unit == "GiB":
             return f"{count:,} {unit}"
@@ -529,12 +525,12 @@ def size(count: int) -> str:
 
 
 def called(code: str) -> str:
-    """What a cause of a break, or a place where a row stands, is called."""
+    """Name a cause of a break, or a place of a row."""
     return _named(BUCKET_WORDS, code)
 
 
 def finding(code: str) -> str:
-    """What a finding is called."""
+    """Name a finding."""
     return _named(FINDINGS, code)
 
 
@@ -543,5 +539,5 @@ def _named(names: Mapping[Any, str], code: str) -> str:
 
 
 def marked(value: object) -> str:
-    """A code as words."""
+    """Show a code as words."""
     return str(escape(str(value).replace("_", " ")))

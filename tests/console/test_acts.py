@@ -6,7 +6,7 @@ import pytest
 
 from app.access.operators import retire_operator
 from app.console.application import build_console
-from app.console.view import Act, Asked, View
+from app.console.view import Act, Form, View
 from app.core.errors import UsageError
 from tests.console.conftest import RunningConsole
 from tests.console.test_finance_pages import breaks, send
@@ -30,9 +30,9 @@ async def test_a_refused_form_shows_what_was_sent_but_no_number(
     """The costly preview is made only once."""
     looked = []
 
-    async def ask(view: View) -> Asked:
+    async def ask(view: View) -> Form:
         looked.append(view.subject)
-        return Asked(subject="a thing", lines=(), back="/", password="password" in fields)
+        return Form(subject="a thing", lines=(), back="/", password="password" in fields)
 
     async def do(view: View, reason: str) -> str:
         raise UsageError("it is jammed")

@@ -14,8 +14,8 @@ import pytest
 import app.console
 from app.access.operators import MAY, MAY_READ, ROLES, Proven
 from app.console.act_list import ACTS
-from app.console.application import build_console, split_form
-from app.console.orders_pages import money_of
+from app.console.application import build_console, split_format
+from app.console.orders_pages import order_money
 from app.console.page_list import PAGES
 from app.console.pages import Pages
 from app.console.words import address, moment_in
@@ -235,11 +235,11 @@ def test_the_money_of_an_order_adds_up(
     refunded = "2.50" if "lost" in gone else "0.00"
     totals = {"expected": kes("10.00"), "captured": kes("10.00"), "refunded": kes(refunded)}
     totals |= {"held": kes(held)} | {name: kes(amount) for name, amount in gone.items()}
-    money = money_of({"totals": totals, "findings": []}, canceled=False)
+    money = order_money({"totals": totals, "findings": []}, canceled=False)
     assert (money["given_back"], money["lost"]) == (kes(back), kes(gone.get("lost")))
     assert money["disputed"] == kes(disputed)
     assert money["refunded"] == kes(refunded)
-    owed = money_of({"totals": totals, "findings": []}, canceled=True)["owed_back"]
+    owed = order_money({"totals": totals, "findings": []}, canceled=True)["owed_back"]
     assert owed == (None if held in (None, "0.00") else kes(held))
 
 
@@ -264,9 +264,9 @@ async def test_what_is_owed_back_leaves_payments_in_doubt_out(
     async with console_with_breaks.signed_in("support") as client:
         ledger = (await client.get("/orders/ORD-1.json")).json()["ledger"]
         (owed,) = [each["facts"]["owed"] for each in ledger["findings"] if "owed" in each["facts"]]
-        assert money_of(ledger, canceled=False)["owed_back"] == owed
+        assert order_money(ledger, canceled=False)["owed_back"] == owed
         held = {**ledger["totals"], "held": {"amount": "153000.00", "currency": "KES"}}
-        assert money_of({**ledger, "totals": held}, canceled=False)["owed_back"] == owed
+        assert order_money({**ledger, "totals": held}, canceled=False)["owed_back"] == owed
 
 
 async def test_a_printed_page_says_whose_it_is(console: RunningConsole) -> None:
@@ -316,7 +316,7 @@ async def test_an_order_whose_reference_ends_as_a_form_does_has_its_page(
     ],
 )
 def test_a_form_is_told_from_a_name(subject: str, split: tuple[str, str]) -> None:
-    assert split_form(subject) == split
+    assert split_format(subject) == split
 
 
 async def test_pages_follow_each_other_without_gap_or_double(

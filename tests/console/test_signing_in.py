@@ -28,7 +28,7 @@ from app.access.sessions import (
     invite_operator,
     sign_in,
 )
-from app.console.security import CONTENT_POLICY, RateLimiter, network_of
+from app.console.security import CONTENT_POLICY, RateLimiter, network_block
 from app.console.signing_in import BY_ITSELF, UnsentForms, local
 from app.core.errors import UsageError
 from reconcile.instants import EARLIEST, SECOND
@@ -558,7 +558,7 @@ def test_tries_are_counted_by_the_minute_and_forgotten() -> None:
     assert tries.take("b")
     now[0] = 61.0
     assert tries.take("a")
-    assert network_of("192.0.2.7") == network_of("192.0.2.99") == "192.0.2.0/24"
-    assert network_of("2001:db8::1") == "2001:db8::/56"
-    assert network_of("?") == "unknown"
-    assert network_of("::ffff:192.0.2.7") == "192.0.2.0/24", "else all of IPv4 is one network"
+    assert network_block("192.0.2.7") == network_block("192.0.2.99") == "192.0.2.0/24"
+    assert network_block("2001:db8::1") == "2001:db8::/56"
+    assert network_block("?") == "unknown"
+    assert network_block("::ffff:192.0.2.7") == "192.0.2.0/24", "else all of IPv4 is one network"

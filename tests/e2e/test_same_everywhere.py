@@ -25,7 +25,7 @@ from app.cli import main
 from app.cli.demo import AMOUNT, CURRENCY, order_of
 from app.config.load import load_settings
 from app.console.application import build_console
-from app.console.orders_pages import money_of, sentence_of
+from app.console.orders_pages import order_money, sentence_of
 from app.core.clock import SystemClock
 from app.core.zones import local_text
 from app.evidence.verify_archive import unpack
@@ -154,7 +154,7 @@ async def _same_order(installation: Installation, order: str, *, as_of: Instant 
     document = json.loads(await installation.page(f"/orders/{order}.json", **query))
     assert document["answer"] == " ".join(plain)
     canceled = any(each["kind"] == "order_canceled" for each in document["records"])
-    assert document["money"] == money_of(ledger, canceled=canceled)
+    assert document["money"] == order_money(ledger, canceled=canceled)
     assert document["sentences"] == [sentence_of(each) for each in ledger["explanation"]]
     rest = {name: value for name, value in ledger.items() if name != "explanation"}
     assert document["ledger"] == rest
