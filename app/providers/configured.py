@@ -1,4 +1,4 @@
-"""Sources as they are configured: compiled from settings, and what asks their providers."""
+"""Compiles the configured sources, and the clients that ask their providers."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -14,31 +14,31 @@ from app.providers.fingerprints import key_identities
 from app.providers.profile import load_profile, shipped_profiles
 from app.providers.provider_client import ProviderClient
 from app.providers.questions import Questions
-from app.providers.sections import FetchBackRule, Profile
+from app.providers.sections import Profile
 from app.providers.source import Source
 from reconcile.instants import Instant
 
 MAX_TOLERANCE_S = 3600
-"""Seconds that a signature's time may differ from ours, in live, by a profile of one's own.
-Providers sign each try afresh; with more, who has seen one delivery can send it again when its
-event has been forgotten. A profile that is shipped says why it takes more, where it does: its
-provider may sign a try of the next day as it signed the first."""
+"""Seconds that a signature's time may differ from ours, in live, by a merchant's own profile.
+Providers sign each try afresh; a longer time would allow a replay after its event was forgotten.
+A shipped profile that allows more gives its reason: some providers repeat the first signature on
+the next day."""
 
 
 def secrets_of(given: SourceSettings) -> list[str] | dict[str, str]:
-    """A source's secrets as its profile takes them: by key id where they are given so."""
+    """Return a source's secrets; by key id if they are configured so."""
     if given.keys:
         return {name: key.get_secret_value() for name, key in given.keys.items()}
     return [secret.get_secret_value() for secret in given.secrets]
 
 
 def ends_of(given: SourceSettings) -> dict[str, Instant]:
-    """When those of a source's secrets end that do."""
+    """Return the end of each secret that has one."""
     return {s.get_secret_value(): s.until for s in given.secrets if s.until is not None}
 
 
 def accounts(settings: Settings) -> dict[str, Account]:
-    """Every configured source with its secrets, for the signature doctor."""
+    """Return every configured source with its secrets, for the signature doctor."""
     return {
         name: Account(
             name=name,
@@ -52,9 +52,9 @@ def accounts(settings: Settings) -> dict[str, Account]:
 
 
 def askers(settings: Settings, client: httpx2.AsyncClient) -> dict[str, ProviderClient]:
-    """Whoever asks back the provider of each source whose profile demands it.
+    """Return the clients of the providers that must be asked back, by source.
 
-    Raises ConfigurationError with every credential that is missing.
+    Raises ConfigurationError with every missing credential.
     """
     return {name: ProviderClient(each, client) for name, each in questions_of(settings).items()}
 
@@ -63,7 +63,10 @@ def questions_of(settings: Settings) -> dict[str, Questions]:
     found: dict[str, Questions] = {}
     problems: list[str] = []
     for name, given in settings.sources.items():
-        rule = _fetch_back_of(given)
+        try:
+            rule = load_profile(given.profile).fetch_back
+        except ConfigurationError:
+            continue  # `compile_sources` reports the profile's mistakes
         if rule is None:
             continue
         credentials = {key: value.get_secret_value() for key, value in given.credentials.items()}
@@ -77,17 +80,10 @@ def questions_of(settings: Settings) -> dict[str, Questions]:
     return found
 
 
-def _fetch_back_of(given: SourceSettings) -> FetchBackRule | None:
-    try:
-        return load_profile(given.profile).fetch_back
-    except ConfigurationError:
-        return None  # `compile_sources` reports what is wrong with a profile
-
-
 def compile_sources(settings: Settings, *, phone_key: PhoneKey | None = None) -> dict[str, Source]:
-    """Compile every configured source. Raises ConfigurationError with the mistakes of all of them.
+    """Compile every configured source. Raises ConfigurationError with the mistakes of all.
 
-    phone_key  by whose digests customers are noted; None: none are noted
+    phone_key  the key of the digests of customers' phone numbers; None: no digests are made
     """
     sources, problems = {}, []
     for name, given in settings.sources.items():
@@ -95,21 +91,28 @@ def compile_sources(settings: Settings, *, phone_key: PhoneKey | None = None) ->
         try:
             profile = load_profile(given.profile)
             if settings.environment == "live" and given.profile not in shipped_profiles():
-                _refuse_long_tolerance(profile)
+                rule = profile.timestamp
+                if rule is not None and max(rule.past_s, rule.future_s) > MAX_TOLERANCE_S:
+                    raise ConfigurationError(
+                        [
+                            "takes deliveries signed more than an hour before or after they come, "
+                            "so that an old one can be played again; write at most "
+                            f"{MAX_TOLERANCE_S} in [timestamp]"
+                        ]
+                    )
             variable = f"TALLYHOOK_SOURCES__{name.upper()}__SECRETS"
-            address = settings.public_url
             source = Source(
                 name=name,
                 profile=profile,
                 secrets=secrets_of(given),
-                address=address,
+                address=settings.public_url,
                 ends=ends_of(given),
                 phone_key=phone_key,
                 accounts=given.account,
                 own_orders=given.orders == "own",
             )
             problems += _problems_of_account(name, given, profile)
-            if source.signs_address and not address:
+            if source.signs_address and not settings.public_url:
                 variable = "TALLYHOOK_PUBLIC_URL"
                 raise ConfigurationError(
                     [
@@ -139,8 +142,8 @@ def _problems_of_account(name: str, given: SourceSettings, profile: Profile) -> 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Holder:
-    """Who verifies with some keys. `accounts`: those kept apart under a key of the provider."""
+class _KeyHolder:
+    """The keys behind one setting. `accounts`: the accounts that share a key of the provider."""
 
     variable: str
     keys: frozenset[bytes] = field(repr=False)
@@ -148,7 +151,7 @@ class _Holder:
 
 
 def _problems_of_keys(settings: Settings) -> list[str]:
-    """A delivery that is genuine for two sources is two payments: each key is one source's."""
+    """Find keys of two sources: a delivery that is genuine for both would be two payments."""
     problems = []
     holders = list(_holders(settings))
     for number, one in enumerate(holders):
@@ -164,42 +167,30 @@ def _problems_of_keys(settings: Settings) -> list[str]:
     return problems
 
 
-def _holders(settings: Settings) -> Iterator[_Holder]:
+def _holders(settings: Settings) -> Iterator[_KeyHolder]:
     for name, given in settings.sources.items():
         try:
             profile = load_profile(given.profile)
         except ConfigurationError:
-            continue  # reported by whoever compiles it
+            continue  # `compile_sources` reports it
         stem = f"TALLYHOOK_SOURCES__{name.upper()}__"
         given_as = "KEYS" if given.keys else "SECRETS_FILE" if given.secrets_file else "SECRETS"
-        yield _Holder(
+        yield _KeyHolder(
             variable=stem + given_as,
             keys=key_identities(profile, secrets_of(given)),
             accounts=frozenset(given.account if profile.account.where else ()),
         )
     if settings.shop.secret is not None:
         secret = settings.shop.secret.get_secret_value()
-        yield _Holder(
+        yield _KeyHolder(
             variable="TALLYHOOK_SHOP__SECRET",
             keys=key_identities(load_profile("checkout"), [secret]),
             accounts=frozenset(),
         )
 
 
-def _refuse_long_tolerance(profile: Profile) -> None:
-    rule = profile.timestamp
-    if rule is not None and max(rule.past_s, rule.future_s) > MAX_TOLERANCE_S:
-        raise ConfigurationError(
-            [
-                "takes deliveries signed more than an hour before or after they come, so that an "
-                f"old one can be played again; write at most {MAX_TOLERANCE_S} in [timestamp]"
-            ]
-        )
-
-
 def signer_of_section(section: str, secret: SecretStr) -> Source:
-    """What signs the posts of a section of the settings. Raises ConfigurationError where its secret
-    cannot sign."""
+    """Return the signer of a section's posts. Raise ConfigurationError if it cannot sign."""
     try:
         return Source(
             name=section, profile=load_profile("checkout"), secrets=[secret.get_secret_value()]
