@@ -15,22 +15,67 @@ import rfc8785
 from app.evidence import keys
 from app.evidence.bundle import ABOUT, KEY, KEY_PEM, BundleRequest, build_evidence
 from app.evidence.keys import EvidenceKey, write_key
-from app.evidence.seal import open_signer
-from app.evidence.verify import MANIFEST, NOT_IN_FORM, SIGNATURE, Bundle, Wrong, pack, unpack
-from app.evidence.verify_evidence import rendered_again
+from app.evidence.seal import open_signer, seal_all
+from app.evidence.verify import (
+    MANIFEST,
+    NOT_IN_FORM,
+    SIGNATURE,
+    Bundle,
+    VerifyStep,
+    Wrong,
+    pack,
+    report_lines,
+    unpack,
+)
+from app.evidence.verify_evidence import VerifiedBundle, rendered_again, verify_evidence
 from app.finance.read_lines import lines_naming
+from app.orders.refold import refold_until_quiet
 from reconcile.instants import SECOND
+from reconcile.transparency.evidence import ledger_of
 from tests.api.driving import Driver, driving
 from tests.evidence.world import LATER, live_through
 
+Members = dict[str, bytes]
+"""What is in a bundle, by file name."""
+
+Change = Callable[[Members], object]
+
 
 async def build(driver: Driver, order: str = "ORD-1", **asked: Any) -> bytes:
-    """An order's bundle as of LATER."""
+    """Return an order's bundle as of LATER."""
     words: dict[str, Any] = {"order": order, "as_of": LATER}
     request = BundleRequest(**words | asked)
     await open_signer(driver.context)
     built = await build_evidence(driver.context, request, lines=lines_naming)
     return built.archive
+
+
+async def seal_now(driver: Driver) -> None:
+    """Fold and seal all that has come."""
+    await refold_until_quiet(driver.context, limit=100, progress=lambda count: None)
+    await seal_all(driver.context, await open_signer(driver.context))
+
+
+def steps(bundle: bytes | VerifiedBundle, **words: Any) -> dict[str, VerifyStep]:
+    """Return the steps that the verifier makes, or made, by name."""
+    found = verify_evidence(bundle, **words) if isinstance(bundle, bytes) else bundle
+    return {each.name: each for each in found.steps}
+
+
+def failed(bundle: bytes | VerifiedBundle, **words: Any) -> list[str]:
+    """Return the names of the steps that fail."""
+    return [name for name, each in steps(bundle, **words).items() if each.passed is False]
+
+
+def first_lines(found: VerifiedBundle) -> str:
+    """Return what a reader sees before any step."""
+    lines = report_lines(list(found.steps), found.not_proven)
+    return "\n".join(lines[: 2 + len(found.not_proven)])
+
+
+def a_delivery(members: Members) -> str:
+    """Return the name of the first delivery's file."""
+    return min(each for each in members if each.startswith("delivery-") and each.endswith(".json"))
 
 
 @dataclass(frozen=True)
@@ -46,7 +91,7 @@ class Bundles:
 
 @pytest.fixture(scope="session")
 def bundles(tmp_path_factory: pytest.TempPathFactory) -> Bundles:
-    """Built in one service; before the last, more has happened and was sealed."""
+    """Return bundles of one service. Before the last, more has happened and was sealed."""
     folder = tmp_path_factory.mktemp("evidence")
 
     async def world() -> Bundles:
@@ -65,7 +110,7 @@ def bundles(tmp_path_factory: pytest.TempPathFactory) -> Bundles:
 
 @pytest.fixture(scope="session")
 def forger(tmp_path_factory: pytest.TempPathFactory) -> EvidenceKey:
-    """Somebody else's key."""
+    """Return somebody else's key."""
     return write_key(tmp_path_factory.mktemp("forger") / "key", secret=b"f" * 32)
 
 
@@ -75,12 +120,12 @@ Forge = Callable[..., bytes]
 def forged_with(
     key: EvidenceKey,
     archive: bytes,
-    change: Callable[[dict[str, bytes]], None],
+    change: Change,
     *,
     pem: str | None = None,
     rendering: bool = True,
 ) -> bytes:
-    """A changed bundle, signed again by a key, in which everything fits again.
+    """Return a changed bundle, signed again by a key, in which everything fits again.
 
     pem        another key in the form that openssl reads
     rendering  whether what is rendered from the rest is rendered again, too
@@ -105,26 +150,34 @@ def forged_with(
 
 @pytest.fixture(scope="session")
 def forge(forger: EvidenceKey) -> Forge:
-    """Changes a bundle as whoever has all but the shop's key can; `key`: or that one, too."""
+    """Return what changes a bundle and signs it with the forger's key, or with `key`."""
 
-    def forging(
-        archive: bytes,
-        change: Callable[[dict[str, bytes]], None],
-        *,
-        key: EvidenceKey = forger,
-        **words: Any,
-    ) -> bytes:
+    def forging(archive: bytes, change: Change, key: EvidenceKey = forger, **words: Any) -> bytes:
         return forged_with(key, archive, change, **words)
 
     return forging
 
 
-def changed(name: str, change: Callable[[Any], None]) -> Callable[[dict[str, bytes]], None]:
-    """A change of one JSON file."""
+def _written(document: Any) -> bytes:
+    return (json.dumps(document, ensure_ascii=False, indent=1) + "\n").encode()
 
-    def changing(members: dict[str, bytes]) -> None:
+
+def changed(name: str, change: Callable[[Any], object]) -> Change:
+    """Make a change of one JSON file."""
+
+    def changing(members: Members) -> None:
         document = json.loads(members[name])
         change(document)
-        members[name] = (json.dumps(document, ensure_ascii=False, indent=1) + "\n").encode()
+        members[name] = _written(document)
 
     return changing
+
+
+def in_manifest(members: Members, **said: Any) -> None:
+    """Change members of the manifest."""
+    members[MANIFEST] = json.dumps(json.loads(members[MANIFEST]) | said).encode()
+
+
+def refolded(members: Members) -> None:
+    """Make the ledger what follows from the history."""
+    members["ledger.json"] = _written(ledger_of(json.loads(members["history.json"])))

@@ -1,5 +1,7 @@
-"""Whoever holds the shop's own key gives two things one name, or one thing another's: a name is no
-place to hide in, and what is hidden behind a hash, a mark or another order is reported first.
+"""Who holds the shop's own key gives two things one name, or one thing another's.
+
+A name is no place to hide in. What is hidden behind a hash, a mark or another order is reported
+first.
 """
 
 import asyncio
@@ -13,43 +15,45 @@ import pytest
 
 from app.evidence.keys import EvidenceKey
 from app.evidence.prove_sealed import path_to
-from app.evidence.seal import open_signer, read_checkpoint, seal_all
+from app.evidence.seal import open_signer, read_checkpoint
 from app.evidence.verify import MANIFEST, main, unpack
 from app.evidence.verify_evidence import verify_evidence
-from app.orders.refold import refold_until_quiet
 from app.sealing import log_store
-from reconcile.transparency.evidence import ledger_of
 from tests.api.driving import Driver, driving, event
-from tests.evidence.conftest import Bundles, Forge, build, changed, forged_with
-from tests.evidence.test_forgers import failed, first_lines
-
-Members = dict[str, bytes]
-Change = Callable[[Members], None]
-
-
-def _refolded(members: Members) -> None:
-    ledger = ledger_of(json.loads(members["history.json"]))
-    members["ledger.json"] = (json.dumps(ledger, ensure_ascii=False, indent=1) + "\n").encode()
+from tests.evidence.conftest import (
+    Bundles,
+    Change,
+    Forge,
+    Members,
+    a_delivery,
+    build,
+    changed,
+    failed,
+    first_lines,
+    forged_with,
+    in_manifest,
+    refolded,
+    seal_now,
+    steps,
+)
 
 
 def _manifest(**said: Any) -> Change:
-    return lambda members: members.update(
-        {MANIFEST: json.dumps(json.loads(members[MANIFEST]) | said).encode()}
-    )
+    return lambda members: in_manifest(members, **said)
 
 
 def _of(name: str, change: Callable[[Any], None]) -> Change:
-    """A change of one file, and all that follows from it."""
+    """Make a change of one file, and of all that follows from it."""
 
     def changing(members: Members) -> None:
         changed(name, change)(members)
-        _refolded(members)
+        refolded(members)
 
     return changing
 
 
 def _canceled(**said: Any) -> Change:
-    """A cancellation that never was, before the sealed record of the order's price."""
+    """Make up a cancellation before the sealed record of the order's price."""
 
     def change(history: Any) -> None:
         placed = next(each for each in history["records"] if each["kind"] == "order_placed")
@@ -60,12 +64,9 @@ def _canceled(**said: Any) -> Change:
     return _of("history.json", change)
 
 
-def _arrived_twice(history: Any) -> None:
-    history["deliveries"].insert(0, history["deliveries"][-1])
-
-
 def _otherwise_named(members: Members) -> None:
-    """The order has another reference; the key that would show that it has not is empty."""
+    """Give the order another reference, and leave the key empty that would show that it has none
+    such."""
 
     def rename(document: Any) -> None:
         for each in document["records"] if isinstance(document, dict) else document:
@@ -75,12 +76,12 @@ def _otherwise_named(members: Members) -> None:
     changed("history.json", lambda history: history.update(order="ORD-9"))(members)
     changed("sessions.json", rename)(members)
     changed("log.json", lambda log: log["order"].update(key=""))(members)
-    _manifest(order="ORD-9")(members)
-    _refolded(members)
+    in_manifest(members, order="ORD-9")
+    refolded(members)
 
 
 def _twice_in_one_object(members: Members) -> None:
-    """A reader of JSON who takes the first of two sees another order."""
+    """Let a reader of JSON who takes the first of two names see another order."""
     first = b'{\n "order": '
     assert members["history.json"].startswith(first)
     members["history.json"] = members["history.json"].replace(
@@ -88,29 +89,22 @@ def _twice_in_one_object(members: Members) -> None:
     )
 
 
-def _laid_beside(part: str, name: str) -> Change:
-    """A file under a name of its own is called a part of a delivery."""
-
-    def change(members: Members) -> None:
-        name = min(each for each in members if each.startswith("delivery-") and ".json" in each)
-        paid = b"<h1>Paid in full</h1>"
-        said = {"file": name, "sha256": hashlib.sha256(paid).hexdigest(), "size": len(paid)}
-        before = json.loads(members[name])[part]["file"]
-        changed(name, lambda each: each.update({part: said}))(members)
-        members.pop(before, None)
-        members[name] = paid
-        left = {
-            each: kept
-            for each, kept in json.loads(members[MANIFEST])["left_out"].items()
-            if each != before
-        }
-        _manifest(left_out=left)(members)
-
-    return change
+def _laid_beside(members: Members) -> None:
+    """Call a file under a name of its own what is signed of a delivery."""
+    of, name = a_delivery(members), "receipt.html"
+    paid = b"<h1>Paid in full</h1>"
+    said = {"file": name, "sha256": hashlib.sha256(paid).hexdigest(), "size": len(paid)}
+    before = json.loads(members[of])["signed"]["file"]
+    changed(of, lambda each: each.update(signed=said))(members)
+    members.pop(before, None)
+    members[name] = paid
+    left = json.loads(members[MANIFEST])["left_out"]
+    left.pop(before, None)
+    in_manifest(members, left_out=left)
 
 
 def _profile_beside(members: Members) -> None:
-    """Where names have no case, this one is the letter's."""
+    """Name a profile as the letter is named where names have no case."""
     members["Report.html"] = members.pop("profile-1.toml")
     changed("sources.json", lambda sources: sources[0].update(file="Report.html"))(members)
 
@@ -125,10 +119,16 @@ CHANGES: dict[str, tuple[Change, str]] = {
         ),
         "inclusion",
     ),
-    "one delivery counts twice": (_of("history.json", _arrived_twice), "inclusion"),
+    "one delivery counts twice": (
+        _of(
+            "history.json",
+            lambda history: history["deliveries"].insert(0, history["deliveries"][-1]),
+        ),
+        "inclusion",
+    ),
     "another order has a key that is empty": (_otherwise_named, "completeness"),
     "one object has a name twice": (_twice_in_one_object, "deliveries"),
-    "what is signed has a name of its own": (_laid_beside("signed", "receipt.html"), "deliveries"),
+    "what is signed has a name of its own": (_laid_beside, "deliveries"),
     "a profile's file is called almost as the letter": (_profile_beside, "deliveries"),
     "it says neither that it is redacted nor that it is not": (_manifest(redacted=""), "manifest"),
 }
@@ -142,7 +142,7 @@ def test_a_name_is_no_place_to_hide_in(
     change, step = CHANGES[what]
     for archive in (bundles.full, bundles.redacted):
         forged = forge(archive, change, key=bundles.key)
-        assert step in failed(verify_evidence(forged, trusted=bundles.key.public))
+        assert step in failed(forged, trusted=bundles.key.public)
         (tmp_path / "forged.zip").write_bytes(forged)
         assert main([str(tmp_path / "forged.zip")]) == 1
         assert step in capsys.readouterr().out.splitlines()[0]
@@ -159,8 +159,7 @@ def test_an_attachments_audit_entry_has_one_file(bundles: Bundles, forge: Forge)
     def change(members: Members) -> None:
         members["attachments.json"] = json.dumps([attachment, attachment]).encode()
 
-    found = verify_evidence(forge(bundles.full, change, key=bundles.key))
-    (step,) = (each for each in found.steps if each.name == "inclusion")
+    step = steps(forge(bundles.full, change, key=bundles.key))["inclusion"]
     assert step.sentence == "Two things here have the name deed:1."
 
 
@@ -168,12 +167,12 @@ def test_an_attachments_audit_entry_has_one_file(bundles: Bundles, forge: Forge)
 
 
 def test_a_bundle_is_redacted_or_it_is_not(bundles: Bundles, forge: Forge) -> None:
-    """One that is called redacted and has bodies is handed on as what it is not, and nothing reads
-    them again; of one that is called full nobody would look for what is left out."""
+    """Nothing reads the bodies of one that is called redacted, and it is handed on as what it is
+    not. In one that is called full nobody would look for what is left out."""
     called = forge(bundles.full, _manifest(redacted=True), key=bundles.key)
-    assert "deliveries" in failed(verify_evidence(called))
+    assert "deliveries" in failed(called)
     called = forge(bundles.redacted, _manifest(redacted=False), key=bundles.key)
-    assert "deliveries" in failed(verify_evidence(called))
+    assert "deliveries" in failed(called)
 
 
 def _unopened(members: Members) -> None:
@@ -181,7 +180,7 @@ def _unopened(members: Members) -> None:
 
 
 def _unread(members: Members) -> None:
-    """Nothing tells how the bodies are read, nor what was sealed of that."""
+    """Take away how the bodies are read, and what was sealed of that."""
     _unopened(members)
     changed("sources.json", list.clear)(members)
     del members["profile-1.toml"]
@@ -212,30 +211,22 @@ def test_some_bodies_are_not_all_of_them(bundles: Bundles, forge: Forge) -> None
             "history.json",
             lambda history: history["deliveries"][-1]["event"].update(source="other"),
         )(members)
-        _refolded(members)
+        refolded(members)
 
-    found = verify_evidence(forge(bundles.full, change, key=bundles.key))
-    (step,) = (each for each in found.steps if each.name == "bodies")
+    step = steps(forge(bundles.full, change, key=bundles.key))["bodies"]
     assert step.passed is None
     assert "1 more has no profile in here that can read them" in step.sentence
 
 
-def _sized(members: Members) -> None:
-    name = min(each for each in members if each.startswith("delivery-") and ".json" in each)
-    changed(name, lambda stated: stated["headers"].update(size=7))(members)
-
-
-def _headed(members: Members) -> None:
-    name = min(each for each in members if each.startswith("delivery-") and ".json" in each)
-    changed(name, lambda stated: stated["headers_shown"][0].__setitem__(0, "paid •"))(members)
-
-
 def test_what_is_stated_of_a_file_is_what_it_is(bundles: Bundles, forge: Forge) -> None:
     """Its size, too, and the names of headers, which are never masked."""
-    for change in (_sized, _headed):
-        assert failed(verify_evidence(forge(bundles.full, change, key=bundles.key))) == [
-            "deliveries"
-        ]
+    changes: tuple[Callable[[Any], None], ...] = (
+        lambda stated: stated["headers"].update(size=7),
+        lambda stated: stated["headers_shown"][0].__setitem__(0, "paid •"),
+    )
+    for change in changes:
+        forged = forge(bundles.full, lambda m, c=change: changed(a_delivery(m), c)(m), bundles.key)
+        assert failed(forged) == ["deliveries"]
 
 
 @pytest.mark.parametrize(
@@ -250,7 +241,7 @@ def test_what_only_the_maker_says_of_a_delivery_is_reported_first(
     bundles: Bundles, forge: Forge, member: str, said: str | None, words: str
 ) -> None:
     def change(members: Members) -> None:
-        name = min(each for each in members if each.startswith("delivery-") and ".json" in each)
+        name = a_delivery(members)
         if said is None:
             changed(name, lambda stated: stated[member][0].__setitem__(1, "9,000 KES •"))(members)
         else:
@@ -271,7 +262,7 @@ def test_whose_key_it_is_is_reported_first(
     """A stranger's log hangs together as well as the shop's."""
     said = "- that it is the shop's: compare evidence-key.pub with a key that you have from the"
     forged = forge(bundles.full, lambda members: None)
-    assert failed(verify_evidence(forged)) == []
+    assert failed(forged) == []
     assert said in first_lines(verify_evidence(forged))
     assert said not in first_lines(verify_evidence(bundles.full, trusted=bundles.key.public))
 
@@ -279,10 +270,10 @@ def test_whose_key_it_is_is_reported_first(
 def test_a_letter_that_nobody_rendered_again_is_reported_first(
     bundles: Bundles, forge: Forge
 ) -> None:
-    """It is what people read: one of another program may say anything."""
+    """People read it, and another program's may say anything."""
 
     def change(members: Members) -> None:
-        _manifest(program="0" * 64, release="9.9")(members)
+        in_manifest(members, program="0" * 64, release="9.9")
         members["report.html"] = b"<h1>Paid in full</h1>"
 
     said = "- that report.html, explanation.txt and README.txt say what the data here say"
@@ -295,14 +286,9 @@ def test_a_letter_that_nobody_rendered_again_is_reported_first(
 def test_a_record_behind_a_hash_is_named(bundles: Bundles, forge: Forge) -> None:
     """And that it may be another entry of the order that is left out."""
 
-    def change(members: Members) -> None:
-        def hide(log: Any) -> None:
-            log["leaves"][0]["leaf"] = None
-
-        changed("log.json", hide)(members)
-
+    hide = changed("log.json", lambda log: log["leaves"][0].update(leaf=None))
     leaves = json.loads(unpack(bundles.redacted)["log.json"])["leaves"]
-    lines = first_lines(verify_evidence(forge(bundles.redacted, change, key=bundles.key)))
+    lines = first_lines(verify_evidence(forge(bundles.redacted, hide, key=bundles.key)))
     assert f"so nothing proves what is stated here of {leaves[0]['id']}" in lines
     assert (
         f"before that: of what the log has of it, {len(leaves)} in all, only hashes can be" in lines
@@ -342,7 +328,6 @@ def crossed(tmp_path_factory: pytest.TempPathFactory) -> Crossed:
 
     async def world() -> Crossed:
         async with driving(folder, with_worker=False, looking=True) as driver:
-            signer = await open_signer(driver.context)
             other: Any = {"session": {"reference": "cs_2"}, "payment": {"reference": "pay_2"}}
             for each in (
                 event("o1", "pending", order=None, **other),
@@ -351,17 +336,17 @@ def crossed(tmp_path_factory: pytest.TempPathFactory) -> Crossed:
                 event("o2", order={"reference": "ORD-2"}, **other),
             ):
                 await driver.send(each)
-                await refold_until_quiet(driver.context, limit=10, progress=lambda count: None)
-                await seal_all(driver.context, signer)
+                await seal_now(driver)
             await driver.send(event("e3", "pending"))
             full = await build(driver, as_of=None, reason="dispute 12")
-            return Crossed(full, await _others(driver, full), signer.key)
+            key = (await open_signer(driver.context)).key
+            return Crossed(full, await _others(driver, full), key)
 
     return asyncio.run(world())
 
 
 async def _others(driver: Driver, archive: bytes) -> list[dict[str, Any]]:
-    """Every other entry of the log, with its proof, as a bundle has them."""
+    """Return every other entry of the log, with its proof, as a bundle has them."""
     members = unpack(archive)
     size = read_checkpoint(members["checkpoint.txt"].decode()).size
     own = {each["index"] for each in json.loads(members["log.json"])["leaves"]}
@@ -383,7 +368,7 @@ def _refund(members: Members) -> str:
 
 
 def _without_refund(members: Members) -> str:
-    """It never came, but for its leaf."""
+    """Leave the refund out, but for its leaf."""
     gone = _refund(members)
     for name in [each for each in members if each.startswith(f"delivery-{gone}")]:
         del members[name]
@@ -407,16 +392,15 @@ def _own(members: Members) -> list[dict[str, Any]]:
 
 
 def test_two_entries_of_one_name_fill_no_gap(crossed: Crossed) -> None:
-    """A refund and its leaf are left out; two entries of others stand under one name, so that one
-    seems to be there that nobody sees."""
+    """A refund and its leaf are left out. Two entries of others stand under one name, so that the
+    count of entries is right."""
 
     def change(members: Members) -> None:
         gone = _without_refund(members)
         own = [each for each in _own(members) if each["id"] != gone]
         _leaves(members, own + [{**each, "id": "x"} for each in crossed.others[:2]])
 
-    forged = forged_with(crossed.key, crossed.full, change)
-    assert "inclusion" in failed(verify_evidence(forged))
+    assert "inclusion" in failed(forged_with(crossed.key, crossed.full, change))
 
 
 def test_an_entry_has_its_own_name(crossed: Crossed) -> None:
@@ -430,15 +414,13 @@ def test_an_entry_has_its_own_name(crossed: Crossed) -> None:
         own = [{**e, "id": name} if e["id"] == gone else e for e in _own(members)]
         _leaves(members, [*own, joined])
 
-    forged = forged_with(crossed.key, crossed.full, change)
-    found = verify_evidence(forged)
-    assert "inclusion" in failed(found)
+    assert "inclusion" in failed(forged_with(crossed.key, crossed.full, change))
 
 
 def test_what_is_of_another_order_by_now_is_reported_first(
     crossed: Crossed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever has the database can seal that a delivery is another order's, and leave it out."""
+    """Who has the database can seal that a delivery is another order's, and leave it out."""
     gone = _refund(unpack(crossed.full))
 
     def change(members: Members) -> None:

@@ -1,19 +1,17 @@
-"""Whoever holds the shop's own key tells another story: each part of it is found, or reported
-as not proven in the first lines.
+"""Another story by who holds the shop's own key is found, or reported first as not proven.
 
 Leaves out: a forger without the key, and changed bytes (`test_tampering`).
 """
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from app.config.load import load_settings
 from app.core.errors import UsageError
 from app.evidence import bundle
 from app.evidence.keys import EvidenceKey, load_key
@@ -25,120 +23,90 @@ from app.evidence.seal import (
     rotate_key,
     signed_checkpoint,
 )
-from app.evidence.verify import MANIFEST, VerifyStep, report_lines, unpack
-from app.evidence.verify_evidence import KeptCheckpoint, VerifiedBundle, verify_evidence
+from app.evidence.verify import MANIFEST, VerifyStep, unpack
+from app.evidence.verify_evidence import KeptCheckpoint, verify_evidence
 from app.orders.record_store import add_records
 from app.sealing import log_store
 from reconcile.instants import DAY, SECOND
-from reconcile.transparency.evidence import ledger_of
-from tests.api.driving import Driver, driving, environ, event, signed
-from tests.evidence.conftest import Bundles, Forge, build, changed, forged_with
+from tests.api.driving import Driver, driving, event, signed
+from tests.evidence.conftest import (
+    Bundles,
+    Change,
+    Forge,
+    Members,
+    a_delivery,
+    build,
+    changed,
+    failed,
+    first_lines,
+    forged_with,
+    in_manifest,
+    refolded,
+    steps,
+)
 from tests.evidence.world import LATER, record
 from tests.reconcile.build import T
 
-Members = dict[str, bytes]
+
+def _delivery(change: Callable[[dict[str, Any]], None]) -> Change:
+    return lambda members: changed(a_delivery(members), change)(members)
 
 
-def failed(found: VerifiedBundle) -> list[str]:
-    return [each.name for each in found.steps if each.passed is False]
+def _without_leaf(members: Members, subject: str, *, unsealed: Sequence[str] = ()) -> None:
+    def forget(log: Any) -> None:
+        log["leaves"] = [each for each in log["leaves"] if each["id"] != subject]
+        log["unsealed"] += unsealed
+
+    changed("log.json", forget)(members)
 
 
-def first_lines(found: VerifiedBundle) -> str:
-    """What a reader sees before any step."""
-    lines = report_lines(list(found.steps), found.not_proven)
-    return "\n".join(lines[: 2 + len(found.not_proven)])
-
-
-def _first_delivery(members: Members) -> str:
-    return min(name for name in members if name.startswith("delivery-") and name.endswith(".json"))
-
-
-def _rewrite(members: Members, name: str, old: bytes, new: bytes) -> None:
-    assert old in members[name], (name, old)
-    members[name] = members[name].replace(old, new, 1)
-
-
-def _delivery(change: Callable[[dict[str, Any]], None]) -> Callable[[Members], None]:
-    return lambda members: changed(_first_delivery(members), change)(members)
-
-
-def _left_out(members: Members) -> None:
-    """The last delivery, as if it had never come: all that is left hangs together."""
+def _left_out(members: Members, *, leaf_too: bool = True) -> None:
+    """Leave out the last delivery, as if it had never come: all that is left hangs together."""
     gone = json.loads(members["history.json"])["deliveries"][-1]["delivery_id"]
     for name in [each for each in members if each.startswith(f"delivery-{gone}")]:
         del members[name]
     changed("history.json", lambda history: history["deliveries"].pop())(members)
-
-    def forget(log: Any) -> None:
-        log["leaves"] = [each for each in log["leaves"] if each["id"] != gone]
-
-    changed("log.json", forget)(members)
+    if leaf_too:
+        _without_leaf(members, gone)
 
 
 def _end_left_out(members: Members) -> None:
-    """The last notice that the shop got, as if there had been none."""
+    """Leave out the last notice that the shop got, as if there had been none."""
     gone = json.loads(members["revisions.json"])[-1]["seq"]
     changed("revisions.json", lambda document: document.pop())(members)
-
-    def forget(log: Any) -> None:
-        log["leaves"] = [each for each in log["leaves"] if each["id"] != f"revision:{gone}"]
-
-    changed("log.json", forget)(members)
-
-
-def _without_what_it_is_of(members: Members) -> None:
-    """A delivery is left out, and its leaf is not."""
-    log = members["log.json"]
-    _left_out(members)
-    members["log.json"] = log
+    _without_leaf(members, f"revision:{gone}")
 
 
 def _renamed(members: Members) -> None:
-    """All of it is said of another order."""
     for name in ("history.json", "sessions.json"):
         members[name] = members[name].replace(b'"ORD-1"', b'"ORD-9"')
-    manifest = json.loads(members[MANIFEST])
-    members[MANIFEST] = json.dumps(manifest | {"order": "ORD-9"}).encode()
+    in_manifest(members, order="ORD-9")
 
 
 def _dispute_ended(members: Members) -> None:
-    """A dispute becomes its end, in the history and in all that follows from it."""
+    """Make a dispute its end, in the history and in all that follows from it."""
     members["history.json"] = members["history.json"].replace(b'"disputed"', b'"dispute_won"')
-    ledger = ledger_of(json.loads(members["history.json"]))
-    members["ledger.json"] = (json.dumps(ledger, ensure_ascii=False, indent=1) + "\n").encode()
+    refolded(members)
 
 
 def _changed_unopened(members: Members) -> None:
     _dispute_ended(members)
-
-    def close(log: Any) -> None:
-        log["readings"] = {}
-
-    changed("log.json", close)(members)
+    changed("log.json", lambda log: log.update(readings={}))(members)
 
 
-def _with_reading(members: Members, *, payment: str, hidden: str) -> None:
-    """Another payment in the last delivery, whose commitment is given instead of what opens it."""
+def _with_reading(members: Members) -> None:
+    """Put another payment in the last delivery, and its commitment in place of what opens it."""
     last = json.loads(members["history.json"])["deliveries"][-1]["delivery_id"]
     changed(
-        "history.json", lambda history: history["deliveries"][-1]["event"].update(payment=payment)
-    )(members)
-    changed("log.json", lambda log: log["readings"][last].update(payment={"hash": hidden}))(members)
-
-
-def _changed_first(members: Members) -> None:
-    """The first delivery said something else."""
-    changed(
         "history.json",
-        lambda history: history["deliveries"][0]["event"].update(claim="authorized"),
+        lambda history: history["deliveries"][-1]["event"].update(payment="\N{BULLET}1"),
     )(members)
-    ledger = ledger_of(json.loads(members["history.json"]))
-    members["ledger.json"] = (json.dumps(ledger, ensure_ascii=False, indent=1) + "\n").encode()
+    hidden = {"payment": {"hash": "0" * 64}}
+    changed("log.json", lambda log: log["readings"][last].update(hidden))(members)
 
 
 def _hidden(members: Members) -> None:
-    """The leaf of a delivery is shown as a hash alone, which may be any other leaf's."""
-
+    """Show the leaf of a delivery as a hash alone, which may be any other leaf's."""
     heard = json.loads(members["history.json"])["deliveries"][0]["delivery_id"]
 
     def hide(log: Any) -> None:
@@ -149,44 +117,41 @@ def _hidden(members: Members) -> None:
 
 
 def _invented(members: Members) -> None:
-    """The first delivery said something else, and its leaf has no content."""
+    """Let the first delivery say something else, and its leaf have no content."""
     _hidden(members)
-    _changed_first(members)
-
-
-def _more_in(name: str) -> Callable[[Members], None]:
-    def change(members: Members) -> None:
-        members[name] += b" Paid in full. "
-
-    return change
-
-
-def _no_checkpoint(members: Members) -> None:
-    del members["checkpoint.txt"]
+    changed(
+        "history.json",
+        lambda history: history["deliveries"][0]["event"].update(claim="authorized"),
+    )(members)
+    refolded(members)
 
 
 def _answer_without_file(members: Members) -> None:
-    """What the payment service answered is invented, and what was kept of it is taken away."""
+    """Invent what the payment service answered, and take away what was kept of it."""
     document = json.loads(members["sessions.json"])
     name = f"record-{document[1]['record_id']}.details"
     document[1]["details"] = {"status": "refused"}
     members["sessions.json"] = json.dumps(document).encode()
     members.pop(name, None)
-    manifest = json.loads(members[MANIFEST])
-    manifest["left_out"].pop(name, None)
-    members[MANIFEST] = json.dumps(manifest).encode()
+    left_out = json.loads(members[MANIFEST])["left_out"]
+    left_out.pop(name, None)
+    in_manifest(members, left_out=left_out)
+
+
+def _added_to(name: str) -> Change:
+    return lambda members: members.update({name: members[name] + b" Paid in full. "})
 
 
 @dataclass(frozen=True)
 class Forgery:
     """One story that is not true.
 
-    step   the step that finds it in a full bundle, and in a redacted one; None: none does
+    full   the step that finds it in a full bundle; None: none does. `redacted`: in such a one
     words  what the first lines say then
     """
 
     says: str
-    change: Callable[[Members], None]
+    change: Change
     full: str | None
     redacted: str | None
     words: str = ""
@@ -197,7 +162,7 @@ FORGERIES = [
     *(
         Forgery(
             f"{name} is rewritten",
-            _more_in(name),
+            _added_to(name),
             "rendered", "rendered", rendering=False,
         )
         for name in ("report.html", "README.txt", "verify.py", "explanation.txt")
@@ -264,11 +229,11 @@ FORGERIES = [
         "nothing about the order was left out after the last entry that the log has of it here",
     ),
     Forgery(
-        "a delivery stays in the log alone", _without_what_it_is_of, "completeness", "completeness",
+        "a delivery stays in the log alone",
+        lambda members: _left_out(members, leaf_too=False),
+        "completeness", "completeness",
     ),
-    Forgery(
-        "it is another order's bundle", _renamed, "completeness", "completeness",
-    ),
+    Forgery("it is another order's bundle", _renamed, "completeness", "completeness"),
     Forgery(
         "the order's name in the log is not opened",
         changed("log.json", lambda log: log["order"].update(key=None)),
@@ -284,11 +249,7 @@ FORGERIES = [
         "it is, and what opens the reading is taken away", _changed_unopened,
         "bodies", None, "what the bodies said, which are left out, and which the log does not show",
     ),
-    Forgery(
-        "a reference is hidden that was not masked",
-        lambda members: _with_reading(members, payment="\N{BULLET}1", hidden="0" * 64),
-        "readings", "readings",
-    ),
+    Forgery("a reference is hidden that was not masked", _with_reading, "readings", "readings"),
     Forgery(
         "an invented delivery has a leaf without its content",
         _invented,
@@ -300,8 +261,7 @@ FORGERIES = [
         "inclusion", "inclusion",
     ),
     Forgery(
-        "there is no checkpoint",
-        _no_checkpoint,
+        "there is no checkpoint", lambda members: members.pop("checkpoint.txt"),
         "checkpoint", "checkpoint",
     ),
     Forgery(
@@ -311,7 +271,9 @@ FORGERIES = [
     ),
     Forgery(
         "the shop waits for longer than it did",
-        lambda members: _rewrite(members, "history.json", b'"grace_us": ', b'"grace_us": 1'),
+        lambda members: members.update(
+            {"history.json": members["history.json"].replace(b'"grace_us": ', b'"grace_us": 1', 1)}
+        ),
         "ledger", "ledger",
     ),
 ]  # fmt: skip
@@ -336,32 +298,25 @@ def test_a_hidden_leaf_proves_that_something_was_sealed(bundles: Bundles, forge:
     found = verify_evidence(forge(bundles.redacted, _hidden, key=bundles.key))
     assert failed(found) == []
     assert "where its entry is shown without its content" in first_lines(found)
-    (step,) = (each for each in found.steps if each.name == "inclusion")
-    assert step.passed is None, "it counts as not checked"
-    assert failed(verify_evidence(forge(bundles.full, _hidden, key=bundles.key))) == ["inclusion"]
+    assert steps(found)["inclusion"].passed is None, "it counts as not checked"
+    assert failed(forge(bundles.full, _hidden, key=bundles.key)) == ["inclusion"]
 
 
 def _unsealed(members: Members) -> None:
-    """An arrival's leaf is taken away, and it is called not sealed yet."""
+    """Take away an arrival's leaf, and call it not sealed yet."""
     heard = json.loads(members["history.json"])["deliveries"][-1]["delivery_id"]
-
-    def take(log: Any) -> None:
-        log["leaves"] = [each for each in log["leaves"] if each["id"] != heard]
-        log["unsealed"].append(heard)
-
-    changed("log.json", take)(members)
+    _without_leaf(members, heard, unsealed=[heard])
 
 
 def test_what_could_have_been_sealed_must_be(bundles: Bundles, forge: Forge) -> None:
     """All of this world came weeks before the bundle's instant."""
     found = verify_evidence(forge(bundles.full, _unsealed, key=bundles.key))
     assert failed(found) == ["inclusion", "completeness"]
-    (step,) = (each for each in found.steps if each.name == "inclusion")
-    assert "was not sealed" in step.sentence
+    assert "was not sealed" in steps(found)["inclusion"].sentence
 
 
 async def test_what_came_just_before_may_wait_for_its_seal(tmp_path: Path) -> None:
-    """It is not proven yet, and that is said first."""
+    """The first lines say that it is not proven yet."""
     async with driving(tmp_path, with_worker=False, looking=True) as driver:
         await driver.send(event("e1"))
         driver.clock.put(T + SECOND)
@@ -377,8 +332,10 @@ async def test_what_came_just_before_may_wait_for_its_seal(tmp_path: Path) -> No
 # --- keys, one after the other --------------------------------------------------------------------
 
 
-def _foreign(forger: EvidenceKey) -> Callable[[Members], None]:
-    """A checkpoint by a key of the forger's, which the bundle calls an earlier one of the log."""
+def test_an_earlier_key_takes_more_than_the_bundles_word(
+    bundles: Bundles, forge: Forge, forger: EvidenceKey
+) -> None:
+    """The checkpoint is the forger's, whose key the bundle calls an earlier one of the log."""
 
     def change(members: Members) -> None:
         note = members["checkpoint.txt"].decode()
@@ -388,33 +345,26 @@ def _foreign(forger: EvidenceKey) -> Callable[[Members], None]:
         log["endorsements"] = [None, *log["endorsements"]]
         members["log.json"] = json.dumps(log).encode()
 
-    return change
-
-
-def test_an_earlier_key_takes_more_than_the_bundles_word(
-    bundles: Bundles, forge: Forge, forger: EvidenceKey
-) -> None:
-    found = verify_evidence(forge(bundles.full, _foreign(forger), key=bundles.key))
-    steps = {each.name: each for each in found.steps}
-    assert steps["checkpoint"].passed is None
-    assert "nothing here proves that it was one" in steps["checkpoint"].sentence
+    found = verify_evidence(forge(bundles.full, change, key=bundles.key))
+    step = steps(found)["checkpoint"]
+    assert step.passed is None
+    assert "nothing here proves that it was one" in step.sentence
     assert "checkpoint" in first_lines(found)
 
 
-async def signed_first(driver: Driver, folder: Path) -> tuple[CheckpointSigner, bytes, Path]:
-    """The log's first signer, a bundle that it has signed, and where its key lies."""
+async def signed_first(driver: Driver) -> tuple[CheckpointSigner, bytes]:
+    """Return the log's first signer, and a bundle that it has signed."""
     await driver.send(event("e1"))
     driver.clock.put(LATER)
-    settings = load_settings(environ(folder))
-    signer = await open_signer(driver.context)
-    return signer, await build(driver), settings.evidence_key_path
+    return await open_signer(driver.context), await build(driver)
 
 
 async def test_bundles_hold_across_a_rotation(tmp_path: Path) -> None:
-    """The old key signed that the new one follows: whoever trusts either takes a new bundle, whose
-    checkpoint may still be the old key's. Where the old one's file was lost, nobody signed that."""
+    """The old key signed that the new one follows. Who trusts either takes a new bundle, whose
+    checkpoint may still be the old key's. Where the old key's file was lost, nobody signed that."""
     async with driving(tmp_path, with_worker=False, looking=True) as driver:
-        first, before, path = await signed_first(driver, tmp_path)
+        path = driver.context.settings.evidence_key_path
+        first, before = await signed_first(driver)
         second = await rotate_key(driver.context, by=None)
         driver.clock.put(LATER + DAY)
         after = await build(driver)
@@ -424,12 +374,11 @@ async def test_bundles_hold_across_a_rotation(tmp_path: Path) -> None:
     assert verify_evidence(before, trusted=first.key.public).valid
     for key in (first.key, second):
         found = verify_evidence(after, trusted=key.public)
-        steps = {each.name: each.passed for each in found.steps}
-        assert (found.valid, steps["signature"], steps["checkpoint"]) == (True, True, True)
-    assert failed(verify_evidence(before, trusted=second.public)) == ["signature"]
-    assert failed(verify_evidence(lost, trusted=second.public)) == ["signature"]
-    found = verify_evidence(lost, trusted=third.public)
-    assert {each.name: each.passed for each in found.steps}["checkpoint"] is None
+        passed = [steps(found)[name].passed for name in ("signature", "checkpoint")]
+        assert (found.valid, passed) == (True, [True, True])
+    assert failed(before, trusted=second.public) == ["signature"]
+    assert failed(lost, trusted=second.public) == ["signature"]
+    assert steps(lost, trusted=third.public)["checkpoint"].passed is None
     assert load_key(path) is not None
 
 
@@ -439,13 +388,13 @@ async def test_a_rotation_that_was_cut_short_is_endorsed_when_it_is_made_again(
     """The old key had been set aside, and the log did not know the new one yet."""
 
     class Killed(BaseException):
-        """The process ended here."""
+        """An end of the process."""
 
     async def die(*_: object, **__: object) -> None:
         raise Killed
 
     async with driving(tmp_path, with_worker=False, looking=True) as driver:
-        first, before, _ = await signed_first(driver, tmp_path)
+        first, before = await signed_first(driver)
         with monkeypatch.context() as patched:
             patched.setattr(log_store, "add_key", die)
             with pytest.raises(Killed):
@@ -497,9 +446,7 @@ def grown(tmp_path_factory: pytest.TempPathFactory) -> Grown:
 
 
 def kept_step(archive: bytes, note: str, path: tuple[bytes, ...] | None = None) -> VerifyStep:
-    found = verify_evidence(archive, kept=KeptCheckpoint(note=note, path=path))
-    (step,) = (each for each in found.steps if each.name == "kept_checkpoint")
-    return step
+    return steps(archive, kept=KeptCheckpoint(note=note, path=path))["kept_checkpoint"]
 
 
 def test_a_kept_checkpoint_shows_that_the_log_is_the_same(grown: Grown) -> None:
@@ -540,7 +487,7 @@ def test_a_log_that_was_written_anew_is_found_by_a_checkpoint_that_left(
 
 
 def test_the_first_lines_say_what_a_log_written_anew_looks_like(grown: Grown) -> None:
-    """Whoever has database and key can do it, and no step tells: only a kept checkpoint does."""
+    """No step shows what who has database and key can do: only a kept checkpoint does."""
     anew, after = "that the log was not written anew", "after the 1 leaf of the checkpoint that"
     assert anew in first_lines(verify_evidence(grown.bundles[1]))
     kept = KeptCheckpoint(note=grown.notes[0], path=grown.path)
@@ -553,8 +500,8 @@ def test_the_first_lines_say_what_a_log_written_anew_looks_like(grown: Grown) ->
 def test_a_checkpoint_of_another_key_is_the_readers_to_compare(
     grown: Grown, forger: EvidenceKey
 ) -> None:
-    """Such as one of after a change of keys: its hashes fit, and whose it is the bundle cannot
-    prove; where the reader knows the key, that counts."""
+    """Its hashes fit, as after a change of keys. The bundle cannot prove whose it is: it counts
+    where the reader knows the key."""
     foreign = signed_checkpoint(forger, read_checkpoint(grown.notes[1]))
     step = kept_step(grown.bundles[0], foreign, grown.path)
     assert step.passed is None
@@ -565,8 +512,8 @@ def test_a_checkpoint_of_another_key_is_the_readers_to_compare(
 
 
 async def test_what_is_masked_by_its_name_is_no_forgery(tmp_path: Path) -> None:
-    """A header that is called an address, an answer that has an e-mail address and a number that is
-    none: a full bundle shows them masked beside the file that has them as they came."""
+    """A full bundle shows them masked beside the file that has them as they came: a header that is
+    called an address, an answer with an e-mail address and a number that is none."""
     async with driving(tmp_path, looking=True) as driver:
         body = json.dumps(event("e1")).encode()
         await driver.send(body, [*signed(body), (b"x-envoy-external-address", b"198.51.100.7")])
@@ -577,23 +524,21 @@ async def test_what_is_masked_by_its_name_is_no_forgery(tmp_path: Path) -> None:
         async with driver.context.database.writing() as connection:
             await add_records(connection, [opened], details=answer)
         driver.clock.put(LATER)
-        found = verify_evidence(await build(driver, reason="why"))
-    assert failed(found) == []
+        assert failed(await build(driver, reason="why")) == []
 
 
 async def test_an_order_without_deliveries_says_so(tmp_path: Path) -> None:
     async with driving(tmp_path, looking=True) as driver:
         await driver.api("PUT", "/orders/ORD-1", json={"amount": "5.00", "currency": "KES"})
         driver.clock.put(LATER)
-        found = verify_evidence(await build(driver, reason="why"))
-    (step,) = (each for each in found.steps if each.name == "bodies")
+        step = steps(await build(driver, reason="why"))["bodies"]
     assert step.sentence.startswith("No delivery is here")
 
 
 async def test_a_bundle_that_nobody_could_rely_on_is_not_built(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another process seals, and is not done: who asks is asked to come again."""
+    """Another process seals, and is not done: the call says to try again."""
 
     async def nobody(*_: object, **__: object) -> int:
         return 0
@@ -614,14 +559,12 @@ def test_another_program_cannot_tell_what_was_rendered(bundles: Bundles, forge: 
     """It says so, and does not fail what another release has worded otherwise."""
 
     def change(members: Members) -> None:
-        manifest = json.loads(members[MANIFEST])
-        members[MANIFEST] = json.dumps(manifest | {"program": "0" * 64, "release": "9.9"}).encode()
+        in_manifest(members, program="0" * 64, release="9.9")
         members["report.html"] += b" "
 
     found = verify_evidence(forge(bundles.full, change, key=bundles.key, rendering=False))
     assert failed(found) == []
-    (step,) = (each for each in found.steps if each.name == "rendered")
-    assert "another program (9.9)" in step.sentence
+    assert "another program (9.9)" in steps(found)["rendered"].sentence
     assert "rendered" in first_lines(found).splitlines()[0]
 
 

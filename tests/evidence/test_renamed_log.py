@@ -1,5 +1,8 @@
-"""A log that forked, as after a restore, goes on under another origin: what was signed before holds
-as it did, witnesses cosign what follows, and what was lost is reported as that."""
+"""A log that forked, as after a restore, goes on under another origin.
+
+What was signed before holds as it did, witnesses cosign what follows, and what was lost is reported
+as lost.
+"""
 
 import json
 from dataclasses import replace
@@ -7,10 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from app.config.load import load_settings
 from app.core.errors import NotFoundError
-from app.evidence.keys import EvidenceKey, load_key
-from app.evidence.prove_sealed import newest_checkpoint, prove_growth
+from app.evidence.prove_sealed import prove_growth
 from app.evidence.seal import (
     open_signer,
     read_checkpoint,
@@ -22,7 +23,6 @@ from app.evidence.verify import NOT_LISTED, unpack
 from app.evidence.verify_evidence import KeptCheckpoint, VerifiedBundle, verify_evidence
 from app.evidence.verify_log import VerifiedLog, verify_log
 from reconcile.instants import SECOND, Instant
-from tests.api.driving import environ
 from tests.database.builders import tamper
 from tests.evidence.conftest import forged_with
 from tests.evidence.test_witnesses import (
@@ -37,17 +37,11 @@ from tests.evidence.test_witnesses import (
 )
 
 
-def signing_key(own: House) -> EvidenceKey:
-    key = load_key(load_settings(environ(own.folder)).evidence_key_path)
-    assert key is not None
-    return key
-
-
-def lost_checkpoint(own: House, note: str, *, more: int = 5) -> str:
-    """A checkpoint of more leaves that was signed, and that the log does not know of any more."""
+def lost_checkpoint(own: House, note: str) -> str:
+    """Return a signed checkpoint of five more leaves, which the log does not know of any more."""
     said = read_checkpoint(note)
-    lost = replace(said, size=said.size + more, head=b"\x07" * 32)
-    return signed_checkpoint(signing_key(own), lost)
+    lost = replace(said, size=said.size + 5, head=b"\x07" * 32)
+    return signed_checkpoint(own.signing_key, lost)
 
 
 async def against(own: House, note: str) -> VerifiedLog:
@@ -60,11 +54,10 @@ def kept(archive: bytes, note: str, *hashes: str) -> VerifiedBundle:
 
 
 async def forked(own: House) -> str:
-    """A log of which witnesses have cosigned leaves that it does not have. Returns its newest
-    checkpoint."""
+    """Have witnesses cosign leaves that the log does not have. Return its newest checkpoint."""
     await own.sealed("e1")
     await own.asked()
-    note = (await newest_checkpoint(own.context)).note
+    note = (await own.newest()).note
     lost = read_checkpoint(lost_checkpoint(own, note))
     for witness in own.witnesses:
         witness.seen[lost.origin] = (lost.size, lost.head)
@@ -90,12 +83,11 @@ async def test_witnesses_cosign_again(tmp_path: Path) -> None:
         await own.asked()
         assert await own.problems() == [None, None]
         assert await own.alarm() is None
-        size = await own.size()
-        assert [witness.asked[-1] for witness in own.witnesses] == [(0, size)] * 2
-        newest = read_checkpoint((await newest_checkpoint(own.context)).note)
+        newest = read_checkpoint((await own.newest()).note)
+        assert [witness.asked[-1] for witness in own.witnesses] == [(0, newest.size)] * 2
         after, again = await own.bundle("ORD-e3"), await own.bundle("ORD-e1")
         assert (await checked(own.context)).problems == []
-        keys = [witness.key for witness in own.witnesses]
+        keys = own.keys
     origin = read_checkpoint(first).origin
     assert newest.origin != origin
     for archive, log in ((before, origin), (again, origin), (after, newest.origin)):
@@ -112,13 +104,13 @@ async def test_kept_checkpoints_hold_up_to_where_the_origin_ended(tmp_path: Path
     """Of the log itself, and of a bundle of after."""
     async with house(tmp_path) as own:
         first = await forked(own)
-        last = (await newest_checkpoint(own.context)).note
+        last = (await own.newest()).note
         lost = lost_checkpoint(own, last)
         await renamed(own)
         await own.sealed("e3")
         after = await own.bundle("ORD-e3")
         ours = read_checkpoint(unpack(after)["checkpoint.txt"].decode())
-        for note in (first, last, (await newest_checkpoint(own.context)).note):
+        for note in (first, last, (await own.newest()).note):
             assert (await against(own, note)).problems == [], note
         (problem,) = (await against(own, lost)).problems
         ended = read_checkpoint(last)
@@ -139,7 +131,7 @@ async def test_one_of_another_log_is_still_refused(tmp_path: Path) -> None:
         await own.sealed("e3")
         after = await own.bundle("ORD-e3")
         other = replace(read_checkpoint(note), origin="tallyhook.sandbox/other")
-        signed = signed_checkpoint(signing_key(own), other)
+        signed = signed_checkpoint(own.signing_key, other)
     passed, sentence = step(kept(after, signed), "kept_checkpoint")
     assert (passed, "of another log" in sentence) == (False, True)
 
@@ -148,7 +140,7 @@ async def test_one_of_another_log_is_still_refused(tmp_path: Path) -> None:
     "wrong", [{"log": "x", "leaves": "4"}, {"log": 7, "leaves": 4}, {"leaves": 4}, "x"]
 )
 async def test_origins_that_are_not_in_form_fail(tmp_path: Path, wrong: object) -> None:
-    """Whoever has the shop's key could else have nothing listed of what nothing proves."""
+    """Otherwise who has the shop's key could have what nothing proves left out of the list."""
 
     def change(members: dict[str, bytes]) -> None:
         log = json.loads(members["log.json"])
@@ -156,7 +148,7 @@ async def test_origins_that_are_not_in_form_fail(tmp_path: Path, wrong: object) 
 
     async with house(tmp_path) as own:
         await own.sealed("e1")
-        archive = forged_with(signing_key(own), await own.bundle("ORD-e1"), change)
+        archive = forged_with(own.signing_key, await own.bundle("ORD-e1"), change)
     found = verify_evidence(archive)
     assert step(found, "inclusion")[0] is False
     assert list(found.not_proven) == [NOT_LISTED]
@@ -168,8 +160,8 @@ async def test_a_checkpoint_has_the_origin_of_its_size(tmp_path: Path) -> None:
         last = read_checkpoint(await forked(own))
         await renamed(own)
         await own.sealed("e3")
-        newest = read_checkpoint((await newest_checkpoint(own.context)).note)
-        key = signing_key(own)
+        newest = read_checkpoint((await own.newest()).note)
+        key = own.signing_key
         for said, origin in ((newest, last.origin), (last, newest.origin)):
             note = signed_checkpoint(key, replace(said, origin=origin))
             sql = f"UPDATE log_checkpoints SET note = '{note}' WHERE size = {said.size}"

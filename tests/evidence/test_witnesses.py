@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import httpx2
 import pytest
 from starlette.responses import PlainTextResponse, Response
 
@@ -16,30 +17,19 @@ from app.config.load import load_settings
 from app.context.context import AppContext
 from app.core.errors import UsageError
 from app.core.http import outgoing_client
+from app.evidence import witnesses
 from app.evidence.bundle import Built, BundleRequest, build_evidence
-from app.evidence.keys import load_key
+from app.evidence.keys import EvidenceKey, load_key
 from app.evidence.seal import open_signer, read_checkpoint, rotate_key, seal_all
 from app.evidence.verify import report_lines, unpack
-from app.evidence.verify_evidence import (
-    VerifiedBundle,
-    named_witnesses,
-    verify_evidence,
-)
+from app.evidence.verify_evidence import VerifiedBundle, named_witnesses, verify_evidence
 from app.evidence.verify_log import VerifiedLog, verify_log
-from app.evidence.witnesses import (
-    FIRST_PAUSE,
-    LONGEST_PAUSE,
-    TRIES,
-    Cosigning,
-    Witnesses,
-    witness_document,
-    witnesses_of,
-)
+from app.evidence.witnesses import FIRST_PAUSE, LONGEST_PAUSE, Cosigning, witness_document
 from app.finance.read_lines import lines_naming
 from app.monitoring.watchdog import Watched, alarms
 from app.orders.refold import refold_until_quiet
 from app.sealing.departure_store import WitnessState, claim_witness, witness_states
-from app.sealing.log_store import begin_log, newest_head
+from app.sealing.log_store import SignedHead, begin_log, newest_head
 from app.wiring.service import working_parts
 from reconcile.instants import DAY, HOUR, MINUTE, SECOND, Instant, format_instant
 from tests.api.driving import Driver, driving, environ, of_order
@@ -63,18 +53,30 @@ class House:
 
     @property
     def context(self) -> AppContext:
-        """As the witnesses are set up; more than half of them have to cosign."""
+        """The service's, with these witnesses, more than half of whom have to cosign."""
         each = [f"{witness.key} https://{witness.name}" for witness in self.witnesses]
         settled = {"witnesses": each, "witness_every_s": EVERY // SECOND, "witness_alarm_s": 7200}
         return with_settings(self.driver.context, evidence=settled)
 
-    def settled(self) -> Witnesses:
-        found = witnesses_of(self.context.settings)
+    @property
+    def keys(self) -> list[str]:
+        """The verifier keys of the witnesses."""
+        return [each.key for each in self.witnesses]
+
+    @property
+    def signing_key(self) -> EvidenceKey:
+        """The key of the log."""
+        key = load_key(self.context.settings.evidence_key_path)
+        assert key is not None
+        return key
+
+    def cosigning(self, client: httpx2.AsyncClient) -> Cosigning:
+        found = witnesses.witnesses_of(self.context.settings)
         assert found is not None
-        return found
+        return Cosigning(self.context, found, client)
 
     async def sealed(self, *events: str) -> None:
-        """More has come, each of an order of its own, and is in a checkpoint."""
+        """Send events, each of an order of its own, and seal them in a checkpoint."""
         for name in events:
             await self.driver.send(of_order(f"ORD-{name}", name))
         await refold_until_quiet(self.context, limit=100, progress=lambda count: None)
@@ -84,34 +86,39 @@ class House:
             witness.logs.setdefault(signer.origin, []).append(signer.key.public.raw)
 
     async def asked(self, *, later: int = EVERY) -> int:
-        """The next interval has begun, and all that are due are asked."""
+        """Ask all that are due after this time. Return how many were asked."""
         self.driver.clock.put(Instant(self.driver.clock.now() + later))
         if not self.witnesses:
             return 0
         async with outgoing_client(timeout_s=5, transport=self.transport) as client:
-            return await Cosigning(self.context, self.settled(), client).ask_due()
+            return await self.cosigning(client).ask_due()
 
     async def states(self) -> list[WitnessState | None]:
         async with self.context.database.reading() as connection:
             found = await witness_states(connection)
         return [found.get(witness.key) for witness in self.witnesses]
 
+    async def state(self) -> WitnessState:
+        """Return the state of the first witness, which was asked."""
+        state = (await self.states())[0]
+        assert state is not None
+        return state
+
     async def problems(self) -> list[str | None]:
         return [None if each is None else each.problem for each in await self.states()]
 
-    async def size(self) -> int:
+    async def newest(self) -> SignedHead:
         async with self.context.database.reading() as connection:
             head = await newest_head(connection)
-        return 0 if head is None else head.size
+        assert head is not None
+        return head
 
     async def alarm(self) -> tuple[str, str] | None:
-        watched = Watched(self.context)
-        found = (await alarms(watched)).get("witnesses")
+        found = (await alarms(Watched(self.context))).get("witnesses")
         return None if found is None else (found.reason, found.sentence)
 
     async def bundle(self, order: str) -> bytes:
-        built = await self.built(order)
-        return built.archive
+        return (await self.built(order)).archive
 
     async def built(self, order: str) -> Built:
         return await build_evidence(self.context, BundleRequest(order=order), lines=lines_naming)
@@ -119,11 +126,11 @@ class House:
 
 @asynccontextmanager
 async def house(folder: Path, *names: str) -> AsyncIterator[House]:
-    """A service without orders, and witnesses of these names that do not know its log yet."""
+    """Run a service without orders, and witnesses of these names that do not know its log yet."""
     os.makedirs(folder, exist_ok=True)
     async with driving(folder, with_worker=False, looking=True) as driver:
-        witnesses = [TestWitness(name, lambda: driver.clock.now() // SECOND) for name in names]
-        yield House(driver, folder, witnesses, Houses(witnesses))
+        each = [TestWitness(name, lambda: driver.clock.now() // SECOND) for name in names]
+        yield House(driver, folder, each, Houses(each))
 
 
 ONE, TWO, THREE = "one.example/w", "two.example/w", "three.example/w"
@@ -135,12 +142,12 @@ async def test_each_witness_cosigns_the_same_checkpoint_and_then_what_was_added(
     async with house(tmp_path, ONE, TWO) as own:
         assert await own.asked(later=SECOND) == 0  # nothing is sealed yet
         await own.sealed("e1", "e2", "e3")
-        first = await own.size()
+        first = (await own.newest()).size
         assert await own.asked(later=0) == 0  # nor was anything as of the last full interval
         assert await own.asked() == 2
         assert await own.asked(later=0) == 0
         await own.sealed("e4", "e5")
-        second = await own.size()
+        second = (await own.newest()).size
         assert await own.asked() == 2
         for witness in own.witnesses:
             assert witness.asked == [(0, first), (first, second)]
@@ -158,14 +165,11 @@ async def test_a_witness_that_knows_another_size_says_so_and_cosigns(tmp_path: P
     async with house(tmp_path, ONE, TWO) as own:
         await own.sealed("e1", "e2", "e3")
         await own.asked()
-        first = await own.size()
+        first = (await own.newest()).size
         await own.sealed("e4")
         own.witnesses[0].seen.clear()
-        async with own.context.database.reading() as connection:
-            newest = await newest_head(connection)
-        assert newest is not None
-        origin = read_checkpoint(newest.note).origin
-        own.witnesses[1].seen[origin] = (newest.size, newest.head)
+        newest = await own.newest()
+        own.witnesses[1].seen[read_checkpoint(newest.note).origin] = (newest.size, newest.head)
         await own.asked()
         assert own.witnesses[0].asked[1:] == [(first, newest.size), (0, newest.size)]
         assert own.witnesses[1].asked[1:] == [(first, newest.size), (newest.size, newest.size)]
@@ -179,9 +183,7 @@ async def test_of_two_workers_one_asks(tmp_path: Path) -> None:
         await own.asked(later=0)
         own.driver.clock.put(Instant(own.driver.clock.now() + EVERY))
         async with outgoing_client(timeout_s=5, transport=own.transport) as client:
-            await asyncio.gather(
-                *(Cosigning(own.context, own.settled(), client).ask_due() for _ in range(3))
-            )
+            await asyncio.gather(*(own.cosigning(client).ask_due() for _ in range(3)))
         assert len(own.witnesses[0].asked) == 1
         now = own.driver.clock.now()
         async with own.context.database.writing() as connection:
@@ -198,7 +200,7 @@ def _said(text: str, status: int = 200, kind: str = "text/plain") -> Answers:
 
 
 def _foreign(answer: Response) -> Response:
-    """A signature under the name of the witness and the id of its key that is not its own."""
+    """Return a false signature under the witness's name and the id of its key."""
     name, encoded = bytes(answer.body).decode().split(" ")[1:]
     blob = bytearray(base64.b64decode(encoded))
     blob[-40] ^= 1
@@ -235,8 +237,7 @@ async def test_a_bad_answer_is_refused_and_reported(tmp_path: Path) -> None:
             own.witnesses[0].answers = answers
             own.witnesses[0].seen.clear()
             await own.asked(later=LONGEST_PAUSE)
-            (state,) = await own.states()
-            assert state is not None
+            state = await own.state()
             assert (state.problem, state.size, state.cosigned_at) == (problem, 0, None), answers
             document = await witness_document(own.context)
             assert document["left"] == []
@@ -252,14 +253,12 @@ async def test_who_cosigns_nothing_is_asked_again_later_each_time(tmp_path: Path
         own.transport.there.clear()
         await own.asked()
         began = own.driver.clock.now()
-        (state,) = await own.states()
-        assert state is not None
+        state = await own.state()
         assert (state.failures, state.since) == (1, began)
         assert state.next_at == began + FIRST_PAUSE
         assert await own.asked(later=FIRST_PAUSE - SECOND) == 0
         await own.asked(later=SECOND)
-        (state,) = await own.states()
-        assert state is not None
+        state = await own.state()
         assert state.next_at - own.driver.clock.now() == 2 * FIRST_PAUSE
         own.transport.there |= there
         own.witnesses[0].answers = lambda answer: Response(
@@ -273,23 +272,21 @@ async def test_who_cosigns_nothing_is_asked_again_later_each_time(tmp_path: Path
         assert await own.problems() == [None]
 
 
-async def test_sizes_that_go_round_in_circles_end(tmp_path: Path) -> None:
+async def test_sizes_that_go_round_in_circles_end_and_a_clock_that_is_off_is_not_believed(
+    tmp_path: Path,
+) -> None:
     async with house(tmp_path, ONE) as own:
         await own.sealed("e1", "e2", "e3")
-        sizes = iter([1, 2, 1, 2, 1])
-        own.witnesses[0].answers = lambda answer: Response(
+        (witness,), sizes = own.witnesses, iter([1, 2, 1, 2, 1])
+        witness.answers = lambda answer: Response(
             f"{next(sizes)}\n", 409, media_type="text/x.tlog.size"
         )
         await own.asked()
-        assert len(own.witnesses[0].asked) == TRIES
-        assert await own.problems() == ["answer_not_in_form"]
-
-
-async def test_a_witness_whose_clock_is_off_is_not_believed(tmp_path: Path) -> None:
-    async with house(tmp_path, ONE) as own:
-        await own.sealed("e1")
-        now = own.driver.clock.now
-        own.witnesses[0].seconds = lambda: (now() - HOUR) // SECOND
+        assert (len(witness.asked), await own.problems()) == (
+            witnesses.TRIES, ["answer_not_in_form"]
+        )  # fmt: skip
+        witness.answers = lambda answer: answer
+        witness.seconds = lambda: (own.driver.clock.now() - HOUR) // SECOND
         await own.asked()
         assert await own.problems() == ["clock_off"]
 
@@ -308,18 +305,17 @@ async def test_too_few_cosignatures_for_too_long_are_an_alarm(tmp_path: Path) ->
         await own.asked()
         assert await own.alarm() is None
         await own.asked(later=2 * HOUR)
-        alarm = await own.alarm()
-        assert alarm is not None
-        assert alarm[0] == "checkpoints_not_cosigned"
-        assert "by 2 witnesses of 3" in alarm[1]
-        assert f"{TWO}: it cannot be reached" in alarm[1]
+        reason, sentence = await own.alarm() or ("", "")
+        assert reason == "checkpoints_not_cosigned"
+        assert "by 2 witnesses of 3" in sentence
+        assert f"{TWO}: it cannot be reached" in sentence
         own.transport.there["two.example"] = two
         await own.asked(later=HOUR)
         assert await own.alarm() is None
 
 
 async def test_witnesses_that_were_just_set_up_are_no_alarm(tmp_path: Path) -> None:
-    """Whose log is a year old."""
+    """Their log is a year old."""
     async with house(tmp_path, ONE) as own:
         await own.sealed("e1")
         own.driver.clock.put(Instant(T + 300 * DAY))
@@ -361,9 +357,8 @@ def first_lines(found: VerifiedBundle) -> str:
 async def test_a_bundle_carries_the_cosignatures_and_they_are_verified(tmp_path: Path) -> None:
     async with house(tmp_path, ONE, TWO, THREE) as own:
         await own.sealed("e1")
-        early = await own.built("ORD-e1")
-        assert early.cosigned_by_too_few
-        bare = early.archive
+        bare = await own.built("ORD-e1")
+        assert bare.cosigned_by_too_few
         await own.sealed("e2", "e3")
         del own.transport.there["three.example"]
         await own.asked()
@@ -371,7 +366,7 @@ async def test_a_bundle_carries_the_cosignatures_and_they_are_verified(tmp_path:
         enough = await own.built("ORD-e1")
         assert not enough.cosigned_by_too_few
         cosigned = enough.archive
-        keys = [each.key for each in own.witnesses]
+        keys = own.keys
         # It is the first that so many have cosigned, for ever.
         await own.sealed("e4")
         await own.asked()
@@ -400,8 +395,8 @@ async def test_a_bundle_carries_the_cosignatures_and_they_are_verified(tmp_path:
     )
     assert "that the log was not written anew" in first_lines(found)
     # One that was made before it was cosigned has nothing to show.
-    assert not verified(bare, keys[0]).valid
-    assert "have cosigned" not in first_lines(verify_evidence(bare))
+    assert not verified(bare.archive, keys[0]).valid
+    assert "have cosigned" not in first_lines(verify_evidence(bare.archive))
 
 
 async def test_what_is_in_a_witnesss_name_and_not_its_own_fails(tmp_path: Path) -> None:
@@ -409,8 +404,8 @@ async def test_what_is_in_a_witnesss_name_and_not_its_own_fails(tmp_path: Path) 
         await own.sealed("e1")
         await own.asked()
         archive = await own.bundle("ORD-e1")
-        keys = [each.key for each in own.witnesses]
-        signer = await open_signer(own.context)
+        keys = own.keys
+        key = own.signing_key
     note = unpack(archive)["checkpoint.txt"].decode()
     own_line, _ = note.splitlines()[5:]
     false = own_line[:-6] + ("AAAA==" if own_line[-6:] != "AAAA==" else "BAAA==")
@@ -418,7 +413,7 @@ async def test_what_is_in_a_witnesss_name_and_not_its_own_fails(tmp_path: Path) 
     def change(members: dict[str, bytes]) -> None:
         members["checkpoint.txt"] = note.replace(own_line, false).encode()
 
-    forged = forged_with(signer.key, archive, change)
+    forged = forged_with(key, archive, change)
     assert verify_evidence(forged).valid  # nobody's key was asked for
     assert not verified(forged, *keys, quorum=1).valid
     assert "that is not its signature" in step(verified(forged, keys[0]))[1]
@@ -458,14 +453,13 @@ def test_the_command_takes_witnesses_and_a_quorum(
 # --- who holds database and key -------------------------------------------------------------------
 
 
+@asynccontextmanager
 async def rebuilt(own: House, folder: Path, *events: str) -> AsyncIterator[House]:
-    """The same log, with the genuine key, written anew from these events alone."""
-    settings = load_settings(environ(own.folder))
-    key = settings.evidence_key_path
-    secret = key.read_bytes()
+    """Write the same log, with the genuine key, anew from these events alone."""
+    secret = own.context.settings.evidence_key_path.read_bytes()
     signer = await open_signer(own.context)
     async with house(folder, *[each.name for each in own.witnesses]) as other:
-        path = load_settings(environ(folder)).evidence_key_path
+        path = other.context.settings.evidence_key_path
         path.write_bytes(secret)
         path.chmod(0o600)
         public = signer.key.public.raw.hex()
@@ -489,21 +483,17 @@ async def test_a_log_that_was_rebuilt_without_an_event_is_found_by_its_witnesses
         await own.sealed("paid", "disputed")
         await own.asked()
         genuine = await own.bundle("ORD-paid")
-        keys = [each.key for each in own.witnesses]
-        size = await own.size()
-        more = [f"x{number}" for number in range(size)]  # it is even longer
-        async for other in rebuilt(own, tmp_path / "anew", "paid", *more):
+        keys = own.keys
+        more = [f"x{number}" for number in range((await own.newest()).size)]  # it is even longer
+        async with rebuilt(own, tmp_path / "anew", "paid", *more) as other:
             forged = await other.bundle("ORD-paid")
             assert (await checked(other.context)).found == 0
-            key = load_key(load_settings(environ(tmp_path / "anew")).evidence_key_path)
-            assert key is not None
+            key = other.signing_key
             assert verify_evidence(forged, trusted=key.public).valid
             # The witnesses refuse it, and it says so by itself.
             await other.asked()
             assert await other.problems() == ["log_is_another"] * 2
-            alarm = await other.alarm()
-            assert alarm is not None
-            assert alarm[0] == "witness_contradicts"
+            assert (await other.alarm() or ("",))[0] == "witness_contradicts"
             forged = await other.bundle("ORD-paid")
             assert not verified(forged, *keys).valid
             assert not verified(forged, *keys, quorum=1).valid
@@ -520,21 +510,20 @@ async def test_a_log_that_was_rebuilt_without_an_event_is_found_by_its_witnesses
 
 
 async def test_a_log_that_was_cut_off_is_found_by_its_witnesses(tmp_path: Path) -> None:
-    """As after a backup was put back."""
     async with house(tmp_path / "genuine", ONE) as own:
         await own.sealed("e1", "e2", "e3")
         await own.asked()
-        async for other in rebuilt(own, tmp_path / "cut", "e1"):
+        async with rebuilt(own, tmp_path / "cut", "e1") as other:
             await other.asked()
             assert await other.problems() == ["log_is_shorter"]
 
 
 async def test_log_verify_compares_with_what_left(tmp_path: Path) -> None:
-    """The last that left is named, and each change since is found."""
+    """It names the last that left, and finds each change since."""
     async with house(tmp_path, ONE) as own:
         await own.sealed("e1", "e2")
         await own.asked()
-        clean, size = await checked(own.context), await own.size()
+        clean, size = await checked(own.context), (await own.newest()).size
         assert clean.found == 0
         said = f"The last that left: the checkpoint of {size} leaves, cosigned by {ONE} at"
         assert said in clean.sentence()
