@@ -300,7 +300,7 @@ async def import_file(
     request: ImportRequest,
     chosen: presets.ChosenReading,
     *,
-    form: books.Form,
+    form: books.LineForm,
     kind: ImportForm,
     progress: Progress,
 ) -> Imported:
@@ -347,7 +347,7 @@ class _FileReading:
         self,
         request: ImportRequest,
         chosen: presets.ChosenReading,
-        form: books.Form,
+        form: books.LineForm,
         kind: ImportForm,
         rejects: Path | None,
         progress: Progress,

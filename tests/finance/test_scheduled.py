@@ -454,12 +454,10 @@ GIVEN = {
 }
 
 
-async def test_settings_become_ways_and_their_secrets_are_not_shown(
-    context: AppContext,
-) -> None:
+async def test_settings_become_ways_and_their_secrets_are_not_shown(shop: Shop) -> None:
     client = outgoing_client(timeout_s=5)
     settings = load_settings(GIVEN)
-    schedule = schedule_of(replace(context, settings=settings), client)
+    schedule = schedule_of(replace(shop.context, settings=settings), client)
     assert set(schedule.ways) == {"folder", "mail", "post"}
     mail = schedule.ways["mail"]
     assert isinstance(mail, MailWay)

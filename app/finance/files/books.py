@@ -44,7 +44,7 @@ NO_CURRENCY: Final = (
 )
 
 
-class Form(Protocol):
+class LineForm(Protocol):
     """One kind of file."""
 
     FIELDS: Fields
@@ -88,7 +88,7 @@ class Understanding:
     Raises RefusedTable for a heading that lacks much.
     """
 
-    def __init__(self, table: tables.SourceTable, form: Form, mapping: FileMapping) -> None:
+    def __init__(self, table: tables.SourceTable, form: LineForm, mapping: FileMapping) -> None:
         self._form, self._heading, self._table = form, table.heading, table
         self._made = shaping.all_made(mapping, table.heading, row=table.heading_row)
         # The column of each field; the first one of a field that is made of several.

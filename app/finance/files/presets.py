@@ -320,7 +320,7 @@ class ChosenReading:
     notes: Sequence[str] = ()
 
     def open(
-        self, path: Path, form: books.Form, *, opens: OpenTable = opening.open_table
+        self, path: Path, form: books.LineForm, *, opens: OpenTable = opening.open_table
     ) -> tables.SourceTable:
         """Open the file's table. Raises as `open_table` does, also for a file of another export."""
         check = None if self.preset is None else self.preset.check

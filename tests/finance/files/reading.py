@@ -5,7 +5,7 @@ from typing import Any
 
 from app.finance.files.bank import BankForm
 from app.finance.files.bank_formats import open_bank_table
-from app.finance.files.books import BookForm, Form, Understanding
+from app.finance.files.books import BookForm, LineForm, Understanding
 from app.finance.files.mapping import FileMapping, read_mapping
 from app.finance.files.opening import open_table
 from app.finance.files.presets import OpenTable
@@ -33,7 +33,7 @@ def bank(content: bytes | str, mapping: str = "", *, folder: Path) -> Found:
 
 def _read(
     content: bytes | str,
-    form: Form,
+    form: LineForm,
     mapping: FileMapping,
     path: Path,
     *,
