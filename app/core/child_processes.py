@@ -160,7 +160,10 @@ class WorkerProcess:
                     self.on_news()
                 if FAILED in received:
                     self._stopping.set()  # none is started again on a disk that has failed
-                    self._failed("the process that reads the inbox met an error of the disk")
+                    self._failed(
+                        "the disk reported an I/O error or became read-only: "
+                        "the process that reads the inbox met it"
+                    )
         finally:
             writer, self._writer = self._writer, None
             writer.close()

@@ -196,7 +196,10 @@ class FoldingProcess:
                 self._loading = None
             if FAILED in received:
                 self._stopping.set()
-                self._failed("the process that folds met an error of the disk")
+                self._failed(
+                    "the disk reported an I/O error or became read-only: "
+                    "the process that folds met it"
+                )
             if READY in received and not self.working:
                 self.working = True
                 self._leave(True)
