@@ -22,6 +22,7 @@ from app.receiving.correlation_store import Linking, LinkMemory, Links
 from app.receiving.inbox_store import Suspect, Unread, take_out, take_suspect_out
 from app.receiving.phone_store import PhoneNote, phone_note, write_phone_notes
 from app.receiving.refusal_store import Rejection, RejectionRing
+from app.receiving.source_state_store import Accepted, note_sources
 from app.sealing.leaf_store import DELIVERY
 from app.sealing.log_queue_store import mark_unsealed
 from reconcile.instants import DAY, EARLIEST, MINUTE, Instant
@@ -161,6 +162,7 @@ def append_ready(
     if rejections:
         ring.append(connection, rejections)
     count_arrivals(connection, appended.arrivals, rejections)
+    note_sources(connection, accepted_of(appended), rejections)
     count_read(connection, appended)
     return appended
 
@@ -221,6 +223,14 @@ def count_arrivals(
             conflict=_MORE_ARRIVALS,
         )
         connection.ask("DELETE FROM arrivals WHERE minute < ?", (rows[-1][0] - ARRIVALS_KEPT,))
+
+
+def accepted_of(appended: Appended) -> list[Accepted]:
+    """Return what was accepted of the sources, for `note_sources`."""
+    return [
+        Accepted(arrival.source, arrival.received_at, verdict != "unreadable")
+        for arrival, verdict in zip(appended.arrivals, appended.verdicts, strict=True)
+    ]
 
 
 READ: Final = "read "

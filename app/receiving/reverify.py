@@ -13,13 +13,15 @@ from app.access.operators import note_in_trail, who_may
 from app.context.context import AppContext
 from app.core.errors import ConfigurationError
 from app.core.jobs import silent
+from app.database.statements import run
 from app.providers.source import ProviderReply
-from app.receiving.append_store import Arrival, keep_arrivals
+from app.receiving.append_store import Appended, Arrival, accepted_of, keep_arrivals
 from app.receiving.caught_up import behind_s
 from app.receiving.framing import Received
 from app.receiving.header_codec import read_request, restored
 from app.receiving.pace import Pace
 from app.receiving.refusal_store import Rejection, delete_rejections, kept_rejections
+from app.receiving.source_state_store import note_sources
 from app.receiving.verify import (
     RefusedDelivery,
     kept_head,
@@ -211,4 +213,5 @@ async def _accept(
         for arrival in several
     ]
     verdicts = await keep_arrivals(connection, arrivals)
+    await run(connection, note_sources, accepted_of(Appended(arrivals, verdicts, {})))
     return [(a.delivery_id, verdict) for a, verdict in zip(arrivals, verdicts, strict=True)]

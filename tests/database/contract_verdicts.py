@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,6 +12,13 @@ from sqlalchemy.exc import DBAPIError
 from app.database import statements
 from app.receiving.delivery_log_store import find_in_log, list_log
 from app.receiving.inbox import Inbox
+from app.receiving.source_state_store import (
+    REFUSALS_KEPT,
+    SourceArrivals,
+    arrivals_of,
+    refused_in,
+)
+from reconcile.instants import HOUR, Instant
 from reconcile.money import Money
 from tests.database.builders import (
     arrival,
@@ -22,7 +30,7 @@ from tests.database.builders import (
     rows,
     said,
 )
-from tests.reconcile.build import seconds
+from tests.reconcile.build import T, seconds
 
 CASES = [
     ("one", [["a"]], [["stored"]]),
@@ -73,6 +81,51 @@ class VerdictContract:
             ("unreadable", arrivals[3].body, len(arrivals[3].body)),
             ("duplicate", None, len(arrivals[0].body)),
         ]
+
+    async def test_refusals_of_a_source_count_until_it_has_an_accepted_delivery(
+        self, inbox: Inbox
+    ) -> None:
+        """By verdict and hour, also those that the same transaction brings before or after it."""
+
+        def refused(at: int, verdict: str = "signature_mismatch", source: str = "shop") -> Any:
+            received = seconds(at)
+            return replace(rejection(), received_at=received, verdict=verdict, source=source)
+
+        async def state(source: str = "shop") -> SourceArrivals:
+            found = await inbox.database.on_snapshot(arrivals_of, ["shop", "other"])
+            return found[source]
+
+        assert await state() == SourceArrivals()
+        await keep(inbox, refused(7_210), refused(10), refused(20, "timestamp_too_old"))
+        await keep(inbox, refused(1, "source_unknown", "made up"), refused(9, source="other"))
+        assert await state() == SourceArrivals(
+            refusing_since=seconds(10),
+            refused_since_then=3,
+            refused_by_verdict={"signature_mismatch": 2, "timestamp_too_old": 1},
+        )
+        await keep(inbox, refused(7_290), refused(7_310), refused(7_305), arrival(None, at=7_300))
+        assert await state() == SourceArrivals(
+            last_accepted_at=seconds(7_300),
+            refusing_since=seconds(7_305),
+            refused_since_then=2,
+            refused_by_verdict={"signature_mismatch": 2},
+        )
+        await keep(inbox, arrival(EVENTS["a"], at=7_400))
+        await keep(inbox, arrival(EVENTS["a"], at=7_390))
+        read_at = seconds(7_400)
+        assert await state() == SourceArrivals(last_accepted_at=read_at, last_read_at=read_at)
+        await keep(inbox, refused(7_500))
+        assert (await state()).refusing_since == seconds(7_500)
+        assert (await state("other")).refused_since_then == 1
+        window = {"since": seconds(7_200), "until": seconds(7_600)}
+        count = await inbox.database.on_snapshot(refused_in, ["shop", "none"], **window)
+        assert count == 5
+
+    async def test_refusals_are_counted_for_ninety_days(self, inbox: Inbox) -> None:
+        long_ago = Instant(T - (REFUSALS_KEPT + 1) * HOUR)
+        await keep(inbox, replace(rejection(), received_at=long_ago))
+        await keep(inbox, rejection())
+        assert await rows(inbox, "SELECT sum(count) FROM refusals") == [(1,)]
 
     @pytest.mark.alike
     async def test_history_counts_redeliveries(self, inbox: Inbox) -> None:

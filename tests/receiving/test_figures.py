@@ -25,6 +25,7 @@ from app.receiving import (
     receive,
     refusals,
     reverify,
+    source_state_store,
     unread,
 )
 from reconcile.instants import DAY, HOUR, MINUTE, SECOND
@@ -78,6 +79,7 @@ FIGURES: Final[list[tuple[Any, str, Any]]] = [
     (refusals, "BODIES", 2),
     (refusals, "LATE", 5),
     (refusals, "ALL_WINDOW", 5 * MINUTE),
+    (source_state_store, "REFUSALS_KEPT", 90 * DAY // HOUR),
     (refusals, "KEPT_EVENTS", 1_000),
     (refusals, "KEPT", 100),
     (reverify, "AT_ONCE", 100),

@@ -12,6 +12,7 @@ from app.config.load import load_settings
 from app.core.errors import ConfigurationError
 from app.providers.configured import compile_sources
 from app.receiving.reverify import Reverified, count_genuine, previewed, reverify
+from app.receiving.source_state import source_arrivals
 from reconcile.instants import MINUTE, Instant
 from tests.api.driving import Driver, driving, environ, event, secret, signed
 from tests.contexts import with_sources
@@ -65,6 +66,17 @@ OTHERS = (1, 0, 0, {"signature_mismatch": 1})
 def counts(done: Reverified) -> tuple[int, int, int, dict[str, int]]:
     """What it came to."""
     return done.judged, len(done.accepted), done.cut, done.refused
+
+
+async def test_a_source_no_longer_refuses_once_a_kept_rejection_is_accepted(
+    refusals: Refusals,
+) -> None:
+    before = (await source_arrivals(refusals.driver.context))["shop"]
+    assert (before.refusing_since, before.refused_since_then) == (T + MINUTE, 6)
+    await reverify(refusals.driver.context, only="shop")
+    after = (await source_arrivals(refusals.driver.context))["shop"]
+    assert (after.refusing_since, after.refused_since_then) == (None, 0)
+    assert (after.last_read_at, after.last_accepted_at) == (T + 3 * MINUTE, T + 3 * MINUTE)
 
 
 @pytest.mark.parametrize(("only", "wanted"), [(None, ALL), ("shop", SHOP), ("other", OTHERS)])

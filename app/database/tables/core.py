@@ -371,6 +371,24 @@ class ArrivalsRow(Table, table=True):
     refused: int = big_column()
 
 
+class RefusalsRow(Table, table=True):
+    """Refused deliveries of a source in one hour since 1970, by verdict: counts that outlast the
+    ring. `since_accepted` counts those since the source's last accepted delivery, of which the
+    first came at `first_at`. The empty source stands for names that are not configured."""
+
+    __tablename__ = "refusals"
+    __table_args__ = (
+        partial_index("ix_refusals_source", "source", where="since_accepted > 0"),
+        CLUSTERED,
+    )
+    hour: int = big_column(primary=True)
+    source: str = text_column(marks.not_personal("names of the settings"), primary=True)
+    verdict: str = text_column(marks.CODES, primary=True)
+    count: int = big_column()
+    since_accepted: int = big_column()
+    first_at: int = big_column()
+
+
 class RejectionRow(Table, table=True):
     """One refused arrival, in a ring that is bounded in count and bytes."""
 

@@ -1,0 +1,157 @@
+"""What each source delivered last, and what was refused of it since.
+
+The ring of rejections is bounded, so that junk pushes genuine ones out of it. These counts stay.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from app.database.statements import PlainConnection, insert_rows
+from app.receiving.refusal_store import Rejection
+from reconcile.instants import DAY, EARLIEST, HOUR, Instant
+
+REFUSALS_KEPT: Final = 90 * DAY // HOUR
+"""Hours for which refusals are counted: at most nine rows of a source in each."""
+
+ACCEPTED: Final = "last accepted "
+READ_AT: Final = "last read "
+"""Counters of the instants at which a delivery of a source was last accepted, and last one that
+could be read: `last accepted shop`."""
+
+
+class Accepted(NamedTuple):
+    """One accepted delivery, and whether it could be read."""
+
+    source: str
+    received_at: Instant
+    is_read: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceArrivals:
+    """What came of one source.
+
+    last_accepted_at    the last delivery that was accepted
+    last_read_at        the last one that could be read
+    refusing_since      first refusal after the last accepted delivery; None if there is none
+    refused_since_then  refusals from then on, which have `refused_by_verdict`
+    """
+
+    last_accepted_at: Instant | None = None
+    last_read_at: Instant | None = None
+    refusing_since: Instant | None = None
+    refused_since_then: int = 0
+    refused_by_verdict: Mapping[str, int] = field(default_factory=dict)
+
+
+def note_sources(
+    connection: PlainConnection, came: Iterable[Accepted], rejections: Sequence[Rejection] = ()
+) -> None:
+    """Note what was accepted and refused of each source, in the order of their reading. The
+    caller holds the lock LINKING, so that no other transaction writes these rows."""
+    last: dict[str, Instant] = {}
+    for source, received_at, is_read in came:
+        names = (ACCEPTED, READ_AT) if is_read else (ACCEPTED,)
+        for name in names:
+            last[name + source] = max(received_at, last.get(name + source, EARLIEST))
+    accepted = {
+        name.removeprefix(ACCEPTED): at for name, at in last.items() if name.startswith(ACCEPTED)
+    }
+    for source in sorted(accepted):
+        connection.ask(_RESET, (source,))
+    if last:
+        insert_rows(
+            connection,
+            table="counters",
+            columns=("name", "value"),
+            rows=sorted(last.items()),
+            conflict=_LATER,
+        )
+    if rejections:
+        _count_refused(connection, rejections, accepted)
+
+
+_RESET: Final = "UPDATE refusals SET since_accepted=0 WHERE source=? AND since_accepted > 0"
+_LATER: Final = (
+    "ON CONFLICT (name) DO UPDATE SET value=excluded.value WHERE excluded.value > counters.value"
+)
+
+
+def _count_refused(
+    connection: PlainConnection, rejections: Sequence[Rejection], accepted: Mapping[str, Instant]
+) -> None:
+    counts: dict[tuple[int, str, str], list[int]] = {}
+    for each in rejections:
+        # A name that no source has is anybody's choice: all of them are counted as one.
+        source = "" if each.verdict == "source_unknown" else each.source
+        key = (each.received_at // HOUR, source, each.verdict)
+        count = counts.setdefault(key, [0, 0, each.received_at])
+        count[0] += 1
+        if each.received_at > accepted.get(source, EARLIEST):
+            count[2] = min(count[2], each.received_at) if count[1] else each.received_at
+            count[1] += 1
+    rows = sorted((*key, *count) for key, count in counts.items())
+    latest = max(hour for hour, _, _ in counts)
+    insert_rows(
+        connection,
+        table="refusals",
+        columns=("hour", "source", "verdict", "count", "since_accepted", "first_at"),
+        rows=rows,
+        conflict=_MORE,
+    )
+    connection.ask("DELETE FROM refusals WHERE hour < ?", (latest - REFUSALS_KEPT,))
+
+
+_MORE: Final = (
+    "ON CONFLICT (hour, source, verdict) DO UPDATE SET "
+    "first_at=CASE WHEN refusals.since_accepted > 0 AND (excluded.since_accepted = 0 "
+    "OR refusals.first_at < excluded.first_at) THEN refusals.first_at ELSE excluded.first_at END, "
+    "count=refusals.count+excluded.count, "
+    "since_accepted=refusals.since_accepted+excluded.since_accepted"
+)
+
+
+def arrivals_of(connection: PlainConnection, sources: Collection[str]) -> dict[str, SourceArrivals]:
+    """Return what came of each of these sources."""
+    names = [prefix + source for prefix in (ACCEPTED, READ_AT) for source in sources]
+    instants = {}
+    for name in names:
+        rows = connection.ask("SELECT value FROM counters WHERE name=?", (name,))
+        instants[name] = Instant(rows[0][0]) if rows else None
+    refused: dict[str, dict[str, int]] = {}
+    since: dict[str, Instant] = {}
+    for source, verdict, count, first_at in connection.ask(_REFUSED):
+        refused.setdefault(source, {})[verdict] = int(count)
+        since[source] = min(Instant(first_at), since.get(source, Instant(first_at)))
+    return {
+        source: SourceArrivals(
+            last_accepted_at=instants[ACCEPTED + source],
+            last_read_at=instants[READ_AT + source],
+            refusing_since=since.get(source),
+            refused_since_then=sum(refused.get(source, {}).values()),
+            refused_by_verdict=refused.get(source, {}),
+        )
+        for source in sources
+    }
+
+
+_REFUSED: Final = (
+    "SELECT source, verdict, sum(since_accepted), min(first_at) FROM refusals "
+    "WHERE since_accepted > 0 GROUP BY source, verdict ORDER BY source, verdict"
+)
+
+
+def refused_in(
+    connection: PlainConnection, sources: Collection[str], *, since: Instant, until: Instant
+) -> int:
+    """Return how many deliveries of these sources were refused in the hours from one to another."""
+    hours = (since // HOUR, until // HOUR)
+    counts = [
+        connection.ask(
+            "SELECT sum(count) FROM refusals WHERE source=? AND hour BETWEEN ? AND ?",
+            (source, *hours),
+        )[0][0]
+        for source in sources
+    ]
+    return sum(int(count or 0) for count in counts)
