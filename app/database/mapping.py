@@ -72,6 +72,7 @@ RECORD_COLUMNS: Final = (
     "details",
     "payment",
     "author",
+    "replaces",
 )
 
 REVISION_COLUMNS: Final = (
@@ -192,6 +193,7 @@ def record_row(record: Record, details: str | None = None) -> tuple[Any, ...]:
         details,
         record.payment,
         record.author,
+        record.replaces,
     )
 
 
@@ -199,7 +201,7 @@ def record_of(row: Sequence[Any]) -> Record:
     """Return the record in a row of RECORD_COLUMNS."""
     # fmt: off
     (record_id, recorded_at, kind, order, at, amount, currency, source, key, session,
-     expires_at, reason, _, payment, author) = row
+     expires_at, reason, _, payment, author, replaces) = row
     # fmt: on
     if kind not in _RECORDS:
         raise ValueError(f"the stored kind of record {record_id} is none of ours")
@@ -217,4 +219,5 @@ def record_of(row: Sequence[Any]) -> Record:
         expires_at=expires_at,
         reason=reason,
         author=author,
+        replaces=replaces,
     )

@@ -41,7 +41,8 @@ def _link_records(connection: PlainConnection) -> None:
     """Link what records name, in the order in which they were written down."""
     rows = connection.ask(
         "SELECT source, payment, session, order_key FROM records WHERE source IS NOT NULL "
-        "AND (payment IS NOT NULL OR session IS NOT NULL) ORDER BY recorded_at, id"
+        "AND order_key <> '' AND (payment IS NOT NULL OR session IS NOT NULL) "
+        "ORDER BY recorded_at, id"
     )
     linking = Linking(LinkMemory())
     for source, payment, session, order in rows:

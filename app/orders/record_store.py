@@ -13,7 +13,7 @@ from app.receiving.correlation_store import Linking, LinkMemory, Links, keys_of_
 from app.sealing.leaf_store import RECORD
 from app.sealing.log_queue_store import mark_unsealed
 from reconcile.instants import TICK, Instant
-from reconcile.ledger.records import Record
+from reconcile.ledger.records import NO_ORDER, Record
 
 
 async def add_records(
@@ -37,13 +37,13 @@ def keep_records(
         rows=[record_row(record, details) for record in records],
     )
     mark_unsealed(connection, RECORD, [record.record_id for record in records])
-    due = {record.order: record.recorded_at for record in records}
+    due = {each.order: each.recorded_at for each in records if each.order != NO_ORDER}
     links = reference_links(records)
     if links:
         take_lock(connection, LINKING)
         linking = Linking(LinkMemory())
         linking.link(connection, links)
-        due |= dict.fromkeys(linking.touched(), max(due.values()))
+        due |= dict.fromkeys(linking.touched(), max(each.recorded_at for each in records))
     mark_due(connection, due)
 
 
@@ -52,7 +52,7 @@ def reference_links(records: Iterable[Record]) -> Links:
     return {
         key: record.order
         for record in records
-        if record.source is not None
+        if record.source is not None and record.order != NO_ORDER
         for key in keys_of_references(record.source, record.payment, record.session)
     }
 

@@ -427,7 +427,7 @@ async def prove_index(connection: AsyncConnection) -> AsyncIterator[Step]:
     pairs = await _of_one_id(connection)
     for layer, condition in (
         (_EVENTS, "events.standing <> 'unconfirmed'"),
-        (_RECORDS, "records.source IS NOT NULL"),
+        (_RECORDS, "records.source IS NOT NULL AND records.order_key <> ''"),
     ):
         async for span in _spans(connection, layer):
             found = await _other_links(connection, layer.table, span, condition, pairs)
@@ -473,7 +473,7 @@ async def _other_links(
 
 
 _WITHOUT_MARK: Final = (
-    "SELECT order_key FROM {table} WHERE order_key IS NOT NULL AND NOT EXISTS "
+    "SELECT order_key FROM {table} WHERE order_key <> '' AND NOT EXISTS "
     "(SELECT 1 FROM order_due WHERE order_due.order_key = {table}.order_key)"
 )
 

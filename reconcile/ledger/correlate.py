@@ -21,7 +21,7 @@ from reconcile.instants import EARLIEST, Instant
 from reconcile.ledger.events import ClaimKind, Event
 from reconcile.ledger.history import History
 from reconcile.ledger.policy import Policy
-from reconcile.ledger.records import STILL_ASKING, Record
+from reconcile.ledger.records import PLACINGS, STILL_ASKING, Record
 
 SAYS_NOTHING_FINAL: frozenset[ClaimKind] = frozenset(("pending", "unrecognized"))
 
@@ -279,7 +279,7 @@ def _file(records: Sequence[Record]) -> Filed:
         elif record.kind == "released":
             if filed.holds.pop(record.reason or "", None) is not None:
                 filed.released_at = record.recorded_at
-        else:
+        elif record.kind not in PLACINGS:
             file = filed.sessions.setdefault(record.key or record.session or "", SessionFile())
             if record.kind == "session_requested":
                 file.requested = file.requested or record

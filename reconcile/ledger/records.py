@@ -20,12 +20,16 @@ RecordKind = Literal[
     "reference_named",
     "held",
     "released",
+    "payment_assigned",
+    "payment_dismissed",
 ]
 """Closed vocabulary of the merchant's side.
 
-session_unknown  the request was sent and no answer came
-reference_named  the shop says that a session or payment belongs to this order
-held             the order must not be fulfilled until a later `released` with the same reason
+session_unknown    the request was sent and no answer came
+reference_named    the shop says that a session or payment belongs to this order
+held               the order must not be fulfilled until a later `released` with the same reason
+payment_assigned   a person gives a payment to this order, or withdraws it from this order
+payment_dismissed  a person says that a payment belongs to no order
 """
 
 HoldReason = Literal["rules_changed", "poisoned_delivery"]
@@ -35,6 +39,18 @@ HOLD_REASONS: Final[tuple[HoldReason, ...]] = get_args(HoldReason)
 
 STILL_ASKING: Final = "still_asking"
 """Reason of a `session_unknown` while the provider is still being asked automatically."""
+
+WITHDRAWN: Final = "withdrawn"
+"""Reason of a `payment_assigned` that gives the payment to no order any more."""
+
+DismissedAs = Literal["to_refund", "other_business"]
+"""Why a payment belongs to no order: it is to be refunded, or it is no business of the shop's."""
+
+NO_ORDER: Final = ""
+"""Order of a `payment_dismissed`."""
+
+PLACINGS: Final[frozenset[RecordKind]] = frozenset(("payment_assigned", "payment_dismissed"))
+"""Kinds by which a person says where a payment belongs."""
 
 RECORD_KINDS: Final[tuple[RecordKind, ...]] = get_args(RecordKind)
 
@@ -46,15 +62,20 @@ class Record:
     recorded_at  when it was stored here
     at           when it happened, according to the merchant
     money        price of the whole order (order_placed, session_requested); amount that the
-                 payments of a session should bring (reference_named)
+                 payments of a session should bring (reference_named); amount of an answered payment
+                 that a statement line proves (payment_assigned)
     source       provider account of the session or payment
-    key          idempotency key of the logical payment (session records)
+    key          idempotency key of the logical payment (session records); the account that the
+                 money goes to (payment_dismissed)
     session      the provider's reference of the session
-    payment      the provider's reference of the payment (reference_named)
+    payment      the provider's reference of the payment (reference_named, payment_assigned,
+                 payment_dismissed)
     expires_at   expiry of the session, if the provider gave one
     reason       the provider's reason for a refusal; STILL_ASKING (session_unknown); a HoldReason
-                 (held, released)
+                 (held, released); WITHDRAWN or None (payment_assigned); a DismissedAs
     author       who stated it, such as `token:shop` or `import:3`; None if not noted
+    replaces     id of the last record on the payment that its author knew (payment_assigned,
+                 payment_dismissed)
     """
 
     record_id: str
@@ -70,6 +91,7 @@ class Record:
     expires_at: Instant | None = None
     reason: str | None = None
     author: str | None = None
+    replaces: str | None = None
 
     def __hash__(self) -> int:
         return hash(self.record_id)

@@ -265,6 +265,12 @@ class RecordRow(Table, table=True):
         partial_index(
             "ix_records_holds", "order_key", "reason", where="kind IN ('held', 'released')"
         ),
+        partial_index(
+            "ix_records_placing",
+            "source",
+            "payment",
+            where="kind IN ('payment_assigned', 'payment_dismissed')",
+        ),
         STRICT,
     )
     id: str = text_column(marks.CODES, primary=True)
@@ -293,6 +299,7 @@ class RecordRow(Table, table=True):
     )
     payment: str | None = text_column(marks.REFERENCE, null=True)
     author: str | None = text_column(marks.STAFF, null=True)
+    replaces: str | None = text_column(marks.CODES, null=True)
 
 
 class OrderDueRow(Table, table=True):

@@ -1,0 +1,468 @@
+"""Unallocated payments: verified money that no order has, until a person assigns or dismisses it.
+
+1 look     stored events of no order, by payment (`unallocated_store`)
+2 fold     each by the same fold as any order's attempt, and placed by what people did last
+3 answer   a page, one payment, or counts and sums
+
+Unsigned and unconfirmed messages never make one.
+"""
+
+from collections import Counter
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, Literal, get_args
+
+from app.context.context import AppContext
+from app.core.errors import NotFoundError, UsageError
+from app.core.masking import masked_phone
+from app.database.engine import Connection
+from app.database.statements import PlainConnection, run
+from app.orders.customers import phones_in
+from app.orders.unallocated_store import (
+    PaymentKey,
+    acts_on,
+    evidence_of,
+    keys_named,
+    unplaced_keys,
+)
+from app.receiving.delivery_log_store import raw_delivery
+from reconcile.instants import Instant, format_instant, format_known
+from reconcile.ledger.correlate import FOLLOWS_SUCCESS, AttemptEvidence
+from reconcile.ledger.events import UNCONFIRMED, Delivery, Standing
+from reconcile.ledger.fold import fold
+from reconcile.ledger.history import History
+from reconcile.ledger.ledger import AttemptOutcome, Entry, Movement
+from reconcile.ledger.movements import entries_of
+from reconcile.ledger.policy import Policy
+from reconcile.ledger.records import WITHDRAWN, Record
+from reconcile.money import Money, to_json
+
+Why = Literal["names_no_order", "assignment_withdrawn"]
+"""Why a payment has no order. Closed vocabulary."""
+
+WHY: Final[Mapping[Why, str]] = {
+    "names_no_order": "It names no order, and nobody has said which one it is for.",
+    "assignment_withdrawn": "It was assigned to an order, and the assignment was withdrawn.",
+}
+
+State = Literal["open", "dismissed", "assigned"]
+STATES: Final[tuple[State, ...]] = get_args(State)
+"""`open`: nobody has decided, or what was decided has been reopened."""
+
+SIGNED: Final[Mapping[Standing, str]] = {
+    "said": "signed",
+    "fetched": "fetched",
+    "answered": "answered",
+}
+"""Words for how far the evidence of a payment can be trusted, the strongest first."""
+
+MONEYLESS: Final[frozenset[AttemptOutcome]] = frozenset(
+    ("declined", "canceled", "expired", "timed_out")
+)
+"""Ends of an attempt that brought no money."""
+
+AT_ONCE: Final = 500
+"""Payments that are folded at a time."""
+
+MOST_COUNTED: Final = 20_000
+"""Payments that a count goes through: about two seconds. It says when there are more."""
+
+GREATEST: Final = 2**63 - 1
+"""Largest number of a row."""
+
+READ_FOR_PHONE: Final = 3
+"""Deliveries of one payment that are read for its customer's number."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unallocated:
+    """A payment that no order has, or that a person assigned or dismissed.
+
+    id           `source:reference`; it never changes
+    reference    the payment's own, else its session's, else its event's id
+    payment, session  the references that its events name
+    outcome      how the customer's attempt stands
+    captured, refunded, held  in the currency of the first movement; held is what is left of it.
+                 None where no money moved, or where its amount is unclear
+    amount_unclear  whether events disagree on an amount, or state none
+    disputed     whether a dispute is open
+    entries      each movement of known amount, by date
+    occurred_at  the provider's first date of it
+    received_at  the first arrival
+    changed_at   the last arrival, or the last act of a person
+    standing     `signed`, `fetched` or `answered`
+    why          why no order has it
+    dismissed    the record by which it was dismissed, while that stands
+    assigned_to  the order that a person gave it to
+    last_act     id of the last record by which a person placed it
+    deliveries   ids of the deliveries that brought it, the first first
+    events       ids of its events
+    """
+
+    id: str
+    source: str
+    reference: str
+    payment: str | None
+    session: str | None
+    outcome: AttemptOutcome
+    captured: Money | None
+    refunded: Money | None
+    held: Money | None
+    amount_unclear: bool
+    disputed: bool
+    entries: tuple[Entry, ...]
+    occurred_at: Instant
+    received_at: Instant
+    changed_at: Instant
+    standing: str
+    why: Why
+    dismissed: Record | None
+    assigned_to: str | None
+    last_act: str | None
+    deliveries: tuple[str, ...]
+    events: tuple[str, ...]
+    phone: str | None = None
+
+    @property
+    def key(self) -> PaymentKey:
+        """Its source and reference."""
+        return PaymentKey(self.source, self.reference)
+
+    @property
+    def state(self) -> State:
+        """Whether somebody must still decide."""
+        if self.assigned_to is not None:
+            return "assigned"
+        return "open" if self.dismissed is None else "dismissed"
+
+    @property
+    def waits(self) -> bool:
+        """Whether money of it waits for a person's decision."""
+        moved = bool(self.entries) or self.amount_unclear or self.disputed
+        return self.state == "open" and moved and (self.held is None or self.held.minor != 0)
+
+    def document(self, *, now: Instant) -> dict[str, Any]:
+        """Return it as JSON values. Its age is in whole seconds, since its arrival."""
+        dismissed = self.dismissed
+        return {
+            "id": self.id,
+            "source": self.source,
+            "payment": self.payment,
+            "session": self.session,
+            "outcome": self.outcome,
+            "captured": None if self.captured is None else to_json(self.captured),
+            "refunded": None if self.refunded is None else to_json(self.refunded),
+            "held": None if self.held is None else to_json(self.held),
+            "amount_unclear": self.amount_unclear,
+            "disputed": self.disputed,
+            "occurred_at": format_instant(self.occurred_at),
+            "received_at": format_instant(self.received_at),
+            "age_s": max(now - self.received_at, 0) // 1_000_000,
+            "phone": self.phone,
+            "standing": self.standing,
+            "why": {"code": self.why, "sentence": WHY[self.why]},
+            "state": self.state,
+            "assigned_to": self.assigned_to,
+            "dismissed": None
+            if dismissed is None
+            else {
+                "as": dismissed.reason,
+                "to": dismissed.key,
+                "at": format_known(dismissed.recorded_at),
+            },
+            "deliveries": list(self.deliveries),
+            "events": list(self.events),
+        }
+
+
+# --- (2) fold ------------------------------------------------------------------------------------
+
+
+def folded(
+    deliveries: Collection[Delivery],
+    acts: Mapping[PaymentKey, Sequence[Record]],
+    *,
+    policy: Policy,
+    as_of: Instant,
+) -> list[Unallocated]:
+    """Fold events that share payments or sessions, and return each payment of theirs.
+
+    deliveries  events of one payment, and of those that share a session with it
+    acts        what people did about each payment, the earliest first
+    """
+    known = [each for each in deliveries if each.received_at <= as_of and each.event.order is None]
+    if all(each.event.standing == UNCONFIRMED for each in known):
+        return []
+    # An event that names neither payment nor session is an attempt named like its order.
+    name = min(each.event.event_id for each in known)
+    ledger = fold(
+        History(order=name, deliveries=frozenset(known)),
+        policy=policy,
+        as_of=as_of,
+    )
+    judged = {(each.source, each.reference): each.outcome for each in ledger.attempts}
+    disputes = {cite for f in ledger.findings if f.code == "dispute_open" for cite in f.cites}
+    return [
+        _unallocated(
+            evidence,
+            judged[evidence.source, evidence.reference],
+            [m for m in ledger.movements if m.attempt is evidence],
+            [
+                each
+                for each in acts.get(PaymentKey(evidence.source, evidence.reference), ())
+                if each.recorded_at <= as_of
+            ],
+            known=known,
+            disputes=disputes,
+        )
+        for evidence in ledger.case.attempts
+        if evidence.heard and any(h.event.claim != "unrecognized" for h in evidence.heard)
+    ]
+
+
+def _unallocated(
+    evidence: AttemptEvidence,
+    outcome: AttemptOutcome,
+    movements: list[Movement],
+    acts: Sequence[Record],
+    *,
+    known: Collection[Delivery],
+    disputes: Collection[str],
+) -> Unallocated:
+    heard = sorted([*evidence.heard, *evidence.unconfirmed], key=lambda each: each.first)
+    said = [each.event for each in evidence.heard]
+    captured, refunded, held = _sums(movements)
+    last = acts[-1] if acts else None
+    assigned = last is not None and last.kind == "payment_assigned" and last.reason != WITHDRAWN
+    keys = {each.event.key for each in heard}
+    brought = sorted((d.received_at, d.delivery_id) for d in known if d.event.key in keys)
+    standings = {event.standing for event in said}
+    return Unallocated(
+        id=f"{evidence.source}:{evidence.reference}",
+        source=evidence.source,
+        reference=evidence.reference,
+        payment=next((event.payment for event in said if event.payment is not None), None),
+        session=evidence.session,
+        outcome=outcome,
+        captured=captured,
+        refunded=refunded,
+        held=held,
+        amount_unclear=any(movement.money is None for movement in movements),
+        disputed=any(event.event_id in disputes for event in said),
+        entries=entries_of(movements),
+        occurred_at=min(each.at for each in evidence.heard),
+        received_at=heard[0].first,
+        changed_at=max([heard[-1].first, *(each.recorded_at for each in acts)], key=int),
+        standing=next(word for standing, word in SIGNED.items() if standing in standings),
+        why="names_no_order"
+        if not any(each.reason == WITHDRAWN for each in acts)
+        else "assignment_withdrawn",
+        dismissed=None if last is None else _standing_dismissal(last, evidence),
+        assigned_to=last.order if last is not None and assigned else None,
+        last_act=None if last is None else last.record_id,
+        deliveries=tuple(delivery_id for _, delivery_id in brought),
+        events=tuple(dict.fromkeys(each.event.event_id for each in heard)),
+    )
+
+
+def _sums(movements: Sequence[Movement]) -> tuple[Money | None, Money | None, Money | None]:
+    """Return what was captured, what went back, and what is left, in the first currency."""
+    stated = [(m.kind, m.money) for m in movements if m.money is not None]
+    if not stated:
+        return None, None, None
+    currency = stated[0][1].currency
+    own = [(kind, money.minor) for kind, money in stated if money.currency == currency]
+    came = sum(minor for kind, minor in own if kind == "captured")
+    back = sum(minor for kind, minor in own if kind != "captured")
+    captured, refunded = (Money(minor=each, currency=currency) for each in (came, back))
+    if any(movement.money is None for movement in movements) or back > came:
+        return captured, refunded, None
+    return captured, refunded, Money(minor=came - back, currency=currency)
+
+
+def _standing_dismissal(last: Record, evidence: AttemptEvidence) -> Record | None:
+    """Return the dismissal if it stands. What came since of money that goes back reopens it, except
+    the refund that it was dismissed for."""
+    if last.kind != "payment_dismissed":
+        return None
+    awaited = {"refunded", "refund_pending"} if last.reason == "to_refund" else set[str]()
+    since = {each.event.claim for each in evidence.heard if each.first > last.recorded_at}
+    return None if (since & FOLLOWS_SUCCESS) - awaited else last
+
+
+# --- (3) answer ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnallocatedRequest:
+    """Filters of a list of unallocated payments.
+
+    after       `next` of the page before
+    everything  dismissed ones too, and those that ended without money
+    """
+
+    source: str | None = None
+    after: str = ""
+    limit: int = 100
+    everything: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnallocatedPage:
+    """Some unallocated payments, those heard of first before the others.
+
+    next  where to go on, if there are more
+    """
+
+    payments: list[Unallocated]
+    next: str | None
+
+
+async def list_unallocated(context: AppContext, request: UnallocatedRequest) -> UnallocatedPage:
+    """Return a page of unallocated payments. Raise UsageError for an `after` of another list."""
+    if request.after and not (request.after.isascii() and request.after.isdecimal()):
+        raise UsageError("after is no place in this list: begin without it")
+    found: list[tuple[Unallocated, int]] = []
+    async with context.database.reading() as connection:
+        after = min(int(request.after or 0), GREATEST)
+        async for some in _batches(context, connection, source=request.source, after=after):
+            found += [
+                (each, number)
+                for each, number in some
+                if request.everything
+                or (each.state == "open" and (each.waits or each.outcome not in MONEYLESS))
+            ]
+            if len(found) > request.limit:
+                break
+        shown = found[: request.limit]
+        payments = [await _with_phone(context, connection, each) for each, _ in shown]
+    more = len(found) > request.limit
+    return UnallocatedPage(payments=payments, next=str(shown[-1][1]) if more else None)
+
+
+async def read_unallocated(context: AppContext, payment: str) -> Unallocated:
+    """Return a payment by its id or its provider reference.
+
+    It is unallocated, or a person assigned or dismissed it. Raise NotFoundError for any other, and
+    UsageError where several sources have one of that reference.
+    """
+    async with context.database.reading() as connection:
+        found = await run(connection, found_payment, context.policy, context.clock.now(), payment)
+        return await _with_phone(context, connection, found)
+
+
+def found_payment(
+    connection: PlainConnection, policy: Policy, now: Instant, payment: str
+) -> Unallocated:
+    """Return the same, without its customer's number."""
+    source, _, reference = payment.partition(":")
+    keys = [PaymentKey(source, reference)] if reference else []
+    found: list[Unallocated] = []
+    for asked in (keys, keys_named(connection, payment)):
+        evidence, acts = evidence_of(connection, asked), acts_on(connection, asked)
+        for key, deliveries in evidence.items():
+            as_of = max([now, *(each.received_at for each in deliveries)])
+            found += [
+                each
+                for each in folded(deliveries, acts, policy=policy, as_of=as_of)
+                if key in (each.key, PaymentKey(each.source, each.session or ""))
+            ]
+        if found:
+            break
+    if len(found) == 1:
+        return found[0]
+    if found:
+        names = ", ".join(each.id for each in found[:5])
+        raise UsageError(f"{payment} may be any of {names}: give the id of the one that you mean")
+    raise NotFoundError(
+        f"there is no unallocated payment {payment[:80]!r}; `tallyhook unallocated list` shows "
+        f"them, and `tallyhook orders find REFERENCE` finds the order of any other"
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnallocatedTotals:
+    """What waits for a person.
+
+    count      payments with money that nobody has decided about
+    held       what is left of them, by currency
+    unclear    payments among them whose amount is not clear
+    oldest_at  when the oldest of them arrived; None where there is none
+    more       whether there are more than were counted
+    """
+
+    count: int = 0
+    held: tuple[Money, ...] = ()
+    unclear: int = 0
+    oldest_at: Instant | None = None
+    more: bool = False
+
+
+async def unallocated_totals(context: AppContext) -> UnallocatedTotals:
+    """Return counts and sums of the payments that wait, of the first MOST_COUNTED."""
+    sums: Counter[str] = Counter()
+    waiting: list[Unallocated] = []
+    seen = 0
+    async with context.database.reading() as connection:
+        async for some in _batches(context, connection):
+            seen += len(some)
+            waiting += [each for each, _ in some if each.waits]
+            if seen >= MOST_COUNTED:
+                break
+    for each in waiting:
+        if each.held is not None:
+            sums[each.held.currency] += each.held.minor
+    return UnallocatedTotals(
+        count=len(waiting),
+        held=tuple(Money(minor=minor, currency=code) for code, minor in sorted(sums.items())),
+        unclear=sum(each.held is None for each in waiting),
+        oldest_at=min((each.received_at for each in waiting), default=None),
+        more=seen >= MOST_COUNTED,
+    )
+
+
+async def _batches(
+    context: AppContext, connection: Connection, *, source: str | None = None, after: int = 0
+) -> AsyncIterator[list[tuple[Unallocated, int]]]:
+    """Yield all unallocated payments, each with its place in the list."""
+    now = context.clock.now()
+    while True:
+        some, last = await run(connection, _batch, context.policy, now, source, after)
+        yield some
+        if last is None:
+            return
+        after = last
+
+
+def _batch(
+    connection: PlainConnection, policy: Policy, now: Instant, source: str | None, after: int
+) -> tuple[list[tuple[Unallocated, int]], int | None]:
+    """Return some payments with their places, and the last place if more may follow."""
+    numbered = dict(unplaced_keys(connection, source=source, after=after, limit=AT_ONCE))
+    evidence, acts = evidence_of(connection, numbered), acts_on(connection, numbered)
+    found = [
+        (each, numbered[each.key])
+        for deliveries in dict.fromkeys(evidence.values())
+        for each in folded(
+            deliveries,
+            acts,
+            policy=policy,
+            as_of=max([now, *(one.received_at for one in deliveries)]),
+        )
+        if each.key in numbered
+    ]
+    found.sort(key=lambda one: one[1])
+    last = max(numbered.values(), default=None) if len(numbered) == AT_ONCE else None
+    return found, last
+
+
+async def _with_phone(
+    context: AppContext, connection: Connection, payment: Unallocated
+) -> Unallocated:
+    """Add the customer's number, masked, where the first deliveries name it."""
+    for delivery_id in payment.deliveries[:READ_FOR_PHONE]:
+        delivery = await raw_delivery(connection, delivery_id)
+        phones = [] if delivery is None else phones_in(delivery, context.sources)
+        if phones and delivery is not None and delivery.whole is None:
+            return replace(payment, phone=", ".join(map(masked_phone, phones)))
+    return payment

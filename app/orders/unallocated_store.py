@@ -1,0 +1,188 @@
+"""Stored events of payments that no order has, and the records by which people placed payments.
+
+Rows become values of `reconcile` at once; `unallocated` folds them.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from app.database.mapping import EVENT_SELECT, RECORD_SELECT, delivery_of, record_of
+from app.database.statements import PlainConnection, select_rows, statement
+from app.orders.history_store import histories_of
+from reconcile.ledger.events import Delivery, Event
+from reconcile.ledger.records import Record
+
+
+class PaymentKey(NamedTuple):
+    """A payment by its source and reference: the payment's, else the session's, else the event's.
+
+    It is the key of an attempt in a fold.
+    """
+
+    source: str
+    reference: str
+
+
+def key_of(each: Event | Record) -> PaymentKey:
+    """Return the payment that an event or a record is about."""
+    own = each.event_id if isinstance(each, Event) else each.record_id
+    return PaymentKey(each.source or "", each.payment or each.session or own)
+
+
+# --- which payments ------------------------------------------------------------------------------
+
+_LAST: Final = (
+    "records.kind IN ('payment_assigned', 'payment_dismissed') AND NOT EXISTS "
+    "(SELECT 1 FROM records AS later "
+    "WHERE later.kind IN ('payment_assigned', 'payment_dismissed') "
+    "AND later.source = records.source "
+    "AND coalesce(later.payment, later.session) = coalesce(records.payment, records.session) "
+    "AND (later.recorded_at > records.recorded_at "
+    "OR (later.recorded_at = records.recorded_at AND later.id > records.id)))"
+)
+"""Condition on a record: it is the last one by which a person placed its payment."""
+
+_KEYS: Final = (
+    "SELECT source, reference, min(number) FROM ("
+    'SELECT events.source, {reference} AS reference, events."row" AS number FROM events '
+    "WHERE events.order_key IS NULL AND {counts} AND {of_source} "
+    'UNION ALL SELECT events.source, {reference} AS reference, events."row" AS number '
+    "FROM records JOIN events ON events.order_key = records.order_key "
+    "AND events.source = records.source "
+    "AND {reference} = coalesce(records.payment, records.session) "
+    "WHERE {last} AND records.reason = 'withdrawn' "
+    "AND events.order_ref IS NULL AND {counts} AND {of_source}"
+    ") AS found GROUP BY source, reference HAVING min(number) > ? ORDER BY 3 LIMIT ?"
+)
+"""Payments without an order. One whose assignment was withdrawn is still stored under the order
+that it was taken from."""
+
+_SHARED: Final = {
+    "reference": "coalesce(events.payment, events.session, events.event_id)",
+    "counts": "events.standing <> 'unconfirmed' "
+    "AND events.claim NOT IN ('ignored', 'unrecognized')",
+    "last": _LAST,
+}
+_ALL_KEYS: Final = statement(_KEYS, **_SHARED, of_source="1 = 1")
+_KEYS_OF_SOURCE: Final = statement(_KEYS, **_SHARED, of_source="events.source = ?")
+
+
+def unplaced_keys(
+    connection: PlainConnection, *, source: str | None, after: int, limit: int
+) -> list[tuple[PaymentKey, int]]:
+    """Return payments without an order, each with the number of its first event, in that order.
+
+    after  only those whose first event has a larger number
+    """
+    if source is None:
+        rows = connection.ask(_ALL_KEYS, (after, limit))
+    else:
+        rows = connection.ask(_KEYS_OF_SOURCE, (source, source, after, limit))
+    return [(PaymentKey(row[0], row[1]), row[2]) for row in rows]
+
+
+_NAMED_ORPHANS: Final = (
+    "SELECT DISTINCT source FROM events WHERE order_key IS NULL AND {member} IN ({})"
+)
+
+
+def keys_named(connection: PlainConnection, name: str) -> list[PaymentKey]:
+    """Return the payments that a text may name, with an order or without: a payment's or session's
+    reference, or an event's id."""
+    sources = [
+        row[0]
+        for member in ("payment", "session", "event_id")
+        for row in select_rows(
+            connection, sql=statement(_NAMED_ORPHANS, member=member), values=[name]
+        )
+    ]
+    sql = "SELECT source FROM links WHERE reference IN ({})"
+    sources += [row[0] for row in select_rows(connection, sql=sql, values=[name])]
+    return [PaymentKey(source, name) for source in sorted(set(sources))]
+
+
+# --- their evidence ------------------------------------------------------------------------------
+
+_ORPHANS: Final = "SELECT {event} FROM events WHERE order_key IS NULL AND events.{member} IN ({})"
+_ORPHANS_BY: Final = {
+    member: statement(_ORPHANS, event=EVENT_SELECT, member=member)
+    for member in ("payment", "session", "event_id")
+}
+
+
+def evidence_of(
+    connection: PlainConnection, keys: Collection[PaymentKey]
+) -> dict[PaymentKey, frozenset[Delivery]]:
+    """Return the first deliveries of everything that is said of each payment, in one set for all
+    payments that share a session. Payments of which nothing is stored are left out."""
+    pool: dict[tuple[str, str, str], Delivery] = {}
+    asked: dict[str, set[str]] = {member: set() for member in _ORPHANS_BY}
+    wanted = {member: {key.reference for key in keys} for member in _ORPHANS_BY}
+    while any(wanted.values()):
+        for member, values in wanted.items():
+            asked[member] |= values
+            for row in select_rows(connection, sql=_ORPHANS_BY[member], values=sorted(values)):
+                delivery = delivery_of(row)
+                pool[delivery.event.key] = delivery
+        said = [delivery.event for delivery in pool.values()]
+        wanted = {
+            "payment": {e.payment for e in said if e.payment is not None} - asked["payment"],
+            "session": {e.session for e in said if e.session is not None} - asked["session"],
+        }
+    missing = set(keys) - {key for each in pool.values() for key in _marks(each.event)}
+    if missing:
+        links = select_rows(
+            connection,
+            sql="SELECT source, reference, order_key FROM links WHERE reference IN ({})",
+            values=sorted({key.reference for key in missing}),
+        )
+        orders = {row[2] for row in links if PaymentKey(row[0], row[1]) in missing}
+        for history in histories_of(connection, sorted(orders)).values():
+            pool |= {delivery.event.key: delivery for delivery in history.deliveries}
+    return _joined(pool.values(), keys)
+
+
+def _marks(event: Event) -> list[PaymentKey]:
+    """Return the payment and the session that an event names; of one that names neither its id."""
+    names = [name for name in (event.payment, event.session) if name is not None]
+    return [PaymentKey(event.source, name) for name in names or [event.event_id]]
+
+
+def _joined(
+    deliveries: Iterable[Delivery], keys: Collection[PaymentKey]
+) -> dict[PaymentKey, frozenset[Delivery]]:
+    """Divide deliveries into sets that share no payment and no session."""
+    whole: dict[PaymentKey, set[Delivery]] = {}
+    for each in deliveries:
+        marks = _marks(each.event)
+        joined = {each}.union(*(whole[mark] for mark in marks if mark in whole))
+        whole |= dict.fromkeys([mark for one in joined for mark in _marks(one.event)], joined)
+    return {key: frozenset(whole[key]) for key in keys if key in whole}
+
+
+# --- what people did -----------------------------------------------------------------------------
+
+_ACTS: Final = statement(
+    "SELECT {record} FROM records WHERE kind IN ('payment_assigned', 'payment_dismissed') "
+    "AND coalesce(payment, session) IN ({}) ORDER BY recorded_at, id",
+    record=RECORD_SELECT,
+)
+
+
+def acts_on(
+    connection: PlainConnection, keys: Collection[PaymentKey]
+) -> Mapping[PaymentKey, Sequence[Record]]:
+    """Return the records by which people placed each of these payments, the earliest first."""
+    found: dict[PaymentKey, list[Record]] = defaultdict(list)
+    rows: Iterable[Sequence[Any]] = select_rows(
+        connection, sql=_ACTS, values=sorted({key.reference for key in keys})
+    )
+    for row in rows:
+        record = record_of(row)
+        found[key_of(record)].append(record)
+    return {key: sorted(acts, key=_recorded) for key, acts in found.items() if key in keys}
+
+
+def _recorded(record: Record) -> tuple[int, str]:
+    return record.recorded_at, record.record_id

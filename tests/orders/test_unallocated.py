@@ -1,0 +1,109 @@
+"""A verified payment that names no order is folded, listed and counted until it is placed."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.core.errors import NotFoundError
+from app.orders.unallocated import (
+    Unallocated,
+    UnallocatedRequest,
+    list_unallocated,
+    read_unallocated,
+    unallocated_totals,
+)
+from reconcile.instants import MINUTE
+from reconcile.money import Money
+from tests.api.driving import Driver, driving, event
+from tests.reconcile.build import T
+
+
+@pytest.fixture
+async def driver(tmp_path: Path) -> AsyncIterator[Driver]:
+    async with driving(tmp_path, with_worker=False) as driven:
+        yield driven
+
+
+def till(event_id: str, claim: str = "succeeded", *, receipt: str = "R1", **more: Any) -> Any:
+    """Return an event of a payment into the till: it names no order."""
+    given = {"session": None, "payment": {"reference": receipt, "amount": 3250}, **more}
+    return event(event_id, claim, order=None, **given)
+
+
+async def listed(driver: Driver, **asked: Any) -> list[Unallocated]:
+    return (await list_unallocated(driver.context, UnallocatedRequest(**asked))).payments
+
+
+def kes(minor: int) -> Money:
+    return Money(minor=minor, currency="KES")
+
+
+async def test_a_payment_of_no_order_is_listed_with_its_money_and_why(driver: Driver) -> None:
+    await driver.send(till("e1", customer={"phone": "254711223344"}))
+    driver.clock.put(T + MINUTE)
+    refund = {"reference": "re_1", "amount": 250, "currency": "KES"}
+    await driver.send(till("e2", "refunded", refund=refund))
+    [found] = await listed(driver)
+    assert found == await read_unallocated(driver.context, "R1")
+    assert found == await read_unallocated(driver.context, "shop:R1")
+    assert (found.id, found.outcome, found.state) == ("shop:R1", "succeeded", "open")
+    assert (found.captured, found.refunded, found.held) == (kes(325000), kes(25000), kes(300000))
+    assert (found.phone, found.standing) == ("+254 ••• ••• •44", "signed")
+    assert (found.why, found.received_at, found.changed_at) == ("names_no_order", T, T + MINUTE)
+    document = found.document(now=T + MINUTE)
+    assert (document["age_s"], document["held"]["amount"]) == (60, "3000.00")
+
+
+async def test_a_session_without_a_payment_of_its_own_is_no_second_payment(driver: Driver) -> None:
+    await driver.send(till("e1", session={"reference": "cs_7"}))
+    await driver.send(event("e2", order=None, payment=None, session={"reference": "cs_7"}))
+    await driver.send(event("e3", order=None, payment=None, session={"reference": "cs_8"}))
+    assert [(each.reference, each.events) for each in await listed(driver)] == [
+        ("R1", ("e1", "e2")),
+        ("cs_8", ("e3",)),
+    ]
+    assert (await read_unallocated(driver.context, "cs_7")).id == "shop:R1"
+
+
+async def test_pages_go_through_the_list_in_the_order_of_arrival(driver: Driver) -> None:
+    for number in (3, 1, 2):
+        await driver.send(till(f"e{number}", receipt=f"R{number}"))
+    first = await list_unallocated(driver.context, UnallocatedRequest(limit=2))
+    assert [each.reference for each in first.payments] == ["R3", "R1"]
+    rest = await list_unallocated(driver.context, UnallocatedRequest(after=first.next or ""))
+    assert ([each.reference for each in rest.payments], rest.next) == (["R2"], None)
+    assert await listed(driver, source="other") == []
+
+
+async def test_what_waits_is_counted_and_summed_by_currency(driver: Driver) -> None:
+    await driver.send(till("e1"))
+    driver.clock.put(T + MINUTE)
+    await driver.send(till("e2", receipt="R2", payment={"reference": "R2", "amount": 50}))
+    await driver.send(till("e3", "declined", receipt="R3"))
+    await driver.send(till("e4", "reversed", receipt="R4"))
+    totals = await unallocated_totals(driver.context)
+    assert (totals.count, totals.held, totals.oldest_at) == (2, (kes(330000),), T)
+    assert [each.reference for each in await listed(driver)] == ["R1", "R2"]
+    assert len(await listed(driver, everything=True)) == 4
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        pytest.param(event("e1"), id="it names an order that the shop never stated"),
+        pytest.param(till("e1", type="payment.invented"), id="its kind is unknown"),
+    ],
+)
+async def test_other_evidence_makes_no_unallocated_payment(driver: Driver, document: Any) -> None:
+    await driver.send(document)
+    assert await listed(driver, everything=True) == []
+    with pytest.raises(NotFoundError, match="unallocated list"):
+        await read_unallocated(driver.context, "pay_1")
+
+
+async def test_a_payment_leaves_the_list_when_a_later_event_names_its_order(driver: Driver) -> None:
+    await driver.send(till("e1"))
+    await driver.send(event("e2", payment={"reference": "R1", "amount": 3250}))
+    assert await listed(driver) == []
