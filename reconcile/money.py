@@ -50,6 +50,10 @@ class MoneyError(ValueError):
     """An amount that its currency cannot express exactly. The message is one sentence."""
 
 
+class InexactAmount(MoneyError):
+    """A number with more decimals than its currency has, of which some are not zero."""
+
+
 @frozen
 class Money:
     """`minor` whole minor units (cents, paise, fils …) of the ISO 4217 `currency`."""
@@ -94,14 +98,15 @@ def money(minor: int, currency: str) -> Money:
 def from_major(amount: Decimal | int | str, currency: str) -> Money:
     """Convert an amount in major units, such as Decimal("1500.00"), exactly. Never rounds.
 
-    Raises MoneyError if the amount is not finite, has more decimals than the currency or does not
+    Decimals that are all zero don't count: 10900.0 is whole in any currency. Raises InexactAmount
+    if the amount has more decimals than the currency, MoneyError if it is not finite or does not
     fit in 64 bits of minor units, or if the currency is unknown.
     """
     exponent = exponent_of(currency)
     try:
         scaled = _EXACT.scaleb(_EXACT.create_decimal(amount), exponent)
     except Inexact:
-        raise MoneyError(f"the amount has more than {_EXACT.prec} digits") from None
+        raise InexactAmount(f"the amount has more than {_EXACT.prec} digits") from None
     except InvalidOperation:
         raise MoneyError("the amount is not a decimal number") from None
     if not scaled.is_finite():
@@ -110,7 +115,7 @@ def from_major(amount: Decimal | int | str, currency: str) -> Money:
         raise MoneyError("the amount does not fit in 64 bits of minor units")
     minor = int(scaled) if scaled else 0
     if minor != scaled:
-        raise MoneyError(f"the amount has more than the {exponent} decimals of {currency}")
+        raise InexactAmount(f"the amount has more than the {exponent} decimals of {currency}")
     if not -MAX_MINOR - 1 <= minor <= MAX_MINOR:
         raise MoneyError("the amount does not fit in 64 bits of minor units")
     return Money(minor=minor, currency=currency)

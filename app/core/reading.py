@@ -10,6 +10,10 @@ class Unreadable(ValueError):
     """A body that cannot be read exactly. The message is a sentence without text of the body."""
 
 
+class UnclearAmount(Unreadable):
+    """An amount that is a number and is not exact in its currency."""
+
+
 TRIAL: Final = b'{"tallyhook": "trial of the public endpoint before going live"}'
 """Body, or its beginning, with which `golive` tries the public endpoint."""
 

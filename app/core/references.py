@@ -25,14 +25,14 @@ RULE: Final = (
 )
 """For sentences: `An order's reference is …`."""
 
-_UNUSABLE: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+UNUSABLE: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 
 def fault_of(text: str) -> str | None:
     """Return why a text is no reference, such as `is blank`; None if it is one."""
     if not text or len(text) > MAX_REFERENCE:
         return f"is not 1 to {MAX_REFERENCE} characters long"
-    if not text.isprintable() and _UNUSABLE.search(text):
+    if not text.isprintable() and UNUSABLE.search(text):
         return "has control characters, line separators or half a surrogate pair"
     return "is blank" if text.isspace() else None
 

@@ -54,6 +54,7 @@ EVENT_COLUMNS: Final = (
     "capture",
     "refunded_total",
     "refunded_currency",
+    "unclear",
 )
 
 RECORD_COLUMNS: Final = (
@@ -128,6 +129,7 @@ def event_row(
         event.capture,
         None if refunded is None else refunded.minor,
         None if refunded is None else refunded.currency,
+        event.unclear,
     )
 
 
@@ -139,7 +141,7 @@ def delivery_of(row: Sequence[Any]) -> Delivery:
     # fmt: off
     (_, source, event_id, digest, delivery_id, received_at, kind, claim, occurred_at, order,
      session, payment, movement, amount, currency, order_amount, order_currency,
-     reason, standing, capture, refunded, refunded_currency) = row
+     reason, standing, capture, refunded, refunded_currency, unclear) = row
     # fmt: on
     if claim not in _CLAIMS:
         raise ValueError(f"the stored claim of event {event_id} is none of ours; reindex")
@@ -165,6 +167,7 @@ def delivery_of(row: Sequence[Any]) -> Delivery:
             else _money(refunded, refunded_currency),
             reason=reason,
             standing=standing,
+            unclear=unclear,
         ),
     )
 

@@ -6,8 +6,8 @@ from decimal import Decimal
 from functools import lru_cache
 from typing import Any, Final
 
-from app.core.reading import Unreadable
-from reconcile.money import Money, MoneyError, from_major, money
+from app.core.reading import UnclearAmount, Unreadable
+from reconcile.money import InexactAmount, Money, MoneyError, exponent_of, from_major
 
 AmountUnit = Callable[[Any, str], Money]
 """(the value as parsed, its currency) → money, or MoneyError."""
@@ -19,8 +19,10 @@ _NUMBERS: Final = frozenset({Decimal, int, str})
 _CURRENCY = re.compile(r"[A-Z]{3}")  # the form of every code of ISO 4217
 _ILL_FORMED: Final = "is not a code of three capital letters"
 # Decimal() itself would also take full-width digits, "1_000" and "1e9".
+_DIGITS: Final = 25
+"""Digits before the point at most: 64 bits of minor units have 19."""
+
 _DECIMAL_TEXT = re.compile(r"[0-9]{1,19}(?:\.[0-9]{1,18})?")
-_WHOLE_TEXT = re.compile(r"[0-9]{1,19}")
 
 
 def _major(value: Any, currency: str) -> Money:
@@ -32,11 +34,19 @@ def _major(value: Any, currency: str) -> Money:
 
 
 def _minor(value: Any, currency: str) -> Money:
-    if type(value) is str and _WHOLE_TEXT.fullmatch(value):
-        return money(int(value), currency)
-    if type(value) is int:
-        return money(value, currency)
-    raise MoneyError("the amount is not a whole number of minor units")
+    return _in_units(value, currency, decimals=exponent_of(currency))
+
+
+def _in_units(value: Any, currency: str, *, decimals: int) -> Money:
+    """Read a whole number of units, of which a major unit has 10 to the power of `decimals`."""
+    if type(value) is str and not _DECIMAL_TEXT.fullmatch(value):
+        raise MoneyError("the amount is not a whole number of minor units")
+    number = Decimal(value)
+    if number.adjusted() >= _DIGITS:
+        raise MoneyError("the amount does not fit in 64 bits of minor units")
+    if number != number.to_integral_value():
+        raise InexactAmount("the amount is not a whole number of minor units")
+    return from_major(number.scaleb(-decimals), currency)
 
 
 AMOUNT_UNITS: Final[Mapping[str, AmountUnit]] = {"major": _major, "minor": _minor}
@@ -54,16 +64,14 @@ def amount_unit(name: str, decimals: tuple[tuple[str, int], ...]) -> AmountUnit:
     def read(value: Any, currency: str) -> Money:
         if currency not in own:
             return unit(value, currency)
-        digits = str(value)
-        if type(value) not in (int, str) or not _WHOLE_TEXT.fullmatch(digits):
-            raise MoneyError("the amount is not a whole number of minor units")
-        return from_major(Decimal(digits).scaleb(-own[currency]), currency)
+        return _in_units(value, currency, decimals=own[currency])
 
     return read
 
 
 def read_amount(read: AmountUnit, value: Any, currency: Any, *, name: str) -> Money:
-    """Return exact money of zero or more. Raise Unreadable with a sentence about `name`."""
+    """Return exact money of zero or more. Raise Unreadable with a sentence about `name`, and of
+    that UnclearAmount where only the number is not exact."""
     if currency is None:
         raise Unreadable(f"{name} has no currency")
     if type(currency) is not str:
@@ -75,16 +83,16 @@ def read_amount(read: AmountUnit, value: Any, currency: Any, *, name: str) -> Mo
     except MoneyError as error:
         if not _CURRENCY.fullmatch(currency):
             raise Unreadable(f"the currency of {name} {_ILL_FORMED}") from None
-        raise Unreadable(f"{name} {error}") from None
+        kind = UnclearAmount if isinstance(error, InexactAmount) else Unreadable
+        raise kind(f"{name} {error}") from None
 
 
 # Prices repeat, and most events state one amount twice. `typed` keeps 1500 apart from "1500".
 @lru_cache(maxsize=AMOUNTS_REMEMBERED, typed=True)
 def _remembered(read: AmountUnit, value: Decimal | int | str, currency: str) -> Money:
-    try:
-        amount = read(value, currency)
-    except MoneyError as error:
-        raise MoneyError(f"cannot be read exactly: {error}") from None
-    if amount.minor < 0:
+    if not isinstance(value, str) and value < 0:  # no text with a sign is read
         raise MoneyError("is negative")
-    return amount
+    try:
+        return read(value, currency)
+    except MoneyError as error:
+        raise type(error)(f"cannot be read exactly: {error}") from None

@@ -9,14 +9,14 @@ repeat them. So the bytes alone can be read again at any time.
 
 from typing import Any, Final
 
-from app.core.reading import Unreadable
+from app.core.reading import UnclearAmount, Unreadable
 from app.core.strict_json import parse
 from app.providers import amounts, dates, fields, reader, schemes, sections
 from app.providers.request import Incoming
 from reconcile.canonical import canonical_json
 from reconcile.instants import Instant
 from reconcile.ledger.correlate import SAYS_NOTHING_FINAL
-from reconcile.ledger.events import ClaimKind, Event
+from reconcile.ledger.events import UNCLEAR_AMOUNT, ClaimKind, Event
 from reconcile.money import Money
 
 NOT_FOUND: Final = frozenset({404, 410})
@@ -136,6 +136,7 @@ class AnswerReader:
             refunded_total=total,
             occurred_at=self._instant(data, about),
             standing="fetched" if money is None or own else "answered",
+            unclear=UNCLEAR_AMOUNT if data.unclear else None,
             **references,
         )
 
@@ -190,7 +191,7 @@ class AnswerReader:
         amount of the asked event counts, or the amount that the shop named for the session."""
         if claim in reader.GIVES_BACK:
             given_back = self._price(self._refund, data)
-            if given_back is not None or (is_sum and claim == "refunded"):
+            if given_back is not None or data.unclear or (is_sum and claim == "refunded"):
                 return given_back
         if not self._states_amount:
             return _money_of(about["money"])
@@ -200,9 +201,13 @@ class AnswerReader:
         value = find(data)
         if value is None:
             return None
-        return amounts.read_amount(
-            self._unit, value, self._currency(data), name="the answer's amount"
-        )
+        try:
+            return amounts.read_amount(
+                self._unit, value, self._currency(data), name="the answer's amount"
+            )
+        except UnclearAmount:
+            data.unclear = True
+            return None
 
 
 def _money_of(written: list[Any] | None) -> Money | None:

@@ -14,7 +14,7 @@ from decimal import Decimal
 from typing import Any, Final
 
 from app.core.reading import Unreadable
-from app.core.references import MAX_REFERENCE, fault_of
+from app.core.references import MAX_REFERENCE, UNUSABLE, fault_of
 from app.providers import paths, request, template
 
 # --- what the locations of one event look at ------------------------------------------------------
@@ -27,9 +27,10 @@ class EventData:
     root      the whole body's JSON
     body      the whole body as the provider meant it: decrypted where the scheme does that
     digest    SHA-256 of the event's own bytes, 64 hex digits
+    unclear   set once an amount of the event was found that is not exact
     """
 
-    __slots__ = ("_form", "_query", "body", "digest", "document", "incoming", "root")
+    __slots__ = ("_form", "_query", "body", "digest", "document", "incoming", "root", "unclear")
 
     def __init__(
         self, document: Any, incoming: request.Incoming, *, root: Any, body: bytes, digest: str
@@ -39,6 +40,7 @@ class EventData:
         self.root = root
         self.body = body
         self.digest = digest
+        self.unclear = False
         self._form: request.Pairs | None = None
         self._query: request.Pairs | None = None
 
@@ -287,6 +289,15 @@ def required_text(value: Any, name: str) -> str:
     if fault is not None:
         raise Unreadable(f"{name} {fault}")
     return value
+
+
+def escaped(text: str) -> str:
+    """Return a text without control characters: `\\n` for a line break. Cut to MAX_TEXT."""
+    return UNUSABLE.sub(_escape, text)[:MAX_TEXT]
+
+
+def _escape(found: re.Match[str]) -> str:
+    return found[0].encode("unicode_escape").decode("ascii")
 
 
 _OWN: Final = re.compile(r"@[a-z0-9_-]{1,40}:")

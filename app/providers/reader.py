@@ -8,11 +8,19 @@ from typing import Final
 
 from app.core.masking import masked_words
 from app.core.phone_key import PhoneKey
-from app.core.reading import NOBODYS, TRIAL, TRIED, Belonging, Reading, Unreadable
+from app.core.reading import (
+    NOBODYS,
+    TRIAL,
+    TRIED,
+    Belonging,
+    Reading,
+    UnclearAmount,
+    Unreadable,
+)
 from app.providers import amounts, dates, documents, fields, paths, request, sections
 from app.providers.phones import phone_digits
 from reconcile.instants import Instant
-from reconcile.ledger.events import ClaimKind, Event, Standing
+from reconcile.ledger.events import UNCLEAR_AMOUNT, ClaimKind, Event, Standing
 from reconcile.money import Money
 from reconcile.values import maker
 
@@ -96,6 +104,17 @@ class ProfileField:
             return value
         return fields.required_text(value, self.name_in(data))
 
+    def description(self, data: fields.EventData) -> str | None:
+        """Return words that nothing depends on, masked and with control characters escaped; None
+        where there is no text. An event does not become unreadable by them."""
+        try:
+            value = self.find(data)
+        except Unreadable:
+            return None
+        if type(value) is not str or not value.strip():
+            return None
+        return masked_words(fields.escaped(value))
+
 
 class Price:
     """One amount of a profile with its currency."""
@@ -115,7 +134,8 @@ class Price:
         self._order_currency = fields.compile_locations(rule.order_currency)
 
     def read(self, data: fields.EventData) -> Money | None:
-        """Return exact money; None where no amount is stated. Raises Unreadable."""
+        """Return exact money; None where no amount is stated, or one that is not exact, which is
+        noted in `data`. Raises Unreadable."""
         value = self._amount.find(data)
         if value is None:
             return None
@@ -124,6 +144,9 @@ class Price:
             currency = self._order_currency(data)
         try:
             return amounts.read_amount(self._read, value, currency, name=self._amount.name)
+        except UnclearAmount:
+            data.unclear = True
+            return None
         except Unreadable:
             name = self._amount.name_in(data)
             return amounts.read_amount(self._read, value, currency, name=name)
@@ -360,8 +383,9 @@ class EventReader:
             money=money,
             order_money=ordered,
             refunded_total=total,
-            reason=None if (reason := self._reason.text(data)) is None else masked_words(reason),
+            reason=self._reason.description(data),
             standing=self._standing,
+            unclear=UNCLEAR_AMOUNT if data.unclear else None,
         )
 
     def _money(
@@ -369,10 +393,10 @@ class EventReader:
     ) -> Money | None:
         if claim in GIVES_BACK:
             given_back = self._given_back.read(data)
-            if given_back is not None or (is_sum and claim == "refunded"):
+            if given_back is not None or data.unclear or (is_sum and claim == "refunded"):
                 return given_back
         paid = self._paid.read(data)
-        return ordered if paid is None and claim in COVERS_ORDER else paid
+        return ordered if paid is None and claim in COVERS_ORDER and not data.unclear else paid
 
     def _instant(self, data: fields.EventData) -> Instant | None:
         value = self._occurred_at.find(data)

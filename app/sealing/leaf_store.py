@@ -212,10 +212,10 @@ def delivery_read_again(subject: str) -> str:
 def _record(row: Sequence[Any]) -> Sealable:
     # fmt: off
     (record_id, recorded_at, kind, order, at, amount, currency, source, key, session,
-     expires_at, reason, details, payment, author) = row
+     expires_at, reason, details, payment, author, replaces) = row
     # fmt: on
     # In the document only where there is one.
-    added = {"payment": payment, "author": author}
+    added = {"payment": payment, "author": author, "replaces": replaces}
     return Sealable(
         "record",
         record_id,

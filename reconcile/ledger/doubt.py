@@ -54,14 +54,19 @@ def doubts_of(
             doubts.setdefault(id(shared.attempt), []).append(reason)
     for payment in payments:
         captures, attempt = payment.captures, payment.attempt
-        if (
+        unclear = [h for h in attempt.heard if h.event.unclear and h.event.claim in TAKES_MONEY]
+        if unclear:
+            facts = (("attempt", attempt.reference),)
+            reason = new_reason(code="amount_unclear", cites=cites_of(unclear), facts=facts)
+            doubts.setdefault(id(attempt), []).append(reason)
+        elif (
             len(captures) == 1
             and price is not None
             and captures[0].money == price
             and not (payment.returns or payment.disputes or "canceled" in attempt.claims)
         ):
             continue  # nearly every payment is one capture of the price and nothing else
-        found = _reasons(payment, price=price, priced_by=priced_by)
+        found = _reasons(payment, price=price, priced_by=priced_by, unclear=bool(unclear))
         if found:
             doubts.setdefault(id(attempt), []).extend(found)
     return doubts
@@ -89,8 +94,8 @@ def contradicting_bodies(case: Case) -> list[list[Heard]]:
 def _substance(heard: Heard) -> tuple[object, ...]:
     """Return what two bodies of one id must agree in: kind, money and references."""
     e = heard.event
-    return (e.claim, e.money, e.order_money, e.refunded_total, e.order, e.session, e.payment,
-            e.movement, e.capture)  # fmt: skip
+    return (e.claim, e.money, e.order_money, e.refunded_total, e.unclear, e.order, e.session,
+            e.payment, e.movement, e.capture)  # fmt: skip
 
 
 class Shared(NamedTuple):
@@ -140,12 +145,17 @@ def is_off_by_factor(amount: Money | None, price: Money | None) -> bool:
     return amount.minor == price.minor * factor
 
 
-def _reasons(payment: Payment, *, price: Money | None, priced_by: tuple[str, ...]) -> list[Reason]:
-    """Return why the payment's own events put it in doubt."""
+def _reasons(
+    payment: Payment, *, price: Money | None, priced_by: tuple[str, ...], unclear: bool
+) -> list[Reason]:
+    """Return why the payment's own events put it in doubt.
+
+    unclear  whether an amount cannot be read exactly, so that none need be stated otherwise
+    """
     found = []
     named = ("attempt", payment.attempt.reference)
     for movement in (*payment.captures, *payment.returns):
-        if len(movement.stated) != 1:
+        if len(movement.stated) > 1 or not (movement.stated or unclear):
             amounts = [(f"amount_{n}", money) for n, money in enumerate(movement.stated, 1)]
             facts: Facts = (named, ("movement", movement.kind), *amounts)
             code = "amounts_conflict" if movement.stated else "amount_not_stated"

@@ -43,6 +43,9 @@ fetched      read from the provider's API to confirm an unconfirmed event
 answered     the same, but the API states no amount: the amount is that of the unconfirmed event
 """
 
+UNCLEAR_AMOUNT: Final = "amount"
+"""Value of `unclear` for an amount that is not exact in its currency."""
+
 ANSWERS: Final[frozenset[Standing]] = frozenset(("fetched", "answered"))
 """Standings of events that we asked the provider for."""
 
@@ -67,6 +70,7 @@ class Event:
     refunded_total
                  running total: amount refunded on the payment so far
     reason       the provider's code for a failure, such as `insufficient_funds`
+    unclear      what the event states and nobody can read exactly: `amount`, or None
     standing     how far it can be trusted; the claim of an `unconfirmed` event is always `pending`
     """
 
@@ -86,6 +90,7 @@ class Event:
     refunded_total: Money | None = None
     reason: str | None = None
     standing: Standing = "said"
+    unclear: str | None = None
 
     @property
     def key(self) -> tuple[str, str, str]:

@@ -406,6 +406,12 @@ REASONS: Final[dict[str, ReasonWords]] = {
         plain="We were told of a {movement}, and nobody has told us how much it was.",
         summary="Money moved, and no event says how much",
     ),
+    "amount_unclear": ReasonWords(
+        sentence="Unresolved: an amount that is stated for {attempt} is not exact in its currency",
+        plain="The payment service stated an amount that cannot be read exactly, so we cannot say "
+        "how much it was.",
+        summary="An amount cannot be read exactly",
+    ),
     "bodies_disagree": ReasonWords(
         sentence="Unresolved: one event id came with {bodies} bodies that disagree in kind, money "
         "or reference",

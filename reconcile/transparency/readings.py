@@ -29,6 +29,7 @@ _SALTS_BYTES: Final = len(_SALTED) * _SALT // 2
 
 _AT: Final = ',"occurred_at":"'
 _END: Final = '"'
+_UNCLEAR: Final = ',"unclear":'
 
 
 def part_salts(secret: bytes, salt: bytes) -> dict[str, str]:
@@ -74,7 +75,8 @@ def _said_json(event: Event) -> str:
         f"{'' if at is None else _AT + format_instant(at) + _END}"
         f"{'' if price is None else _money_json('order_money', price)}"
         f"{'' if refunded is None else _money_json('refunded_total', refunded)}"
-        f',"source":{encode_basestring(event.source)},"standing":"{event.standing}"}}'
+        f',"source":{encode_basestring(event.source)},"standing":"{event.standing}"'
+        f"{'' if event.unclear is None else _UNCLEAR + encode_basestring(event.unclear)}}}"
     )
 
 

@@ -301,6 +301,6 @@ class KeepingContract:
 
     async def test_an_unknown_claim_or_kind_in_a_row_is_an_error(self) -> None:
         with pytest.raises(ValueError, match="none of ours"):
-            delivery_of(("A", "shop", "e", "d", "dlv", 1, "k", "paid", *[None] * 14))
+            delivery_of(("A", "shop", "e", "d", "dlv", 1, "k", "paid", *[None] * 15))
         with pytest.raises(ValueError, match="none of ours"):
-            record_of(("r", 1, "order_paid", "A", 1, *[None] * 10))
+            record_of(("r", 1, "order_paid", "A", 1, *[None] * 11))

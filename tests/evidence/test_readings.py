@@ -34,6 +34,7 @@ EVENTS = st.builds(
     order=st.none() | WORDS, session=st.none() | WORDS, payment=st.none() | WORDS,
     movement=st.none() | WORDS, capture=st.none() | WORDS, reason=st.none() | WORDS,
     money=st.none() | MONEY, order_money=st.none() | MONEY, refunded_total=st.none() | MONEY,
+    unclear=st.none() | st.just("amount"),
 )  # fmt: skip
 
 

@@ -99,6 +99,8 @@ def test_a_profiles_own_decimals_replace_those_of_iso_4217(tmp_path: Path) -> No
     assert price(tmp_path, 500000, "UGX") == Money(minor=5000, currency="UGX")
     assert price(tmp_path, "500", "KWD") == Money(minor=5000, currency="KWD")
     assert price(tmp_path, 500, "KES") == Money(minor=500, currency="KES")
-    for bad in (500001, "5.00", 1.5, True, -1):
+    assert price(tmp_path, "500.00", "KWD") == Money(minor=5000, currency="KWD")
+    assert price(tmp_path, 500001, "UGX") is price(tmp_path, 1.5, "UGX") is None
+    for bad in ("5.0.0", True, -1):
         with pytest.raises(Unreadable):
             price(tmp_path, bad, "UGX")

@@ -133,6 +133,7 @@ _EVENT = {
     "pay": "payment", "ses": "session", "ref": "movement", "money": "money", "due": "order_money",
     "why": "reason", "at": "occurred_at", "body": "digest", "source": "source", "order": "order",
     "kind": "kind", "standing": "standing", "cap": "capture", "sum": "refunded_total",
+    "unclear": "unclear",
 }  # fmt: skip
 _RECORD = {
     "due": "money", "key": "key", "ses": "session", "expires": "expires_at", "why": "reason",

@@ -10,7 +10,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from reconcile.instants import LATEST, SECOND, Instant
-from reconcile.ledger.events import CLAIM_KINDS, Delivery, Event
+from reconcile.ledger.events import CLAIM_KINDS, UNCLEAR_AMOUNT, Delivery, Event
 from reconcile.ledger.history import History
 from reconcile.ledger.records import HOLD_REASONS, RECORD_KINDS, Record
 from reconcile.money import Money
@@ -49,6 +49,7 @@ def events() -> st.SearchStrategy[Event]:
         order_money=_pick(*PRICES),
         reason=_pick(None, "insufficient_funds"),
         standing=_pick("said", "said", "said", "unconfirmed", "fetched"),
+        unclear=_pick(*[None] * 9, UNCLEAR_AMOUNT),
     ).map(_believable)
 
 

@@ -221,6 +221,7 @@ class EventRow(Table, table=True):
     capture: str | None = text_column(marks.REFERENCE, null=True)
     refunded_total: int | None = big_column(null=True)
     refunded_currency: str | None = text_column(marks.CODES, null=True)
+    unclear: str | None = text_column(marks.CODES, null=True)
 
 
 class ConfirmationRow(Table, table=True):
