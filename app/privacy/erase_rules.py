@@ -94,7 +94,7 @@ def kept_order(
     over = ledger.outcome == "unresolved" or ledger.outcome in FINAL
     if not over or ledger.next_decision_at is not None:
         return KeptData(what=order, why="not_over", detail=ledger.outcome)
-    if ledger.case.foreign or ledger.case.foreign_records:
+    if ledger.case.foreign or ledger.case.moved or ledger.case.foreign_records:
         return KeptData(what=order, why="shared")
     return kept_since(order, last_heard(history), minimum, as_of=ledger.as_of)
 

@@ -20,6 +20,7 @@ from typing import Final
 from reconcile.instants import EARLIEST, Instant
 from reconcile.ledger.events import ClaimKind, Event
 from reconcile.ledger.history import History
+from reconcile.ledger.placing import Placing
 from reconcile.ledger.policy import Policy
 from reconcile.ledger.records import PLACINGS, STILL_ASKING, Record
 
@@ -46,23 +47,27 @@ class Heard:
     first  its first arrival
     count  number of deliveries
     at     the provider's date; if it gave none, the first arrival
+    by     ids that its place in this order, or outside of it, rests on: those of an assignment
     """
 
     event: Event
     first: Instant
     count: int
     at: Instant
+    by: tuple[str, ...] = ()
 
 
 def cites_of(heard: Sequence[Heard]) -> tuple[str, ...]:
-    """Return the event ids, each once, in the order given."""
-    count = len(heard)
-    if count == 1:
-        return (heard[0].event.event_id,)
-    if count == 2:
-        first, second = heard[0].event.event_id, heard[1].event.event_id
-        return (first,) if first == second else (first, second)
-    return tuple(dict.fromkeys([each.event.event_id for each in heard]))
+    """Return the event ids, each once, in the order given; then the ids of assignments."""
+    ids = [each.event.event_id for each in heard]
+    by = [cite for each in heard if each.by for cite in each.by]
+    if by:
+        return tuple(dict.fromkeys([*ids, *by]))
+    if len(ids) == 1:
+        return (ids[0],)
+    if len(ids) == 2:
+        return (ids[0],) if ids[0] == ids[1] else (ids[0], ids[1])
+    return tuple(dict.fromkeys(ids))
 
 
 Link = tuple[str | None, Heard]
@@ -165,6 +170,11 @@ class AttemptEvidence:
         sessions = [link for movement, link in self.links if movement is None]
         return [*tied, *[link for link in sessions if link.event.session not in named]]
 
+    @property
+    def assigned(self) -> bool:
+        """Whether a person gave it to this order: then no other claim on it counts."""
+        return any(each.by for each in self.heard)
+
     def belongs_to(self, session: str) -> bool:
         return session in (self.session, self.reference) or self.names(session) is not None
 
@@ -188,7 +198,10 @@ class Case:
 
     heard            the order's own events, by date, then id, then digest
     foreign          events that name another order but share a reference or an id with this one
+    moved            events that would be the order's own or foreign, if a person had not placed
+                     their payment elsewhere; they put nothing in doubt
     foreign_records  records of other orders whose sessions have events here
+    assignments      the records that give payments to this order
     """
 
     order: str
@@ -196,9 +209,11 @@ class Case:
     as_of: Instant
     heard: list[Heard]
     foreign: list[Heard]
+    moved: list[Heard]
     filed: Filed
     attempts: list[AttemptEvidence]
     foreign_records: Sequence[Record]
+    assignments: Sequence[Record]
 
 
 NOTHING_FILED: Final = Filed()
@@ -208,19 +223,34 @@ NOTHING_FILED: Final = Filed()
 def arrange(history: History, *, policy: Policy, as_of: Instant) -> Case:
     """Keep what was known at `as_of` and group it by attempt."""
     order = history.order
-    heard, foreign = _hear(history, as_of)
     filed = NOTHING_FILED
     others: Sequence[Record] = ()
+    assignments: Sequence[Record] = ()
     if history.records:
         known = [r for r in history.records if r.recorded_at <= as_of]
         known.sort(key=lambda r: (r.recorded_at, r.record_id))
         filed = _file([r for r in known if r.order == order])
-        others = [r for r in known if r.order != order]
-    return Case(order, policy, as_of, heard, foreign, filed, _attempts(order, heard, filed), others)
+        others = [r for r in known if r.order != order and r.kind not in PLACINGS]
+        assignments = [r for r in known if r.kind == "payment_assigned"]
+    heard, foreign, moved = _hear(history, as_of, assignments)
+    return Case(
+        order=order,
+        policy=policy,
+        as_of=as_of,
+        heard=heard,
+        foreign=foreign,
+        moved=moved,
+        filed=filed,
+        attempts=_attempts(order, heard, filed),
+        foreign_records=others,
+        assignments=assignments,
+    )
 
 
-def _hear(history: History, as_of: Instant) -> tuple[list[Heard], list[Heard]]:
-    """Return the order's own events and the foreign ones, each event once."""
+def _hear(
+    history: History, as_of: Instant, assignments: Sequence[Record]
+) -> tuple[list[Heard], list[Heard], list[Heard]]:
+    """Return the order's own events, the foreign ones and the moved ones, each event once."""
     order = history.order
     by_key: dict[tuple[str, str, str], Heard] = {}
     own: list[Heard] = []
@@ -245,10 +275,37 @@ def _hear(history: History, as_of: Instant) -> tuple[list[Heard], list[Heard]]:
             heard.first = received
             if event.occurred_at is None:
                 heard.at = received
+    moved: list[Heard] = []
+    if assignments:
+        own, foreign, moved = _placed(order, list(by_key.values()), assignments)
     own.sort(key=by_date)
     if foreign:
         foreign.sort(key=by_date)
-    return own, foreign
+    return own, foreign, moved
+
+
+def _placed(
+    order: str, heard: list[Heard], assignments: Sequence[Record]
+) -> tuple[list[Heard], list[Heard], list[Heard]]:
+    """Divide events into the order's own, foreign ones and moved ones.
+
+    An event whose assignment was withdrawn is the order's that it names.
+    """
+    own: list[Heard] = []
+    foreign: list[Heard] = []
+    moved: list[Heard] = []
+    placing = Placing(assignments, [each.event for each in heard])
+    for each in heard:
+        event, placed = each.event, placing.placed(each.event)
+        if placed is not None and (placed.order is not None or event.order is None):
+            each.by = placed.by
+            (own if placed.order == order else moved).append(each)
+        elif event.order is None or event.order == order:
+            own.append(each)
+        elif event.standing != "unconfirmed":
+            foreign.append(each)
+    moved.sort(key=by_date)
+    return own, foreign, moved
 
 
 def by_date(heard: Heard) -> tuple[Instant, str, str, str]:

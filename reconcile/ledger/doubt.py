@@ -77,14 +77,15 @@ def contradicting_bodies(case: Case) -> list[list[Heard]]:
 
     Unconfirmed and ignored events contradict nothing: they are in no group.
     """
-    heard = case.heard + case.foreign if case.foreign else case.heard
+    others = case.foreign + [h for h in case.moved if h.event.standing != "unconfirmed"]
+    heard = case.heard + others if others else case.heard
     if len({h.event.event_id for h in heard}) == len(heard):
         return []
     groups: dict[tuple[str, str], list[Heard]] = {}
     for each in case.heard:
         if each.event.standing != "unconfirmed" and each.event.claim != "ignored":
             groups.setdefault((each.event.source, each.event.event_id), []).append(each)
-    for each in case.foreign:
+    for each in others:
         key = (each.event.source, each.event.event_id)
         if key in groups and each.event.claim != "ignored":
             groups[key].append(each)
@@ -116,16 +117,20 @@ def shared_references(case: Case) -> list[Shared]:
     """Return the attempts of this order that events or records of another order claim."""
     found = []
     for attempt in case.attempts if case.foreign or case.foreign_records else ():
-        if not attempt.heard and not attempt.files:
-            continue  # only unconfirmed events mention it, and they share nothing
-        heard = [h for h in case.foreign if h.event.claim != "ignored" and _names(h.event, attempt)]
-        records = [r for r in case.foreign_records if _names(r, attempt)]
+        if (not attempt.heard and not attempt.files) or attempt.assigned:
+            continue  # only unconfirmed events mention it, and they share nothing; or it is settled
+        heard = [
+            h
+            for h in case.foreign
+            if h.event.claim != "ignored" and names_attempt(h.event, attempt)
+        ]
+        records = [r for r in case.foreign_records if names_attempt(r, attempt)]
         if heard or records:
             found.append(Shared(attempt, heard, records))
     return found
 
 
-def _names(each: Event | Record, attempt: AttemptEvidence) -> bool:
+def names_attempt(each: Event | Record, attempt: AttemptEvidence) -> bool:
     """Return whether an event or record names the attempt, by its payment or its session."""
     return each.source == attempt.source and (
         each.payment == attempt.reference

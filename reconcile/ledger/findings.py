@@ -11,7 +11,7 @@ from typing import Final
 from reconcile.instants import EARLIEST, LATEST, TICK, Instant
 from reconcile.ledger import findings_money
 from reconcile.ledger.correlate import NOTHING_FILED, AttemptEvidence, Case, Heard, cites_of
-from reconcile.ledger.doubt import cancellations_after, shared_references
+from reconcile.ledger.doubt import cancellations_after, names_attempt, shared_references
 from reconcile.ledger.events import ANSWERS, ClaimKind
 from reconcile.ledger.ledger import Facts, Finding, new_finding
 from reconcile.ledger.movements import Payment, movement_date
@@ -182,7 +182,10 @@ def _recovered(attempt: AttemptEvidence) -> list[Finding]:
     if not tries:
         return []
     cites = cites_of([*tries, *captured])
-    facts: Facts = (("attempt", attempt.reference), ("failed", len(cites_of(tries))))
+    facts: Facts = (
+        ("attempt", attempt.reference),
+        ("failed", len({h.event.event_id for h in tries})),
+    )
     return [new_finding(code="recovered_on_later_attempt", cites=cites, facts=facts)]
 
 
@@ -244,6 +247,33 @@ def shared_with_other_order(case: Case, judgement: Judgement) -> list[Finding]:
             facts=(("attempt", shared.attempt.reference), ("claims", "of this order, of another")),
         )
         for shared in shared_references(case)
+    ]
+
+
+def assignment_contradicted(case: Case, judgement: Judgement) -> list[Finding]:
+    """Find assigned payments that an event, or the shop, later claims for another order."""
+    assigned = {record.record_id: record for record in case.assignments}
+    found: dict[tuple[str, str], list[str]] = {}
+    for attempt in case.attempts:
+        record = next((assigned[h.by[0]] for h in attempt.heard if h.by), None)
+        if record is None:
+            continue
+        for each in attempt.heard:
+            named = each.event.order
+            if named not in (None, case.order) and each.first > record.recorded_at:
+                cites = found.setdefault((attempt.reference, named), [record.record_id])
+                cites.append(each.event.event_id)
+        for other in case.foreign_records:
+            if names_attempt(other, attempt) and other.recorded_at > record.recorded_at:
+                cites = found.setdefault((attempt.reference, other.order), [record.record_id])
+                cites.append(other.record_id)
+    return [
+        new_finding(
+            code="assignment_contradicted",
+            cites=tuple(dict.fromkeys(cites)),
+            facts=(("attempt", reference), ("named", order)),
+        )
+        for (reference, order), cites in found.items()
     ]
 
 
@@ -438,6 +468,7 @@ A new finding is one function, listed here or in CHECKS_OF_RECORDS, and its code
 """
 
 CHECKS_OF_RECORDS: Final[tuple[Check, ...]] = (
+    assignment_contradicted,
     session_unknown,
     paid_but_not_fulfilled,
     fulfilled_but_not_paid,

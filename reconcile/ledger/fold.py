@@ -84,6 +84,7 @@ def is_settled(history: History, ledger: Ledger, *, quiet: Duration) -> bool:
         and not is_disputed(ledger)
         and ledger.next_decision_at is None
         and not ledger.case.foreign
+        and not ledger.case.moved
         and not ledger.case.foreign_records
         and all(finding.severity != "error" for finding in ledger.findings)
         and last_heard(history) <= ledger.as_of - quiet

@@ -152,6 +152,7 @@ def _expected(case: Case) -> Expectation:
             and money not in stated
             and event.standing != "unconfirmed"
             and event.claim != "ignored"
+            and event.order in (None, case.order)
         ):
             stated.append(money)
             cites.append(event.event_id)

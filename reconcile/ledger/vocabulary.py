@@ -27,6 +27,7 @@ FindingCode = Literal[
     "dated_in_future",
     "order_unknown",
     "session_unknown",
+    "assignment_contradicted",
     "refund_without_payment",
     "paid_but_not_fulfilled",
     "price_changed",
@@ -138,6 +139,12 @@ FINDINGS: Final[dict[FindingCode, FindingWords]] = {
         plain="We asked the payment service to begin a payment, and got no answer. It may have "
         "begun.",
         summary="A session was asked for and no answer came",
+    ),
+    "assignment_contradicted": FindingWords(
+        "warning",
+        sentence="{attempt} was assigned to this order, and order {named} was named for it later",
+        plain="A payment of this order may belong to another order. We are looking into it.",
+        summary="A payment was assigned, and another order was named for it later",
     ),
     "refund_without_payment": FindingWords(
         "warning",

@@ -105,7 +105,8 @@ def growth_law(fold: Fold, history: History, earlier: Instant, later: Instant) -
 
 
 def _heard(ledger: Ledger) -> dict[tuple[str, str, str], tuple[int, Instant]]:
-    return {h.event.key: (h.count, h.first) for h in ledger.case.heard + ledger.case.foreign}
+    case = ledger.case
+    return {h.event.key: (h.count, h.first) for h in case.heard + case.foreign + case.moved}
 
 
 def time_travel_law(fold: Fold, history: History, as_of: Instant) -> None:

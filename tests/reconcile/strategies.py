@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from reconcile.instants import LATEST, SECOND, Instant
 from reconcile.ledger.events import CLAIM_KINDS, UNCLEAR_AMOUNT, Delivery, Event
 from reconcile.ledger.history import History
-from reconcile.ledger.records import HOLD_REASONS, RECORD_KINDS, Record
+from reconcile.ledger.records import HOLD_REASONS, NO_ORDER, RECORD_KINDS, WITHDRAWN, Record
 from reconcile.money import Money
 from tests.reconcile.build import ORDER, T, event, record, seconds
 from tests.reconcile.laws import TAKES_AWAY
@@ -125,7 +125,7 @@ def records(draw: st.DrawFn) -> frozenset[Record]:
     made = draw(
         st.lists(
             st.tuples(
-                st.sampled_from(RECORD_KINDS),
+                st.sampled_from((*RECORD_KINDS, "payment_assigned", "payment_assigned")),
                 st.sampled_from(OFFSETS),
                 st.sampled_from(OFFSETS),
                 st.sampled_from(("k1", "k1", "k2", None)),
@@ -150,6 +150,12 @@ def _record(n: int, kind: Any, at: int, known: int, key: Any, *more: Any) -> Rec
         fields |= {"reason": hold}
     if kind == "reference_named":
         fields |= {"session": session, "source": source, "payment": None if session else "pay_1"}
+    if kind == "payment_assigned":
+        fields |= {"session": session, "source": source, "payment": None if session else "pay_1"}
+        fields |= {"order": "ORD-2" if key == "k2" else ORDER, "money": None}
+        fields |= {"reason": WITHDRAWN if key is None else None}
+    if kind == "payment_dismissed":
+        fields |= {"order": NO_ORDER, "source": source, "payment": "pay_1", "money": None}
     if kind == "session_opened":
         fields |= {"session": session, "expires_at": expires and seconds(expires)}
     return record(f"rec_{n}", kind, at, **fields)
