@@ -14,8 +14,9 @@ from app.core.reading import Unreadable
 from app.core.references import RULE, is_reference
 from app.core.strict_json import parse
 from app.core.text import counted
-from app.orders.order_facts import OrderFacts, Reference
+from app.orders.order_facts import NOT_SO, OrderFacts, Reference
 from reconcile.instants import Instant, parse_instant
+from reconcile.ledger.records import Tender
 from reconcile.money import Money, MoneyError, from_major
 
 Word = TypeVar("Word", bound=str)
@@ -167,6 +168,7 @@ def json_object(body: bytes) -> dict[str, Any]:
 
 
 _MOMENTS = ("placed_at", "canceled_at", "fulfilled_at")
+_DENIABLE = ("canceled_at", "fulfilled_at")
 
 
 MAX_REFERENCES = 50
@@ -182,7 +184,7 @@ _REFERENCE_FORMS = (
 
 def reported_order(order: str, document: dict[str, Any], *, sources: Collection[str]) -> OrderFacts:
     """Return what a PUT states of an order. Every mistake is named at once."""
-    known = ("amount", "currency", *_MOMENTS, "references")
+    known = ("amount", "currency", "free", "tenders", *_MOMENTS, "references")
     problems = [
         f"{name[:40]!r} is not known"  # quoted: half a surrogate pair could not be sent back
         for name in document
@@ -190,12 +192,59 @@ def reported_order(order: str, document: dict[str, Any], *, sources: Collection[
     ]
     if problems:
         problems[-1] += f": the members are {', '.join(known)}"
-    money = _money(document, problems)
-    moments = {name: _moment(document.get(name), name, problems) for name in _MOMENTS}
+    free = document.get("free", False)
+    if not isinstance(free, bool):
+        problems.append("free is true or false")
+    money = _money(document, problems, least=0)
+    if money is not None and (money.minor == 0) is not free and isinstance(free, bool):
+        problems.append(
+            "free is true only with the amount 0"
+            if free
+            else 'amount must be more than zero; of an order that costs nothing send "free": true'
+        )
+    moments: dict[str, Any] = {
+        name: _moment(document.get(name), name, problems) for name in _MOMENTS
+    }
+    moments |= {name: NOT_SO for name in _DENIABLE if document.get(name, NOT_SO) is None}
+    tenders = _tenders(document.get("tenders"), money, problems)
     references = tuple(_references(document.get("references"), sources, problems))
     if problems or money is None:
         raise ApiProblem(422, "order_invalid", "; ".join(problems) + ".")
-    return OrderFacts(order=order, money=money, **moments, references=references)
+    return OrderFacts(
+        order=order, money=money, **moments, references=references, tenders=tenders, free=free
+    )
+
+
+MAX_TENDERS = 20
+"""Tenders of one order: it has one or two, and all are kept with each record of its price."""
+
+TENDER_KIND: Final = "[a-z][a-z0-9_]{0,39}"
+"""Pattern of a tender's kind: a word such as gift_card, never a card's number."""
+
+
+def _tenders(given: object, price: Money | None, problems: list[str]) -> tuple[Tender, ...] | None:
+    """Return the tenders; None where the body has none, which leaves the earlier ones."""
+    if given is None:
+        return None
+    if not isinstance(given, list) or len(given) > MAX_TENDERS:
+        problems.append(f"tenders is a list of at most {MAX_TENDERS}")
+        return None
+    found = []
+    for number, each in enumerate(given):
+        where = f"tenders[{number}]"
+        if not isinstance(each, dict) or set(each) != {"kind", "amount"}:
+            problems.append(f"{where} has a kind and an amount, in the order's currency")
+        elif not isinstance(each["kind"], str) or not re.fullmatch(TENDER_KIND, each["kind"]):
+            problems.append(f"{where}.kind is a word such as gift_card")
+        elif price is not None:
+            wrong: list[str] = []
+            money = _money({"amount": each["amount"], "currency": price.currency}, wrong)
+            problems += [f"{where}.{problem}" for problem in wrong]
+            if money is not None:
+                found.append(Tender(kind=each["kind"], money=money))
+    if price is not None and sum(each.money.minor for each in found) > price.minor:
+        problems.append("tenders are together at most the amount")
+    return tuple(found)
 
 
 def _references(
@@ -227,7 +276,8 @@ def _references(
             yield Reference(source=each["source"], session=each["session"], money=money)
 
 
-def _money(document: dict[str, Any], problems: list[str]) -> Money | None:
+def _money(document: dict[str, Any], problems: list[str], *, least: int = 1) -> Money | None:
+    """Return amount and currency. `least`: minor units, 0 or 1."""
     amount, currency = document.get("amount"), document.get("currency")
     if isinstance(amount, str) and not _AMOUNT.fullmatch(amount):
         problems.append('amount is not a decimal number such as "1500.00"')
@@ -241,7 +291,7 @@ def _money(document: dict[str, Any], problems: list[str]) -> Money | None:
         except MoneyError as error:
             problems.append(str(error))
         else:
-            if money.minor > 0:
+            if money.minor >= least:
                 return money
             problems.append("amount must be more than zero")
     return None

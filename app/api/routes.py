@@ -27,13 +27,12 @@ from app.checkout.request import (
 from app.context.context import AppContext
 from app.core.errors import NotFoundError
 from app.core.problems import ApiProblem, problem
-from app.orders.order_facts import ReferenceTaken, tell_order
-from app.orders.read_feed import outcome_document, read_feed, read_from, superseded_of
-from app.orders.read_orders import list_orders, order_document
+from app.orders.order_facts import ReferenceTaken, TendersDoNotFit, tell_order
+from app.orders.read_feed import outcome_documents, read_feed, read_from, superseded_of
+from app.orders.read_orders import list_orders, listed_documents, order_document
 from app.receiving.guard import HUNG_UP
 from reconcile.canonical import fingerprint
 from reconcile.instants import SECOND, format_instant
-from reconcile.ledger.explain import ledger_summary
 from reconcile.ledger.ledger import OUTCOMES
 from reconcile.ledger.vocabulary import FINDING_CODES
 from reconcile.money import Money, major_text
@@ -93,7 +92,8 @@ class Api:
             until=request_body.instant_parameter(request, "to"),
         )
         following = ledgers[-1].order if len(ledgers) == limit else None
-        return _json({"orders": [ledger_summary(each) for each in ledgers], "next": following})
+        rows = await listed_documents(self._context, ledgers)
+        return _json({"orders": rows, "next": following})
 
     async def put_order(self, request: Request, program: str) -> Response:
         """PUT /api/v1/orders/{reference}"""
@@ -106,6 +106,8 @@ class Api:
             await tell_order(self._context, facts, author=author_of_token(program))
         except ReferenceTaken as error:
             raise ApiProblem(409, "reference_taken", str(error), order=error.order) from None
+        except TendersDoNotFit as error:
+            raise ApiProblem(422, "order_invalid", str(error)) from None
         return _of_order(await order_document(self._context, order, patient=False))
 
     async def outcomes(self, request: Request, program: str) -> Response:
@@ -134,7 +136,7 @@ class Api:
             gone=lambda: HUNG_UP in request.scope,
         )
         document: dict[str, Any] = {
-            "outcomes": [outcome_document(each) for each in published],
+            "outcomes": await outcome_documents(self._context, published),
             "cursor": published[-1].seq if published else after,
         }
         if superseded := await superseded_of(self._context, published):

@@ -8,7 +8,7 @@ from typing import Any, Final, get_args
 
 from app.access.proposal import STANDINGS
 from app.access.proposals import REASON_MAX
-from app.api.request_body import MAX_REFERENCES
+from app.api.request_body import MAX_REFERENCES, MAX_TENDERS, TENDER_KIND
 from app.checkout.open_checkout import STATUSES
 from app.core.problems import TYPE
 from app.core.references import MAX_REFERENCE
@@ -124,6 +124,11 @@ _TOTALS: Final = members(
         "held": MAYBE_MONEY,
         "reversed": MONEY,
         "lost": MONEY,
+        "price": described(MONEY, "What the order costs; there only with tenders."),
+        "tenders": described(
+            listed(members({"kind": word("gift_card"), "amount": WORD, "currency": CURRENCY})),
+            "What of the price is paid otherwise; `expected` is the rest, due at providers.",
+        ),
         "others": described(
             listed(
                 members(
@@ -134,15 +139,32 @@ _TOTALS: Final = members(
             "Money in other currencies than the order's.",
         ),
     },
-    optional=("reversed", "lost", "others"),
+    optional=("reversed", "lost", "price", "tenders", "others"),
 )
+
+_STATED_AT: Final[Schema] = {"anyOf": [INSTANT, {"const": "unknown"}, {"type": "null"}]}
+_SHOP_FACTS: Final = {
+    "fulfilled_at": described(
+        _STATED_AT,
+        "When the shop fulfilled the order, as it has stated it by now; null where it has not. "
+        "`unknown` after a restore, until it states it or states null. Ship only where it is null.",
+    ),
+    "canceled_at": described(
+        _STATED_AT, "When the shop canceled the order, in the same way as `fulfilled_at`."
+    ),
+}
 
 _LEDGER: Final = members(
     {
         "order": REFERENCE,
         "as_of": INSTANT,
         "outcome": _OUTCOME,
-        "fulfillable": described(FLAG, "Ship on this, and on nothing else."),
+        "fulfillable": described(
+            FLAG,
+            "Ship where it is true, `fulfilled_at` is null, and your own books have not shipped "
+            "it. State `fulfilled_at` before the parcel leaves.",
+        ),
+        **_SHOP_FACTS,
         "totals": ref("Totals"),
         "explanation": TEXTS,
         "attempts": listed(ref("Attempt")),
@@ -216,7 +238,10 @@ _OUTCOME_ENTRY: Final = members(
         "before": described(_BEFORE, "What was published before; null at first."),
         "because": TEXTS,
         "at": INSTANT,
-    }
+        **_SHOP_FACTS,
+    },
+    description="`fulfilled_at` and `canceled_at` are as of this reading; all else is as it was "
+    "published.",
 )
 
 _STATED_REFERENCES: Final[Schema] = {
@@ -250,11 +275,45 @@ _STATED: Final[Schema] = {
     "required": ["amount", "currency"],
     "additionalProperties": False,
     "properties": {
-        "amount": AMOUNT,
+        "amount": {
+            "type": ["string", "number"],
+            "pattern": AMOUNT["pattern"],
+            "minimum": 0,
+            "examples": AMOUNT["examples"],
+            "description": "The whole price; zero only with `free`.",
+        },
         "currency": CURRENCY,
+        "free": {
+            "type": "boolean",
+            "description": "The order costs nothing: with the amount 0 only, which needs it. It is "
+            "fulfillable once a verified event says that its session ended with 0.",
+        },
+        "tenders": {
+            "type": ["array", "null"],
+            "maxItems": MAX_TENDERS,
+            "description": "Parts of the price that are paid otherwise, together at most the "
+            "amount: what providers are due is the rest. Missing: as stated before; empty: none.",
+            "items": {
+                "type": "object",
+                "required": ["kind", "amount"],
+                "additionalProperties": False,
+                "properties": {
+                    "kind": {
+                        "type": "string",
+                        "pattern": f"^{TENDER_KIND}$",
+                        "examples": ["gift_card"],
+                    },
+                    "amount": AMOUNT,
+                },
+            },
+        },
         "placed_at": MAYBE_INSTANT,
-        "canceled_at": MAYBE_INSTANT,
-        "fulfilled_at": MAYBE_INSTANT,
+        "canceled_at": described(
+            MAYBE_INSTANT, "Null: it was not canceled. Missing: says nothing."
+        ),
+        "fulfilled_at": described(
+            MAYBE_INSTANT, "Null: it was not fulfilled. Missing: says nothing."
+        ),
         "references": _STATED_REFERENCES,
     },
     "examples": [
@@ -488,6 +547,7 @@ SCHEMAS: Final[dict[str, Schema]] = {
             "order": REFERENCE,
             "outcome": _OUTCOME,
             "fulfillable": FLAG,
+            **_SHOP_FACTS,
             "totals": ref("Totals"),
             "findings": listed(_FINDING),
             "plain": described(WORD, "For a customer, without ids."),

@@ -103,13 +103,15 @@ def check_price(records: Iterable[Record], request: requests.SoundRequest) -> No
     priced = [each for each in records if each.kind == "order_placed" and each.money is not None]
     if not priced:
         return
-    price = max(priced, key=lambda each: (each.recorded_at, each.record_id)).money
-    if price != request.money:
+    last = max(priced, key=lambda each: (each.recorded_at, each.record_id))
+    due = last.due
+    if due != request.money:
+        costs = f"costs {due}" if due == last.money else f"has {due} due beside its tenders"
         raise CheckoutConflictError(
-            f"Order {request.order} costs {price}, as the shop has said, and its checkout was "
-            f"asked for over {request.money}; nothing was sent. Ask for what it costs, or PUT the "
-            "order's new amount first.",
-            before=price,
+            f"Order {request.order} {costs}, as the shop has said, and its checkout was asked for "
+            f"over {request.money}; nothing was sent. Ask for what is due, or PUT the order's new "
+            "amount first.",
+            before=due,
             asked=request.money,
         )
 

@@ -137,21 +137,22 @@ def list_orders(
 ) -> None:
     """List orders with their outcome and one line of explanation."""
     from app.orders import read_orders
-    from reconcile.ledger.explain import ledger_summary
 
     for word, words in ((outcome, OUTCOMES), (finding, FINDING_CODES)):
         if word is not None and word not in words:
             raise UsageError(f"{word!r} is none of: {', '.join(words)}")
-    ledgers = running.with_context(
-        lambda context: read_orders.list_orders(
+
+    async def listed(context: AppContext) -> list[dict[str, Any]]:
+        ledgers = await read_orders.list_orders(
             context,
             after=after,
             limit=limit,
             outcome=outcome,
             finding=finding,
         )
-    )
-    rows = [ledger_summary(ledger) for ledger in ledgers]
+        return await read_orders.listed_documents(context, ledgers)
+
+    rows = running.with_context(listed)
     for row in rows:
         row["captured"] = row["totals"]["captured"]
     printing.emit(_for_whom(rows, form), columns=COLUMNS, form=form)

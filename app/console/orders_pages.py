@@ -196,7 +196,7 @@ async def order_page_document(view: View) -> Document:
         "order": order,
         "then": format_known(as_of),
         "answer": " ".join(ledger["plain"]["answer"]),
-        "money": order_money(ledger, canceled=any(r["kind"] == "order_canceled" for r in records)),
+        "money": order_money(ledger, canceled=ledger["canceled_at"] not in (None, "unknown")),
         "sentences": [sentence_of(each) for each in ledger.pop("explanation")],
         "ledger": ledger,
         "arrivals": await read_orders.arrivals_of(view.context, order, as_of=as_of),
@@ -268,6 +268,8 @@ def order_money(ledger: dict[str, Any], *, canceled: bool) -> dict[str, Any]:
     totals = ledger["totals"]
     due, held, captured = totals["expected"], totals["held"], totals["captured"]
     money = {
+        "price": totals.get("price"),
+        "tenders": totals.get("tenders", []),
         "due": due,
         "captured": captured,
         "refunded": totals["refunded"],

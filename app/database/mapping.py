@@ -4,6 +4,7 @@ Statements that write and readers share the column lists here. The classes of `t
 to load; tests/architecture compares each list with them.
 """
 
+import json
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, Final, cast
@@ -12,7 +13,7 @@ from sqlalchemy import column, table
 
 from reconcile.instants import Instant
 from reconcile.ledger.events import CLAIM_KINDS, Delivery, Event
-from reconcile.ledger.records import RECORD_KINDS, Record, RecordKind
+from reconcile.ledger.records import RECORD_KINDS, Record, RecordKind, Tender
 from reconcile.money import Money, new_money
 from reconcile.values import maker
 
@@ -74,6 +75,9 @@ RECORD_COLUMNS: Final = (
     "payment",
     "author",
     "replaces",
+    "tenders",
+    "free",
+    "dated",
 )
 
 REVISION_COLUMNS: Final = (
@@ -197,14 +201,25 @@ def record_row(record: Record, details: str | None = None) -> tuple[Any, ...]:
         record.payment,
         record.author,
         record.replaces,
+        tenders_text(record.tenders),
+        1 if record.free else None,
+        1 if record.dated else None,
     )
+
+
+def tenders_text(tenders: Sequence[Tender]) -> str | None:
+    """Write tenders as JSON, `[[kind, minor], …]`; None where there are none."""
+    if not tenders:
+        return None
+    parts = [[each.kind, each.money.minor] for each in tenders]
+    return json.dumps(parts, separators=(",", ":"))
 
 
 def record_of(row: Sequence[Any]) -> Record:
     """Return the record in a row of RECORD_COLUMNS."""
     # fmt: off
     (record_id, recorded_at, kind, order, at, amount, currency, source, key, session,
-     expires_at, reason, _, payment, author, replaces) = row
+     expires_at, reason, _, payment, author, replaces, tenders, free, dated) = row
     # fmt: on
     if kind not in _RECORDS:
         raise ValueError(f"the stored kind of record {record_id} is none of ours")
@@ -223,4 +238,14 @@ def record_of(row: Sequence[Any]) -> Record:
         reason=reason,
         author=author,
         replaces=replaces,
+        tenders=()
+        if tenders is None
+        else tuple(
+            [
+                Tender(kind=kind, money=Money(minor=minor, currency=currency))
+                for kind, minor in json.loads(tenders)
+            ]
+        ),
+        free=bool(free),
+        dated=bool(dated),
     )

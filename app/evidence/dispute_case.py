@@ -175,7 +175,7 @@ async def dispute_case(context: AppContext, asked: CaseRequest) -> DisputeCase:
         respond_by=respond_by,
         missing_merchant=merchant_of(context.settings).missing(),
         attachments=attachments,
-        fulfilled=any(each.kind == "order_fulfilled" for each in known.records),
+        fulfilled=ledger.case.filed.fulfilled is not None,
         refunded=any(each.refunded for each in ledger.balances),
         payments=sum(each.outcome == "succeeded" for each in ledger.attempts),
         earlier=len(earlier),

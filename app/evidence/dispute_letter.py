@@ -218,10 +218,22 @@ class _Writer:
     # --- facts -----------------------------------------------------------------------------------
 
     def _of_records(self) -> Iterable[tuple[Instant, str, str]]:
-        for each in self._case.history.records:
-            if each.kind in _RECORDS and each.order == self._case.order:
-                placed = each.kind == "order_placed" and each.money is not None
-                words = _RECORDS[each.kind] + (f" of {each.money}" if placed else "")
+        filed = self._case.ledger.case.filed
+        stated = [each for each in self._case.history.records if each.order == self._case.order]
+        stated.sort(key=lambda each: (each.recorded_at, each.record_id))
+        # Placed once, on the day that the shop stated, and not where it stated none.
+        placed = [each for each in stated if each.dated and each.at == filed.placed_at][:1]
+        price = None if filed.placed is None else filed.placed.money
+        since = {  # unless the shop has denied it since
+            "order_canceled": filed.canceled,
+            "order_fulfilled": filed.fulfilled,
+            "session_opened": next(iter(stated), None),
+        }
+        for each in stated:
+            first = since.get(each.kind)
+            if each in placed or (first is not None and each.recorded_at >= first.recorded_at):
+                priced = each.kind == "order_placed" and price is not None
+                words = _RECORDS[each.kind] + (f" of {price}" if priced else "")
                 noted = dispute_case.local_words(each.recorded_at, self._zone)
                 entry = self._entry(each.record_id)
                 yield each.at, words, f"The shop's own record, noted {noted}{entry}"
@@ -315,6 +327,11 @@ def _signature_words(evidence: gather_evidence.DeliveryEvidence | None, standing
 def _money(ledger: Ledger) -> list[list[str]]:
     expected = "not known" if ledger.expected is None else str(ledger.expected)
     rows = [["Price of the order", expected]]
+    placed = ledger.case.filed.placed
+    if placed is not None and placed.tenders:
+        rows = [["Price of the order", str(placed.money)]]
+        rows += [[f"Paid by {t.kind.replace('_', ' ')}", str(t.money)] for t in placed.tenders]
+        rows.append(["Due at the payment service", expected])
     for balance in ledger.balances:
         amounts = (
             ("Paid", balance.captured, True), ("Given back", balance.refunded, True),

@@ -297,7 +297,9 @@ ROWS: Final[Mapping[str, int]] = {
 WORDS: Final[Mapping[str, str]] = {
     "order_placed": "The order was placed",
     "order_canceled": "The shop canceled the order",
+    "order_not_canceled": "The shop said that the order was not canceled",
     "order_fulfilled": "The shop fulfilled the order",
+    "order_not_fulfilled": "The shop said that the order was not fulfilled",
     "session_requested": "The shop asked the payment service for a session",
     "session_opened": "The payment service opened the session",
     "session_refused": "The payment service refused the session",
@@ -320,6 +322,9 @@ def letter(ledger: Ledger, facts: LetterFacts) -> str:
     remarks = {finding_text(each) for each in ledger.findings if each.severity == "info"}
     explained = sorted(explain(ledger), key=lambda each: each in remarks)  # remarks come last
     records = sorted(facts.history.records, key=lambda each: (each.recorded_at, each.record_id))
+    placed_at = ledger.case.filed.placed_at
+    dated = [r for r in records if r.order == ledger.order and r.dated and r.at == placed_at]
+    first = next(iter(dated), None)  # the order was placed once, however often the shop said so
     keys = {
         f"{each.source}: {'public key' if each.public else 'shared secret'} {each.key} "
         f"({each.scheme})"
@@ -348,7 +353,7 @@ def letter(ledger: Ledger, facts: LetterFacts) -> str:
             }
             for each in ledger.entries
         ],
-        "records": [_record(each, ledger.order, times) for each in records],
+        "records": [_record(each, ledger.order, times, first=each is first) for each in records],
         "revisions": [
             {
                 "at": times.at(each.at),
@@ -388,6 +393,11 @@ def _money(ledger: Ledger) -> list[tuple[str, str]]:
     """Return what was ordered and paid, in words and amounts."""
     expected = "not known" if ledger.expected is None else str(ledger.expected)
     rows = [("Ordered", expected)]
+    placed = ledger.case.filed.placed
+    if placed is not None and placed.tenders:
+        rows = [("Ordered", str(placed.money))]
+        rows += [(f"Paid by {t.kind.replace('_', ' ')}", str(t.money)) for t in placed.tenders]
+        rows.append(("Due at payment services", expected))
     for balance in ledger.balances:
         currency, left = balance.currency, balance.captured - balance.returned
         rows += [
@@ -414,8 +424,11 @@ def _event(number: int, heard: Heard, times: Times) -> dict[str, Any]:
     }
 
 
-def _record(record: Record, order: str, times: Times) -> dict[str, str]:
-    parts = [WORDS[record.kind]]
+def _record(record: Record, order: str, times: Times, *, first: bool) -> dict[str, str]:
+    """Return a row. `first`: it says when the order was placed; other prices are the shop's word,
+    of the day on which it told us."""
+    price = record.kind == "order_placed" and not first
+    parts = ["The shop stated the price" if price else WORDS[record.kind]]
     parts += [f"of another order, {record.order}"] if record.order != order else []
     parts += [str(record.money)] if record.money is not None else []
     parts += [f"session {record.session}"] if record.session is not None else []
@@ -423,7 +436,9 @@ def _record(record: Record, order: str, times: Times) -> dict[str, str]:
     parts += [f"idempotency key {record.key}"] if record.key is not None else []
     parts += [f"until {times.at(record.expires_at)}"] if record.expires_at is not None else []
     parts += [f"stated by {record.author}"] if record.author is not None else []
-    return {"at": times.at(record.at), "what": _cut(", ".join(parts)), "id": record.record_id}
+    parts += [f"{each.money} of it by {each.kind.replace('_', ' ')}" for each in record.tenders]
+    at = record.recorded_at if price else record.at
+    return {"at": times.at(at), "what": _cut(", ".join(parts)), "id": record.record_id}
 
 
 def _arrivals(arrivals: Sequence[LetterArrival], times: Times) -> dict[str, Any]:

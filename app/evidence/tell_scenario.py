@@ -211,7 +211,13 @@ def dated(moment: Instant, form: str) -> str:
 
 
 REPORTED: Final[frozenset[RecordKind]] = frozenset(
-    {"order_placed", "order_canceled", "order_fulfilled"}
+    {
+        "order_placed",
+        "order_canceled",
+        "order_not_canceled",
+        "order_fulfilled",
+        "order_not_fulfilled",
+    }
 )
 """Records that a replay can make: the shop states them by the API."""
 

@@ -121,7 +121,8 @@ def _things(bundle: Bundle) -> dict[str, dict[str, Any]]:
     """Return everything here that must have a leaf, by its name there, with what the leaf must
     say."""
     history, things = bundle.document("history.json"), _Things()
-    names = "at recorded_at source key session payment expires_at reason author"
+    names = "at recorded_at source key session payment expires_at reason author replaces"
+    names += " free dated"
     listed = {**bundle.manifest["left_out"], **bundle.manifest["files"]}
     for each in history["deliveries"]:
         stated = bundle.document(f"delivery-{each['delivery_id']}.json")
@@ -132,11 +133,16 @@ def _things(bundle: Bundle) -> dict[str, dict[str, Any]]:
         }  # fmt: skip
     for each in history["records"]:
         money, details = each.get("money"), listed.get(f"record-{each['record_id']}.details")
+        tenders = [
+            [tender["kind"], int(tender["amount"].replace(".", ""))]
+            for tender in each.get("tenders", ())
+        ]
         things[each["record_id"]] = {
             "kind": "record", "id": each["record_id"], "record": each["kind"],
             "currency": money and money["currency"],
             "amount": money and str(int(money["amount"].replace(".", ""))),
             **({} if details is None else {"details": details["sha256"]}),
+            "tenders": json.dumps(tenders, separators=(",", ":")) if tenders else None,
             **{name: each.get(name) for name in names.split()},
         }  # fmt: skip
     for each in bundle.document("revisions.json"):

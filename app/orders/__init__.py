@@ -30,6 +30,7 @@ __all__ = (
     "reindex",
     "retention_store",
     "set_aside",
+    "shop_facts_store",
     "unmask_many",
     "worker",
 )

@@ -24,6 +24,7 @@ from app.orders import search_store
 from app.orders.customers import phones_of
 from app.orders.delivery_log import refused_that_may_be_of
 from app.orders.holds import as_judged
+from app.orders.shop_facts_store import facts_of_orders
 from app.providers.phones import phone_digits
 from app.receiving.due_store import marks_of
 from app.receiving.phone_store import deliveries_by_phone, has_other_keys, orders_by_phone
@@ -292,6 +293,7 @@ async def find_orders(
                 break
             hits.setdefault(order, how)
         histories = await as_judged(connection, hits, policy=context.policy)
+        facts = await facts_of_orders(connection, hits)
         for order, how in hits.items():  # 3
             history = histories[order]
             instant = history.instant_at(context.clock.now())
@@ -300,7 +302,7 @@ async def find_orders(
                 connection, order, sources=context.sources, most=READ_FOR_PHONE
             )
             shown = {"phone": ", ".join(map(masked_phone, phones)) or None, "found": how}
-            found.hits.append(ledger_summary(ledger) | shown)
+            found.hits.append(ledger_summary(ledger) | facts[order].document() | shown)
     if refused and not found.hits and sought.name is not None:
         ids = [each.delivery_id for each in await refused_that_may_be_of(context, {sought.name})]
         if ids:

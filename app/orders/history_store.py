@@ -94,7 +94,7 @@ PARTS: Final = (
         known="recorded_at",
         key="id",
         columns='id, kind, order_key, at, amount, currency, source, "key", session, expires_at, '
-        "reason",
+        "reason, tenders, free, dated",
     ),
     _lines(
         "book_lines",

@@ -33,6 +33,7 @@ from app.orders.history_store import newest_deliveries
 from app.orders.notification_store import LEASE, Away, ListedNotification, Notification, SendResult
 from app.orders.published_store import Published
 from app.orders.read_feed import outcome_document
+from app.orders.shop_facts_store import ShopFacts, facts_of_orders
 from app.providers.configured import signer_of_section
 from app.providers.signed_post import post_signed
 from app.providers.source import Source
@@ -122,11 +123,13 @@ async def notify_due(notifier: Notifier) -> int:
     taken = await _take(notifier, now)  # (1)
     if not taken:
         return 0
+    async with context.database.reading() as connection:
+        facts = await facts_of_orders(connection, {each.published.order for each in taken})
     requests = [
         post_signed(
             notifier.client,
             shop.url,
-            notification_body(each.published),
+            notification_body(each.published, facts[each.published.order]),
             signer=shop.signer,
             event_id=notification_id(each.published),
             now=context.clock.now(),
@@ -256,15 +259,16 @@ def notification_id(published: Published) -> str:
     return f"ntf_{published.seq}_{sha256(content.encode('utf-8')).hexdigest()[:16]}"
 
 
-def notification_body(published: Published) -> bytes:
-    """Return the body, the same bytes at every try: `type`, `timestamp`, and the feed's entry.
+def notification_body(published: Published, facts: ShopFacts) -> bytes:
+    """Return the body: `type`, `timestamp`, and the feed's entry.
 
+    It has the same bytes at every try, unless the shop has stated something since.
     See https://www.standardwebhooks.com, "Payload structure".
     """
     document: dict[str, Any] = {
         "type": KIND,
         "timestamp": instants.format_instant(published.at),
-        "data": outcome_document(published),
+        "data": outcome_document(published, facts),
     }
     return json.dumps(document, ensure_ascii=False).encode("utf-8")
 

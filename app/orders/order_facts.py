@@ -1,8 +1,10 @@
-"""Facts that the shop states of an order: placed, canceled, fulfilled, and the payments or
-sessions of a provider that belong to it. Facts are only added."""
+"""Facts that the shop states of an order: its price and what of it was paid otherwise; when it was
+placed, canceled and fulfilled; and the payments or sessions of a provider that belong to it. Facts
+are only added: a later one corrects an earlier one."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Final, Literal
 
 import structlog
 
@@ -15,8 +17,9 @@ from app.database.locks import STATING, take_lock_of
 from app.database.statements import PlainConnection
 from app.orders.policy_version_store import forget_required, note_required, required_since
 from app.orders.record_store import after_all, keep_records, linked_orders, order_records
+from app.orders.shop_facts_store import last_restore
 from reconcile.instants import EARLIEST, Instant
-from reconcile.ledger.records import Record, RecordKind
+from reconcile.ledger.records import Record, RecordKind, Tender
 from reconcile.money import Money
 
 log = structlog.get_logger()
@@ -74,16 +77,33 @@ class Reference:
         return f"the {kind} {reference} of source {self.source}"
 
 
+NOT_SO: Final[Literal["not so"]] = "not so"
+"""The shop states that an order was not canceled, or not fulfilled."""
+
+Moment = Instant | Literal["not so"] | None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OrderFacts:
-    """Facts that the shop states of an order. Absent moments say nothing."""
+    """Facts that the shop states of an order. A moment that is None states nothing.
+
+    money    the whole price
+    tenders  parts of it that are paid otherwise; None: as stated before
+    free     whether the order costs nothing; only with a price of zero
+    """
 
     order: str
     money: Money
     placed_at: Instant | None = None
-    canceled_at: Instant | None = None
-    fulfilled_at: Instant | None = None
+    canceled_at: Moment = None
+    fulfilled_at: Moment = None
     references: tuple[Reference, ...] = ()
+    tenders: tuple[Tender, ...] | None = None
+    free: bool = False
+
+
+class TendersDoNotFit(UsageError):
+    """Refusal of a price that the order's tenders exceed, or that has another currency."""
 
 
 class ReferenceTaken(UsageError):
@@ -108,16 +128,19 @@ async def tell_order(
 
     author  who states it, as the records name them, and the trail where the price changes
 
-    Raises ReferenceTaken, and then nothing is written.
+    Raises ReferenceTaken and TendersDoNotFit, and then nothing is written.
     """
 
     def record(connection: PlainConnection) -> list[Record]:
         take_lock_of(connection, STATING, facts.order)  # the same stated twice is written once
         known, now = order_records(connection, facts.order), context.clock.now()
-        fresh = news(known, facts, now=after_all(known, now=now), author=author)
+        restored = last_restore(connection)
+        fresh = news(
+            known, facts, now=after_all(known, now=now), author=author, restored_at=restored
+        )
         refuse_taken(connection, facts.order, facts.references)
         keep_records(connection, fresh)
-        _note_price(connection, known, facts, author=author, at=now)
+        _note_price(connection, known, fresh, at=now)
         return fresh
 
     fresh = await context.database.writer.commit(record)
@@ -125,23 +148,79 @@ async def tell_order(
     return fresh
 
 
-def news(known: list[Record], facts: OrderFacts, *, now: Instant, author: str) -> list[Record]:
-    """Return the records that these facts add to the known ones."""
-    fresh = []
+def news(
+    known: list[Record],
+    facts: OrderFacts,
+    *,
+    now: Instant,
+    author: str,
+    restored_at: Instant | None = None,
+) -> list[Record]:
+    """Return the records that these facts add to the known ones.
+
+    restored_at  when the database was last restored; what the shop denied before that may have
+                 happened since, so it is recorded again
+
+    Raises TendersDoNotFit.
+    """
+    fresh = _priced(known, facts, now=now, author=author)
+    moments: tuple[tuple[Moment, RecordKind, RecordKind], ...] = (
+        (facts.canceled_at, "order_canceled", "order_not_canceled"),
+        (facts.fulfilled_at, "order_fulfilled", "order_not_fulfilled"),
+    )
+    for moment, said, denied in moments:
+        stated = [record for record in known if record.kind in (said, denied)]
+        denials = [place for place, record in enumerate(stated) if record.kind == denied]
+        since = stated[denials[-1] :] if denials else stated  # begins with the last denial
+        if moment == NOT_SO:
+            old = EARLIEST if restored_at is None else restored_at
+            if [each.kind for each in since] != [denied] or since[0].recorded_at <= old:
+                fresh.append(_record(facts, denied, now, now=now, author=author))
+        elif moment is not None and all((each.kind, each.at) != (said, moment) for each in since):
+            fresh.append(_record(facts, said, moment, now=now, author=author))
+    return fresh + named(known, facts.order, facts.references, now=now, author=author)
+
+
+def _priced(
+    known: Sequence[Record], facts: OrderFacts, *, now: Instant, author: str
+) -> list[Record]:
+    """Return the record of price, tenders and date, if one of them is new."""
     placed = [record for record in known if record.kind == "order_placed"]
     last = placed[-1] if placed else None
-    if last is None or last.money != facts.money or facts.placed_at not in (None, last.at):
-        at = facts.placed_at or (last.at if last is not None else now)
-        fresh.append(_record(facts, "order_placed", at, now=now, author=author))
-    moments: tuple[tuple[RecordKind, Instant | None], ...] = (
-        ("order_canceled", facts.canceled_at),
-        ("order_fulfilled", facts.fulfilled_at),
+    tenders = facts.tenders
+    if tenders is None:
+        tenders = () if last is None else last.tenders
+    made = replace(
+        _record(facts, "order_placed", now, now=now, author=author),
+        money=facts.money,
+        tenders=tenders,
+        free=facts.free,
+        dated=facts.placed_at is not None,
     )
-    for kind, moment in moments:
-        recorded = {record.at for record in known if record.kind == kind}
-        if moment is not None and moment not in recorded:
-            fresh.append(_record(facts, kind, moment, now=now, author=author))
-    return fresh + named(known, facts.order, facts.references, now=now, author=author)
+    tendered = made.tendered
+    if tendered is not None and (
+        tendered.minor > facts.money.minor
+        or any(each.money.currency != facts.money.currency for each in tenders)
+    ):
+        raise TendersDoNotFit(
+            f"The tenders of order {facts.order} are {' and '.join(map(_money_of, tenders))}, and "
+            f"its price is {facts.money}: state tenders in the price's currency that are together "
+            "at most the price."
+        )
+    if facts.placed_at is not None:
+        made = replace(made, at=facts.placed_at)
+    elif last is not None:
+        made = replace(made, at=last.at, dated=last.dated)
+    if last is not None and all(
+        getattr(made, name) == getattr(last, name)
+        for name in ("money", "tenders", "free", "at", "dated")
+    ):
+        return []
+    return [made]
+
+
+def _money_of(tender: Tender) -> str:
+    return str(tender.money)
 
 
 def _record(
@@ -153,7 +232,6 @@ def _record(
         kind=kind,
         order=facts.order,
         at=at,
-        money=facts.money if kind == "order_placed" else None,
         author=author,
     )
 
@@ -216,20 +294,16 @@ def refuse_taken(connection: PlainConnection, order: str, references: Sequence[R
 
 
 def _note_price(
-    connection: PlainConnection,
-    known: list[Record],
-    stated: OrderFacts,
-    *,
-    author: str,
-    at: Instant,
+    connection: PlainConnection, known: list[Record], fresh: list[Record], *, at: Instant
 ) -> None:
-    """Note in the trail that the price changed, with both prices."""
-    prices = {each.kind: each.money for each in known if each.money is not None}
+    """Note in the trail that what is due changed, with both amounts."""
+    prices = {each.kind: each.due for each in known if each.due is not None}
     before = prices.get("order_placed", prices.get("session_requested"))
-    if before is None or before == stated.money:
-        return
-    who = Operator(name=author, role=author.partition(":")[0], created_at=EARLIEST)
-    facts: dict[str, str | int] = {"before": str(before), "after": str(stated.money)}
-    keep_entry(
-        connection, entry_of(who, action="price_changed", subject=stated.order, at=at, facts=facts)
-    )
+    for record in fresh:
+        if before is None or record.kind != "order_placed" or record.due == before:
+            continue
+        author = record.author or ""
+        who = Operator(name=author, role=author.partition(":")[0], created_at=EARLIEST)
+        facts: dict[str, str | int] = {"before": str(before), "after": str(record.due)}
+        entry = entry_of(who, action="price_changed", subject=record.order, at=at, facts=facts)
+        keep_entry(connection, entry)

@@ -8,9 +8,10 @@ from typing import Any, Final
 from app.context.context import AppContext
 from app.orders.ledger_store import feed, superseded
 from app.orders.published_store import Published, head_of, place_to_read_from
+from app.orders.shop_facts_store import ShopFacts, facts_of_orders
 from reconcile.instants import format_instant
 
-__all__ = ["Published", "outcome_document", "read_feed", "read_from", "superseded_of"]
+__all__ = ["Published", "outcome_documents", "read_feed", "read_from", "superseded_of"]
 
 LOOK_AGAIN_S: Final = 0.2
 """Pause between two looks of a waiting reader; a look costs one indexed read."""
@@ -61,7 +62,14 @@ async def read_from(context: AppContext, *, after: int) -> int | None:
         return await place_to_read_from(connection)
 
 
-def outcome_document(published: Published) -> dict[str, Any]:
+async def outcome_documents(context: AppContext, page: Sequence[Published]) -> list[dict[str, Any]]:
+    """Return entries of the feed as JSON values, with what the shop has stated by this reading."""
+    async with context.database.reading() as connection:
+        facts = await facts_of_orders(connection, {each.order for each in page})
+    return [outcome_document(each, facts[each.order]) for each in page]
+
+
+def outcome_document(published: Published, facts: ShopFacts) -> dict[str, Any]:
     """Return one entry of the feed as JSON values; the shop's notifications carry the same."""
     before = None
     if published.before_outcome is not None:
@@ -74,4 +82,5 @@ def outcome_document(published: Published) -> dict[str, Any]:
         "before": before,
         "because": list(published.because),
         "at": format_instant(published.at),
+        **facts.document(),
     }

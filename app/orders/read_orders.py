@@ -22,9 +22,10 @@ from app.orders.ledger_store import (
 from app.orders.published_store import Published
 from app.orders.record_store import order_records
 from app.orders.retention_store import Pruned, pruned_among
+from app.orders.shop_facts_store import ShopFacts, facts_of_orders, shop_facts
 from app.receiving.caught_up import behind_s
 from reconcile.instants import Instant, format_instant
-from reconcile.ledger.explain import ledger_document
+from reconcile.ledger.explain import ledger_document, ledger_summary
 from reconcile.ledger.fold import fold
 from reconcile.ledger.history import History
 from reconcile.ledger.ledger import Ledger
@@ -52,16 +53,19 @@ async def order_document(
 ) -> dict[str, Any]:
     """Return the ledger as JSON values, with `plain`, the same in words for a customer.
 
+    fulfilled_at, canceled_at
+              as the shop has stated it; None if it has not; "unknown" after a restore
     pruned    present where any of the order's deliveries has been emptied
     behind_s  seconds for which the oldest unread delivery has waited, where not all could be read
               in time; `fulfillable` is false then, whatever the fingerprint covers
 
-    The fingerprint covers every member but `as_of`, `pruned` and `plain`, also of findings.
+    The fingerprint covers every member but these, `as_of` and `plain`, also of findings.
     `patient` is as in `caught_up.behind_s`. Raises as `explain_order` does.
     """
     found = await _explained(context, order, as_of, patient=patient)
     ledger, pruned = found.ledger, found.pruned
     document = with_plain(ledger_document(ledger), ledger, behind_s=found.behind_s)
+    document |= found.facts.document()
     if pruned is not None:
         last = format_instant(pruned.last_at)
         count = counted(pruned.deliveries, "delivery", "deliveries")
@@ -86,6 +90,7 @@ async def merchant_records(
 
 class _Explained(NamedTuple):
     ledger: Ledger
+    facts: ShopFacts
     pruned: Pruned | None
     behind_s: int
 
@@ -93,18 +98,20 @@ class _Explained(NamedTuple):
 async def _explained(
     context: AppContext, order: str, as_of: Instant | None, *, patient: bool = True
 ) -> _Explained:
-    def read(connection: PlainConnection) -> tuple[History, Pruned | None]:
+    def read(connection: PlainConnection) -> tuple[History, ShopFacts, Pruned | None]:
         history = judged_histories(connection, [order], policy=context.policy)[order]
-        return history, pruned_among(connection, [each.delivery_id for each in history.deliveries])
+        facts = shop_facts(connection, [order], as_of=as_of)[order]
+        deliveries = [each.delivery_id for each in history.deliveries]
+        return history, facts, pruned_among(connection, deliveries)
 
     behind = await behind_s(context, patient=patient)
     now = context.clock.now()
-    history, pruned = await context.database.on_snapshot(read)
+    history, facts, pruned = await context.database.on_snapshot(read)
     instant = history.instant_at(now) if as_of is None else as_of
     known = history.known_at(instant)
     if not spoken_of(known):
         raise nothing_known(history, as_of)
-    return _Explained(fold(known, policy=context.policy, as_of=instant), pruned, behind)
+    return _Explained(fold(known, policy=context.policy, as_of=instant), facts, pruned, behind)
 
 
 def nothing_known(history: History, as_of: Instant | None) -> NotFoundError:
@@ -163,6 +170,13 @@ async def _folded(context: AppContext, histories: Sequence[History], now: Instan
         if count % FOLDS_IN_A_ROW == 0:
             await asyncio.sleep(0)  # a long page must not keep deliveries waiting
     return ledgers
+
+
+async def listed_documents(context: AppContext, ledgers: Sequence[Ledger]) -> list[dict[str, Any]]:
+    """Return rows of a list as JSON values: the summary, and what the shop has stated by now."""
+    async with context.database.reading() as connection:
+        facts = await facts_of_orders(connection, [each.order for each in ledgers])
+    return [ledger_summary(each) | facts[each.order].document() for each in ledgers]
 
 
 class Changed(NamedTuple):

@@ -35,7 +35,7 @@ from app.database.facts import note_server
 from app.database.schema import SUFFIX as MADE
 from app.database.schema import Made
 from app.evidence import seal
-from app.orders import published_store
+from app.orders import published_store, shop_facts_store
 from app.privacy import backup_store
 from app.privacy.replay_erasures import ErasureReplay, Replayed, Without, replay_after_restore
 from app.receiving import inbox_file_store, inbox_store
@@ -326,7 +326,8 @@ async def follow_on(
 ) -> Followed:
     """Do what every restored database needs before its first start, in one transaction.
 
-    1 numbers    revisions go on beyond every number that was ever given
+    1 numbers    revisions go on beyond every number that was ever given; what the shop stated
+                 since the backup is noted as lost
     2 sessions   every session and invitation ends; people sign in anew
     3 people     who may come in by what was restored is compared with who could before
     4 log        it gets another origin, where it goes on otherwise than the one that was there
@@ -338,6 +339,7 @@ async def follow_on(
         given = 0 if replaced is None else replaced.head
         first = published_store.first_after_restore(head, at, given=given)
         await published_store.go_on_from(connection, first)
+        await shop_facts_store.note_restore(connection, at=at)
         await session_store.end_everything(connection)  # 2
         may, gone = _compared(await backup_store.in_force(connection, now=at), replaced)  # 3
         log = await _log(connection, replaced, environment=database.environment, at=at)  # 4

@@ -22,7 +22,7 @@ from app.providers.source import Source
 from app.sandbox.webhook_sender import USER_AGENT, Sleep
 from reconcile.instants import SECOND, Duration, Instant, format_instant, parse_instant
 from reconcile.ledger.records import Record
-from reconcile.money import Money, to_json
+from reconcile.money import major_text, to_json
 from reconcile.transparency.evidence import record_of
 
 MAX_FILE_BYTES: Final = 64 * 1024 * 1024
@@ -186,7 +186,7 @@ async def play_script(script: Script, stage: Stage, say: Callable[[str], None]) 
 class _Player:
     def __init__(self, script: Script, stage: Stage, moved: Callable[[Instant], Instant]) -> None:
         self._script, self._stage, self._moved = script, stage, moved
-        self._price: Money | None = None
+        self._price: dict[str, Any] = {}
         self.differences: list[str] = []
 
     async def send(self, step: ScriptStep) -> str:
@@ -211,14 +211,21 @@ class _Player:
         """Report a record of the shop."""
         record, token = step.record, self._stage.token
         assert record is not None
-        self._price = record.money or self._price
         word = record.kind.removeprefix("order_")
-        if token is None or self._price is None:
+        stated: dict[str, Any] = {f"{word}_at": format_instant(self._moved(record.at))}
+        if record.money is not None:
+            self._price = {**to_json(record.money), **({"free": True} if record.free else {})}
+            tenders = [(each.kind, major_text(each.money)) for each in record.tenders]
+            stated = stated if record.dated else {}
+            stated["tenders"] = [{"kind": kind, "amount": amount} for kind, amount in tenders]
+        elif word.startswith("not_"):
+            stated = {f"{word.removeprefix('not_')}_at": None}
+        if token is None or not self._price:
             return f"the shop: {word}, left out"
         answer = await self._ask(
             "PUT",
             self._stage.order(self._script.order),
-            json={**to_json(self._price), f"{word}_at": format_instant(self._moved(record.at))},
+            json={**self._price, **stated},
             headers=[("authorization", f"Bearer {token}")],
         )
         if answer.status_code != 200:

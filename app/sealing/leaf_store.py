@@ -212,10 +212,11 @@ def delivery_read_again(subject: str) -> str:
 def _record(row: Sequence[Any]) -> Sealable:
     # fmt: off
     (record_id, recorded_at, kind, order, at, amount, currency, source, key, session,
-     expires_at, reason, details, payment, author, replaces) = row
+     expires_at, reason, details, payment, author, replaces, tenders, free, dated) = row
     # fmt: on
     # In the document only where there is one.
-    added = {"payment": payment, "author": author, "replaces": replaces}
+    added = {"payment": payment, "author": author, "replaces": replaces, "tenders": tenders}
+    added |= {name: True for name, said in (("free", free), ("dated", dated)) if said}
     return Sealable(
         "record",
         record_id,

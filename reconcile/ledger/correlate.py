@@ -23,6 +23,7 @@ from reconcile.ledger.history import History
 from reconcile.ledger.placing import Placing
 from reconcile.ledger.policy import Policy
 from reconcile.ledger.records import PLACINGS, STILL_ASKING, Record
+from reconcile.money import Money
 
 SAYS_NOTHING_FINAL: frozenset[ClaimKind] = frozenset(("pending", "unrecognized"))
 
@@ -97,6 +98,9 @@ class Filed:
     named        sessions and payments that the shop assigned to this order
     holds        the record of each standing hold, by reason
     released_at  when a hold was last released; 0 if none was
+    placed_at    when the order was placed, as the shop last stated it; None if it never did
+    not_canceled, not_fulfilled
+                 the record that last said "not so", if nothing said otherwise since
     """
 
     placed: Record | None = None
@@ -104,8 +108,11 @@ class Filed:
     named: list[Record] = field(default_factory=list)
     holds: dict[str, Record] = field(default_factory=dict)
     released_at: Instant = EARLIEST
+    placed_at: Instant | None = None
     canceled: Record | None = None
+    not_canceled: Record | None = None
     fulfilled: Record | None = None
+    not_fulfilled: Record | None = None
     sessions: dict[str, SessionFile] = field(default_factory=dict)
 
     def named_amount(self, source: str, session: str) -> Record | None:
@@ -115,6 +122,7 @@ class Filed:
 
     def records(self) -> list[Record]:
         single = [self.placed, self.canceled, self.fulfilled]
+        single += [self.not_canceled, self.not_fulfilled]
         found = [record for record in single if record is not None]
         found += [*self.prices, *self.named, *self.holds.values()]
         return found + [r for file in self.sessions.values() for r in file.records()]
@@ -229,7 +237,7 @@ def arrange(history: History, *, policy: Policy, as_of: Instant) -> Case:
     if history.records:
         known = [r for r in history.records if r.recorded_at <= as_of]
         known.sort(key=lambda r: (r.recorded_at, r.record_id))
-        filed = _file([r for r in known if r.order == order])
+        filed = file_records([r for r in known if r.order == order])
         others = [r for r in known if r.order != order and r.kind not in PLACINGS]
         assignments = [r for r in known if r.kind == "payment_assigned"]
     heard, foreign, moved = _hear(history, as_of, assignments)
@@ -314,21 +322,27 @@ def by_date(heard: Heard) -> tuple[Instant, str, str, str]:
     return (heard.at, event.event_id, event.digest, event.source)
 
 
-def _file(records: Sequence[Record]) -> Filed:
+def file_records(records: Sequence[Record]) -> Filed:
     """File the order's own records, given in the order in which they were recorded."""
     filed = Filed()
     for record in records:
         if record.kind == "order_placed":
             # A record that repeats the price, or states none, changes nothing.
             earlier, price = filed.placed, record.money
-            if earlier is None or (price is not None and price != earlier.money):
+            if earlier is None or (price is not None and _price(record) != _price(earlier)):
                 filed.placed = record
                 if price is not None:
                     filed.prices.append(record)
+            if record.dated:
+                filed.placed_at = record.at
         elif record.kind == "order_canceled":
-            filed.canceled = filed.canceled or record
+            filed.canceled, filed.not_canceled = filed.canceled or record, None
+        elif record.kind == "order_not_canceled":
+            filed.canceled, filed.not_canceled = None, record
         elif record.kind == "order_fulfilled":
-            filed.fulfilled = filed.fulfilled or record
+            filed.fulfilled, filed.not_fulfilled = filed.fulfilled or record, None
+        elif record.kind == "order_not_fulfilled":
+            filed.fulfilled, filed.not_fulfilled = None, record
         elif record.kind == "reference_named":
             filed.named.append(record)
         elif record.kind == "held":
@@ -348,6 +362,11 @@ def _file(records: Sequence[Record]) -> Filed:
                 # A record that calls for a person outweighs one that is still being asked about.
                 file.unknown = record
     return filed
+
+
+def _price(record: Record) -> tuple[Money | None, Money | None, bool]:
+    """Return the price, what is due of it, and whether the shop says that it costs nothing."""
+    return record.money, record.due, record.free
 
 
 def _attempts(order: str, heard: list[Heard], filed: Filed) -> list[AttemptEvidence]:

@@ -233,6 +233,7 @@ def ledger_document(ledger: Ledger) -> dict[str, Any]:
 def _totals(ledger: Ledger) -> dict[str, Any]:
     """Return expected, captured, refunded and held; reversed and lost if not zero.
 
+    `expected` is what is due at providers; where the shop stated tenders, price and tenders follow.
     Further currencies, if any, stand under `others`.
     """
     balances = {b.currency: b for b in ledger.balances}
@@ -248,6 +249,10 @@ def _totals(ledger: Ledger) -> dict[str, Any]:
     }
     if main is not None:
         totals |= _sides(main)
+    placed = ledger.case.filed.placed
+    if placed is not None and placed.money is not None and placed.tenders:
+        totals["price"] = to_json(placed.money)
+        totals["tenders"] = [{"kind": t.kind, **to_json(t.money)} for t in placed.tenders]
     others = [b for b in ledger.balances if main is None or b.currency != main.currency]
     if others:
         totals["others"] = [_sides(b) for b in others]

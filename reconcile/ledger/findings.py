@@ -330,8 +330,8 @@ def fulfillable_since(case: Case, judgement: Judgement) -> Instant:
     for attempt in case.attempts:
         for claim in _GIVES_BACK:
             pieces += [heard.first for heard in attempt.claims.get(claim, ())]
-    if case.filed.placed is not None:
-        pieces.append(case.filed.placed.recorded_at)
+    filed = case.filed
+    pieces += [r.recorded_at for r in (filed.placed, filed.not_canceled) if r is not None]
     return max(pieces)
 
 
@@ -428,9 +428,10 @@ def price_changed(case: Case, judgement: Judgement) -> list[Finding]:
         new_finding(
             code="price_changed",
             cites=(before.record_id, after.record_id),
-            facts=(("before", before.money), ("after", after.money), ("author", after.author)),
+            facts=(("before", before.due), ("after", after.due), ("author", after.author)),
         )
         for before, after in pairwise(prices)
+        if before.due != after.due
     ]
 
 

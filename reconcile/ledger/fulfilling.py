@@ -28,8 +28,8 @@ def withheld(case: Case, judgement: Judgement) -> tuple[Reason, ...]:
         found.append(new_reason(code="canceled_by_shop", cites=(canceled.record_id,)))
     if expected.money is None:
         found.append(new_reason(code="price_unknown", cites=()))
-    elif expected.money.minor == 0:  # only the shop itself can say that an order costs nothing
-        if not expected.by_shop or case.filed.placed is None:
+    elif expected.money.minor == 0:
+        if not _is_free(case, judgement):
             found.append(new_reason(code="price_of_nothing", cites=expected.cites))
     elif not expected.by_shop and _needs_a_record(case):
         found.append(new_reason(code="price_not_of_shop", cites=expected.cites))
@@ -37,6 +37,22 @@ def withheld(case: Case, judgement: Judgement) -> tuple[Reason, ...]:
         facts = (("hold", reason), ("held_at", record.at))
         found.append(new_reason(code="held_back", cites=(record.record_id,), facts=facts))
     return (*found, *_may_go_back(case, judgement))
+
+
+def _is_free(case: Case, judgement: Judgement) -> bool:
+    """Return whether the shop says that the order costs nothing, and a signed or fetched event that
+    a session of it ended with zero. That nothing is due because of tenders is not enough."""
+    placed = case.filed.placed
+    return (
+        placed is not None
+        and placed.free
+        and any(
+            capture.money == placed.money
+            and any(h.event.session and h.event.standing != "answered" for h in capture.heard)
+            for payment in judgement.sure()
+            for capture in payment.captures
+        )
+    )
 
 
 def _needs_a_record(case: Case) -> bool:

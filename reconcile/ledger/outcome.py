@@ -43,9 +43,9 @@ _LAST_WORD: Final[dict[AttemptOutcome, Outcome]] = {
 
 @dataclass(slots=True)
 class Expectation:
-    """The price of the order and the ids that state it.
+    """The price of the order, less what the shop says was paid otherwise, and its ids.
 
-    money    None if nobody stated it, or if statements differ
+    money    what is due at providers; None if nobody stated it, or if statements differ
     by_shop  whether the shop itself stated it, by a record or a session requested through us
     """
 
@@ -134,7 +134,7 @@ def _expected(case: Case) -> Expectation:
     """Return the price that the shop stated, else the sessions requested, else the events state."""
     placed = case.filed.placed
     if placed is not None and placed.money is not None:
-        return Expectation(placed.money, (placed.record_id,), by_shop=True)
+        return Expectation(placed.due, (placed.record_id,), by_shop=True)
     if case.filed.sessions:
         asked = [f.requested for f in case.filed.sessions.values() if f.requested is not None]
         asked = [record for record in asked if record.money is not None]

@@ -12,7 +12,9 @@ from reconcile.values import frozen
 RecordKind = Literal[
     "order_placed",
     "order_canceled",
+    "order_not_canceled",
     "order_fulfilled",
+    "order_not_fulfilled",
     "session_requested",
     "session_opened",
     "session_refused",
@@ -25,6 +27,8 @@ RecordKind = Literal[
 ]
 """Closed vocabulary of the merchant's side.
 
+order_not_canceled, order_not_fulfilled
+                   the shop says "not so", and takes back what it stated before
 session_unknown    the request was sent and no answer came
 reference_named    the shop says that a session or payment belongs to this order
 held               the order must not be fulfilled until a later `released` with the same reason
@@ -56,6 +60,14 @@ RECORD_KINDS: Final[tuple[RecordKind, ...]] = get_args(RecordKind)
 
 
 @frozen
+class Tender:
+    """A part of the price that is paid otherwise, such as `gift_card` or `store_credit`."""
+
+    kind: str
+    money: Money
+
+
+@frozen
 class Record:
     """One fact from the merchant's side.
 
@@ -76,6 +88,9 @@ class Record:
     author       who stated it, such as `token:shop` or `import:3`; None if not noted
     replaces     id of the last record on the payment that its author knew (payment_assigned,
                  payment_dismissed)
+    tenders      parts of the price that no provider is due (order_placed), in its currency
+    free         whether the shop says that the order costs nothing (order_placed)
+    dated        whether the shop stated `at` (order_placed); else it is when the shop first told us
     """
 
     record_id: str
@@ -92,6 +107,26 @@ class Record:
     reason: str | None = None
     author: str | None = None
     replaces: str | None = None
+    tenders: tuple[Tender, ...] = ()
+    free: bool = False
+    dated: bool = False
 
     def __hash__(self) -> int:
         return hash(self.record_id)
+
+    @property
+    def tendered(self) -> Money | None:
+        """The sum of the tenders; None if there are none."""
+        if self.money is None or not self.tenders:
+            return None
+        minor = sum([each.money.minor for each in self.tenders])
+        return Money(minor=minor, currency=self.money.currency)
+
+    @property
+    def due(self) -> Money | None:
+        """What is due at providers: the price less the tenders, never below zero."""
+        tendered = self.tendered
+        if self.money is None or tendered is None:
+            return self.money
+        left = max(0, self.money.minor - tendered.minor)
+        return Money(minor=left, currency=self.money.currency)

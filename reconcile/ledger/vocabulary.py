@@ -162,9 +162,9 @@ FINDINGS: Final[dict[FindingCode, FindingWords]] = {
     ),
     "price_changed": FindingWords(
         "warning",
-        sentence="The shop changed the price from {before} to {after}{author}",
-        plain="The shop changed the price from {before} to {after}.",
-        summary="The shop changed the price",
+        sentence="The shop changed what is due from {before} to {after}{author}",
+        plain="The shop changed what is due from {before} to {after}.",
+        summary="The shop changed what is due",
     ),
     "dispute_open": FindingWords(
         "warning",
@@ -455,9 +455,10 @@ REASONS: Final[dict[str, ReasonWords]] = {
         summary="What the order costs is not known",
     ),
     "price_of_nothing": ReasonWords(
-        sentence="that the order costs nothing only the shop itself can say",
-        plain="Do not ship: that the order costs nothing, only the shop itself can say.",
-        summary="An event says that the order costs nothing",
+        sentence="nothing is due, which counts only where the shop has stated that the order is "
+        "free, and a verified event says that its session ended with zero",
+        plain="Do not ship: it is not confirmed that the order costs nothing.",
+        summary="Nothing is due, and it is not confirmed that the order is free",
     ),
     "price_not_of_shop": ReasonWords(
         sentence="the shop itself has not said what the order costs; tell us the order, or start "

@@ -14,13 +14,14 @@ from reconcile.ledger.explain import ledger_document
 from reconcile.ledger.fold import fold
 from reconcile.ledger.history import History
 from reconcile.ledger.policy import Policy
-from reconcile.ledger.records import RECORD_KINDS, Record
+from reconcile.ledger.records import RECORD_KINDS, Record, Tender
 from reconcile.money import Money, from_major, to_json
 
 Value = TypeVar("Value")
 
 _INSTANTS: Final = frozenset(("received_at", "occurred_at", "recorded_at", "at", "expires_at"))
 _MONEY: Final = frozenset(("money", "order_money", "refunded_total"))
+_FLAGS: Final = frozenset(("free", "dated"))
 _US: Final = "_us"
 
 
@@ -46,13 +47,16 @@ def history_document(history: History, *, policy: Policy, as_of: Instant) -> dic
 
 
 def value_document(value: Event | Record) -> dict[str, Any]:
-    """Return an event or a record as JSON values, without members that are None."""
+    """Return an event or a record as JSON values, without members that are empty or False."""
     document: dict[str, Any] = {}
     for each in fields(value):
         given = getattr(value, each.name)
         if isinstance(given, Money):
             document[each.name] = to_json(given)
-        elif given is not None:
+        elif each.name == "tenders":
+            if given:
+                document[each.name] = [{"kind": t.kind, **to_json(t.money)} for t in given]
+        elif given is not None and given is not False:
             document[each.name] = format_instant(given) if each.name in _INSTANTS else given
     return document
 
@@ -78,7 +82,8 @@ def history_of(document: Mapping[str, Any]) -> tuple[History, Policy, Instant]:
         for each in document["records"]:
             record = record_of(each)
             # The digits of an amount are compared with what was sealed.
-            if record.money is not None and to_json(record.money) != each["money"]:
+            written = value_document(record)
+            if any(written.get(name) != each.get(name) for name in ("money", "tenders")):
                 raise ValueError("the history has an amount that is not written with its decimals")
             records.append(record)
         choices = {name.removesuffix(_US): given for name, given in document["policy"].items()}
@@ -116,10 +121,22 @@ def _value_of(kind: Callable[..., Value], document: Mapping[str, Any]) -> Value:
     members: dict[str, Any] = {}
     for name, given in document.items():
         if name in _MONEY:
-            members[name] = from_major(_text(given["amount"]), _text(given["currency"]))
+            members[name] = _money(given)
+        elif name == "tenders":
+            members[name] = tuple(
+                [Tender(kind=_text(each["kind"]), money=_money(each)) for each in given]
+            )
+        elif name in _FLAGS:
+            if given is not True:
+                raise ValueError("the history has something else where true must be")
+            members[name] = True
         else:
             members[name] = parse_instant(_text(given)) if name in _INSTANTS else _text(given)
     return kind(**members)
+
+
+def _money(given: Mapping[str, Any]) -> Money:
+    return from_major(_text(given["amount"]), _text(given["currency"]))
 
 
 def _text(given: Any) -> str:

@@ -41,6 +41,7 @@ from app.database.tables.core import metadata
 from app.monitoring.watchdog import FIGURES, WATCHES
 from app.orders.notify_shop import KIND, notification_body
 from app.orders.published_store import Published
+from app.orders.shop_facts_store import ShopFacts
 from app.receiving import endpoint as webhooks
 from app.receiving.connection_limits import ConnectionLimits
 from reconcile.instants import EARLIEST
@@ -166,7 +167,7 @@ def json_keys() -> Iterator[str]:
         before_fulfillable=False,
         because=("Paid.",),
     )
-    document = json.loads(notification_body(published))
+    document = json.loads(notification_body(published, ShopFacts()))
     yield from (f"notification {key}" for key in _written(document))
 
 

@@ -25,6 +25,7 @@ from app.orders.notify_shop import (
 )
 from app.orders.published_store import Published
 from app.orders.refold import refold_until_quiet
+from app.orders.shop_facts_store import ShopFacts
 from app.privacy.backup import after_restore, back_up, restore
 from app.privacy.replay_erasures import ErasureReplay, Replayed
 from app.providers.profile import load_profile
@@ -82,7 +83,7 @@ async def send(receiver: dict[str, Any]) -> Any:
     async with listening(receiver) as client:
 
         async def send(published: Published, *, body: bytes | None = None) -> int:
-            genuine = notification_body(published)
+            genuine = notification_body(published, ShopFacts())
             headers = SHOP.sign(
                 genuine, event_id=notification_id(published), now=SystemClock().now()
             )
@@ -117,7 +118,7 @@ async def test_what_is_late_does_not_ship(send: Send) -> None:
 
 
 async def test_what_is_not_genuine_is_refused(send: Send) -> None:
-    forged = notification_body(revision(1, "C", fulfillable=True))
+    forged = notification_body(revision(1, "C", fulfillable=True), ShopFacts())
     assert await send(revision(1, "C", fulfillable=False), body=forged) == 401
     assert parcels() == []
 

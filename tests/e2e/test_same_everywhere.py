@@ -32,6 +32,7 @@ from app.evidence.verify_archive import unpack
 from app.orders.ledger_store import feed as published_after
 from app.orders.notify_shop import notification_body
 from app.orders.refold import refold_until_quiet
+from app.orders.shop_facts_store import ShopFacts
 from app.providers.profile import load_profile
 from app.providers.source import Source
 from app.sandbox.scenarios import SCENARIOS
@@ -268,7 +269,7 @@ async def test_what_is_published_is_what_orders_say(installation: Installation) 
     feed = (await installation.api("/outcomes"))["outcomes"]
     async with installation.driver.context.database.reading() as connection:
         published = await published_after(connection, after=0, limit=1_000)
-    assert [json.loads(notification_body(each))["data"] for each in published] == feed
+    assert [json.loads(notification_body(each, ShopFacts()))["data"] for each in published] == feed
     listed = json.loads(await installation.command("notifications", "list", "--format", "json"))
     assert _picked(listed[::-1], "id", "order", "outcome", "published_at") == _picked(
         feed, "id", "order", "outcome", "at"

@@ -10,9 +10,10 @@ them), when a row reached us. WHAT is one of
     policy since=T                the shop's own price is demanded of orders first heard of later
     CLAIM id [pay=] [ses=] …      an event; `at=` dates it otherwise than its arrival, or `at=none`
     again id [body=]              one more delivery of an event already stated
-    record KIND id [due=] …       a record of the merchant's side; `at=` as above
+    record KIND id [due=] …       a record of the merchant's side; `at=` as above; `free=yes`
 
-with `money=`, `due=` and `sum=` as `1500.00/KES`. Two events of one id need different `body=`.
+with `money=`, `due=`, `sum=` and `tender=` (a gift card) as `1500.00/KES`. Two events of one id
+need different `body=`.
 """
 
 import re
@@ -24,7 +25,7 @@ from reconcile.instants import SECOND, Instant
 from reconcile.ledger.events import CLAIM_KINDS, Delivery, Event
 from reconcile.ledger.history import History
 from reconcile.ledger.policy import Policy
-from reconcile.ledger.records import Record
+from reconcile.ledger.records import Record, Tender
 from reconcile.money import Money, from_major
 from tests.reconcile.build import ORDER, POLICY, T
 
@@ -122,6 +123,10 @@ def _options(words: list[str], names: dict[str, str]) -> dict[str, Any]:
         field_name = names[name]
         if name in ("money", "due", "sum"):
             options[field_name] = _money(value)
+        elif name == "tender":
+            options[field_name] = (Tender(kind="gift_card", money=_money(value)),)
+        elif name == "free":
+            options[field_name] = value == "yes"
         elif name in ("at", "expires"):
             options[field_name] = None if value == "none" else _time(value)
         else:
@@ -138,6 +143,7 @@ _EVENT = {
 _RECORD = {
     "due": "money", "key": "key", "ses": "session", "expires": "expires_at", "why": "reason",
     "at": "at", "source": "source", "order": "order", "pay": "payment", "by": "author",
+    "tender": "tenders", "free": "free",
 }  # fmt: skip
 
 

@@ -301,6 +301,9 @@ class RecordRow(Table, table=True):
     payment: str | None = text_column(marks.REFERENCE, null=True)
     author: str | None = text_column(marks.STAFF, null=True)
     replaces: str | None = text_column(marks.CODES, null=True)
+    tenders: str | None = text_column(marks.CODES, null=True)
+    free: int | None = big_column(null=True)
+    dated: int | None = big_column(null=True)
 
 
 class OrderDueRow(Table, table=True):

@@ -1,0 +1,133 @@
+"""When orders were canceled and fulfilled, as the shop has stated it by now; and what a restored
+database does not know of it.
+
+    records ──file──▶ stated, denied, or nothing ──since a restore?──▶ an instant, null, "unknown"
+
+What the shop stated between a backup and its restore is lost. So an order of which the restored
+database says neither may have been canceled and fulfilled meanwhile, and a denial of before the
+restore may be out of date. An order that began after the restore cannot: all its events, and its
+placing if the shop dated it, are dated later.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from app.database.mapping import RECORD_SELECT, record_of
+from app.database.statements import PlainConnection, run, select_rows, statement
+from reconcile.instants import Instant, format_instant
+from reconcile.ledger.correlate import Filed, file_records
+from reconcile.ledger.records import Record
+
+UNKNOWN: Final[Literal["unknown"]] = "unknown"
+"""The database was restored, and the shop has not said since whether it is so."""
+
+Stated = Instant | Literal["unknown"] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShopFacts:
+    """When an order was fulfilled and canceled; None: the shop has not said that it was."""
+
+    fulfilled_at: Stated = None
+    canceled_at: Stated = None
+
+    def document(self) -> dict[str, Any]:
+        """Return both as JSON values."""
+        stated = {"fulfilled_at": self.fulfilled_at, "canceled_at": self.canceled_at}
+        return {
+            name: at if at is None or at == UNKNOWN else format_instant(at)
+            for name, at in stated.items()
+        }
+
+
+def shop_facts(
+    connection: PlainConnection, orders: Collection[str], *, as_of: Instant | None = None
+) -> dict[str, ShopFacts]:
+    """Return what the shop has stated of each order, by now or by `as_of`."""
+    known: dict[str, list[Record]] = {order: [] for order in orders}
+    for row in select_rows(connection, sql=_RECORDS, values=known):
+        record = record_of(row)
+        if as_of is None or record.recorded_at <= as_of:
+            known[record.order].append(record)
+    filed = {
+        order: file_records(sorted(each, key=lambda r: (r.recorded_at, r.record_id)))
+        for order, each in known.items()
+    }
+    restored = last_restore(connection)
+    if restored is None or (as_of is not None and as_of < restored):
+        return {order: _facts(each, restored=None) for order, each in filed.items()}
+    began = _began_after(connection, filed, restored)
+    return {
+        order: _facts(each, restored=None if order in began else restored)
+        for order, each in filed.items()
+    }
+
+
+_RECORDS: Final = statement(
+    "SELECT {record} FROM records WHERE order_key IN ({}) AND kind IN ('order_placed', "
+    "'order_canceled', 'order_not_canceled', 'order_fulfilled', 'order_not_fulfilled')",
+    record=RECORD_SELECT,
+)
+
+
+async def facts_of_orders(
+    connection: AsyncConnection, orders: Collection[str]
+) -> dict[str, ShopFacts]:
+    """Run `shop_facts` on an asynchronous connection."""
+    return await run(connection, shop_facts, orders)
+
+
+def _facts(filed: Filed, *, restored: Instant | None) -> ShopFacts:
+    """Return the facts. `restored`: when the order may have lost statements; None: it cannot."""
+
+    def stated(said: Record | None, denied: Record | None) -> Stated:
+        if said is not None:
+            return said.at
+        if restored is None or (denied is not None and denied.recorded_at > restored):
+            return None
+        return UNKNOWN
+
+    return ShopFacts(
+        fulfilled_at=stated(filed.fulfilled, filed.not_fulfilled),
+        canceled_at=stated(filed.canceled, filed.not_canceled),
+    )
+
+
+def _began_after(
+    connection: PlainConnection, filed: dict[str, Filed], restored: Instant
+) -> set[str]:
+    """Return the orders that began after the restore: an event dates them, and nothing earlier."""
+    rows = select_rows(connection, sql=_DATES, values=filed)
+    dated = {order for order, undated, first in rows if not undated and first > restored}
+    placed = {order: each.placed_at for order, each in filed.items()}
+    return {each for each in dated if (at := placed[each]) is None or at > restored}
+
+
+_DATES: Final = (
+    "SELECT order_key, count(*) - count(occurred_at), min(occurred_at) FROM events "
+    "WHERE order_key IN ({}) AND standing <> 'unconfirmed' GROUP BY order_key"
+)
+
+
+# --- the last restore -----------------------------------------------------------------------------
+
+
+def last_restore(connection: PlainConnection) -> Instant | None:
+    """Return when the database was last restored; None if it never was."""
+    rows: Sequence[Any] = connection.ask("SELECT value FROM meta WHERE name='restored_at'")
+    return Instant(rows[0][0]) if rows else None
+
+
+async def note_restore(connection: AsyncConnection, *, at: Instant) -> None:
+    """Note that the database was restored: what the shop stated since the backup is lost."""
+    await connection.execute(
+        text(
+            "INSERT INTO meta (name, value) VALUES ('restored_at', :at) "
+            "ON CONFLICT (name) DO UPDATE SET value=excluded.value"
+        ),
+        {"at": str(at)},
+    )
