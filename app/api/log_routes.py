@@ -21,25 +21,24 @@ class LogRoutes:
         self._context = context
 
     async def deliveries(self, request: Request, operator: Holder) -> Response:
-        """GET /api/v1/deliveries?verdict=&source=&before=&limit=, newest first. Refused ones are
-        omitted for a caller who may not see them."""
+        """GET /api/v1/deliveries?verdict=&source=&kind=&order=&no_order=&before=&limit=, newest
+        first. Refused ones are omitted for a caller who may not see them."""
         _may_look(operator, "deliveries")
-        verdict = chosen(request, "verdict", delivery_log.VERDICTS)
-        refused = operator.role in MAY_READ["refused_deliveries"]
-        limit = limit_parameter(request, most=self._context.settings.page_max)
-        found = await delivery_log.list_deliveries(
+        page = await delivery_log.list_deliveries(
             self._context,
-            verdict=verdict,
-            limit=limit,
-            before=request.query_params.get("before") or None,
+            verdict=chosen(request, "verdict", delivery_log.VERDICTS),
             source=request.query_params.get("source") or None,
-            refused=refused,
+            kind=request.query_params.get("kind") or None,
+            order=request.query_params.get("order") or None,
+            no_order=chosen(request, "no_order", ("true", "false")) == "true",
+            refused=operator.role in MAY_READ["refused_deliveries"],
+            limit=limit_parameter(request, most=self._context.settings.page_max),
+            before=request.query_params.get("before") or None,
         )
-        following = found[-1].delivery_id if len(found) == limit else None
         return JSONResponse(
             {
-                "deliveries": [delivery_log.listed_delivery(each) for each in found],
-                "next": following,
+                "deliveries": [delivery_log.listed_delivery(each) for each in page.entries],
+                "next": page.older,
             }
         )
 
@@ -61,7 +60,6 @@ class LogRoutes:
         return JSONResponse(
             delivery_log.listed_delivery(entry)
             | {
-                "order": await delivery_log.order_of(self._context, entry),
                 "digest": entry.digest,
                 "phones": phones,
                 "pruned_at": format_known(entry.pruned_at),

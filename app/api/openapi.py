@@ -497,10 +497,15 @@ _LOG_PATHS: Final[dict[str, Any]] = {
             "What arrived, newest first, without bodies",
             parameter("verdict", {"enum": list(VERDICTS)}, "Only this verdict."),
             parameter("source", WORD, "Only of this source."),
+            parameter("kind", WORD, "Only events of this kind, in the provider's word."),
+            parameter("order", WORD, "Only events in this order's ledger."),
+            parameter("no_order", {"enum": ["true", "false"]}, "Only events in no order's ledger."),
             parameter("before", WORD, "The `next` of the page before."),
             LIMIT,
             answers={"200": good_answer("A page of arrivals", "ArrivalPage")},
-            description="Refused ones are there for who may see them: roles finance and support.",
+            description="Refused ones are there for who may see them: roles finance and support. "
+            "With `kind` or `no_order` a page may have fewer than `limit`, or none, although there "
+            "are more: `next` is null only where all were looked at.",
         )
     },
     "/api/v1/deliveries/{delivery}": {

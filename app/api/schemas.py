@@ -425,6 +425,12 @@ _ARRIVAL: Final = {
     "received_at": INSTANT,
     "source": WORD,
     "verdict": {"enum": list(VERDICTS)},
+    "kind": described(MAYBE_WORD, "The provider's word for its event; null where none was read."),
+    "order": described(
+        MAYBE_WORD, "The order whose ledger has the event; null where no order has it."
+    ),
+    "claim": described(MAYBE_WORD, "What the event says of a payment."),
+    "money": MAYBE_MONEY,
     "event": MAYBE_WORD,
     "size": COUNT,
     "problem": described(MAYBE_WORD, "Why it was refused or could not be read."),
@@ -433,7 +439,6 @@ _ARRIVAL: Final = {
 _WHOLE_ARRIVAL: Final = members(
     {
         **_ARRIVAL,
-        "order": MAYBE_WORD,
         "digest": WORD,
         "phones": described(TEXTS, "Its customers' numbers, masked."),
         "pruned_at": described(

@@ -17,26 +17,63 @@ if TYPE_CHECKING:
 
 group = typer.Typer(help="What arrived, and its verdict.", no_args_is_help=True)
 
-COLUMNS = ("delivery", "received_at", "source", "verdict", "event", "size", "problem")
+COLUMNS = (
+    "delivery",
+    "received_at",
+    "source",
+    "verdict",
+    "kind",
+    "order",
+    "claim",
+    "money",
+    "event",
+    "size",
+    "problem",
+)
 
 
 @group.command("list")
 def list_deliveries(
     verdict: Annotated[str | None, typer.Option(help="Only this verdict.")] = None,
+    source: Annotated[str | None, typer.Option(help="Only of this source.")] = None,
+    kind: Annotated[
+        str | None, typer.Option(help="Only events of this kind, in the provider's word.")
+    ] = None,
+    order: Annotated[str | None, typer.Option(help="Only events of this order's ledger.")] = None,
+    no_order: Annotated[
+        bool, typer.Option("--no-order", help="Only events that are in no order's ledger.")
+    ] = False,
+    before: Annotated[str | None, typer.Option(help="Only those before this delivery.")] = None,
     limit: Annotated[int, typer.Option(min=1, max=100_000, help="Arrivals at most.")] = 50,
     form: printing.FormatOption = printing.Format.table,
 ) -> None:
-    """List arrivals, newest first: stored, duplicate, unreadable and refused alike."""
-    from app.orders.delivery_log import VERDICTS, list_deliveries, listed_delivery
+    """List arrivals, newest first: stored, duplicate, unreadable and refused alike, each with its
+    event's kind, order (or none), claim and money."""
+    from app.orders.delivery_log import VERDICTS, list_deliveries, listed_delivery, order_cell
 
     if verdict is not None and verdict not in VERDICTS:
         raise UsageError(f"{verdict!r} is none of: {', '.join(VERDICTS)}")
-    entries = running.with_context(
-        lambda context: list_deliveries(context, verdict=verdict, limit=limit)
+    page = running.with_context(
+        lambda context: list_deliveries(
+            context,
+            limit=limit,
+            before=before,
+            verdict=verdict,
+            source=source,
+            kind=kind,
+            order=order,
+            no_order=no_order,
+        )
     )
-    printing.emit_up_to(
-        limit, [listed_delivery(entry) for entry in entries], columns=COLUMNS, form=form
-    )
+    rows = [listed_delivery(entry) for entry in page.entries]
+    if form in (printing.Format.table, printing.Format.csv):
+        for row, entry in zip(rows, page.entries, strict=True):
+            row["order"] = order_cell(entry)
+    printing.emit_up_to(limit, rows, columns=COLUMNS, form=form)
+    if page.searched is not None:
+        printing.note(
+            f"Only {page.searched:,} deliveries were searched; go on with --before {page.older}."
+        )
 
 
 @group.command("poisoned")
@@ -86,25 +123,22 @@ def show_delivery(
         listed_delivery,
         masked_parts,
         note_reading,
-        order_of,
         show_delivery,
     )
 
     async def look(context: AppContext) -> tuple[Any, ...]:
         entry = await show_delivery(context, delivery)
-        parts = await masked_parts(context, entry)
-        return entry, await order_of(context, entry), *parts
+        return entry, *await masked_parts(context, entry)
 
-    entry, order, phones, headers = running.with_context(look)
+    entry, phones, headers = running.with_context(look)
     if is_refused(entry):
         running.with_context(lambda context: note_reading(context, entry, by=by), purpose="writing")
     row = listed_delivery(entry) | {
-        "order": order,
         "digest": entry.digest,
         "phone": ", ".join(phones) or None,
         "pruned_at": None if entry.pruned_at is None else format_instant(entry.pruned_at),
     }
-    if is_nameless(entry, order):
+    if is_nameless(entry):
         printing.note(
             "Its event names no order, nor a payment or session of one, so it is in no ledger. "
             "The shop can say whose it is: `references` in PUT /api/v1/orders/REF. If the "

@@ -312,28 +312,47 @@ def _amount(like: dict[str, str], value: Decimal) -> dict[str, str] | None:
 
 
 def _delivery_row(entry: Any) -> dict[str, Any]:
-    return delivery_log.listed_delivery(entry) | {"sentence": SENTENCES[entry.verdict]}
+    return delivery_log.listed_delivery(entry) | {
+        "nameless": delivery_log.is_nameless(entry),
+        "sentence": SENTENCES[entry.verdict],
+    }
 
 
 async def deliveries_document(view: View) -> Document:
-    """GET /deliveries?verdict=&source=&before="""
+    """GET /deliveries?verdict=&source=&kind=&order=&no_order=&before="""
     refused = view.person.may("refused_deliveries")
     verdicts = delivery_log.VERDICTS if refused else delivery_log.VERDICTS[:4]
-    verdict, source = view.choice("verdict", verdicts), view.word("source")
-    found = await delivery_log.list_deliveries(
+    filters = {
+        "verdict": view.choice("verdict", verdicts),
+        "source": view.word("source"),
+        "kind": view.word("kind"),
+        "order": view.word("order"),
+        "no_order": view.choice("no_order", ("yes",)),
+    }
+    before = view.word("before")
+    page = await delivery_log.list_deliveries(
         view.context,
-        verdict=verdict,
-        source=source,
-        before=view.word("before"),
-        limit=ROWS,
+        verdict=filters["verdict"],
+        source=filters["source"],
+        kind=filters["kind"],
+        order=filters["order"],
+        no_order=filters["no_order"] is not None,
         refused=refused,
+        before=before,
+        limit=ROWS,
     )
+    rows = [_delivery_row(each) for each in page.entries]
+    if view.format == "csv":
+        for row, entry in zip(rows, page.entries, strict=True):
+            row["order"] = delivery_log.order_cell(entry)
     return {
-        "filters": {"verdict": verdict, "source": source, "before": view.word("before")},
+        "filters": {**filters, "before": before},
+        "filtered": any(filters.values()),
         "verdicts": list(verdicts),
         "sources": sorted(view.context.sources),
-        "deliveries": [_delivery_row(each) for each in found],
-        "next": found[-1].delivery_id if len(found) == ROWS else None,
+        "deliveries": rows,
+        "next": page.older,
+        "searched": page.searched,
     }
 
 
@@ -345,12 +364,9 @@ async def delivery_document(view: View) -> Document:
         if not view.person.may("refused_deliveries"):
             raise no_delivery(view.subject)
         await delivery_log.note_reading(view.context, entry, by=view.person.name)
-    order = await delivery_log.order_of(view.context, entry)
     phones, headers = await delivery_log.masked_parts(view.context, entry)
     pairs = [line.partition(": ") for line in headers]
     return _delivery_row(entry) | {
-        "order": order,
-        "nameless": delivery_log.is_nameless(entry, order),
         "refused": refused,
         "problem": entry.problem,
         "digest": entry.digest,

@@ -284,9 +284,8 @@ MOST_BESIDE: Final = 2_000
 
 
 async def _newest(context: AppContext, source: str) -> list[LogEntry]:
-    return await list_deliveries(
-        context, verdict=None, limit=MOST_BESIDE, source=source, refused=False
-    )
+    page = await list_deliveries(context, limit=MOST_BESIDE, source=source, refused=False)
+    return page.entries
 
 
 async def _arrived(context: AppContext, source: str, digest: str, *, before: set[str]) -> bool:

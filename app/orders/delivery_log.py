@@ -1,6 +1,7 @@
 """Delivery log: what arrived, with its verdict, newest first."""
 
 from collections.abc import Collection
+from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import unquote_plus
 
@@ -8,10 +9,11 @@ from app.access.operators import note_in_trail, permitted
 from app.context.context import AppContext
 from app.core.masking import Masking, masked_at_sight, masked_phone
 from app.orders.customers import phones_in
-from app.orders.search_store import orders_of_event
 from app.receiving.delivery_log_store import (
     LogEntry,
+    LogFilter,
     arrivals_since,
+    delivery_before,
     find_in_log,
     last_arrivals,
     list_log,
@@ -22,6 +24,7 @@ from app.receiving.delivery_log_store import (
 from app.receiving.header_codec import URL, is_left_out
 from app.receiving.kept_request import no_delivery
 from reconcile.instants import EARLIEST, MINUTE, Instant, format_instant
+from reconcile.money import to_json
 
 _SECRETS: Final = ("api-key", "apikey", "token", "secret", "password")
 _TIMES: Final = ("time", "date", "length")
@@ -45,29 +48,68 @@ VERDICTS: Final = (
 """Every verdict; the first four are acknowledged, the others are rejections."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogPage:
+    """Arrivals, newest first.
+
+    older     the id before which to read on; None where all older ones were looked at
+    searched  deliveries that were looked at without filling the page; None where it is full, or
+              all were looked at
+    """
+
+    entries: list[LogEntry]
+    older: str | None = None
+    searched: int | None = None
+
+
+STRETCH: Final = 20_000
+"""Deliveries searched by their events before it is checked whether there are enough hits."""
+
+STRETCHES: Final = 10
+"""Stretches searched for one page, which take about a second."""
+
+
 async def list_deliveries(
     context: AppContext,
     *,
-    verdict: str | None,
     limit: int,
     before: str | None = None,
+    verdict: str | None = None,
     source: str | None = None,
+    kind: str | None = None,
+    order: str | None = None,
+    no_order: bool = False,
     refused: bool = True,
-) -> list[LogEntry]:
-    """Return the latest arrivals, newest first.
+) -> LogPage:
+    """Return the latest arrivals that fit, newest first, at most `limit`.
 
-    before   only those before this id
-    refused  whether refused ones are among them
+    before    only those before this id
+    kind      the provider's word for the event
+    order     only those whose event is in this order's ledger
+    no_order  only those whose event is in no order's ledger
+    refused   whether refused ones are among them; none is where the event is asked about
     """
+    wanted = LogFilter(
+        verdict=verdict, source=source, kind=kind, order=order, no_order=no_order, refused=refused
+    )
     async with context.database.reading() as connection:
-        return await list_log(
-            connection,
-            verdict=verdict,
-            limit=limit,
-            before=before,
-            source=source,
-            refused=refused,
-        )
+        if not wanted.has_no_index:
+            found = await list_log(connection, wanted, limit=limit, before=before)
+            return LogPage(entries=found, older=_older(found, limit))
+        found = []
+        for _ in range(STRETCHES):
+            first = await delivery_before(connection, before, count=STRETCH)
+            found += await list_log(
+                connection, wanted, limit=limit - len(found), before=before, since=first or ""
+            )
+            if len(found) == limit or first is None:
+                return LogPage(entries=found, older=_older(found, limit))
+            before = first
+    return LogPage(entries=found, older=before, searched=STRETCH * STRETCHES)
+
+
+def _older(found: list[LogEntry], limit: int) -> str | None:
+    return found[-1].delivery_id if len(found) == limit else None
 
 
 async def head_of_log(context: AppContext) -> str:
@@ -141,25 +183,24 @@ def listed_delivery(entry: LogEntry) -> dict[str, Any]:
         "received_at": format_instant(entry.received_at),
         "source": entry.source,
         "verdict": entry.verdict,
+        "kind": entry.kind,
+        "order": entry.order,
+        "claim": entry.claim,
+        "money": None if entry.money is None else to_json(entry.money),
         "event": entry.event_id,
         "size": entry.size,
         "problem": entry.problem,
     }
 
 
-async def order_of(context: AppContext, entry: LogEntry) -> str | None:
-    """Return the order whose ledger has the delivery's event.
-
-    It is None where the event names no order, was refused or could not be read.
-    """
-    async with context.database.reading() as connection:
-        found = await orders_of_event(connection, entry.delivery_id, limit=1)
-    return found[0][0] if found else None
+def order_cell(entry: LogEntry) -> str | None:
+    """Return the order for a table or CSV: `none` where the event is in no order's ledger."""
+    return "none" if is_nameless(entry) else entry.order
 
 
-def is_nameless(entry: LogEntry, order: str | None) -> bool:
-    """Tell whether a stored delivery is in no order's ledger."""
-    return order is None and entry.event_id is not None and not is_refused(entry)
+def is_nameless(entry: LogEntry) -> bool:
+    """Tell whether it brought an event that is in no order's ledger."""
+    return entry.event_id is not None and entry.order is None
 
 
 def is_refused(entry: LogEntry) -> bool:

@@ -51,22 +51,24 @@ async def wait_for_delivery(
 
     began  called once the arrivals from before are known
     """
-    own = await list_deliveries(context, verdict=None, source=source, limit=_LOOKED_AT)
-    others = await list_deliveries(context, verdict=None, limit=_LOOKED_AT)
-    seen = {each.delivery_id for each in (*own, *others)}
+    seen = {each.delivery_id for name in (source, None) for each in await _latest(context, name)}
     began()
     for _ in range(max(1, round(seconds / LOOK_EVERY_S))):
-        own = await list_deliveries(context, verdict=None, source=source, limit=_LOOKED_AT)
-        fresh = [each for each in own if each.delivery_id not in seen]
+        fresh = [each for each in await _latest(context, source) if each.delivery_id not in seen]
         if fresh:
             return await _explained(context, fresh[-1], accounts=accounts)
         await sleep(LOOK_EVERY_S)
-    others = await list_deliveries(context, verdict=None, limit=_LOOKED_AT)
     # Perhaps ours under a wrong name, perhaps anybody's.
     strangers = [
-        each for each in others if each.delivery_id not in seen and each.source not in accounts
+        each
+        for each in await _latest(context, None)
+        if each.delivery_id not in seen and each.source not in accounts
     ]
     return await _explained(context, strangers[0], accounts=accounts) if strangers else None
+
+
+async def _latest(context: AppContext, source: str | None) -> list[LogEntry]:
+    return (await list_deliveries(context, source=source, limit=_LOOKED_AT)).entries
 
 
 async def _explained(

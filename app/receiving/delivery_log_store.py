@@ -7,7 +7,12 @@ from typing import Any, Final
 from sqlalchemy import (
     BigInteger,
     ColumnElement,
+    FromClause,
+    Select,
+    Subquery,
     TextClause,
+    and_,
+    bindparam,
     cast,
     column,
     func,
@@ -20,32 +25,33 @@ from sqlalchemy import (
 )
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.database.mapping import EVENT_SELECT, delivery_of
+from app.database.mapping import EVENT_SELECT, EVENTS, delivery_of
 from app.database.statements import Rows, statement, stream
 from reconcile.instants import MILLISECOND, Instant
 from reconcile.ledger.events import Event
+from reconcile.money import Money
 
-_SHOWN: Final[dict[str, ColumnElement[Any]]] = {
-    name: column(name)
-    for name in ("id", "received_at", "source", "verdict", "digest", "size", "problem", "headers")
-}
+_SHOWN: Final = ("id", "received_at", "source", "verdict", "digest", "size", "problem", "headers")
+_REJECTIONS: Final = table("rejections", *map(column, _SHOWN))
+_DELIVERIES: Final = table("deliveries", *map(column, (*_SHOWN, "event_id", "pruned_at")))
+
 _REFUSED_SHOWN: Final = (
-    *_SHOWN.values(),
+    *_REJECTIONS.c,
     null().label("event_id"),
     cast(null(), BigInteger).label("pruned_at"),
 )
-_REJECTIONS: Final = table("rejections")
-
-_ACCEPTED_HALF: Final = select(
-    *_SHOWN.values(), column("event_id"), column("pruned_at")
-).select_from(table("deliveries"))
-_REFUSED_HALF: Final = select(*_REFUSED_SHOWN).select_from(_REJECTIONS)
-"""Rows of one shape, for `_entry`."""
+_ACCEPTED_HALF: Final = select(*_DELIVERIES.c)
+_REFUSED_HALF: Final = select(*_REFUSED_SHOWN)
+"""Rows of one shape, for `_with_events`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogEntry:
-    """One arrival as the receiver judged it. Never its body."""
+    """One arrival as the receiver judged it. Never its body.
+
+    Its event's kind, claim, order and money are None where none was read; order is also None where
+    the event is in no order's ledger.
+    """
 
     delivery_id: str
     received_at: Instant
@@ -57,6 +63,27 @@ class LogEntry:
     headers: str
     event_id: str | None
     pruned_at: Instant | None
+    kind: str | None = None
+    claim: str | None = None
+    order: str | None = None
+    money: Money | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogFilter:
+    """Arrivals that are listed: see `list_deliveries`."""
+
+    verdict: str | None = None
+    source: str | None = None
+    kind: str | None = None
+    order: str | None = None
+    no_order: bool = False
+    refused: bool = True
+
+    @property
+    def has_no_index(self) -> bool:
+        """Return whether events must be read one by one."""
+        return self.order is None and (self.no_order or self.kind is not None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +110,26 @@ class RawDelivery:
     lone: bool = False
 
 
+_OF_EVENT: Final = tuple(
+    EVENTS.c[name] for name in ("kind", "claim", "order_key", "amount", "currency")
+)
+
+
+def _with_events(arrivals: Subquery) -> Select[Any]:
+    """Add what their events say to rows of arrivals, newest first."""
+    return (
+        select(*arrivals.c, *_OF_EVENT)
+        .select_from(arrivals.outerjoin(EVENTS, _event_of(arrivals)))
+        .order_by(arrivals.c.id.desc())
+    )
+
+
+def _event_of(arrivals: FromClause) -> ColumnElement[bool]:
+    return and_(*(EVENTS.c[name] == arrivals.c[name] for name in ("event_id", "source", "digest")))
+
+
 def _entry(row: Sequence[Any]) -> LogEntry:
+    amount, currency = row[13:15]
     return LogEntry(
         delivery_id=row[0],
         received_at=row[1],
@@ -95,6 +141,10 @@ def _entry(row: Sequence[Any]) -> LogEntry:
         headers=row[7],
         event_id=row[8],
         pruned_at=row[9],
+        kind=row[10],
+        claim=row[11],
+        order=row[12],
+        money=None if amount is None else Money(minor=amount, currency=currency),
     )
 
 
@@ -104,40 +154,85 @@ _ACCEPTED: Final = ("stored", "duplicate", "duplicate_with_different_body", "unr
 _UNUSUAL: Final = text("verdict <> 'stored'")
 """As in the text of the index that holds these alone: see `ix_deliveries_verdict`."""
 
+_AGAIN: Final = _DELIVERIES.alias("again")
+_BROUGHT: Final = union_all(
+    select(EVENTS.c.delivery_id).where(EVENTS.c.order_key == bindparam("order")),
+    select(_AGAIN.c.id)
+    .select_from(EVENTS.join(_AGAIN, _event_of(_AGAIN)))
+    .where(EVENTS.c.order_key == bindparam("order"), text("again.verdict = 'duplicate'")),
+)
+"""Ids of deliveries that brought an order's events: each way has its index."""
+
 
 async def list_log(
     connection: AsyncConnection,
+    wanted: LogFilter,
     *,
-    verdict: str | None,
     limit: int,
     before: str | None = None,
-    source: str | None = None,
-    refused: bool = True,
+    since: str | None = None,
 ) -> list[LogEntry]:
-    """The latest arrivals, newest first, of all verdicts and sources or of one; those before an id.
-    refused: whether those that were refused are among them.
+    """Return the latest arrivals that fit, newest first, at most `limit`.
+
+    before  only those before this id
+    since   only those from this id on: a bound on what is read where `has_no_index`
 
     Each half is cut by itself: a database that sorts both whole reads every arrival there is. A
     verdict stands in one of them alone.
     """
-    conditions: list[ColumnElement[bool] | TextClause] = []
-    if verdict is not None:
-        conditions.append(_SHOWN["verdict"] == verdict)
-        if verdict != "stored":
-            conditions.append(_UNUSUAL)
-    if source is not None:
-        conditions.append(_SHOWN["source"] == source)
-    if before is not None:
-        conditions.append(_SHOWN["id"] < before)
-    accepted = verdict is None or verdict in _ACCEPTED
-    wanted = [_ACCEPTED_HALF] if accepted else []
-    wanted += [_REFUSED_HALF] if refused and (verdict is None or not accepted) else []
-    if not wanted:
+    asks_event = wanted.order is not None or wanted.has_no_index
+    accepted = wanted.verdict is None or wanted.verdict in _ACCEPTED
+    refused = wanted.refused and not asks_event and (wanted.verdict is None or not accepted)
+    halves = []
+    for half, of, is_wanted in (
+        (_ACCEPTED_HALF, _DELIVERIES, accepted),
+        (_REFUSED_HALF, _REJECTIONS, refused),
+    ):
+        conditions: list[ColumnElement[bool] | TextClause] = []
+        if wanted.verdict is not None:
+            conditions.append(of.c.verdict == wanted.verdict)
+            if wanted.verdict != "stored":
+                conditions.append(_UNUSUAL)
+        if wanted.source is not None:
+            conditions.append(of.c.source == wanted.source)
+        if before is not None:
+            conditions.append(of.c.id < before)
+        if since is not None:
+            conditions.append(of.c.id >= since)
+        if asks_event:
+            half = half.join(EVENTS, _event_of(_DELIVERIES))
+        if wanted.order is not None:
+            conditions.append(of.c.id.in_(_BROUGHT))
+        if wanted.kind is not None:
+            conditions.append(EVENTS.c.kind == wanted.kind)
+        if wanted.no_order:
+            conditions.append(EVENTS.c.order_key.is_(None))
+        if is_wanted:
+            halves.append(half.where(*conditions).order_by(of.c.id.desc()).limit(limit))
+    if not halves:
         return []
-    halves = [half.where(*conditions).order_by(_SHOWN["id"].desc()).limit(limit) for half in wanted]
     log = union_all(*(select(half.subquery()) for half in halves)).subquery("delivery_log")
-    rows = await connection.execute(select(log).order_by(log.c.id.desc()).limit(limit))
+    newest = select(log).order_by(log.c.id.desc()).limit(limit).subquery("newest")
+    values = {} if wanted.order is None else {"order": wanted.order}
+    rows = await connection.execute(_with_events(newest), values)
     return [_entry(row) for row in rows]
+
+
+async def delivery_before(
+    connection: AsyncConnection, before: str | None, *, count: int
+) -> str | None:
+    """Return the id of the delivery that comes `count` deliveries before another, or of the newest
+    ones; None where there are fewer."""
+    rows = await connection.execute(
+        text("SELECT id FROM deliveries WHERE id < :before ORDER BY id DESC LIMIT 1 OFFSET :count"),
+        {"before": before or LAST, "count": count - 1},
+    )
+    found: str | None = rows.scalar_one_or_none()
+    return found
+
+
+LAST: Final = "\U0010ffff"
+"""Sorts after every id."""
 
 
 async def newest_arrival(connection: AsyncConnection) -> str:
@@ -179,22 +274,28 @@ async def refused_naming(
     place_of = func.instr if connection.dialect.name == "sqlite" else func.pg_catalog.position
     body: ColumnElement[Any] = column("body")
     latest = (
-        select(*_SHOWN.values(), body)
+        select(*_REFUSED_SHOWN, body)
         .select_from(_REJECTIONS)
-        .order_by(_SHOWN["id"].desc())
+        .order_by(_REJECTIONS.c.id.desc())
         .limit(looked_at)
     ).subquery("latest")
-    naming = select(*_REFUSED_SHOWN).select_from(latest).order_by(_SHOWN["id"].desc()).limit(limit)
-    rows = await connection.execute(
-        naming.where(or_(*(place_of(body, name.encode()) > 0 for name in names)))
+    naming = (
+        select(*(each for each in latest.c if each.name != "body"))
+        .where(or_(*(place_of(latest.c.body, name.encode()) > 0 for name in names)))
+        .order_by(latest.c.id.desc())
+        .limit(limit)
     )
+    rows = await connection.execute(_with_events(naming.subquery("naming")))
     return [_entry(row) for row in rows]
 
 
 async def find_in_log(connection: AsyncConnection, delivery_id: str) -> LogEntry | None:
     """One arrival by its id."""
-    halves = (half.where(_SHOWN["id"] == delivery_id) for half in (_ACCEPTED_HALF, _REFUSED_HALF))
-    row = (await connection.execute(union_all(*halves))).first()
+    found = union_all(
+        _ACCEPTED_HALF.where(_DELIVERIES.c.id == delivery_id),
+        _REFUSED_HALF.where(_REJECTIONS.c.id == delivery_id),
+    )
+    row = (await connection.execute(_with_events(found.subquery("found")))).first()
     return None if row is None else _entry(row)
 
 

@@ -157,6 +157,11 @@ def test_deliveries(run: Run, filled: dict[str, str]) -> None:
     assert cut.err == "There may be more than these 2: raise --limit.\n"
     alone = run("deliveries", "list", "--limit", "1", "--format", "jsonl")
     assert alone.err == "There may be more than this one: raise --limit.\n"
+    listed = run("deliveries", "list", "--order", "ORD-1", "--kind", "payment.succeeded",
+                 "--source", "shop", "--format", "json").document  # fmt: skip
+    assert {each["delivery"] for each in listed} == {filled["again"], filled["paid"]}
+    assert listed[0]["money"] == {"amount": "1500.00", "currency": "KES"}
+    assert run("deliveries", "list", "--no-order", "--format", "json").document == []
     (one,) = run("deliveries", "list", "--verdict", "unreadable", "--format", "json").document
     assert one["problem"]
     everything = run("deliveries", "list").out
@@ -168,6 +173,22 @@ def test_deliveries(run: Run, filled: dict[str, str]) -> None:
     assert filled["paid"] in everything
     for canary in (PHONE, SECRET, SECRET[6:]):
         assert canary not in everything
+
+
+async def _fill_nameless(folder: Path) -> None:
+    async with driving(folder, with_worker=False) as driver:
+        await driver.send(event("e1", order=None, session=None))
+        await driver.send(b"{", headers=[])
+
+
+def test_a_table_says_none_where_an_event_is_in_no_order(run: Run, tmp_path: Path) -> None:
+    """In JSON the order is null, as of a delivery that brought no event."""
+    copy_of(_fill_nameless, tmp_path)
+    rows = list(csv.DictReader(io.StringIO(run("deliveries", "list", "--format", "csv").out)))
+    said = {row["kind"]: (row["order"], row["claim"], row["money"]) for row in rows}
+    assert said == {"payment.succeeded": ("none", "succeeded", "KES 1500.00"), "": ("", "", "")}
+    document = run("deliveries", "list", "--no-order", "--format", "json").document
+    assert [(each["event"], each["order"]) for each in document] == [("e1", None)]
 
 
 def test_what_could_not_be_read(run: Run, filled: dict[str, str], tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ GROWING: Final = {
 
 NEWEST_FIRST: Final = (
     "FROM deliveries ORDER BY id DESC LIMIT",
+    "FROM deliveries ORDER BY deliveries.id DESC LIMIT",
     'FROM events ORDER BY "row" DESC LIMIT',
     "FROM revisions ORDER BY seq LIMIT",
     "FROM notifications LEFT OUTER JOIN revisions ON revisions.seq = notifications.seq "
@@ -61,6 +62,9 @@ LISTS: Final = (
     "/deliveries?verdict=unreadable",
     "/deliveries?verdict=signature_mismatch",
     "/deliveries?source=shop&before=dlv_zz",
+    "/deliveries?order=ORD-1&verdict=duplicate",
+    "/deliveries?kind=payment.succeeded&source=shop",
+    "/deliveries?no_order=yes",
     "/notifications?state=dead",
     "/notifications?state=waiting",
     "/notifications?state=delivered",

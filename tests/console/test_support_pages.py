@@ -1,5 +1,7 @@
 """What support does from pages: a number in full, notes, pins, saved lists, alarms, erasing."""
 
+import csv
+import io
 import json
 import re
 from dataclasses import replace
@@ -23,7 +25,7 @@ from app.privacy.erase_finding import Erasing
 from app.wiring.serving import BEGUN, UNCHANGED, console_of
 from app.wiring.work import ElsewhereOf
 from reconcile.instants import DAY, MINUTE
-from tests.api.driving import environ
+from tests.api.driving import environ, event
 from tests.console.conftest import (
     AWKWARD,
     PHONE,
@@ -72,6 +74,23 @@ async def test_a_number_and_a_body_are_seen_with_a_reason(console: RunningConsol
     seen = console.driver.rows("SELECT subject, reason, facts FROM audit WHERE action='unmasked'")
     assert [each[0] for each in seen] == ["ORD-1", *names]
     assert PHONE[-8:] not in json.dumps(seen)
+
+
+async def test_a_delivery_of_no_order_is_shown_as_such(console: RunningConsole) -> None:
+    """On the page and in its CSV; filtered by order, kind or none."""
+    payment = {"reference": "pay_9"}
+    await console.driver.send(event("evt_9", order=None, session=None, payment=payment))
+    async with console.signed_in("support") as client:
+        await until_async(
+            lambda: console.driver.rows("SELECT 1 FROM events WHERE event_id='evt_9'") == [(1,)]
+        )
+        page = await client.get("/deliveries?no_order=yes")
+        table = await client.get("/deliveries.csv?kind=payment.succeeded")
+        of_order = (await client.get("/deliveries.json?order=ORD-1")).json()["deliveries"]
+    assert "payment.succeeded succeeded none KES 1,500.00" in " ".join(shown(page.text).split())
+    rows = {row["event"]: row for row in csv.DictReader(io.StringIO(table.text))}
+    assert (rows["evt_9"]["order"], rows["evt_1"]["order"]) == ("none", "ORD-1")
+    assert [each["event"] for each in of_order] == ["evt_1"]
 
 
 async def test_a_note_is_added_and_read_by_all(console: RunningConsole) -> None:

@@ -10,7 +10,7 @@ from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
 from app.database import statements
-from app.receiving.delivery_log_store import find_in_log, list_log
+from app.receiving.delivery_log_store import LogFilter, find_in_log, list_log
 from app.receiving.inbox import Inbox
 from app.receiving.source_state_store import (
     REFUSALS_KEPT,
@@ -31,6 +31,8 @@ from tests.database.builders import (
     said,
 )
 from tests.reconcile.build import T, seconds
+
+KES = Money(minor=325_000, currency="KES")
 
 CASES = [
     ("one", [["a"]], [["stored"]]),
@@ -249,19 +251,59 @@ class VerdictContract:
         for item in (first, refused, last):
             await keep(inbox, item)
         async with inbox.database.reading() as connection:
-            entries = await list_log(connection, verdict=None, limit=10)
+            entries = await list_log(connection, LogFilter(), limit=10)
             assert [e.delivery_id for e in entries] == [
                 last.delivery_id,
                 refused.delivery_id,
                 first.delivery_id,
             ]
-            assert len(await list_log(connection, verdict=None, limit=2)) == 2
-            (entry,) = await list_log(connection, verdict="signature_mismatch", limit=10)
+            assert len(await list_log(connection, LogFilter(), limit=2)) == 2
+            mismatch = LogFilter(verdict="signature_mismatch")
+            (entry,) = await list_log(connection, mismatch, limit=10)
             assert (entry.problem, entry.event_id) == ("not genuine", None)
             found = await find_in_log(connection, first.delivery_id)
             assert found is not None
             assert (found.verdict, found.event_id) == ("stored", "evt_1")
             assert await find_in_log(connection, "dlv_none") is None
+
+    async def test_the_delivery_log_is_filtered_by_what_its_events_say(self, inbox: Inbox) -> None:
+        """Redeliveries are among them; refused and unreadable deliveries have no event."""
+        paid, nameless = EVENTS["a"], said("evt_9", "succeeded", payment="pay_9", money=KES)
+        other = said("evt_8", "declined", order="ORD-8", source="other")
+        came = [arrival(paid), arrival(nameless), arrival(other), arrival(nameless), arrival(paid)]
+        await keep(inbox, *came, arrival(None), rejection())
+        for words, found in (
+            ({"order": "ORD-1"}, [4, 0]),
+            ({"order": "ORD-1", "verdict": "duplicate"}, [4]),
+            ({"order": "ORD-1", "no_order": True}, []),
+            ({"order": "ORD-2"}, []),
+            ({"no_order": True}, [3, 1]),
+            ({"no_order": True, "verdict": "stored"}, [1]),
+            ({"no_order": True, "source": "other"}, []),
+            ({"no_order": True, "kind": "payment.pending"}, []),
+            ({"kind": "payment.declined"}, [2]),
+            ({"kind": "payment.declined", "order": "ORD-8", "source": "other"}, [2]),
+            ({"kind": "payment.declined", "verdict": "signature_mismatch"}, []),
+            ({"kind": "payment"}, []),
+        ):
+            asked: Any = words
+            async with inbox.database.reading() as connection:
+                entries = await list_log(connection, LogFilter(**asked), limit=9)
+                one_less = await list_log(connection, LogFilter(**asked), limit=1)
+            assert [each.delivery_id for each in entries] == [came[n].delivery_id for n in found], (
+                words
+            )
+            assert one_less == entries[:1], words
+        async with inbox.database.reading() as connection:
+            nothing, unread, *_, unplaced, first = await list_log(connection, LogFilter(), limit=9)
+            alone = await find_in_log(connection, unplaced.delivery_id)
+        assert {(each.kind, each.claim, each.order, each.money) for each in (nothing, unread)} == {
+            (None, None, None, None)
+        }
+        assert (first.kind, first.order, first.money) == (paid.kind, "ORD-1", paid.money)
+        seen = (unplaced.kind, unplaced.claim, unplaced.order, unplaced.money)
+        assert seen == ("payment.succeeded", "succeeded", None, KES)
+        assert alone == unplaced
 
     @pytest.mark.alike
     async def test_events_without_an_order_are_in_no_history(self, inbox: Inbox) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from app.core.masking import Masking
+from app.orders import delivery_log
 from app.orders.delivery_log import (
     arrivals_by_minute,
     head_of_log,
@@ -79,7 +80,7 @@ async def test_what_is_listed_newest_first(driver: Driver) -> None:
     """Of all, of one source or verdict, without those that were refused."""
     for words, listed in LISTED:
         with row(str(words)):
-            found = await list_deliveries(driver.context, **{"verdict": None, "limit": 10, **words})
+            found = (await list_deliveries(driver.context, **{"limit": 10, **words})).entries
             assert [each.source for each in found] == listed
             dates = [each.received_at for each in found]
             assert dates == sorted(dates, reverse=True)
@@ -87,12 +88,37 @@ async def test_what_is_listed_newest_first(driver: Driver) -> None:
 
 async def test_the_log_is_read_on_from_where_it_was_left(driver: Driver) -> None:
     """By the id of the last entry, which is not given again; its head is the newest of all."""
-    whole = await list_deliveries(driver.context, verdict=None, limit=10)
+    whole = (await list_deliveries(driver.context, limit=10)).entries
     assert await head_of_log(driver.context) == whole[0].delivery_id
-    rest = await list_deliveries(
-        driver.context, verdict=None, limit=10, before=whole[2].delivery_id
-    )
-    assert rest == whole[3:]
+    before = whole[2].delivery_id
+    rest = await list_deliveries(driver.context, limit=10, before=before)
+    assert (rest.entries, rest.older) == (whole[3:], None)
+    first = await list_deliveries(driver.context, limit=3)
+    assert (first.entries, first.older) == (whole[:3], before)
+
+
+async def test_a_search_by_what_events_say_ends_where_it_says_and_goes_on_from_there(
+    driver: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No index has an event's kind: a page looks at so many deliveries and no more."""
+    monkeypatch.setattr(delivery_log, "STRETCH", 1)
+    monkeypatch.setattr(delivery_log, "STRETCHES", 2)
+    for number in range(5):
+        driver.clock.put(Instant(T + (10 + number) * MINUTE))
+        claim = "declined" if number == 0 else "pending"
+        body, at = json.dumps(event(f"k{number}", claim)).encode(), driver.clock.now()
+        await driver.send(body, signed(body, at=at, event_id=f"k{number}"))
+    pages, before = [], None
+    while True:
+        page = await list_deliveries(
+            driver.context, kind="payment.declined", limit=2, before=before
+        )
+        pages.append([each.event_id for each in page.entries])
+        assert page.searched == (None if page.older is None else 2)
+        if page.older is None:
+            break
+        before = page.older
+    assert pages == [[], [], ["k0"], []]
 
 
 async def test_an_entry_says_what_came(driver: Driver) -> None:
@@ -100,7 +126,8 @@ async def test_an_entry_says_what_came(driver: Driver) -> None:
     body = json.dumps(event("e5")).encode()
     await driver.send(body, signed(body, at=driver.clock.now(), event_id="e5"))
     await driver.send(body, [])
-    refused, taken = await list_deliveries(driver.context, verdict=None, limit=2, source="shop")
+    page = await list_deliveries(driver.context, source="shop", limit=2)
+    refused, taken = page.entries
     if refused.verdict == "stored":  # both came in one millisecond
         refused, taken = taken, refused
     for entry in (refused, taken):

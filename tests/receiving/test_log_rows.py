@@ -24,6 +24,7 @@ from app.receiving.append_store import (
 from app.receiving.correlation_store import Linking, LinkMemory
 from app.receiving.delivery_log_store import (
     LogEntry,
+    LogFilter,
     RawDelivery,
     _by_arrival,
     arrivals_since,
@@ -88,6 +89,9 @@ def entries_of(refused: Rejection, unread: Arrival, taken: Arrival) -> list[LogE
             headers="webhook-id: x",
             event_id="e1",
             pruned_at=None,
+            kind="payment.pending",
+            claim="pending",
+            order="A",
         ),
     ]
 
@@ -121,8 +125,10 @@ async def test_an_arrival_and_a_refusal_as_the_log_has_them(inbox: Inbox) -> Non
             ({"refused": False}, [1, 2]),
             ({"source": "other"}, []),
         ):
-            asked: Any = {"verdict": None, "limit": 9, **words}
-            assert await list_log(connection, **asked) == [entries[n] for n in found], words
+            asked: Any = dict(words)
+            bounds = {name: asked.pop(name) for name in ("limit", "before") if name in asked}
+            listed = await list_log(connection, LogFilter(**asked), **{"limit": 9, **bounds})
+            assert listed == [entries[n] for n in found], words
 
 
 async def test_refused_arrivals_that_name_something(inbox: Inbox) -> None:
