@@ -1,9 +1,12 @@
 """News of orders: verified notifications, and the feed, which is read on across restores.
 
     notification ──verify──▶ news ─┐
-    feed ──page by page──▶ news ───┴─▶ keeper: each once, in the shop's own transaction
+    feed ──page by page──▶ news ───┼─▶ keeper: each once, in the shop's own transaction
+    order, where it was unknown ───┘
 
-Both bring the same news; a shop may use either, or both.
+Both bring the same news; a shop may use either, or both. After a restore Tallyhook does not know
+whether an order was shipped before. Such an order waits until the shop has stated that; reading the
+feed asks again.
 """
 
 import base64
@@ -13,7 +16,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 from .asking import Ask, NotUnderstood, Steps, checked, sentence_of
 
@@ -22,6 +25,9 @@ TOLERANCE_S: Final = 300
 
 MAX_BODY_BYTES: Final = 256 * 1024
 KIND: Final = "order.revised"
+UNKNOWN: Final = "unknown"
+"""Tallyhook was restored, and the shop has not stated since whether it is so."""
+
 _PREFIX: Final = "whsec_"
 
 
@@ -30,9 +36,11 @@ class News:
     """One revision of an order.
 
     id           rises with every revision, also across restores
-    fulfillable  whether the order may be shipped, as of this revision
+    fulfillable  whether the order is paid and nothing holds it, as of this revision
     because      sentences for people, with the ids of the evidence
     at           RFC 3339, in UTC
+    fulfilled_at, canceled_at
+                 as the shop has stated it by the time of sending: RFC 3339, None, or UNKNOWN
     superseded   whether the feed has later news of the order: then don't ship on this
     """
 
@@ -42,7 +50,14 @@ class News:
     fulfillable: bool
     because: tuple[str, ...]
     at: str
+    fulfilled_at: str | None
+    canceled_at: str | None
     superseded: bool = False
+
+    @property
+    def may_ship(self) -> bool:
+        """Whether the order can be shipped, if the shop's own books have not shipped it."""
+        return self.fulfillable and not self.superseded and self.fulfilled_at is None
 
 
 class Refused(Exception):
@@ -57,6 +72,17 @@ class Keeper(Protocol):
 
         Return False, and do nothing, if the order's stored id is as large.
         """
+        ...
+
+    def undecided(self) -> Sequence[tuple[str, int]]:
+        """Return some orders, with their last id, that wait because `fulfilled_at` was UNKNOWN.
+
+        Those that were asked about least come first.
+        """
+        ...
+
+    def settle(self, news: News) -> None:
+        """Act on what an undecided order is by now, in one transaction; UNKNOWN waits on."""
         ...
 
     def place(self) -> int:
@@ -121,7 +147,10 @@ def news_of(found: Any) -> News:
     """Read an entry of the feed. Raises NotUnderstood."""
     try:
         number, may_ship = found["id"], found["fulfillable"]
+        fulfilled_at, canceled_at = found["fulfilled_at"], found["canceled_at"]
         if type(number) is not int or type(may_ship) is not bool:
+            raise TypeError
+        if not all(at is None or type(at) is str for at in (fulfilled_at, canceled_at)):
             raise TypeError
         return News(
             id=number,
@@ -130,6 +159,8 @@ def news_of(found: Any) -> News:
             fulfillable=may_ship,
             because=tuple(str(each) for each in found["because"]),
             at=str(found["at"]),
+            fulfilled_at=fulfilled_at,
+            canceled_at=canceled_at,
         )
     except (KeyError, TypeError):
         raise NotUnderstood("an entry of the feed cannot be read") from None
@@ -137,6 +168,9 @@ def news_of(found: Any) -> News:
 
 def follow(keeper: Keeper, *, wait_s: int = 0, limit: int = 100) -> Steps[int]:
     """Read the feed on from the keeper's cursor to its end; return how many news were new.
+
+    At the end ask about the orders that wait because Tallyhook did not know whether they were
+    shipped.
 
     wait_s  seconds that the last, empty page waits for news
 
@@ -162,6 +196,21 @@ def follow(keeper: Keeper, *, wait_s: int = 0, limit: int = 100) -> Steps[int]:
         for news in map(news_of, entries):
             new += keeper.take(replace(news, superseded=news.id in superseded))
         if not entries:
-            return new
+            break
         place = page["cursor"]
         keeper.move(place)
+    for order, number in keeper.undecided():
+        path = f"/api/v1/orders/{quote(order, safe='')}"
+        answer = checked((yield Ask(method="GET", path=path)))
+        found = answer.document() if answer.status == 200 else {}
+        waits = answer.status == 404 or "behind_s" in found
+        if not waits and answer.status != 200:
+            raise NotUnderstood(f"the order cannot be read: {sentence_of(answer)}")
+        stated = UNKNOWN if waits else found.get("fulfilled_at", UNKNOWN)
+        document = {
+            "outcome": UNKNOWN, "fulfillable": False, "canceled_at": UNKNOWN, **found,
+            "id": number, "order": order, "fulfilled_at": stated,
+            "because": found.get("explanation", ()), "at": found.get("as_of", ""),
+        }  # fmt: skip
+        keeper.settle(news_of(document))
+    return new

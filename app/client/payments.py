@@ -5,7 +5,7 @@ made; a call that got no answer is made again, unchanged.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 from urllib.parse import quote
@@ -102,6 +102,10 @@ def start_payment(
     raise NotUnderstood(f"the payment's answer is not known here: {sentence_of(answer)}")
 
 
+NOT_SO: Final = "not so"
+"""In place of a moment: the order was not canceled, or not shipped. It takes back a moment."""
+
+
 def tell_order(
     order: str,
     amount: str,
@@ -110,15 +114,31 @@ def tell_order(
     placed_at: str | None = None,
     canceled_at: str | None = None,
     fulfilled_at: str | None = None,
+    tenders: Sequence[tuple[str, str]] | None = None,
+    free: bool = False,
 ) -> Steps[Mapping[str, Any]]:
     """Report an order's price, and when it was placed, canceled or shipped (RFC 3339).
 
-    A canceled order is never fulfillable, and money held for it is owed back. Return the order as
-    `GET /api/v1/orders/…` gives it. Raises TokenRefused, Unavailable and NotUnderstood.
+    amount   the whole price
+    tenders  kind and amount of what is paid otherwise: ("gift_card", "30.00"); None: as before
+    free     whether the order costs nothing: then the amount is "0"
+
+    Report `fulfilled_at` before the parcel leaves; after a restore of Tallyhook report NOT_SO of
+    the orders that your books have not shipped. A canceled order is never fulfillable, and money
+    held for it is owed back. Return the order as `GET /api/v1/orders/…` gives it. Raises
+    TokenRefused, Unavailable and NotUnderstood.
     """
     moments = {"placed_at": placed_at, "canceled_at": canceled_at, "fulfilled_at": fulfilled_at}
-    stated = {"amount": amount, "currency": currency}
-    stated |= {name: moment for name, moment in moments.items() if moment is not None}
+    stated: dict[str, Any] = {"amount": amount, "currency": currency}
+    stated |= {
+        name: None if moment == NOT_SO else moment
+        for name, moment in moments.items()
+        if moment is not None
+    }
+    if tenders is not None:
+        stated["tenders"] = [{"kind": kind, "amount": part} for kind, part in tenders]
+    if free:
+        stated["free"] = True
     path = f"/api/v1/orders/{quote(order, safe='')}"
     body = json.dumps(stated).encode("utf-8")
     answer = checked((yield Ask(method="PUT", path=path, body=body)))

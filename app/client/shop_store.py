@@ -3,7 +3,7 @@
     BEGIN IMMEDIATE ─▶ is it newer? ─▶ store its id ─▶ the shop's own statements ─▶ COMMIT
 
 A process that dies before the last step has done nothing, and gets the news again. For another
-database copy this file: it needs two tables and four statements.
+database copy this file: it needs two tables and seven statements.
 """
 
 import sqlite3
@@ -11,22 +11,38 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from .outcomes import News
+from .outcomes import UNKNOWN, News
 
 TABLES: Final = (
     "CREATE TABLE IF NOT EXISTS tallyhook_told (ref TEXT PRIMARY KEY, revision INTEGER NOT NULL,"
-    " shipped INTEGER NOT NULL)",
+    " shipped INTEGER NOT NULL, undecided INTEGER NOT NULL)",
     "CREATE TABLE IF NOT EXISTS tallyhook_feed (one INTEGER PRIMARY KEY CHECK (one = 1),"
     " place INTEGER NOT NULL)",
 )
 
+AT_ONCE: Final = 20
+"""Undecided orders that one reading of the feed asks about: one request each."""
+
 NEWER: Final = (
-    "INSERT INTO tallyhook_told (ref, revision, shipped) VALUES (:ref, :revision, 0)"
-    " ON CONFLICT (ref) DO UPDATE SET revision = excluded.revision"
+    "INSERT INTO tallyhook_told (ref, revision, shipped, undecided) VALUES (:ref, :revision, 0, 0)"
+    " ON CONFLICT (ref) DO UPDATE SET revision = excluded.revision, undecided = 0"
     " WHERE excluded.revision > tallyhook_told.revision RETURNING shipped"
 )
 
-SHIPPED: Final = "UPDATE tallyhook_told SET shipped = 1 WHERE ref = :ref"
+SHIPPED: Final = "UPDATE tallyhook_told SET shipped = 1, undecided = 0 WHERE ref = :ref"
+
+WAITS: Final = "UPDATE tallyhook_told SET undecided = undecided + 1 WHERE ref = :ref"
+"""`undecided`: 0, or how often it was found that Tallyhook does not know."""
+
+UNDECIDED: Final = (
+    "SELECT ref, revision FROM tallyhook_told WHERE undecided > 0 AND shipped = 0"
+    " ORDER BY undecided, ref LIMIT :limit"
+)
+
+DECIDED: Final = (
+    "UPDATE tallyhook_told SET undecided = 0 WHERE ref = :ref AND revision = :revision"
+    " AND undecided > 0 AND shipped = 0 RETURNING ref"
+)
 
 PLACE: Final = "SELECT place FROM tallyhook_feed"
 
@@ -37,7 +53,8 @@ MOVE: Final = (
 
 Act = Callable[[sqlite3.Connection, News, bool], None]
 """The shop's own statements: called with the connection, in the transaction, the news, and whether
-to ship now. That is `True` once for each order, and never with superseded news."""
+to ship now. That is `True` once for each order, and never with superseded news, nor where the
+order was shipped already as Tallyhook knows it, or that is unknown."""
 
 
 class SqliteKeeper:
@@ -62,11 +79,31 @@ class SqliteKeeper:
             ).fetchall()
             if not found:
                 return False
-            ship = news.fulfillable and not news.superseded and not found[0][0]
-            if ship:
-                self._connection.execute(SHIPPED, {"ref": news.order})
-            self._act(self._connection, news, ship)
+            self._decide(news, shipped=bool(found[0][0]))
         return True
+
+    def undecided(self) -> list[tuple[str, int]]:
+        """See `outcomes.Keeper`."""
+        found = self._connection.execute(UNDECIDED, {"limit": AT_ONCE}).fetchall()
+        return [(str(order), int(number)) for order, number in found]
+
+    def settle(self, news: News) -> None:
+        """See `outcomes.Keeper`."""
+        with self._transaction():
+            named = {"ref": news.order, "revision": news.id}
+            if news.fulfilled_at == UNKNOWN:
+                self._connection.execute(WAITS, {"ref": news.order})
+            elif self._connection.execute(DECIDED, named).fetchall():
+                self._decide(news, shipped=False)
+
+    def _decide(self, news: News, *, shipped: bool) -> None:
+        """Ship, or not, or wait until it is known; then let the shop act."""
+        ship = news.may_ship and not shipped
+        if ship:
+            self._connection.execute(SHIPPED, {"ref": news.order})
+        elif news.fulfillable and news.fulfilled_at == UNKNOWN and not (shipped or news.superseded):
+            self._connection.execute(WAITS, {"ref": news.order})
+        self._act(self._connection, news, ship)
 
     def place(self) -> int:
         """See `outcomes.Keeper`."""

@@ -10,7 +10,9 @@ KEY = b"a key for tests, not a secret"
 SECRET = "whsec_" + base64.b64encode(KEY).decode()
 
 
-def entry(number: int, order: str, fulfillable: bool) -> dict[str, Any]:
+def entry(
+    number: int, order: str, fulfillable: bool, *, fulfilled_at: str | None = None
+) -> dict[str, Any]:
     """Build an entry of the feed."""
     return {
         "id": number,
@@ -20,6 +22,8 @@ def entry(number: int, order: str, fulfillable: bool) -> dict[str, Any]:
         "before": None,
         "because": ["So."],
         "at": "2026-11-20T10:00:00Z",
+        "fulfilled_at": fulfilled_at,
+        "canceled_at": None,
     }
 
 

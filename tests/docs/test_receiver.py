@@ -31,7 +31,7 @@ from app.privacy.replay_erasures import ErasureReplay, Replayed
 from app.providers.profile import load_profile
 from app.providers.source import Source
 from app.receiving.inbox import Inbox
-from reconcile.instants import MINUTE, SECOND
+from reconcile.instants import MINUTE, SECOND, format_instant
 from tests.api.driving import Driver, driving, environ, of_order
 from tests.contexts import settings_of
 from tests.reconcile.build import T
@@ -40,7 +40,7 @@ DOCUMENT = Path(__file__).resolve().parents[2] / "app" / "providers" / "CALLING.
 SECRET = "whsec_MDEyMzQ1Njc4OWFiY2RlZmdoaWprbG1ub3BxcnN0"
 SHOP = Source(name="shop", profile=load_profile("checkout"), secrets=[SECRET], strict=False)
 
-MODULES = ("asking", "outcomes", "shop_store")
+MODULES = ("asking", "outcomes", "payments", "shop_store")
 """Of the client, which the receiver has installed."""
 
 Send = Callable[..., Any]
@@ -167,7 +167,8 @@ async def nobody(inbox: Inbox) -> Replayed:
 async def test_it_ships_exactly_once_across_a_restore(
     tmp_path: Path, receiver: dict[str, Any], hear: Hear
 ) -> None:
-    """Later numbers from before the restore hide no success, and nothing is packed twice."""
+    """Later numbers from before the restore hide no success, and nothing is packed twice. What may
+    have been shipped meanwhile waits until the shop has stated that it was not."""
     url, file = environ(tmp_path)["TALLYHOOK_DATABASE_URL"], tmp_path / "one.backup"
     shop: dict[str, Any] = {"SHOP__URL": "http://127.0.0.1:9/", "SHOP__SECRET": SECRET}
     words: dict[str, Any] = {"progress": lambda done, total: None}
@@ -188,6 +189,14 @@ async def test_it_ships_exactly_once_across_a_restore(
         await hear(driver, receiver)  # what waited when the backup was made, if anything did
         again = [of_order("B", "b1"), of_order("D", "d"), of_order("C", "c"), of_order("A", "a")]
         await happen(driver, hear, receiver, *again)
+        assert sorted(parcels()) == ["A", "D"]
+        await by_the_feed(driver, receiver)
+        assert sorted(parcels()) == ["A", "D"]
+        stated = {"amount": "1500.00", "currency": "KES", "fulfilled_at": None}
+        driver.clock.put(clock.now() + MINUTE)
+        for order in ("B", "C"):
+            assert (await driver.api("PUT", f"/orders/{order}", json=stated)).status_code == 200
+        await by_the_feed(driver, receiver)
         numbers = [row[0] for row in driver.rows("SELECT seq FROM revisions ORDER BY seq")]
     assert numbers[:3] == [1, 2, first]  # none of what comes after it has a number of before
     assert numbers[2:] == list(range(first, first + len(numbers) - 2))
@@ -213,5 +222,6 @@ async def test_a_reader_beyond_the_head_reads_on(tmp_path: Path, receiver: dict[
         beyond = await driver.api("GET", f"/outcomes?after={done.first}")
         assert beyond.json()["read_from"] == done.first - 1
         assert (await driver.api("GET", "/outcomes?after=2")).json()["cursor"] == 2
-        await happen(driver, by_the_feed, receiver, of_order("C", "c"))
+        new = of_order("C", "c") | {"occurred_at": format_instant(T + MINUTE)}
+        await happen(driver, by_the_feed, receiver, new)
         assert parcels() == ["A", "B", "C"]
