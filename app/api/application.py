@@ -27,7 +27,7 @@ from app.api.request_body import only_parameters
 from app.api.routes import OPERATOR, Api, Checkouts
 from app.context.context import AppContext
 from app.context.work import Elsewhere
-from app.core.errors import UnreachableError
+from app.core.errors import NotAllRead, UnreachableError
 from app.core.problems import ApiProblem, on_api_problem, on_http_exception, problem
 from app.receiving.endpoint import Webhooks
 from app.receiving.receive import RETRY_AFTER_S
@@ -46,7 +46,11 @@ PersonEndpoint = Callable[[Request, Holder], Awaitable[Response]]
 
 class ApiRoute(Route):
     """An address of the API. Each method's endpoint lies behind the scope that a token needs, or
-    (`operator`) behind a person's own token."""
+    (`operator`) behind a person's own token.
+
+    Every answer to a program or person that is admitted says `Tallyhook-Behind` where accepted
+    deliveries are unread: an endpoint about one order, which waits for them, says it itself.
+    """
 
     def __init__(
         self,
@@ -66,8 +70,28 @@ class ApiRoute(Route):
 
     async def _admit(self, request: Request) -> Response:
         who = await self._api.admitted(request, self.scopes[request.method])
-        only_parameters(request, self._takes[request.method])
-        return await self._endpoints[request.method](request, who)
+        behind = await self._api.behind_s()
+        try:
+            only_parameters(request, self._takes[request.method])
+            answer = await self._endpoints[request.method](request, who)
+        except ApiProblem as error:
+            error.headers = {**_saying(behind), **(error.headers or {})}
+            raise
+        except NotAllRead as error:
+            sentence, behind = str(error), behind or await self._api.behind_s()
+            raise ApiProblem(
+                503,
+                "deliveries_unread",
+                f"{sentence[:1].upper()}{sentence[1:]}.",
+                headers={"Retry-After": str(RETRY_AFTER_S), **_saying(behind)},
+            ) from None
+        for name, value in _saying(behind).items():
+            answer.headers.setdefault(name, value)
+        return answer
+
+
+def _saying(behind: int) -> dict[str, str]:
+    return {"Tallyhook-Behind": str(behind)} if behind else {}
 
 
 class _Whole(Convertor[str]):

@@ -75,4 +75,5 @@ def _asked(request: Request) -> CaseRequest:
 
 
 def _answer(document: Mapping[str, Any]) -> Response:
-    return JSONResponse(document)
+    behind = document.get("checklist", document).get("behind_s")
+    return JSONResponse(document, headers={"Tallyhook-Behind": str(behind)} if behind else {})

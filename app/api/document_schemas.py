@@ -254,6 +254,9 @@ _LAST_TIME: Final = members(
         "tries": COUNT,
         "run": MAYBE_COUNT,
         "ended_at": MAYBE_INSTANT,
+        "waits_since": described(
+            MAYBE_INSTANT, "Since when it waits for accepted deliveries to be read."
+        ),
         "again_at": MAYBE_INSTANT,
         "problem": MAYBE_WORD,
         "delivered": listed(members({"way": {"enum": list(WAYS)}, "file": WORD})),
@@ -500,7 +503,13 @@ _CASE: Final = members(
         "earlier_orders": listed(
             members({"order": WORD, "paid_at": INSTANT, "money": MONEY}),
         ),
-    }
+        "behind_s": described(
+            COUNT,
+            "Age in seconds of accepted deliveries that are not read yet, and may be about it; "
+            "there only where there are some.",
+        ),
+    },
+    optional=("behind_s",),
 )
 
 _MOMENT: Final = members(

@@ -18,7 +18,6 @@ from app.api.openapi_parts import (
     IF_NONE_MATCH,
     LIMIT,
     LONGPOLL_MAX_S,
-    OF_ORDER,
     RETRY_AFTER,
     TAGGED,
     good_answer,
@@ -95,10 +94,10 @@ _ORDER_PATHS: Final[dict[str, Any]] = {
             AS_OF,
             IF_NONE_MATCH,
             answers={
-                "200": good_answer("The ledger", "Ledger", OF_ORDER | TAGGED),
+                "200": good_answer("The ledger", "Ledger", TAGGED),
                 "304": {
                     "description": "It is as the program has it, but for `as_of`",
-                    "headers": OF_ORDER | TAGGED,
+                    "headers": TAGGED,
                 },
                 "404": problem_answer("Nobody has spoken of this order"),
             },
@@ -110,7 +109,7 @@ _ORDER_PATHS: Final[dict[str, Any]] = {
             body="Told",
             answers={
                 **BODY_PROBLEMS,
-                "200": good_answer("The ledger", "Ledger", OF_ORDER),
+                "200": good_answer("The ledger", "Ledger"),
                 "409": problem_answer(
                     "One of the references is another order's, which `order` names"
                 ),

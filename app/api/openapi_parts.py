@@ -44,10 +44,11 @@ RETRY_AFTER: Final = {
 AUTHENTICATE: Final = {
     "WWW-Authenticate": answer_header("How to be let in; of RFC 6750.", WORD, "Bearer"),
 }
-OF_ORDER: Final = {
+BEHIND: Final = {
     "Tallyhook-Behind": answer_header(
-        "For how many seconds something accepted has waited to be read; there only where "
-        "something does.",
+        "Age in seconds of the oldest delivery that is accepted and not read yet. Orders may lack "
+        "what it says, and an order that is unknown may be in it. Without the header nothing is "
+        "unread for longer than two seconds.",
         {"type": "integer", "minimum": 0},
         3,
     ),
@@ -152,6 +153,11 @@ def operation(
     if identity in _LINKS:
         good = {**answers["200"], "links": _LINKS[identity]}
         answers = {**answers, "200": good}
+    described = {
+        status: each | {"headers": BEHIND | each.get("headers", {})}
+        for status, each in {**refused, **answers}.items()
+        if status not in ("401", "403")
+    }
     return {
         "operationId": identity,
         "tags": [tag],
@@ -160,7 +166,7 @@ def operation(
         "security": [{"bearer": [scope]}],
         "parameters": list(parameters),
         **({"requestBody": request_body(body)} if body is not None else {}),
-        "responses": dict(sorted({**refused, **answers}.items())),
+        "responses": dict(sorted({**refused, **answers, **described}.items())),
     }
 
 

@@ -31,6 +31,7 @@ from app.finance.closed_periods import list_closed, on_the_books
 from app.finance.match_rules import current_rules, preview_rules
 from app.finance.report_period import check_scope, report_in
 from app.finance.reports.journal import JournalFormat, write_journal
+from app.receiving.caught_up import must_have_read
 from reconcile.instants import Instant, format_instant
 from reconcile.periods import Calendar
 from reconcile.reporting.report import BASES, Basis, Scope
@@ -135,6 +136,7 @@ class ReportRoutes:
     async def rules_preview(self, request: Request, program: str) -> Response:
         """POST /api/v1/rules/preview: what other rules would change. Nothing is stored."""
         toml = await _asked_rules(request)
+        await must_have_read(self._context)
         saved = await current_rules(self._context)
         subject = f"{0 if saved is None else saved.number} {_digest(toml)}"
         job = await self._made(
@@ -164,6 +166,7 @@ class ReportRoutes:
         except UsageError as error:
             words = str(error).replace("--as-of", "as_of").replace("--", "")
             raise ApiProblem(422, "parameter_invalid", f"{words}.") from None
+        await must_have_read(self._context, as_of=scope.as_of)  # a job's failure would be kept
         return scope, repr((scope.start, scope.end, scope.basis, as_of))
 
     async def _made(

@@ -30,6 +30,7 @@ from app.core.problems import ApiProblem, problem
 from app.orders.order_facts import ReferenceTaken, TendersDoNotFit, tell_order
 from app.orders.read_feed import outcome_documents, read_feed, read_from, superseded_of
 from app.orders.read_orders import list_orders, listed_documents, order_document
+from app.receiving.caught_up import behind_s
 from app.receiving.guard import HUNG_UP
 from reconcile.canonical import fingerprint
 from reconcile.instants import SECOND, format_instant
@@ -67,6 +68,10 @@ class Api:
             if scope == OPERATOR:
                 return await holder_of(self._context, request_body.bearer_token(request))
             return await admit(self._context, request_body.bearer_token(request), scope=scope)
+
+    async def behind_s(self) -> int:
+        """Return the age of the oldest unread delivery in seconds, without waiting; 0: none."""
+        return await behind_s(self._context, patience="none")
 
     async def get_order(self, request: Request, program: str) -> Response:
         """GET /api/v1/orders/{reference}[?as_of=], with If-None-Match"""
@@ -108,7 +113,7 @@ class Api:
             raise ApiProblem(409, "reference_taken", str(error), order=error.order) from None
         except TendersDoNotFit as error:
             raise ApiProblem(422, "order_invalid", str(error)) from None
-        return _of_order(await order_document(self._context, order, patient=False))
+        return _of_order(await order_document(self._context, order, patience="short"))
 
     async def outcomes(self, request: Request, program: str) -> Response:
         """GET /api/v1/outcomes?after=&limit=&wait="""
@@ -135,6 +140,7 @@ class Api:
             wait_s=wait_s,
             gone=lambda: HUNG_UP in request.scope,
         )
+        behind = await self.behind_s()  # also of those that came while the reader waited
         document: dict[str, Any] = {
             "outcomes": await outcome_documents(self._context, published),
             "cursor": published[-1].seq if published else after,
@@ -143,7 +149,7 @@ class Api:
             document["superseded"] = superseded
         if alarms := self._alarms():
             document["alarms"] = alarms
-        return _json(document)
+        return _json(document, {"Tallyhook-Behind": str(behind)} if behind else {})
 
     async def openapi(self, request: Request) -> Response:
         """GET /api/v1/openapi.json"""

@@ -41,7 +41,8 @@ def with_context(
     loaded: Settings | None = None,
 ) -> Result:
     """Load the settings, open the store for a purpose, and call `use` with the context, in
-    the name of the operator whose token was given, where one was.
+    the name of the operator whose token was given, where one was. A note says where accepted
+    deliveries are unread.
 
     loaded  the settings, where the command has loaded them already
     """
@@ -56,10 +57,21 @@ def with_context(
 
     async def work() -> Result:
         async with open_context(settings, purpose=purpose) as context:
+            if purpose != "alone":  # nobody reads then
+                await _note_unread(context)
             with asking_by_token(None if purpose == "reading" else await _holder(context)):
                 return await use(context)
 
     return run_loop(work())
+
+
+async def _note_unread(context: AppContext) -> None:
+    from app.cli import printing
+    from app.receiving.caught_up import behind_s, unread_notice
+
+    behind = await behind_s(context, patience="none")
+    if behind:
+        printing.note(unread_notice(behind))
 
 
 def processes(chosen: int | None, *, most: int) -> int:

@@ -20,7 +20,7 @@ from app.access.sessions import first_use
 from app.console.act_list import ACTS
 from app.console.orders_pages import SUGGESTED, find_document
 from app.console.page_list import PAGES
-from app.console.pages import FOLDER, Pages, TypingError, as_csv, as_json
+from app.console.pages import FOLDER, Pages, TypingError, as_csv, as_json, file_part
 from app.console.security import SecurityMiddleware
 from app.console.signing_in import SigningIn, address_of, form_fields
 from app.console.uploads import ReceivedFile
@@ -37,6 +37,7 @@ from app.core.ids import new_token
 from app.core.masking import looks_like_a_phone
 from app.orders.customers import checked_reason
 from app.orders.find_orders import orders_beginning
+from app.receiving.caught_up import behind_s
 
 # --- the routes -----------------------------------------------------------------------------------
 
@@ -182,20 +183,21 @@ class Application:
                 format=wanted,
             )
             try:
+                view = replace(view, behind_s=await behind_s(view.context, patience="none"))
                 if "\0" in subject or any("\0" in each for each in request.query_params.values()):
                     raise UsageError("there is a zero byte (%00) in the address")
                 if person.may(permission):
-                    return await show(view)
+                    return _saying(view.behind_s, await show(view))
                 roles = " and ".join(sorted(ROLES_OF[permission]))
                 status, sentence = 403, NOT_ALLOWED.format(person.role, roles)
             except (NotFoundError, UsageError, UnreachableError) as error:
                 status = next(code for kind, code in STATUSES.items() if isinstance(error, kind))
                 sentence = str(error)
                 if wanted == "html":
-                    return self._problem(view, status, spoken(sentence))
+                    return _saying(view.behind_s, self._problem(view, status, spoken(sentence)))
             if wanted == "html":
                 return self._pages.problem(status, sentence, view=view)
-            return JSONResponse({"problem": sentence}, status_code=status)
+            return _saying(view.behind_s, JSONResponse({"problem": sentence}, status_code=status))
 
         return Route(path, answer, methods=methods)
 
@@ -211,9 +213,13 @@ class Application:
         if isinstance(document, Response):
             return document
         if view.format == "json":
-            return as_json(document)
+            return as_json(document | ({"behind_s": view.behind_s} if view.behind_s else {}))
         if view.format == "csv":
-            return as_csv(document, page.rows)
+            rows = as_csv(document, page.rows)
+            if view.behind_s:  # who opens the file later sees no header
+                name = f"{file_part(page.title.lower())}-not-all-read.csv"
+                rows.headers["Content-Disposition"] = f'attachment; filename="{name}"'
+            return rows
         return self._pages.html(view, page, document)
 
     def _problem(self, view: View, status: int, sentence: str) -> Response:
@@ -384,6 +390,13 @@ class Application:
         status = 400 if isinstance(error, UsageError) else 503
         assert not isinstance(error, ConfigurationError)
         return self._pages.problem(status, spoken(str(error)))
+
+
+def _saying(behind_s: int, answer: Response) -> Response:
+    """Name the age of unread deliveries in an answer's header, where there are any."""
+    if behind_s:
+        answer.headers["Tallyhook-Behind"] = str(behind_s)
+    return answer
 
 
 def _static(name: str, kind: str) -> Route:

@@ -16,6 +16,7 @@ from app.console.view import Act, Console, Document, Page, View
 from app.core.cells import BYTE_ORDER_MARK, csv_line, safe_cell
 from app.core.pages.charts import Series, stacked
 from app.evidence.letter import Drawing, Spoken, Times, drawing, letter_zone
+from app.receiving.caught_up import unread_notice
 from reconcile.instants import format_instant, parse_instant
 from reconcile.ledger.vocabulary import FINDINGS
 from reconcile.reporting.words import SIDE_WORDS
@@ -84,6 +85,7 @@ class Pages:
             merchant=console.context.settings.merchant,
             zone=str(console.context.calendar_zone),
             now=lambda: format_instant(console.context.clock.now()),
+            unread_notice=unread_notice,
             arrivals_chart=self._arrivals_chart,
             timeline=self._timeline,
             acts=acts,

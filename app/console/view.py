@@ -103,6 +103,7 @@ class View:
     subject  name of the thing in the address, if any
     format   html, json or csv
     given    fields of a form that was sent
+    behind_s age in seconds of the oldest delivery that is accepted and not read yet; 0: none
     """
 
     console: Console
@@ -112,6 +113,7 @@ class View:
     format: str = "html"
     given: Mapping[str, str] = field(default_factory=dict)
     file: ReceivedFile | None = None
+    behind_s: int = 0
 
     @property
     def context(self) -> AppContext:

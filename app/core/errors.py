@@ -6,6 +6,7 @@
     ├── UnreachableError     4  the database or the provider does not answer
     │   ├── PortTaken           a server of ours cannot listen
     │   ├── StoreUnavailable    for now: try again
+    │   │   └── NotAllRead          accepted deliveries are unread, and the answer needs them
     │   └── StorePoisoned       for good: a storage I/O error; this process must end
     │       └── StrangeSchema   the database has objects that no migration of ours makes
     ├── DeliveryFailed          a report or an alarm was not delivered
@@ -86,6 +87,13 @@ class StoreUnavailable(UnreachableError):
         self.reason = reason
 
 
+class NotAllRead(StoreUnavailable):
+    """Accepted deliveries are not read yet, and nothing is concluded without them."""
+
+    def __init__(self, sentence: str) -> None:
+        super().__init__(sentence, reason="slow")
+
+
 class StorePoisoned(UnreachableError):
     """The database failed in a way after which nothing more may be acknowledged."""
 
@@ -108,6 +116,13 @@ class DeliveryFailed(TallyhookError):
 
 
 class NotFoundError(TallyhookError):
-    """There is no such thing."""
+    """There is no such thing.
+
+    behind_s  age in seconds of accepted deliveries that are unread, and may be about it; 0: none
+    """
 
     exit_code = 5
+
+    def __init__(self, sentence: str, *, behind_s: int = 0) -> None:
+        super().__init__(sentence)
+        self.behind_s = behind_s

@@ -377,7 +377,7 @@ async def build_evidence(
         await permitted(connection, by=request.by, action="evidence_built")
         if full:
             await permitted(connection, by=request.by, action="unmasked")
-    await must_have_read(context)
+    await must_have_read(context, as_of=request.as_of)
     await hold_if_due(context, [request.order])  # what is read in it must have been recorded
     signer = await seal.open_signer(context)
     dossier = await _sealed_dossier(context, request, lines=lines, signer=signer)

@@ -20,6 +20,7 @@ from app.orders.history_store import gather
 from app.orders.holds import as_judged
 from app.orders.read_orders import nothing_known
 from app.providers.source import Source
+from app.receiving.caught_up import behind_s
 from app.receiving.delivery_log_store import raw_delivery
 from app.receiving.header_codec import read_request
 from app.receiving.phone_store import notes_of, orders_by_phone
@@ -76,7 +77,10 @@ class EarlierOrder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DisputeCase:
-    """The case as of an instant, with the customers' numbers masked in its texts."""
+    """The case as of an instant, with the customers' numbers masked in its texts.
+
+    behind_s  age in seconds of accepted deliveries that are unread, and may be about it; 0: none
+    """
 
     order: str
     as_of: Instant
@@ -89,6 +93,7 @@ class DisputeCase:
     earlier: tuple[EarlierOrder, ...]
     items: tuple[disputes.Item, ...]
     masking: Masking = field(repr=False)
+    behind_s: int = 0
 
     @property
     def overdue(self) -> bool:
@@ -103,7 +108,8 @@ class DisputeCase:
     def document(self) -> dict[str, Any]:
         """Return the checklist for JSON."""
         reported = None if self.dispute is None else self.dispute.document(exact)
-        return {
+        behind = {"behind_s": self.behind_s} if self.behind_s else {}
+        return behind | {
             "order": self.order,
             "as_of": exact(self.as_of),
             "dispute": reported,
@@ -152,13 +158,14 @@ def merchant_of(settings: Settings) -> Merchant:
 
 async def dispute_case(context: AppContext, asked: CaseRequest) -> DisputeCase:
     """Gather an order's case. Raise NotFoundError where nothing was known of it by then."""
+    behind = await behind_s(context, as_of=asked.as_of)
     now = context.clock.now()
     async with context.database.reading() as connection:
         whole = (await as_judged(connection, [asked.order], policy=context.policy))[asked.order]
         as_of = whole.instant_at(now) if asked.as_of is None else asked.as_of
         known = whole.known_at(as_of)
         if not known.records and not known.deliveries:
-            raise nothing_known(whole, asked.as_of)
+            raise nothing_known(whole, asked.as_of, behind_s=behind)
         masking = Masking(await phones_of(connection, asked.order, sources=context.sources))
         masked = gather_evidence.masked_history(known, masking)
         ledger = fold(masked, policy=context.policy, as_of=as_of)
@@ -192,6 +199,7 @@ async def dispute_case(context: AppContext, asked: CaseRequest) -> DisputeCase:
         earlier=tuple(earlier[-MOST_EARLIER:]),
         items=tuple(disputes.dispute_checklist(facts, family)),
         masking=masking,
+        behind_s=behind,
     )
 
 

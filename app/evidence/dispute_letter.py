@@ -386,7 +386,7 @@ async def take_letter(
     an order of which nothing was known.
     """
     who = await who_may(context, by=asked.by, action="letter_taken")
-    await must_have_read(context)
+    await must_have_read(context, as_of=asked.as_of)
     await hold_if_due(context, [asked.order])
     await seal.seal_all(context, await seal.open_signer(context))
     letter = await letter_of(context, asked, lines=lines)

@@ -42,6 +42,7 @@ from app.finance import match_rules, period_store, report_period
 from app.finance.closed_periods import CLOSING_BASIS, calendar_of, month_in_books, rules_form
 from app.finance.reports.render import REPORT_FORMATS, render
 from app.orders import history_store
+from app.receiving.caught_up import behind_s
 from app.receiving.reverify import count_genuine
 from app.sealing import log_store
 from reconcile.instants import EARLIEST, TICK, Instant, format_instant, parse_instant
@@ -189,7 +190,11 @@ async def against_closing(
 async def _looked(
     context: AppContext, request: CloseRequest, *, progress: report_period.Progress
 ) -> tuple[Month, period_store.Closed | None, PeriodReport | None, tuple[closings.Blocker, ...]]:
-    """Return the month, the closing before it, its report (None before its end), and reasons."""
+    """Return the month, the closing before it, its report, and reasons.
+
+    The report is None before the month's end, and over unread deliveries: the reasons that would
+    be found in it are not known then.
+    """
     month = await month_in_books(context, request.period)
     now = context.clock.now()
     as_of = now if request.as_of is None else request.as_of
@@ -203,6 +208,8 @@ async def _looked(
         return month, before, None, early
     if as_of > now - int(request.still_s * 1_000_000):
         await asyncio.sleep(request.still_s)
+    if behind := await behind_s(context, as_of=as_of):
+        return month, before, None, (*early, closings.unread(behind))
     report = await report_period.report_period(
         context, scope_of(context, month, as_of), progress=progress
     )  # 2

@@ -43,6 +43,7 @@ from app.core.toml_file import TomlMistake, TomlTable, Values, read_toml, yes_or
 from app.database.engine import Connection
 from app.finance.matching_store import SavedRules, add_rules, in_step, rules_in_force, wait_for
 from app.finance.reconcile_rows import Known, Snapshot, known_in, refresh_ledger_lines, snapshot_of
+from app.receiving.caught_up import must_have_read
 from reconcile.instants import DAY, HOUR, Duration, Instant, format_instant
 from reconcile.matching.breaks import Break, break_sentence
 from reconcile.matching.exchange import MICROS
@@ -458,9 +459,10 @@ async def preview_rules(
 ) -> RulesPreview:
     """Match everything under the rules in force and under these, and compare; store nothing.
 
-    Raises ConfigurationError with every mistake of the file.
+    Raises ConfigurationError with every mistake of the file, and NotAllRead over unread deliveries.
     """
     rules = read_rules(text)
+    await must_have_read(context)
     await refresh_ledger_lines(context, progress=progress)
     async with snapshot_of(context, None, progress) as snapshot:
         before = await rules_known(snapshot.connection)

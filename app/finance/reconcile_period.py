@@ -40,6 +40,7 @@ from app.core.process import look_seldom
 from app.finance import break_store, ledger_line_store, matching_store, run_store
 from app.finance.match_rules import read_rules, rules_of
 from app.finance.reconcile_rows import Known, Snapshot, known_in, refresh_ledger_lines, snapshot_of
+from app.receiving.caught_up import must_have_read
 from app.receiving.inbox import open_inbox
 from reconcile.instants import Instant, format_instant, format_known
 from reconcile.matching.bank import BankLeg
@@ -97,13 +98,15 @@ async def reconcile_period(
     progress  is called with counts of rows folded or read
     jobs      processes that match ranges of keys if there are many orders; 1: only this one
     Raises ConfigurationError with every mistake of a file of rules, UsageError for a future instant
-    or a period that ends before it begins, and UnreachableError if another process died.
+    or a period that ends before it begins, NotAllRead over unread deliveries, and UnreachableError
+    if another process died.
     """
     at = context.clock.now()
     if asked.since is not None and asked.until is not None and asked.since >= asked.until:
         raise UsageError("--from must be before --to")
     if asked.as_of is not None and asked.as_of > at:
         raise UsageError("--as-of lies in the future: nothing of it is known")
+    await must_have_read(context, as_of=asked.as_of)
     given, saved = None if asked.rules is None else read_rules(asked.rules), None
     async with context.database.writing() as connection:
         if given is None:

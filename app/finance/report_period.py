@@ -24,6 +24,7 @@ from app.finance.period_store import accepted_breaks, changed_outcomes
 from app.finance.reconcile_rows import Known, Snapshot, bank_leg, known_in, snapshot_of
 from app.finance.reports.render import ReportFormat, render
 from app.finance.statement_store import statement_rows
+from app.receiving.caught_up import must_have_read
 from reconcile.instants import Instant
 from reconcile.matching.bank import BankLeg
 from reconcile.matching.breaks import Break, Step, break_sentence, life, next_step
@@ -69,9 +70,11 @@ async def report_period(
     """Return the report of a period. progress: is called with counts of rows folded or read.
 
     A report that begins where the closed books end also has what was learned of each closed month
-    since: each month is reported again on the same snapshot, and compared. Raises as `check_scope`.
+    since: each month is reported again on the same snapshot, and compared. Raises as `check_scope`,
+    and NotAllRead where deliveries that came by `as_of` are unread.
     """
     check_scope(scope, now=context.clock.now())
+    await must_have_read(context, as_of=scope.as_of)
     async with snapshot_of(context, scope.as_of, progress) as snapshot:
         report = await _reported(context, snapshot, scope, progress)
         adjusted: list[AdjustmentRow] = []
@@ -245,9 +248,10 @@ async def report_journal(
     """Write every transaction of the period: orders by key, then what the bank confirms, then what
     was written off, or taken back, by break.
 
-    Raises as `check_scope`.
+    Raises as `report_period`.
     """
     check_scope(scope, now=context.clock.now())
+    await must_have_read(context, as_of=scope.as_of)
     totals = JournalTotals()
     async with snapshot_of(context, scope.as_of, progress) as snapshot:
         rules = await _rules_then(snapshot, scope.as_of)

@@ -5,7 +5,8 @@
     3 do       reconcile; report as of the claim's instant                scheduled_work.py
     4 deliver  each way; note each delivery, with an audit entry, in      scheduled_work.py
                one transaction
-    5 end      done, or failed with a reason and the time of the next try
+    5 end      done, or failed with a reason and the time of the next try, or waiting: accepted
+               deliveries are unread
 
 If a worker is killed between a delivery and its note, the next try delivers that way again, with
 the same names and ids. An entry that is new, or has another time, is watched from then on: earlier
@@ -23,7 +24,7 @@ from app.context.context import AppContext
 from app.core.errors import TallyhookError
 from app.core.schedule import ScheduleEntry, due_time, is_late, next_time
 from app.finance import scheduled_store
-from reconcile.instants import HOUR, MINUTE, Duration, Instant, format_instant, format_known
+from reconcile.instants import HOUR, MINUTE, TICK, Duration, Instant, format_instant, format_known
 
 log = structlog.get_logger()
 
@@ -34,6 +35,10 @@ FIRST_PAUSE: Final[Duration] = 5 * MINUTE
 """The pause before the second try; each further pause is four times as long."""
 
 LONGEST_PAUSE: Final[Duration] = 6 * HOUR
+
+WAITING_PAUSE: Final[Duration] = MINUTE
+"""The pause before another try where accepted deliveries are unread. A reader takes seconds for
+what it lacks, unless it stands still, and a try that waits costs one look into the inbox."""
 
 
 # --- what is due ----------------------------------------------------------------------------------
@@ -75,8 +80,12 @@ def _due_of(
     running = last.state == "running" and last.until is not None and now < last.until
     if due is not None:
         return None if running else due
-    waits = last.state in ("running", "failed") and last.until is not None
+    waits = last.state in _OPEN and last.until is not None
     return last.due_at if waits and last.until is not None and now >= last.until else None
+
+
+_OPEN: Final = ("running", "waiting", "failed")
+"""States that are tried again once `until` has passed."""
 
 
 # --- claims and results ---------------------------------------------------------------------------
@@ -107,7 +116,7 @@ async def claim(
                 connection, before=Instant(now - scheduled_store.KEPT)
             )
             return fresh if is_ours else None
-        open_again = before.state in ("running", "failed") and now >= (before.until or now)
+        open_again = before.state in _OPEN and now >= (before.until or now)
         if not open_again:
             return None
         again = replace(
@@ -149,11 +158,45 @@ async def note_failed(
         run = await scheduled_store.run_at(connection, claimed.name, claimed.due_at) or claimed
         pause = min(FIRST_PAUSE * 4 ** min(run.tries - 1, 10), LONGEST_PAUSE)
         again = None if run.asked else Instant(now if at_once else now + pause)
-        failed = replace(run, state="failed", ended_at=now, until=again, problem=problem)
+        failed = replace(
+            run, state="failed", ended_at=now, until=again, waits_since=None, problem=problem
+        )
         under_way = _is_under_way(run, claimed.tries)
         if under_way and await scheduled_store.change_run(connection, failed, before=run):
             log.error("a scheduled run came to nothing", component=run.name, reason=problem)
     return failed
+
+
+async def put_off(
+    context: AppContext, claimed: scheduled_store.ScheduledRun, problem: str
+) -> scheduled_store.ScheduledRun:
+    """Store that a try waits for accepted deliveries to be read, unless it ended otherwise or
+    another took the work over.
+
+    It is tried again after WAITING_PAUSE, and does not count as a try. What a person asked for
+    fails: they ask again.
+    """
+    if claimed.asked:
+        return await note_failed(context, claimed, problem)
+    async with context.database.writing() as connection:
+        now = context.clock.now()
+        before = await scheduled_store.newest_runs(connection, until=Instant(claimed.due_at - TICK))
+        run = await scheduled_store.run_at(connection, claimed.name, claimed.due_at) or claimed
+        # Work that waits until its next due time is replaced; it has waited since the first one.
+        last = before.get(run.name)
+        replaced = last.waits_since if last is not None and last.state == "waiting" else None
+        waiting = replace(
+            run,
+            state="waiting",
+            tries=run.tries - 1,
+            until=Instant(now + WAITING_PAUSE),
+            waits_since=run.waits_since or replaced or now,
+            problem=problem,
+        )
+        under_way = _is_under_way(run, claimed.tries)
+        if under_way and await scheduled_store.change_run(connection, waiting, before=run):
+            log.warning("a scheduled run waits", component=run.name, reason=problem)
+    return waiting
 
 
 class LeaseLost(TallyhookError):
@@ -208,7 +251,8 @@ def time_document(run: scheduled_store.ScheduledRun | None) -> Mapping[str, Any]
         "tries": run.tries,
         "run": run.reconciled,
         "ended_at": format_known(run.ended_at),
-        "again_at": format_known(run.until if run.state == "failed" else None),
+        "waits_since": format_known(run.waits_since),
+        "again_at": format_known(run.until if run.state in ("failed", "waiting") else None),
         "problem": run.problem,
         "delivered": [{"way": each.way, "file": each.file} for each in run.delivered],
     }

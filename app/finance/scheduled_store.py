@@ -14,21 +14,22 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from reconcile.instants import DAY, Instant
 
-State = Literal["seen", "running", "done", "failed"]
+State = Literal["seen", "running", "waiting", "done", "failed"]
 
 KEPT: Final = 400 * DAY
 """Age at which rows are deleted, except the newest of each entry."""
 
 _COLUMNS: Final = (
     "name", "due_at", "cron", "state", "asked", "late", "tries", "as_of", "until", "ended_at",
-    "run", "problem", "delivered",
+    "waits_since", "run", "problem", "delivered",
 )  # fmt: skip
 _RUNS: Final = table("scheduled_runs", *map(column, _COLUMNS))
 _LATER: Final = _RUNS.alias("later")
 _ADD: Final = (
     "INSERT INTO scheduled_runs (name, due_at, cron, state, asked, late, tries, as_of, until, "
-    "ended_at, run, problem, delivered) VALUES (:name, :due_at, :cron, :state, :asked, :late, "
-    ":tries, :as_of, :until, :ended_at, :run, :problem, :delivered) ON CONFLICT DO NOTHING"
+    "ended_at, waits_since, run, problem, delivered) VALUES (:name, :due_at, :cron, :state, "
+    ":asked, :late, :tries, :as_of, :until, :ended_at, :waits_since, :run, :problem, :delivered) "
+    "ON CONFLICT DO NOTHING"
 )
 
 
@@ -47,7 +48,10 @@ class ScheduledRun:
 
     due_at     when the run was due, or requested
     as_of      the instant whose knowledge is reported, at every try
-    until      while running, the end of the lease; after a failure, when it is tried again
+    until      while running, the end of the lease; after a failure, or while waiting, when it is
+               tried again
+    waits_since  since when it waits for accepted deliveries to be read, whether it is being tried
+               again or not; None: it does not
     reconciled the number of the reconciliation that it made
     problem    why the last try failed, for people
     """
@@ -62,6 +66,7 @@ class ScheduledRun:
     as_of: Instant
     until: Instant | None = None
     ended_at: Instant | None = None
+    waits_since: Instant | None = None
     reconciled: int | None = None
     problem: str | None = None
     delivered: tuple[Delivered, ...] = ()
@@ -136,8 +141,8 @@ async def change_run(
     found = await connection.execute(
         text(
             "UPDATE scheduled_runs SET state = :state, late = :late, tries = :tries, "
-            "until = :until, ended_at = :ended_at, run = :run, problem = :problem, "
-            "delivered = :delivered WHERE name = :name AND due_at = :due_at "
+            "until = :until, ended_at = :ended_at, waits_since = :waits_since, run = :run, "
+            "problem = :problem, delivered = :delivered WHERE name = :name AND due_at = :due_at "
             "AND state = :state_before AND tries = :tries_before"
         ),
         {**_values(run), "state_before": before.state, "tries_before": before.tries},
@@ -161,3 +166,9 @@ async def failed_runs(connection: AsyncConnection, names: Iterable[str]) -> list
     """Return the failed last runs of these entries, by name."""
     found = await last_runs(connection, list(names))
     return [run for _, run in sorted(found.items()) if run.state == "failed"]
+
+
+async def waiting_runs(connection: AsyncConnection, names: Iterable[str]) -> list[ScheduledRun]:
+    """Return the last runs of these entries that wait for deliveries to be read, by name."""
+    found = await last_runs(connection, list(names))
+    return [run for _, run in sorted(found.items()) if run.waits_since is not None]

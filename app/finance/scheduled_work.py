@@ -27,7 +27,7 @@ from app.access.operators import SERVICE, note_in_trail, permitted
 from app.config.settings import Settings
 from app.context.context import AppContext
 from app.core.clock import Clock
-from app.core.errors import DeliveryFailed, NotFoundError, TallyhookError
+from app.core.errors import DeliveryFailed, NotAllRead, NotFoundError, TallyhookError
 from app.core.mail import MailServer
 from app.core.private_files import replacing
 from app.core.schedule import ScheduleEntry, Span, Way, schedule_entries
@@ -37,7 +37,7 @@ from app.finance.closed_periods import on_the_books
 from app.finance.reconcile_period import RunRequest, reconcile_period
 from app.finance.report_period import report_period
 from app.finance.reports.render import render
-from app.finance.scheduled import LeaseLost, claim, note, note_failed
+from app.finance.scheduled import LeaseLost, claim, note, note_failed, put_off
 from app.finance.scheduled_store import Delivered, ScheduledRun, change_run
 from app.providers.configured import signer_of_section
 from app.providers.signed_post import post_signed
@@ -223,6 +223,8 @@ Ways = Mapping[Way, Delivers]
 
 log = structlog.get_logger()
 
+NOT_READ: Final = "deliveries are accepted and not read yet"
+
 FAULT: Final = "a fault of Tallyhook's: its log names the place"
 
 
@@ -310,12 +312,16 @@ async def _try(
             run = await _report(context, schedule, entry, run, span=entry.span)
         if entry.checkpoint:
             run = await _checkpoint(context, schedule, entry, run)
+    except NotAllRead:
+        return await put_off(context, claimed, NOT_READ)
     except TallyhookError as error:
         return await note_failed(context, claimed, str(error))
     except Exception as error:
         log.error("a scheduled run has failed", exc_info=error)
         return await note_failed(context, claimed, FAULT)
-    ended = replace(run, state="done", ended_at=context.clock.now(), until=None, problem=None)
+    ended = replace(
+        run, state="done", ended_at=context.clock.now(), until=None, waits_since=None, problem=None
+    )
     try:
         return await note(context, run, ended)
     except LeaseLost as error:

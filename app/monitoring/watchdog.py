@@ -2,7 +2,7 @@
 
 A slow reader, deliveries set aside, silence, unreadable deliveries, payments of no order, a wrong
 clock, a shop that takes no notifications, held orders, events of money that no profile knows,
-failed scheduled work, and checkpoints that too few witnesses cosign.
+failed or waiting scheduled work, and checkpoints that too few witnesses cosign.
 
 Another alarm is another line of WATCHES: readiness, metrics, the feed and the log report all.
 """
@@ -373,6 +373,31 @@ async def _schedule(watched: Watched) -> Alarm | None:
     )
 
 
+WAITS: Final[instants.Duration] = instants.HOUR
+"""How long scheduled work may wait for accepted deliveries to be read without an alarm."""
+
+
+async def _schedule_waits(watched: Watched) -> Alarm | None:
+    scheduled = [entry.name for entry in schedule_entries(watched.context.settings.schedule)]
+    if not scheduled:
+        return None
+    async with watched.context.database.reading() as connection:
+        waiting = await scheduled_store.waiting_runs(connection, scheduled)
+    late = Instant(watched.context.clock.now() - WAITS)
+    waits = {run.name: run.waits_since for run in waiting if run.waits_since is not None}
+    long = {name: since for name, since in waits.items() if since <= late}
+    if not long:
+        return None
+    entries = counted(len(long), "scheduled run waits", "scheduled runs wait")
+    return Alarm(
+        reason="scheduled_run_waits",
+        sentence=f"{entries} for accepted deliveries to be read ({', '.join(long)}): nothing is "
+        "reconciled or reported over unread deliveries. See the log and `/readyz` for why the "
+        "reader stands still; the runs go on by themselves once all is read.",
+        since=min(long.values()),
+    )
+
+
 async def _witnesses(watched: Watched) -> Alarm | None:
     witnesses = witnesses_of(watched.context.settings)
     if witnesses is None:
@@ -463,6 +488,12 @@ WATCHES: Final = (
         "schedule",
         "1 while the last run of an entry of TALLYHOOK_SCHEDULE has come to nothing.",
         _schedule,
+        dated=True,
+    ),
+    Watch(
+        "schedule_waits",
+        "1 while scheduled work has waited an hour or longer for accepted deliveries to be read.",
+        _schedule_waits,
         dated=True,
     ),
     Watch(

@@ -23,7 +23,7 @@ from app.orders.published_store import Published
 from app.orders.record_store import order_records
 from app.orders.retention_store import Pruned, pruned_among
 from app.orders.shop_facts_store import ShopFacts, facts_of_orders, shop_facts
-from app.receiving.caught_up import behind_s
+from app.receiving.caught_up import Patience, behind_s
 from reconcile.instants import Instant, format_instant
 from reconcile.ledger.explain import ledger_document, ledger_summary
 from reconcile.ledger.fold import fold
@@ -49,7 +49,7 @@ async def order_document(
     order: str,
     *,
     as_of: Instant | None = None,
-    patient: bool = True,
+    patience: Patience = "long",
 ) -> dict[str, Any]:
     """Return the ledger as JSON values, with `plain`, the same in words for a customer.
 
@@ -60,9 +60,9 @@ async def order_document(
               in time; `fulfillable` is false then, whatever the fingerprint covers
 
     The fingerprint covers every member but these, `as_of` and `plain`, also of findings.
-    `patient` is as in `caught_up.behind_s`. Raises as `explain_order` does.
+    `patience` is as in `caught_up.behind_s`. Raises as `explain_order` does.
     """
-    found = await _explained(context, order, as_of, patient=patient)
+    found = await _explained(context, order, as_of, patience=patience)
     ledger, pruned = found.ledger, found.pruned
     document = with_plain(ledger_document(ledger), ledger, behind_s=found.behind_s)
     document |= found.facts.document()
@@ -96,7 +96,7 @@ class _Explained(NamedTuple):
 
 
 async def _explained(
-    context: AppContext, order: str, as_of: Instant | None, *, patient: bool = True
+    context: AppContext, order: str, as_of: Instant | None, *, patience: Patience = "long"
 ) -> _Explained:
     def read(connection: PlainConnection) -> tuple[History, ShopFacts, Pruned | None]:
         history = judged_histories(connection, [order], policy=context.policy)[order]
@@ -104,18 +104,27 @@ async def _explained(
         deliveries = [each.delivery_id for each in history.deliveries]
         return history, facts, pruned_among(connection, deliveries)
 
-    behind = await behind_s(context, patient=patient)
+    behind = await behind_s(context, as_of=as_of, patience=patience)
     now = context.clock.now()
     history, facts, pruned = await context.database.on_snapshot(read)
     instant = history.instant_at(now) if as_of is None else as_of
     known = history.known_at(instant)
     if not spoken_of(known):
-        raise nothing_known(history, as_of)
+        raise nothing_known(history, as_of, behind_s=behind)
     return _Explained(fold(known, policy=context.policy, as_of=instant), facts, pruned, behind)
 
 
-def nothing_known(history: History, as_of: Instant | None) -> NotFoundError:
-    """Return the error that nothing was known of an order by then."""
+def nothing_known(history: History, as_of: Instant | None, *, behind_s: int = 0) -> NotFoundError:
+    """Return the error that nothing was known of an order by then.
+
+    behind_s  age in seconds of accepted deliveries that are unread, and may be about it
+    """
+    if behind_s:
+        return NotFoundError(
+            f"nothing is known yet of order {history.order!r}: deliveries that came up to "
+            f"{behind_s} s ago are accepted and not read yet; ask again later",
+            behind_s=behind_s,
+        )
     if as_of is None or not spoken_of(history):
         return NotFoundError(f"nothing is known of order {history.order!r}")
     return NotFoundError(

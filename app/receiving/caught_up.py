@@ -1,40 +1,57 @@
-"""What was accepted is seen by who asks afterwards: questions on an order wait for the reader."""
+"""What is accepted and not read yet, as everybody who asks about orders learns of it.
+
+A delivery counts as unread where it was accepted before the question, and is still unread two
+seconds later. Questions about one order wait that long, lists and pages do not wait, and what
+cannot be taken back is refused.
+"""
 
 import asyncio
-from typing import Final
+from typing import Final, Literal
 
 from app.context.context import AppContext
-from app.core.errors import StoreUnavailable
-from reconcile.instants import MILLISECOND, SECOND
+from app.core.errors import NotAllRead
+from reconcile.instants import MILLISECOND, SECOND, Instant
 
 READ_WITHIN_S: Final = 2.0
-"""How long one who asks waits until all has been read that was accepted before the question."""
+"""Seconds after which a delivery that is still unread counts as unread; a question about one order
+waits as long."""
 
 SOON_S: Final = 0.1
-"""The same for one who says something of an order, and hears how it stands then: beside a burst,
-whose end is seconds away, no call is to take that long."""
+"""Seconds that one who states something of an order waits, and hears how it stands then: beside a
+burst, whose end is seconds away, no call is to take long."""
 
 FAR_BEHIND: Final = 200 * MILLISECOND
-"""Where the reader is behind by as much, it is at work on more than such a call could wait for: the
-call does not wait at all."""
+"""Age of the oldest unread delivery from which such a call does not wait at all: the reader is at
+work on more than it could wait for."""
 
 _PAUSE_S: Final = 0.02
-"""Between two looks, where the reader is another process."""
+"""Pause between two looks, where the reader is another process."""
+
+Patience = Literal["long", "short", "none"]
+"""How a question waits: up to READ_WITHIN_S; up to SOON_S; or not at all, so that it counts only
+deliveries that are older than READ_WITHIN_S."""
 
 
-async def behind_s(context: AppContext, *, patient: bool = True) -> int:
-    """0 once all has been read that was accepted before the call, for which it waits up to
-    READ_WITHIN_S; else since how many seconds, at least 1, the oldest of it waits to be read.
-    Without patience it waits up to SOON_S, and not at all where that is FAR_BEHIND."""
+async def behind_s(
+    context: AppContext, *, as_of: Instant | None = None, patience: Patience = "long"
+) -> int:
+    """Return the age of the oldest unread delivery in seconds, at least 1; 0 where none is unread.
+
+    Every answer about orders, and every refusal to give one, rests on this one decision.
+
+    as_of  the instant whose knowledge is asked for: later arrivals do not matter; None: now
+    """
     loop = asyncio.get_running_loop()
-    ends = loop.time() + (READ_WITHIN_S if patient else SOON_S)
+    ends = loop.time() + (READ_WITHIN_S if patience == "long" else SOON_S)
     context.signals.read.clear()
     found, end = await context.inbox.backlog_and_end()
     while True:
-        if found.oldest is None:
+        if found.oldest is None or (as_of is not None and found.oldest > as_of):
             return 0
         behind = context.clock.now() - found.oldest
-        if loop.time() >= ends or (behind >= FAR_BEHIND and not patient):
+        if patience == "none":
+            return behind // SECOND if behind >= READ_WITHIN_S * SECOND else 0
+        if loop.time() >= ends or (behind >= FAR_BEHIND and patience == "short"):
             return max(1, behind // SECOND)
         try:
             async with asyncio.timeout(_PAUSE_S):
@@ -45,12 +62,19 @@ async def behind_s(context: AppContext, *, patient: bool = True) -> int:
         found = await context.inbox.backlog(up_to=end)
 
 
-async def must_have_read(context: AppContext) -> None:
-    """Raises StoreUnavailable where deliveries that were accepted are still not read."""
-    behind = await behind_s(context)
+async def must_have_read(context: AppContext, *, as_of: Instant | None = None) -> None:
+    """Raise NotAllRead where deliveries are unread; `as_of` as above."""
+    behind = await behind_s(context, as_of=as_of)
     if behind:
-        raise StoreUnavailable(
+        raise NotAllRead(
             f"deliveries that came {behind} s ago are accepted and not read yet: is "
-            "`tallyhook serve` running? Try again when /readyz says that it is ready",
-            reason="slow",
+            "`tallyhook serve` running? Try again when /readyz says that it is ready"
         )
+
+
+def unread_notice(behind: int) -> str:
+    """Return the sentence that an answer about orders may lack the oldest unread delivery."""
+    return (
+        f"Deliveries that came up to {behind} s ago are accepted and not read yet: what is said "
+        "of orders here may lack them, and what is not here may have come. Ask again later."
+    )

@@ -20,7 +20,7 @@ from app.access.proposals import Proposals
 from app.config.settings import Settings
 from app.context.context import AppContext
 from app.context.work import Result, Words
-from app.core.errors import NotFoundError, TallyhookError, UnreachableError, UsageError
+from app.core.errors import NotAllRead, NotFoundError, TallyhookError, UnreachableError, UsageError
 from app.core.logs import configure_logging
 from app.database.postgresql import Purpose
 from app.wiring.opening import open_context
@@ -86,7 +86,7 @@ def _in_process(
     try:
         return None, asyncio.run(work())
     except TallyhookError as error:
-        kinds = (NotFoundError, UnreachableError)
+        kinds = (NotFoundError, NotAllRead, UnreachableError)
         kind = next((each for each in kinds if isinstance(error, each)), UsageError)
         return (kind, str(error)), None
 

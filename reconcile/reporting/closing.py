@@ -321,7 +321,7 @@ def first_difference(then: Iterable[EvidenceDigest], now: Iterable[EvidenceDiges
 # --- why a month cannot be closed yet -------------------------------------------------------------
 
 
-BlockerCode = Literal["too_early", "ties", "breaks", "pending", "rejected"]
+BlockerCode = Literal["too_early", "ties", "breaks", "pending", "rejected", "unread"]
 
 BLOCKING: Final[frozenset[BreakCause]] = frozenset({"unresolved", "payment_in_doubt", "ambiguous"})
 """Causes of breaks that must be decided before a month is closed."""
@@ -357,6 +357,16 @@ def too_early(month: Month, *, now: Instant, margin_days: int) -> Iterator[Block
             "statements may come.",
             do="Wait, or change TALLYHOOK_CLOSING_MARGIN_DAYS.",
         )
+
+
+def unread(behind_s: int) -> Blocker:
+    """Return the reason that accepted deliveries are unread, the oldest for so many seconds."""
+    return Blocker(
+        code="unread",
+        sentence=f"Deliveries that came up to {behind_s} s ago are accepted and not read yet, so "
+        "their money is in no figure.",
+        do="See that `tallyhook serve` runs and `/readyz` says that it is ready, then close.",
+    )
 
 
 def in_report(report: PeriodReport) -> Iterator[Blocker]:

@@ -275,7 +275,7 @@ async def test_the_tag_is_of_what_the_fingerprint_leaves_out(
     await driver.send(event("e1"))
     first = await driver.api("GET", "/orders/ORD-1")
 
-    async def behind(context: AppContext, *, patient: bool) -> int:
+    async def behind(context: AppContext, **words: Any) -> int:
         return 3
 
     monkeypatch.setattr(read_orders, "behind_s", behind)

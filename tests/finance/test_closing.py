@@ -16,7 +16,7 @@ from app.access.proposal import Proposal
 from app.access.proposals import Proposals
 from app.context.context import AppContext
 from app.core.clock import SetClock
-from app.core.errors import NotFoundError, UsageError
+from app.core.errors import NotAllRead, NotFoundError, UsageError
 from app.evidence.seal import Sealer
 from app.finance import close_period as print_report
 from app.finance.close_period import (
@@ -38,11 +38,14 @@ from app.finance.closed_periods import (
 )
 from app.finance.imports import ImportRequest, import_book
 from app.finance.match_rules import save_rules
+from app.finance.reconcile_period import RunRequest, reconcile_period
 from app.finance.report_period import check_scope, report_period
 from app.finance.reports import text_forms
 from app.finance.withdraw_import import Withdrawn, withdraw_import
 from app.orders import refold
 from app.orders.retention_store import prune
+from app.receiving import caught_up
+from app.receiving.inbox import Inbox
 from app.sealing.leaf_store import digest_of_text
 from reconcile.instants import DAY, MINUTE, TICK, Instant, format_instant, parse_instant
 from reconcile.ledger.policy import FORM, Policy
@@ -52,7 +55,7 @@ from reconcile.reporting.report import Scope
 from tests.api.driving import driving, signed
 from tests.contexts import with_settings, with_sources
 from tests.copied import copy_of
-from tests.database.builders import SIGNER, opened, rows, tamper
+from tests.database.builders import SIGNER, arrival, opened, rows, submit, tamper
 from tests.database.contract_holds import of_before, rules_of_before, started
 from tests.finance.loading import READER, into_store, keep_arrivals, month_in
 from tests.finance.month import CLOSED_AT, Month
@@ -118,6 +121,26 @@ async def wrong(context: AppContext) -> list[tuple[str, str]]:
 
 
 # --- when, in which order, by whom ---------------------------------------------------------------
+
+
+async def test_a_month_is_not_closed_over_unread_deliveries(
+    context: AppContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What came after the instant whose knowledge is closed does not matter."""
+    monkeypatch.setattr(caught_up, "READ_WITHIN_S", 0.0)
+    inbox = context.inbox
+    assert isinstance(inbox, Inbox)
+    came = Instant(CLOSED_AT - MINUTE)
+    await submit(inbox, arrival(None, received_at=came))
+    assert await codes(context) == ["unread"]
+    assert await codes(context, margin_days=30) == ["too_early", "unread"]
+    with pytest.raises(NotAllRead):
+        await report_period(
+            context, scope_of(context, month_named("2026-10"), came), progress=quiet
+        )
+    with pytest.raises(NotAllRead):
+        await reconcile_period(context, RunRequest())
+    await close(context, as_of=Instant(came - TICK))
 
 
 async def test_a_month_is_not_closed_before_its_margin_is_over(context: AppContext) -> None:

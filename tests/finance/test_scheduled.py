@@ -24,6 +24,7 @@ from app.finance.schedule_process import DIED, STOPPED, Scheduler
 from app.finance.scheduled import (
     FIRST_PAUSE,
     LEASE,
+    WAITING_PAUSE,
     claim,
     claimed_run,
     due_now,
@@ -31,6 +32,7 @@ from app.finance.scheduled import (
 )
 from app.finance.scheduled_store import KEPT, ScheduledRun, newest_runs
 from app.finance.scheduled_work import (
+    NOT_READ,
     FolderWay,
     MailWay,
     ReportParcel,
@@ -40,23 +42,29 @@ from app.finance.scheduled_work import (
     schedule_of,
 )
 from app.monitoring.watchdog import Watched, alarms
+from app.orders.set_aside import HOLDING
+from app.receiving import caught_up
+from app.receiving.inbox import Inbox
+from app.receiving.reader import ReaderContext, read_some
 from app.sealing.log_store import begin_log
 from reconcile.instants import (
     DAY,
     MINUTE,
     NO_TIME,
+    TICK,
     Duration,
     Instant,
     format_instant,
     parse_instant,
 )
 from tests.contexts import with_settings
+from tests.database.builders import arrival, opened, rows, submit
 from tests.database.builders import context as context_of
-from tests.database.builders import opened, rows
 
 MONTH, NIGHTLY = schedule_entries(
     "month | 0 6 12 * * | reconcile month csv json folder; nightly | 30 2 * * * | reconcile"
 )
+SETTING = "month | 0 6 12 * * | reconcile"
 NAIROBI = ZoneInfo("Africa/Nairobi")
 FIRST_LOOK = parse_instant("2026-11-11T00:00:00Z")
 DUE = parse_instant("2026-11-12T03:00:00Z")
@@ -486,3 +494,60 @@ def test_what_is_missing_or_wrong_stops_the_start(
     given = {name: value for name, value in {**GIVEN, **changed}.items() if value is not None}
     with pytest.raises(ConfigurationError, match=said):
         load_settings(given)
+
+
+# --- unread deliveries ----------------------------------------------------------------------------
+
+
+async def test_what_is_due_waits_until_all_is_read_and_is_an_alarm_after_an_hour(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It does not count as a try, and nothing is reconciled, reported or delivered meanwhile."""
+    monkeypatch.setattr(caught_up, "READ_WITHIN_S", 0.0)
+    now, schedule, inbox = await shop.due(), shop.schedule(), shop.context.inbox
+    assert isinstance(inbox, Inbox)
+    await submit(inbox, arrival(None, received_at=Instant(DUE - MINUTE)))
+    waiting = await run_entry(now, schedule)
+    assert (waiting.state, waiting.problem, waiting.tries) == ("waiting", NOT_READ, 0)
+    assert await due_now(shop.at(DUE + WAITING_PAUSE - TICK), [MONTH]) == []
+    for minutes, alarmed in ((1, False), (59, False), (60, True)):
+        later = with_settings(shop.at(DUE + minutes * MINUTE), schedule=SETTING)
+        assert await due_now(later, [MONTH]) == [(MONTH, DUE)]
+        assert (await run_entry(later, schedule)).waits_since == DUE
+        found = await alarms(Watched(later))
+        assert ("schedule_waits" in found, "schedule" in found) == (alarmed, False)
+    assert await rows(shop.context, "SELECT count(*) FROM runs") == [(0,)]
+    assert await shop.delivered() == []
+    read = ReaderContext(now, inbox, {}, "sandbox", HOLDING)
+    assert await read_some(read) == 1
+    last = shop.at(DUE + 61 * MINUTE)
+    done = await run_entry(last, schedule)
+    assert (done.state, done.tries, done.waits_since, done.problem) == ("done", 1, None, None)
+    assert "schedule_waits" not in await alarms(Watched(with_settings(last, schedule=SETTING)))
+
+
+async def test_work_that_is_due_again_while_it_waits_has_waited_since_the_first_time(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(caught_up, "READ_WITHIN_S", 0.0)
+    inbox, schedule = shop.context.inbox, shop.schedule(NIGHTLY)
+    assert isinstance(inbox, Inbox)
+    await due_now(shop.context, [NIGHTLY])
+    await submit(inbox, arrival(None, received_at=FIRST_LOOK))
+    since = []
+    for day in (1, 2, 3):
+        now = shop.at(FIRST_LOOK + day * DAY)
+        ((entry, due_at),) = await due_now(now, [NIGHTLY])
+        since.append((await run_entry(now, schedule, entry.name, due_at=due_at)).waits_since)
+    assert since == [FIRST_LOOK + DAY] * 3
+
+
+async def test_what_a_person_asks_for_over_unread_deliveries_fails_and_is_not_tried_again(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(caught_up, "READ_WITHIN_S", 0.0)
+    inbox = shop.context.inbox
+    assert isinstance(inbox, Inbox)
+    await submit(inbox, arrival(None, received_at=FIRST_LOOK))
+    done = await run_now(shop.at(DUE), shop.schedule(), "month", by=None)
+    assert (done.state, done.problem, done.until) == ("failed", NOT_READ, None)

@@ -17,7 +17,7 @@ from app.core.clock import SetClock
 from app.core.errors import StorePoisoned, StoreUnavailable
 from app.orders.set_aside import HOLDING
 from app.receiving import caught_up
-from app.receiving.caught_up import FAR_BEHIND, behind_s
+from app.receiving.caught_up import FAR_BEHIND, Patience, behind_s
 from app.receiving.inbox_store import Suspect, Unread, next_suspects
 from app.receiving.pace import SHORT_S, Pace
 from app.receiving.reader import Holding, Reader, ReaderContext, read_some
@@ -480,34 +480,52 @@ async def test_how_far_behind_it_is(
     assert not every.signals.read.is_set()
 
 
-@pytest.mark.parametrize(("age", "patient", "waits"), [
-    (FAR_BEHIND, False, False),
-    (FAR_BEHIND - TICK, False, True),
-    (FAR_BEHIND, True, True),
+@pytest.mark.parametrize(("age", "patience", "waits"), [
+    (FAR_BEHIND, "short", False),
+    (FAR_BEHIND - TICK, "short", True),
+    (FAR_BEHIND, "long", True),
 ])  # fmt: skip
-async def test_who_has_no_patience_does_not_wait_for_what_is_far_behind(
-    age: Duration, patient: bool, waits: bool
+async def test_who_has_little_patience_does_not_wait_for_what_is_far_behind(
+    age: Duration, patience: Patience, waits: bool
 ) -> None:
     """From a fifth of a second on. Who waits looks again at what was there at the first look, and
     at nothing that came later."""
     every, asked = waiting_for(Instant(T + 5 * SECOND - age))
-    asking = asyncio.create_task(behind_s(every, patient=patient))
+    asking = asyncio.create_task(behind_s(every, patience=patience))
     await soon(lambda: asking.done() or len(asked) > 1)
     assert asking.done() != waits
     assert asked[:2] == [EVERYTHING, InboxEnd(3, 4)][: 1 + waits]
     asking.cancel()
 
 
-@pytest.mark.parametrize("patient", [True, False])
-async def test_how_long_who_has_patience_waits_and_who_has_none(
-    monkeypatch: pytest.MonkeyPatch, patient: bool
+@pytest.mark.parametrize(
+    ("age", "as_of", "expected"),
+    [
+        (2 * SECOND, None, 2),
+        (2 * SECOND - TICK, None, 0),
+        (5 * SECOND, T, 5),
+        (5 * SECOND, Instant(T - TICK), 0),
+    ],
+)
+async def test_a_list_does_not_wait_and_names_what_is_unread_for_two_seconds(
+    age: Duration, as_of: Instant | None, expected: int
+) -> None:
+    """Of what came by the instant whose knowledge is asked for."""
+    every, asked = waiting_for(Instant(T + 5 * SECOND - age))
+    assert await behind_s(every, as_of=as_of, patience="none") == expected
+    assert asked == [EVERYTHING]
+
+
+@pytest.mark.parametrize("patience", ["long", "short"])
+async def test_how_long_a_question_with_much_or_little_patience_waits(
+    monkeypatch: pytest.MonkeyPatch, patience: Patience
 ) -> None:
     """Each by a bound of its own."""
-    monkeypatch.setattr(caught_up, "SOON_S", 3_600.0 if patient else 0.0)
-    monkeypatch.setattr(caught_up, "READ_WITHIN_S", 0.0 if patient else 3_600.0)
+    monkeypatch.setattr(caught_up, "SOON_S", 3_600.0 if patience == "long" else 0.0)
+    monkeypatch.setattr(caught_up, "READ_WITHIN_S", 0.0 if patience == "long" else 3_600.0)
     every, asked = waiting_for(Instant(T + 5 * SECOND - TICK))
     async with asyncio.timeout(10):
-        assert await behind_s(every, patient=patient) == 1
+        assert await behind_s(every, patience=patience) == 1
     assert asked == [EVERYTHING]
 
 

@@ -284,6 +284,7 @@ class ScheduledRunRow(Table, table=True):
     as_of: int = big_column()
     until: int | None = big_column(null=True)
     ended_at: int | None = big_column(null=True)
+    waits_since: int | None = big_column(null=True)
     run: int | None = big_column(null=True)
     problem: str | None = text_column(marks.SCHEDULE_WORDS, null=True)
     delivered: str = text_column(marks.SCHEDULE_WORDS)
