@@ -166,21 +166,30 @@ def find(
         list[str],
         typer.Argument(
             metavar="TEXT",
-            help="A reference or how it begins, a payment, a session, an event id, a phone number "
-            "(+254 700 000 001), an amount (KES 1,500.00), a day (2026-11-20 or 20/11/2026), or "
-            "an amount and a day.",
+            help="A reference or its end, a payment, a refund, a session, an event id, a phone "
+            "number (+254 700 000 001), an email address, a first and a last name, a card's last "
+            "four digits, an amount (KES 1,500.00), a day (2026-11-20 or 20/11/2026), or an amount "
+            "and a day; or the SMS that confirms the payment.",
         ),
     ],
     limit: Annotated[int, typer.Option(min=1, max=1_000, help="Orders at most.")] = 20,
+    by: operators.ByOption = None,
     form: printing.FormatOption = printing.Format.table,
 ) -> None:
     """Find an order by whatever the customer knows about it, and say how it was found.
 
-    Exit code 5 where nothing is found.
+    A search for a person takes the role support or finance, and stands in the audit trail. Exit
+    code 5 where nothing is found.
     """
     from app.orders.find_orders import find_orders
+    from app.orders.sought import understood
 
-    found = running.with_context(lambda context: find_orders(context, " ".join(words), limit=limit))
+    text = " ".join(words)
+    sought = understood(text)
+    found = running.with_context(
+        lambda context: find_orders(context, text, limit=limit, by=by),
+        purpose="writing" if sought.of_a_person or sought.national else "reading",
+    )
     if form is printing.Format.json:
         printing.document(found.document(), form)
     else:
@@ -193,8 +202,9 @@ def find(
         printing.note(
             f"There are more than {printing.these(found.hits)}: raise --limit, or narrow it down."
         )
-    if not found.hits:
-        printing.note("Nothing was found." if found.notes else f"Nothing was found. {HOW_TO_WRITE}")
+    if not found.hits and not found.unallocated:
+        places = "; ".join(found.looked_in)
+        printing.note(f"No order was found. Looked in: {places or 'nothing'}. {HOW_TO_WRITE}")
         raise typer.Exit(5)
 
 

@@ -170,9 +170,12 @@ async def find_document(view: View, text: str) -> Document:
         text,
         limit=FOUND,
         refused=view.person.may("refused_deliveries"),
+        by=view.person.name,
     )
     return {
         "looked_for": found.looked_for,
+        "looked_in": found.looked_in,
+        "unallocated": found.unallocated,
         "orders": [
             _row(hit) | {"phone": hit["phone"], "found": hit["found"]} for hit in found.hits
         ],

@@ -282,6 +282,7 @@ ACTIONS: Final[Mapping[Action, str]] = {
     "detached": "deleted an attachment",
     "attachment_read": "looked at an attachment",
     "unmasked": "saw a phone number, or a body, in full",
+    "person_sought": "searched for a person",
     "erased": "erased personal data",
     "restored_without_erasures": "put back a backup without its erasures",
     "key_rotated": "began a new evidence key",

@@ -1,7 +1,8 @@
-"""Keyed digests of phone numbers: orders are found by phone, but no number is stored.
+"""Keyed digests of phone numbers, email addresses and names: orders are found by them, but none is
+stored.
 
 A plain hash would be reversed by trying all phone numbers. The key lies in a file of its own, so
-the database alone reveals no number. A lost key costs the search by phone, until `reindex` makes
+the database alone reveals no number. A lost key costs the search by them, until `reindex` makes
 the digests again with a new one.
 """
 
@@ -34,10 +35,11 @@ class PhoneKey:
     def __repr__(self) -> str:
         return "PhoneKey()"
 
-    def digest(self, digits: str) -> bytes:
-        """Return the key's name and the HMAC-SHA-256 of E.164 digits, cut to DIGEST_BYTES."""
+    def digest(self, identifier: str) -> bytes:
+        """Return the key's name and the HMAC-SHA-256 of E.164 digits, or of another identifier as
+        `providers.identifiers` writes it, cut to DIGEST_BYTES."""
         code = self._begun.copy()
-        code.update(digits.encode("ascii"))
+        code.update(identifier.encode())
         return self.name + code.digest()[: DIGEST_BYTES - _NAMING]
 
 

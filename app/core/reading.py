@@ -44,8 +44,8 @@ class Reading:
                  profile names its member
     raws         bytes of each event, if the body has several or the event is a part of it
     unread       bytes of events that could not be read, each with the reason
-    customers    keyed digest of each event's phone number, or None; empty if the source has no key
-                 for phones
+    customers    keyed digests by which each event's customer is found: phone number, email address,
+                 name, card, and further ids; empty if the source has no key
     """
 
     events: tuple[Event, ...]
@@ -54,8 +54,8 @@ class Reading:
     foreign: bool = False
     raws: tuple[bytes, ...] = ()
     unread: tuple[tuple[bytes, str], ...] = ()
-    customers: tuple[bytes | None, ...] = ()
+    customers: tuple[tuple[bytes, ...], ...] = ()
 
-    def customer(self, place: int) -> bytes | None:
-        """Return the digest of an event by its position; None if it has none."""
-        return self.customers[place] if place < len(self.customers) else None
+    def customer(self, place: int) -> tuple[bytes, ...]:
+        """Return the digests of an event by its position."""
+        return self.customers[place] if place < len(self.customers) else ()

@@ -36,8 +36,8 @@ NEWEST: Final = VERSIONS[-1]
 """The version that this program needs."""
 
 DIGESTS: Final = {
-    "sqlite": "d16a6a0eeb7cb7d778ae0e17e705fc5e6c009d74186a5eb97e7f0fc5d4a56760",
-    "postgresql": "be3814c262d5790cadea7bb08ea6162b0d93b644cf6d208b0cc2b4302e5fe922",
+    "sqlite": "2fcaf860b3cd43d100e15af0ba121869f95a40c29be83054e442010c9c2e452e",
+    "postgresql": "cf33f9307d7ded1340ff718f9a9e6b507db1da6928e7e048ea52c247acfe7f5e",
 }
 """SHA-256 of all objects that the migrations make, by dialect; a test prints what belongs here.
 Where the digest of a database differs, the migrations are run to name the first difference."""

@@ -31,6 +31,7 @@ __all__ = (
     "retention_store",
     "set_aside",
     "shop_facts_store",
+    "sought",
     "unmask_many",
     "worker",
 )

@@ -1,225 +1,39 @@
 """Finds the order that a customer speaks of, by anything they know of it.
 
-1 understand   what the text may mean
-2 look         each meaning in turn, the surest first, until there are enough
-3 explain      each order folded as of now, its customer's phone masked
+1 understand   what the text may mean (`sought.py`)
+2 permit       a search for a person takes a role, is limited, and stands in the audit trail
+3 look         each meaning in turn, the surest first, until there are enough
+4 explain      each order folded as of now, its customer's phone masked
 """
 
-import re
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field
-from datetime import UTC, tzinfo
-from decimal import Decimal
+from collections.abc import AsyncIterator, Iterable
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
-from unicodedata import category
 
+from app.access.operator_store import audit_entries
+from app.access.operators import Action, note_in_trail, permitted
 from app.context.context import AppContext
-from app.core.errors import UsageError
+from app.core.errors import NotFoundError, UsageError
 from app.core.masking import looks_like_a_phone, masked_phone
 from app.core.references import fault_of
 from app.core.text import counted
 from app.database.engine import Connection
+from app.database.statements import run
 from app.orders import search_store
 from app.orders.customers import phones_of
 from app.orders.delivery_log import refused_that_may_be_of
 from app.orders.holds import as_judged
 from app.orders.shop_facts_store import facts_of_orders
-from app.providers.phones import phone_digits
-from app.receiving.due_store import marks_of
+from app.orders.sought import Sought, understood
+from app.orders.unallocated import WHY, Unallocated, found_payment
+from app.providers import identifiers
+from app.receiving.due_store import backwards, marks_of
 from app.receiving.phone_store import deliveries_by_phone, has_other_keys, orders_by_phone
-from reconcile.instants import Instant, format_instant
+from reconcile.instants import HOUR, Instant, format_instant
+from reconcile.ledger.events import UNCONFIRMED
 from reconcile.ledger.explain import ledger_summary
 from reconcile.ledger.fold import fold
-from reconcile.money import EXPONENTS, Money, MoneyError, exponent_of, from_major
-from reconcile.periods import Calendar
-
-MAX_TEXT: Final = 256
-"""Characters: longer than any reference of a provider's."""
-
-GRAMMAR: Final = (
-    "type a reference, a payment, a session, an event id, a phone number (+254 700 000 001), "
-    "an amount (KES 1,500.00), a day (2026-11-20 or 20/11/2026), or an amount and a day"
-)
-
-_DAY: Final = re.compile(
-    r"(?P<y>\d{4})([-/.])(?P<m>\d{1,2})\2(?P<d>\d{1,2})"
-    r"|(?P<first>\d{1,2})([-/.])(?P<second>\d{1,2})\6(?P<year>\d{4})",
-    re.ASCII,
-)
-"""A day, the year first, or last behind a day and a month in either order."""
-
-_NUMBER: Final = re.compile(
-    r"\d{1,15}(?:\.\d{1,4})?"
-    r"|\d{1,3}([,'\u2019 ])\d{3}(?:\1\d{3}){0,3}(?:\.\d{1,4})?"
-    r"|\d{1,2}(?:,\d{2}){1,4},\d{3}(?:\.\d{1,4})?",
-    re.ASCII,
-)
-"""An amount: its thousands apart by a comma, a quote or a blank, or as in India: `1,50,000`."""
-_COMMA: Final = re.compile(
-    r"(?:\d{1,15}|\d{1,3}([.'\u2019 ])\d{3}(?:\1\d{3}){0,3}),\d{1,2}", re.ASCII
-)
-"""An amount whose decimals follow a comma, as in much of the world: `1.500,00`. Three digits after
-a comma are thousands."""
-_SIGN: Final = r"[^\d\s.,'\u2019+()#/_=-]{1,5}"
-_AMOUNT: Final = re.compile(
-    rf"(?:(?P<before>{_SIGN})\.? ?)?(?P<number>\d(?:[\d.,'\u2019 ]*\d)?)"
-    rf"(?:/[=-]| ?(?P<after>{_SIGN})\.?)?",
-    re.ASCII,
-)
-"""A number with a currency's code or sign beside it; `/=` and `/-` say that no cents follow."""
-
-_SIGNS: Final[dict[str, str]] = {
-    "$": "USD CAD AUD NZD SGD HKD TWD MXN CLP COP ARS NAD LRD JMD TTD BBD BSD BZD FJD GYD XCD",
-    "us$": "USD", "a$": "AUD", "c$": "CAD", "ca$": "CAD", "nz$": "NZD", "hk$": "HKD", "s$": "SGD",
-    "nt$": "TWD", "mx$": "MXN", "r$": "BRL", "n$": "NAD", "€": "EUR", "£": "GBP EGP",
-    "¥": "JPY CNY", "ksh": "KES", "kshs": "KES", "tsh": "TZS", "ush": "UGX",
-    "sh": "KES TZS UGX SOS", "shs": "KES TZS UGX SOS", "₦": "NGN",
-    "₵": "GHS", "gh₵": "GHS", "gh¢": "GHS", "r": "ZAR", "k": "ZMW PGK MMK", "frw": "RWF",
-    "rf": "RWF", "fcfa": "XOF XAF", "cfa": "XOF XAF", "birr": "ETB", "br": "ETB BYN",
-    "₹": "INR", "rs": "INR PKR LKR NPR MUR SCR", "৳": "BDT", "tk": "BDT", "rp": "IDR",
-    "rm": "MYR", "₱": "PHP", "฿": "THB", "₫": "VND", "đ": "VND", "₩": "KRW", "₽": "RUB",
-    "₴": "UAH", "₸": "KZT", "₺": "TRY", "tl": "TRY", "₪": "ILS", "zł": "PLN", "kč": "CZK",
-    "ft": "HUF", "lei": "RON MDL", "kr": "SEK NOK DKK ISK", "fr": "CHF", "sfr": "CHF",
-    "dh": "AED MAD", "dhs": "AED MAD", "₡": "CRC", "₲": "PYG", "le": "SLE",
-}  # fmt: skip
-"""How people write currencies beside their codes, and the currencies that each may mean."""
-
-_PHONE: Final = re.compile(r"\+?[\d\s().-]{7,30}", re.ASCII)
-_KINDS: Final = frozenset(EXPONENTS.values())
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sought:
-    """Possible meanings of a text; one that it cannot have is empty or None.
-
-    name        a reference or an id, or the beginning of an order's reference
-    phones      E.164 digits
-    amounts     the amount in minor units, by the number of decimals of a currency
-    currencies  of the amount; empty: any
-    days        each day that may be meant: when it begins, and when the next one begins
-    zone        time zone of the days
-    national    whether it may be a phone number without its country, which no setting states
-    """
-
-    name: str | None = None
-    phones: tuple[str, ...] = ()
-    amounts: dict[int, int] | None = None
-    currencies: tuple[str, ...] = ()
-    days: Mapping[str, tuple[Instant, Instant]] = field(default_factory=dict)
-    zone: str = "UTC"
-    national: bool = False
-
-    def sentences(self) -> list[str]:
-        """Say what is looked for, one sentence each, with phone numbers masked."""
-        sentences = []
-        if self.name is not None:
-            sentences.append("an order's reference, a payment, a session, an event or a delivery")
-        sentences += [f"the phone number {masked_phone(digits)}" for digits in self.phones]
-        if self.amounts is not None:
-            sentences.append(f"an amount in {_listed(self.currencies) or 'any currency'}")
-        if self.days:
-            sentences.append(f"what was received on {_listed([*self.days])} ({self.zone})")
-        return sentences
-
-
-def understood(text: str, *, countries: Iterable[str] = (), zone: tzinfo = UTC) -> Sought:
-    """Return the possible meanings of a text. Raises UsageError where it has none.
-
-    countries  calling codes of the sources' customers, for numbers written in the national way
-    zone       time zone of the days
-    """
-    calendar = Calendar(zone)
-    if not text.isprintable():
-        # Copying brings along marks of a direction, which telephones put around a number, and other
-        # blanks: nobody sees them.
-        kinds = {each: category(each) for each in set(text)}
-        seen = [each for each in text if kinds[each] != "Cf"]
-        text = "".join(" " if kinds[each] == "Zs" else each for each in seen)
-    text = text.strip()
-    if not (0 < len(text) <= MAX_TEXT) or not text.isprintable():
-        raise UsageError(f"nothing can be looked for by that: {GRAMMAR}")
-    words = text.split()
-    dated = [word for word in words if _DAY.fullmatch(word.rstrip(","))]
-    rest = " ".join(word for word in words if word not in dated)
-    days = _days(dated[0].rstrip(","), calendar) if len(dated) == 1 else {}
-    currencies, amounts = _amount(rest.rstrip(","))
-    if days and (not rest or amounts is not None):
-        return Sought(
-            days=days,
-            zone=calendar.name,
-            amounts=amounts,
-            currencies=currencies,
-            name=text if not rest else None,
-        )
-    like_a_phone = _PHONE.fullmatch(text) is not None
-    read = [phone_digits(text, each) for each in (None, *sorted(set(countries))) if like_a_phone]
-    phones = tuple(dict.fromkeys([digits for digits in read if digits is not None]))
-    if " " in text and not currencies and like_a_phone:
-        amounts = None  # groups of digits as a telephone's: no amount is so long without a word
-    return Sought(
-        name=text,
-        phones=phones,
-        amounts=amounts,
-        currencies=currencies,
-        national=not phones and text.startswith(("0", "(0")) and like_a_phone,
-    )
-
-
-def _listed(words: Sequence[str]) -> str:
-    """Join words for a sentence; of more than three name the first, and say that there are more."""
-    shown = [*words[:3], *(["another of that sign"] if len(words) > 3 else [])]
-    return " or ".join(filter(None, (", ".join(shown[:-1]), *shown[-1:])))
-
-
-def _days(word: str, calendar: Calendar) -> dict[str, tuple[Instant, Instant]]:
-    """Return the days that a word may mean: `05/11/2026` is in November, or in May elsewhere."""
-    found = _DAY.fullmatch(word)
-    if found is None:
-        return {}
-    read = [(found["y"], found["m"], found["d"])]
-    if found["year"]:
-        first, second = found["first"], found["second"]
-        read = [(found["year"], second, first), (found["year"], first, second)]
-    days = {}
-    for year, month, day in read:
-        name = f"{year}-{int(month):02}-{int(day):02}"
-        with suppress(ValueError):
-            days[name] = calendar.day(name)
-    return days
-
-
-def _amount(text: str) -> tuple[tuple[str, ...], dict[int, int] | None]:
-    """Return the currencies that may be meant (none: any), and the amount in minor units.
-
-    The amount is None where the text is none.
-    """
-    found = _AMOUNT.fullmatch(text)
-    if found is None:
-        return (), None
-    plain = re.sub("['\u2019 ]", "", found["number"])
-    if _COMMA.fullmatch(found["number"]):
-        number = Decimal(plain.replace(".", "").replace(",", "."))
-    elif _NUMBER.fullmatch(found["number"]):
-        number = Decimal(plain.replace(",", ""))
-    else:
-        return (), None
-    signs = [each for each in (found["before"], found["after"]) if each is not None]
-    said = [
-        [sign.upper()] if sign.upper() in EXPONENTS else _SIGNS.get(sign.lower(), "").split()
-        for sign in signs
-    ]
-    currencies = [each for each in (said or [[]])[0] if all(each in other for other in said)]
-    if said and not currencies:
-        return (), None
-    amounts = {}
-    for exponent in {EXPONENTS[each] for each in currencies} if said else _KINDS:
-        code = next(code for code, decimals in EXPONENTS.items() if decimals == exponent)
-        with suppress(MoneyError):  # no currency of so many decimals can state it
-            if minor := from_major(number, code).minor:
-                amounts[exponent] = minor
-    return tuple(currencies), amounts or None
-
+from reconcile.money import Money, exponent_of
 
 MAX_HITS: Final = 1_000
 """Orders found at most; each is folded."""
@@ -229,6 +43,15 @@ MAX_LINES: Final = 20
 
 READ_FOR_PHONE: Final = 5
 """Deliveries read for the masked phone of one hit."""
+
+SHORTEST_END: Final = 3
+"""Characters of the end of a reference: fewer end far too many."""
+
+PERSON_SEARCHES: Final = 60
+"""Searches for a person that an operator may make in an hour: as many calls as one can take, and
+too few to go through a list of numbers."""
+
+PERSON_SOUGHT: Final[Action] = "person_sought"
 
 NATIONAL: Final = (
     "If this is a phone number, write it with its country, such as +254 700 000 001: no source "
@@ -242,22 +65,28 @@ class FoundOrders:
 
     looked_for  the meanings that were looked for, one sentence each
     hits        one document for each order, the surest first
+    unallocated  one document for each payment of no order that was found
     more        whether there are more than were asked for
     notes       further things that a person should know, one sentence each
+    looked_in   places that were looked in; a person is told of them where nothing is found
     """
 
     looked_for: list[str]
     hits: list[dict[str, Any]] = field(default_factory=list)
+    unallocated: list[dict[str, Any]] = field(default_factory=list)
     more: bool = False
     notes: list[str] = field(default_factory=list)
+    looked_in: list[str] = field(default_factory=list)
 
     def document(self) -> dict[str, Any]:
         """Return it as JSON values."""
         return {
             "looked_for": self.looked_for,
             "hits": self.hits,
+            "unallocated": self.unallocated,
             "more": self.more,
             "notes": self.notes,
+            "looked_in": self.looked_in,
         }
 
 
@@ -270,11 +99,12 @@ async def orders_beginning(context: AppContext, text: str, *, limit: int) -> lis
 
 
 async def find_orders(
-    context: AppContext, text: str, *, limit: int, refused: bool = True
+    context: AppContext, text: str, *, limit: int, refused: bool = True, by: str | None = None
 ) -> FoundOrders:
     """Find orders by a text. Raises UsageError where it can mean nothing.
 
     refused  whether the reader may see refused deliveries, which are named where nothing is found
+    by       the operator who searches, as in `permitted`
     """
     countries = [
         context.settings.phone_country or None,
@@ -282,19 +112,24 @@ async def find_orders(
     ]
     known = [each for each in countries if each is not None]
     sought = understood(text, countries=known, zone=context.calendar_zone)  # 1
-    found = FoundOrders(looked_for=sought.sentences())
+    found = FoundOrders(looked_for=[])
+    if sought.of_a_person and (why_not := await _refused_search(context, sought, by=by)):  # 2
+        found.notes.append(why_not)
+        sought = replace(sought, phones=(), email=None, person=None)
+    found.looked_for = sought.sentences()
     if sought.national:
         found.notes.append(NATIONAL)
     hits: dict[str, str] = {}
     async with context.database.reading() as connection:
-        async for order, how in _Look(context, connection, sought, limit, found.notes).all():  # 2
+        look = _Look(context, connection, sought, limit, found.notes)
+        async for order, how in look.all():  # 3
             if order not in hits and len(hits) == limit:
                 found.more = True
                 break
             hits.setdefault(order, how)
         histories = await as_judged(connection, hits, policy=context.policy)
         facts = await facts_of_orders(connection, hits)
-        for order, how in hits.items():  # 3
+        for order, how in hits.items():  # 4
             history = histories[order]
             instant = history.instant_at(context.clock.now())
             ledger = fold(history, policy=context.policy, as_of=instant)
@@ -303,8 +138,22 @@ async def find_orders(
             )
             shown = {"phone": ", ".join(map(masked_phone, phones)) or None, "found": how}
             found.hits.append(ledger_summary(ledger) | facts[order].document() | shown)
-    if refused and not found.hits and sought.name is not None:
-        ids = [each.delivery_id for each in await refused_that_may_be_of(context, {sought.name})]
+        now = context.clock.now()
+        for event in look.unplaced.values():
+            name = f"{event.source}:{event.unplaced_name}"
+            try:
+                payment = await run(connection, found_payment, context.policy, now, name)
+            except NotFoundError:  # its event says nothing of money
+                found.notes.append(
+                    f"The event {event.event_id} is stored, and belongs to no order yet."
+                )
+                continue
+            found.unallocated.append(payment.document(now=now))
+            found.notes.append(_without_order(payment))
+    found.looked_in = [*look.looked_in]
+    if refused and not found.hits and sought.names:
+        found.looked_in.append("refused deliveries")
+        ids = [each.delivery_id for each in await refused_that_may_be_of(context, {*sought.names})]
         if ids:
             count = counted(len(ids), "refused delivery", "refused deliveries")
             found.notes.append(
@@ -313,6 +162,30 @@ async def find_orders(
                 f"({', '.join(ids[:3])})."
             )
     return found
+
+
+async def _refused_search(context: AppContext, sought: Sought, *, by: str | None) -> str:
+    """Note a search for a person in the trail; return why it may not be made, empty where it
+    may."""
+    only = f"{sought.of_a_person} was not looked for, only references and amounts".capitalize()
+    async with context.database.writing() as connection:
+        try:
+            who = await permitted(connection, by=by, action=PERSON_SOUGHT)
+        except UsageError as error:
+            return f"{only}: {error}."
+        now = context.clock.now()
+        last = await audit_entries(
+            connection, who=who.name, action=PERSON_SOUGHT, before=2**62, limit=PERSON_SEARCHES
+        )
+        if len(last) == PERSON_SEARCHES and last[-1].at > now - HOUR:
+            return (
+                f"{only}: {who.name} has searched for {PERSON_SEARCHES} persons within the last "
+                f"hour, which is the limit; try again at {format_instant(last[-1].at + HOUR)}."
+            )
+        await note_in_trail(
+            connection, who, action=PERSON_SOUGHT, subject=sought.of_a_person, at=now
+        )
+    return ""
 
 
 class _Look:
@@ -331,16 +204,38 @@ class _Look:
         self._sought = sought
         self._enough = limit + 1
         self._notes = notes
+        self.unplaced: dict[tuple[str, str], search_store.FoundEvent] = {}
+        self._unconfirmed = set[tuple[str, str]]()
+        self._looked = False
+        self.looked_in: list[str] = []
 
     async def all(self) -> AsyncIterator[tuple[str, str]]:
-        for look in (self._by_name, self._by_phone, self._by_day, self._by_amount):
+        found = False
+        for look, places in (
+            (self._by_names, NAMED_IN),
+            (self._by_phone, "customers' phone numbers, in events and order books"),
+            (self._by_identifiers, "customers' email addresses, names and cards, in events"),
+            (self._by_day, "the events, orders and order books of the day"),
+            (self._by_amount, "the amounts of the newest events, and of the shop's orders"),
+        ):
+            if look == self._by_amount and self._sought.message and found:
+                return
             async for each in look():
+                found = True
+                yield each
+            if places not in self.looked_in and self._looked:
+                self.looked_in.append(places)
+            self._looked = False
+
+    async def _by_names(self) -> AsyncIterator[tuple[str, str]]:
+        for name in self._sought.names:
+            self._looked = True
+            async for each in self._by_name(name):
                 yield each
 
-    async def _by_name(self) -> AsyncIterator[tuple[str, str]]:
-        name, found = self._sought.name, False
-        if name is None:
-            return
+    async def _by_name(self, name: str) -> AsyncIterator[tuple[str, str]]:
+        found = False
+        noted = len(self._notes)
         async for each in self._named(name):
             found = True
             yield each
@@ -352,12 +247,18 @@ class _Look:
             async for order, how in self._named(other):
                 found = True
                 yield order, f"{how}, written {other}"
-        if found:
+        if found or len(self._notes) > noted or self.unplaced:
             return
-        alike = await search_store.orders_alike(self._connection, name, limit=self._enough)
-        for order in alike:
-            yield order, f"this is its reference, written {order}"
-        if alike:
+        tail = backwards(name)
+        if len(tail) >= SHORTEST_END and not looks_like_a_phone(name):
+            for order in await search_store.orders_ending(
+                self._connection, tail, limit=self._enough
+            ):
+                found = True
+                same = backwards(order) == tail
+                how = "this is its reference" if same else "its reference ends with this"
+                yield order, f"{how}, written {order}" if same else how
+        if found:
             return
         lines = await search_store.lines_named(self._connection, name, limit=MAX_LINES)
         orders = {each.order for each in lines if each.order is not None}
@@ -375,32 +276,76 @@ class _Look:
             yield order, "this is its reference"
         for order, kind, source in await search_store.orders_linked(connection, name):
             yield order, f"this is a {kind} of it, at {source}"
-        for owner, kind in await search_store.orders_of_event(connection, name, limit=self._enough):
-            if owner is None:
-                self._notes.append(f"The {kind} {name} is stored, and belongs to no order yet.")
+        with_name = await search_store.events_with(connection, name, limit=self._enough)
+        with_name += await search_store.unplaced_of_event(connection, name, limit=self._enough)
+        for event in with_name:
+            if event.order is None:
+                self._note_unplaced(event)
+            elif event.standing == UNCONFIRMED:
+                yield (
+                    event.order,
+                    f"an unconfirmed message of {event.source} names this payment: it counts once "
+                    "the provider confirms it",
+                )
             else:
+                yield event.order, f"this is a {_movement(event)} of it, at {event.source}"
+        for owner, kind in await search_store.orders_of_event(connection, name, limit=self._enough):
+            if owner is not None:
                 yield owner, f"this is the id of one {kind} of it"
+        further = identifiers.further_id(name)
+        if further is not None:
+            async for order in self._by_digest(further):
+                yield order, "an event of it names this id"
         limit = self._enough
+        for order in await search_store.orders_of_payout(connection, name, limit=limit):
+            yield order, f"it was settled in the payout {name}"
         for order in await search_store.orders_named(connection, name, beginning=True, limit=limit):
             yield order, "its reference begins with this"
+
+    async def _by_digest(self, identifier: str) -> AsyncIterator[str]:
+        """Yield orders by the keyed digest of an identifier, and note payments of no order."""
+        key = self._context.phone_key
+        if key is None:
+            return
+        digest = key.digest(identifier)
+        orders = await orders_by_phone(self._connection, digest, limit=self._enough)
+        for order in orders:
+            yield order
+        if not orders:
+            deliveries = sorted(await deliveries_by_phone(self._connection, digest))
+            newest = deliveries[-NEWEST_UNPLACED:]
+            for event in await search_store.events_of_deliveries(self._connection, newest):
+                self._note_unplaced(event)
+
+    def _note_unplaced(self, event: search_store.FoundEvent) -> None:
+        """Note an event of no order, once for each payment; the rest of it is folded at the end."""
+        key = event.source, event.unplaced_name
+        if event.standing != UNCONFIRMED:
+            self.unplaced.setdefault(key, event)
+        elif key not in self._unconfirmed:
+            self._unconfirmed.add(key)
+            self._notes.append(_unconfirmed(event))
+
+    async def _by_identifiers(self) -> AsyncIterator[tuple[str, str]]:
+        sought = self._sought
+        for identifier, how in (
+            (sought.email, "its customer has this email address"),
+            (sought.person, "its customer has this name"),
+            (sought.card, f"it was paid by a card that ends in {(sought.card or '')[-4:]}"),
+        ):
+            if identifier is not None:
+                self._looked = True
+                async for order in self._by_digest(identifier):
+                    yield order, how
 
     async def _by_phone(self) -> AsyncIterator[tuple[str, str]]:
         key = self._context.phone_key
         if not self._sought.phones or key is None:
             return
+        self._looked = True
         for digits in self._sought.phones:
-            digest = key.digest(digits)
-            orders = await orders_by_phone(self._connection, digest, limit=self._enough)
-            for order in orders:
+            async for order in self._by_digest(digits):
                 yield order, f"its customer's phone is {masked_phone(digits)}"
-            deliveries = [] if orders else await deliveries_by_phone(self._connection, digest)
-            if deliveries:
-                count = counted(len(deliveries), "delivery", "deliveries")
-                self._notes.append(
-                    f"Of this number came {count} that no order has: `tallyhook deliveries show "
-                    f"{max(deliveries)}` shows the newest; the shop can say whose it is, with "
-                    "`references` in PUT /api/v1/orders/REF."
-                )
             named = await search_store.references_in_books(
                 self._connection, digits, limit=self._enough
             )
@@ -421,23 +366,50 @@ class _Look:
 
     async def _by_day(self) -> AsyncIterator[tuple[str, str]]:
         minors = set((self._sought.amounts or {}).values())
-        for day in self._sought.days.values():
-            async for part in search_store.events_of_day(self._connection, *day, minors=minors):
-                for event in part:
-                    money = self._stated(event.money) or self._stated(event.order_money)
-                    if event.order is not None and (money is not None or not minors):
-                        yield event.order, _event_sentence(event, money)
+        for day, end in self._sought.days.values():
+            self._looked = True
+            async for part in search_store.events_of_day(self._connection, day, end, minors=minors):
+                for each in self._stating(part, any_amount=not minors):
+                    yield each
+            if not minors:
+                continue
+            async for part in search_store.events_happened(
+                self._connection, day, end, minors=minors
+            ):
+                for each in self._stating(part):
+                    yield each
+            for order, money in await search_store.records_of_amount(
+                self._connection, minors, limit=MAX_HITS, during=(day, end)
+            ):
+                if self._stated(money):
+                    yield order, f"the shop asked {money} for it, and it was ordered that day"
+            async for each in self._in_books(minors, day, end):
+                yield each
+
+    async def _in_books(
+        self, minors: set[int], day: Instant, end: Instant
+    ) -> AsyncIterator[tuple[str, str]]:
+        lines = await search_store.book_lines_of_day(
+            self._connection, day, end, minors=minors, limit=MAX_LINES
+        )
+        lines = [each for each in lines if self._stated(each.money)]
+        orders = {each.order for each in lines if each.order is not None}
+        known = {mark.order for mark in await marks_of(self._connection, sorted(orders))}
+        for line in lines:
+            if line.order in known:
+                yield line.order, f"the order book says that {line.money} was ordered that day"
+            else:
+                self._notes.append(_nothing_received(line))
 
     async def _by_amount(self) -> AsyncIterator[tuple[str, str]]:
         sought = self._sought
         if sought.amounts is None or sought.days:
             return
+        self._looked = True
         minors = set(sought.amounts.values())
         async for part, left in search_store.events_of_amount(self._connection, minors):
-            for event in part:
-                money = self._stated(event.money) or self._stated(event.order_money)
-                if event.order is not None and money is not None:
-                    yield event.order, _event_sentence(event, money)
+            for each in self._stating(part):
+                yield each
             if left:
                 self._notes.append(
                     f"Only the newest {search_store.MOST:,} events were looked through for the "
@@ -448,6 +420,19 @@ class _Look:
         ):
             if self._stated(money):
                 yield order, f"the shop asked {money} for it"
+
+    def _stating(
+        self, events: Iterable[search_store.FoundEvent], *, any_amount: bool = False
+    ) -> Iterable[tuple[str, str]]:
+        """Yield the orders of events that state the amount; note payments of no order."""
+        for event in events:
+            money = self._stated(event.money) or self._stated(event.order_money)
+            if money is None and not any_amount:
+                continue
+            if event.order is not None:
+                yield event.order, _event_sentence(event, money)
+            elif len(self.unplaced) < NEWEST_UNPLACED and event.is_payment:
+                self._note_unplaced(event)
 
     def _stated(self, money: Money | None) -> Money | None:
         """Return the money where it is the amount that is sought."""
@@ -470,6 +455,50 @@ def _nothing_received(line: search_store.ImportedLine) -> str:
         f"A statement of {line.source} has the {line.what}{payment}{order}, {line.money}, and no "
         "order here has it: ask the provider to send its event again. `tallyhook breaks list` has "
         "the difference after a run."
+    )
+
+
+NAMED_IN: Final = (
+    "orders by reference; payments, sessions, refunds, disputes, charges, payouts, events and "
+    "deliveries by id, also those of no order; order books and statements"
+)
+
+NEWEST_UNPLACED: Final = 10
+"""Payments of no order that are shown for one search."""
+
+
+def _movement(event: search_store.FoundEvent) -> str:
+    if event.claim.startswith("dispute"):
+        return "dispute"
+    if event.claim == "succeeded":
+        return "capture"
+    return "reversal" if event.claim == "reversed" else "refund"
+
+
+def _unconfirmed(event: search_store.FoundEvent) -> str:
+    money = event.money or event.order_money
+    amount = "" if money is None else f", {money}"
+    return (
+        f"A message of {event.source} speaks of {event.unplaced_name}{amount}, received at "
+        f"{format_instant(event.received_at)}. It is not confirmed, since anyone can send such a "
+        "message: it counts once the provider confirms it; look again later."
+    )
+
+
+def _without_order(payment: Unallocated) -> str:
+    """Say what is known of a payment that is on no order, and what can be done."""
+    amount = "" if payment.captured is None else f", {payment.captured}"
+    at = format_instant(payment.received_at)
+    if payment.dismissed is not None:
+        state = "It was dismissed."
+    elif payment.assigned_to is not None:
+        state = f"It is assigned to the order {payment.assigned_to}."
+    else:
+        state = WHY[payment.why]
+    return (
+        f"We have the payment {payment.reference} of {payment.source}{amount}, received at {at} "
+        f"({payment.outcome}), but not on an order by itself. {state} `tallyhook unallocated show "
+        f"{payment.id}` shows it."
     )
 
 

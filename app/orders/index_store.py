@@ -26,7 +26,7 @@ class Reread:
     delivery: RawDelivery
     event: Event | None = None
     problem: str | None = None
-    customer: bytes | None = None
+    customer: tuple[bytes, ...] = ()
 
 
 async def drop_index(connection: AsyncConnection, *, now: Instant) -> None:
@@ -79,13 +79,14 @@ def _index(
     write_index(connection, linking, fresh)
     notes = [
         phone_note(
-            each.customer,
+            digest,
             linking.orders.get(each.event.key),
             each.delivery.delivery_id,
             each.delivery.received_at,
         )
         for each in rereads
-        if each.customer is not None and each.event is not None
+        if each.event is not None
+        for digest in each.customer
     ]
     write_phone_notes(connection, notes)
     mark_read_again(connection, [reread.delivery.delivery_id for reread in rereads])

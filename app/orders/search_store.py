@@ -30,12 +30,13 @@ _LAST: Final = "\U0010ffff"
 
 _EVENT: Final = (
     "events.order_key, events.event_id, events.received_at, events.amount, "
-    "events.currency, events.order_amount, events.order_currency"
+    "events.currency, events.order_amount, events.order_currency, events.source, events.claim, "
+    "events.standing, events.payment, events.session, events.occurred_at"
 )
 _STATES: Final = "(events.amount IN :minors OR events.order_amount IN :minors)"
 
 _DURING: Final = (
-    "SELECT {columns}, deliveries.id FROM events "
+    "SELECT deliveries.id, {columns} FROM events "
     "JOIN deliveries ON events.event_id = deliveries.event_id "
     "AND events.source = deliveries.source AND events.digest = deliveries.digest "
     "WHERE deliveries.id > :after AND deliveries.id < :end AND {which} "
@@ -45,6 +46,31 @@ _OF_DAY: Final = text(statement(_DURING, columns=_EVENT, which="1 = 1"))
 _OF_DAY_AND_AMOUNT: Final = text(statement(_DURING, columns=_EVENT, which=_STATES)).bindparams(
     bindparam("minors", expanding=True)
 )
+_FIRST_OF_DAY: Final = text(
+    'SELECT events."row" FROM deliveries JOIN events ON events.event_id = deliveries.event_id '
+    "AND events.source = deliveries.source AND events.digest = deliveries.digest "
+    "WHERE deliveries.id > :after ORDER BY deliveries.id LIMIT 1"
+)
+_HAPPENED: Final = text(
+    statement(
+        'SELECT {columns} FROM events WHERE events."row" > :low AND events."row" <= :high '
+        "AND events.occurred_at >= :day AND events.occurred_at < :end AND {states} "
+        'ORDER BY events."row"',
+        columns=_EVENT,
+        states=_STATES,
+    )
+).bindparams(bindparam("minors", expanding=True))
+_RECORD: Final = (
+    "SELECT order_key, amount, currency FROM records WHERE amount IN :minors "
+    "AND currency IS NOT NULL {which} LIMIT :limit"
+)
+_RECORDS: Final = text(statement(_RECORD, which="")).bindparams(bindparam("minors", expanding=True))
+_RECORDS_OF_DAY: Final = text(
+    statement(
+        _RECORD,
+        which="AND ((at >= :day AND at < :end) OR (recorded_at >= :day AND recorded_at < :end))",
+    )
+).bindparams(bindparam("minors", expanding=True))
 _OF_AMOUNT: Final = text(
     statement(
         'SELECT {columns} FROM events WHERE events."row" > :low AND events."row" <= :high '
@@ -57,13 +83,29 @@ _OF_AMOUNT: Final = text(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundEvent:
-    """Event that was found by an amount or a day; `order` is None where it belongs to none."""
+    """Event that was found; `order` is None where it belongs to none."""
 
     order: str | None
     event_id: str
     received_at: Instant
     money: Money | None
     order_money: Money | None
+    source: str
+    claim: str
+    standing: str
+    payment: str | None
+    session: str | None
+    occurred_at: Instant | None
+
+    @property
+    def unplaced_name(self) -> str:
+        """The reference of its payment, as an unallocated payment has it."""
+        return self.payment or self.session or self.event_id
+
+    @property
+    def is_payment(self) -> bool:
+        """Whether it says that somebody pays or paid."""
+        return self.claim in ("succeeded", "authorized", "pending")
 
 
 async def orders_named(
@@ -118,10 +160,10 @@ async def events_of_day(
         values["minors"] = sorted(minors)
     while True:
         rows = (await connection.execute(sql, values | {"limit": AT_ONCE})).all()
-        yield [_found_event(row) for row in rows]
+        yield [_found_event(row[1:]) for row in rows]
         if len(rows) < AT_ONCE:
             return
-        values["after"] = rows[-1][7]
+        values["after"] = rows[-1][0]
 
 
 async def events_of_amount(
@@ -140,17 +182,36 @@ async def events_of_amount(
         yield [_found_event(row) for row in rows], low == bottom and bottom > 0
 
 
+async def events_happened(
+    connection: AsyncConnection, day: Instant, end: Instant, *, minors: Collection[int]
+) -> AsyncIterator[list[FoundEvent]]:
+    """Read events that state one of these amounts and happened from `day` until `end`, however much
+    later they were received, oldest first."""
+    bottom = await connection.scalar(_FIRST_OF_DAY, {"after": first_id("dlv_", day)})
+    if bottom is None:
+        return
+    top = await connection.scalar(text('SELECT max("row") FROM events')) or 0
+    values: dict[str, Any] = {"day": day, "end": end, "minors": sorted(minors)}
+    for low in range(bottom - 1, min(top, bottom + MOST), STRETCH):
+        rows = await connection.execute(_HAPPENED, values | {"low": low, "high": low + STRETCH})
+        yield [_found_event(row) for row in rows]
+
+
 async def records_of_amount(
-    connection: AsyncConnection, minors: Collection[int], *, limit: int
+    connection: AsyncConnection,
+    minors: Collection[int],
+    *,
+    limit: int,
+    during: tuple[Instant, Instant] | None = None,
 ) -> list[tuple[str, Money]]:
-    """Return (order, money) of records that state one of these amounts."""
-    rows = await connection.execute(
-        text(
-            "SELECT order_key, amount, currency FROM records WHERE amount IN :minors "
-            "AND currency IS NOT NULL LIMIT :limit"
-        ).bindparams(bindparam("minors", expanding=True)),
-        {"minors": sorted(minors), "limit": limit},
-    )
+    """Return (order, money) of records that state one of these amounts.
+
+    during  only of what was ordered, or recorded, from one instant until another
+    """
+    values: dict[str, Any] = {"minors": sorted(minors), "limit": limit}
+    if during is not None:
+        values |= {"day": during[0], "end": during[1]}
+    rows = await connection.execute(_RECORDS if during is None else _RECORDS_OF_DAY, values)
     return [(row[0], Money(minor=row[1], currency=row[2])) for row in rows]
 
 
@@ -161,6 +222,12 @@ def _found_event(row: Sequence[Any]) -> FoundEvent:
         received_at=row[2],
         money=_money(row[3], row[4]),
         order_money=_money(row[5], row[6]),
+        source=row[7],
+        claim=row[8],
+        standing=row[9],
+        payment=row[10],
+        session=row[11],
+        occurred_at=row[12],
     )
 
 
@@ -180,12 +247,75 @@ async def references_in_books(connection: AsyncConnection, phone: str, *, limit:
     return [row[0] for row in rows]
 
 
-async def orders_alike(connection: AsyncConnection, name: str, *, limit: int) -> list[str]:
-    """Return references of orders with money that equal this one without case and punctuation."""
-    sql = text(
-        'SELECT DISTINCT order_key FROM takings WHERE "key" = :key ORDER BY order_key LIMIT :limit'
+ENDING: Final = (
+    "SELECT order_key FROM order_due WHERE backwards IS NOT NULL AND backwards >= :tail "
+    "AND backwards <= :last ORDER BY backwards LIMIT :limit"
+)
+
+
+async def orders_ending(connection: AsyncConnection, tail: str, *, limit: int) -> list[str]:
+    """Return orders whose references end so, without case and punctuation; the shortest first.
+
+    tail  as `due_store.backwards` writes it
+    """
+    values = {"tail": tail, "last": tail + _LAST, "limit": limit}
+    return [row[0] for row in await connection.execute(text(ENDING), values)]
+
+
+WITH: Final = statement(
+    "SELECT {columns} FROM events WHERE movement IS NOT NULL AND movement = :name "
+    "UNION SELECT {columns} FROM events WHERE capture IS NOT NULL AND capture = :name "
+    "UNION SELECT {columns} FROM events WHERE order_key IS NULL AND payment = :name "
+    "UNION SELECT {columns} FROM events WHERE order_key IS NULL AND session = :name "
+    "UNION SELECT {columns} FROM events WHERE standing = 'unconfirmed' AND payment = :name "
+    "LIMIT :limit",
+    columns=_EVENT,
+)
+
+
+async def events_with(connection: AsyncConnection, name: str, *, limit: int) -> list[FoundEvent]:
+    """Return events of this refund, dispute or capture, and events of this payment or session that
+    are on no order or are not confirmed: no link leads to those."""
+    rows = await connection.execute(text(WITH), {"name": name, "limit": limit})
+    return [_found_event(row) for row in rows]
+
+
+_UNPLACED: Final = statement(
+    "SELECT {columns} FROM events WHERE order_key IS NULL AND event_id = :name UNION "
+    "SELECT {columns} FROM deliveries JOIN events ON events.event_id = deliveries.event_id "
+    "AND events.source = deliveries.source AND events.digest = deliveries.digest "
+    "WHERE deliveries.id = :name AND events.order_key IS NULL LIMIT :limit",
+    columns=_EVENT,
+)
+
+
+async def unplaced_of_event(
+    connection: AsyncConnection, name: str, *, limit: int
+) -> list[FoundEvent]:
+    """Return the events of no order with this id, or that this delivery brought."""
+    rows = await connection.execute(text(_UNPLACED), {"name": name, "limit": limit})
+    return [_found_event(row) for row in rows]
+
+
+_OF_DELIVERIES: Final = text(
+    statement(
+        "SELECT {columns} FROM deliveries JOIN events ON events.event_id = deliveries.event_id "
+        "AND events.source = deliveries.source AND events.digest = deliveries.digest "
+        "WHERE deliveries.id IN :ids AND events.order_key IS NULL",
+        columns=_EVENT,
     )
-    rows = await connection.execute(sql, {"key": match_key(name), "limit": limit})
+).bindparams(bindparam("ids", expanding=True))
+
+
+async def events_of_deliveries(connection: AsyncConnection, ids: Sequence[str]) -> list[FoundEvent]:
+    """Return events of no order that these deliveries brought."""
+    rows = await connection.execute(_OF_DELIVERIES, {"ids": list(ids)}) if ids else ()
+    return [_found_event(row) for row in rows]
+
+
+async def orders_of_payout(connection: AsyncConnection, name: str, *, limit: int) -> list[str]:
+    """Return orders of statement lines in force that belong to this payout."""
+    rows = await connection.execute(text(PAID_OUT), {"name": name, "limit": limit})
     return [row[0] for row in rows]
 
 
@@ -227,6 +357,35 @@ _LINES: Final = (
 """Lines of books, and of statements by order and by payment: each has its index."""
 
 
+PAID_OUT: Final = statement(
+    "SELECT links.order_key FROM statement_lines JOIN links "
+    "ON links.reference = statement_lines.payment AND links.kind = 'payment' "
+    "AND links.source = statement_lines.source "
+    "WHERE payout IS NOT NULL AND payout = :name AND {in_force} "
+    "UNION SELECT order_due.order_key FROM statement_lines JOIN order_due "
+    "ON order_due.order_key = statement_lines.order_ref "
+    "WHERE payout IS NOT NULL AND payout = :name AND {in_force} ORDER BY 1 LIMIT :limit",
+    in_force=_IN_FORCE,
+)
+_BOOKED: Final = text(
+    statement(
+        "SELECT reference, '', status, NULL, minor, currency FROM book_lines WHERE "
+        "placed_at >= :day AND placed_at < :end AND minor IN :minors AND {in_force} LIMIT :limit",
+        in_force=_IN_FORCE,
+    )
+).bindparams(bindparam("minors", expanding=True))
+
+
+async def book_lines_of_day(
+    connection: AsyncConnection, day: Instant, end: Instant, *, minors: Collection[int], limit: int
+) -> list[ImportedLine]:
+    """Return lines in force of order books that state one of these amounts, placed from `day` until
+    `end`."""
+    values = {"day": day, "end": end, "minors": sorted(minors), "limit": limit}
+    rows = await connection.execute(_BOOKED, values)
+    return [_imported_line(row) for row in rows]
+
+
 async def lines_named(connection: AsyncConnection, name: str, *, limit: int) -> list[ImportedLine]:
     """Return lines in force of order books and statements that name this order or payment.
 
@@ -238,9 +397,10 @@ async def lines_named(connection: AsyncConnection, name: str, *, limit: int) -> 
     found: dict[ImportedLine, None] = {}
     for sql in _LINES:
         for row in await connection.execute(sql, values):
-            money = Money(minor=row[4], currency=row[5])
-            line = ImportedLine(
-                order=row[0], source=row[1], what=row[2] or "", payment=row[3], money=money
-            )
-            found[line] = None
+            found[_imported_line(row)] = None
     return list(found)
+
+
+def _imported_line(row: Sequence[Any]) -> ImportedLine:
+    money = Money(minor=row[4], currency=row[5])
+    return ImportedLine(order=row[0], source=row[1], what=row[2] or "", payment=row[3], money=money)

@@ -263,7 +263,7 @@ def _sources() -> Mapping[str, Source]:
 _FIELDS: Final = tuple(each.name for each in fields(delivery_log_store.RawDelivery))
 _sent: Final = attrgetter(*_FIELDS)
 
-RereadRow = tuple[tuple[Any, ...] | None, str | None, bytes | None]
+RereadRow = tuple[tuple[Any, ...] | None, str | None, tuple[bytes, ...]]
 """For one delivery: the row of its event, the problem and the customer, as in `Reread`."""
 
 
@@ -515,8 +515,8 @@ class _Check:
                 missing = await consistency_store.phones_not_noted(connection, scratch)
         if missing:
             self._report.add(
-                f"{counted(missing, 'customer is', 'customers are')} not found by the phone number "
-                "that a body names; `tallyhook reindex` notes them"
+                f"{counted(missing, 'customer is', 'customers are')} not found by the number, "
+                "email address, name or id that a body names; `tallyhook reindex` notes them"
             )
 
     # --- (4) ledgers and (5) due marks -----------------------------------------------------------

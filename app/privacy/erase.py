@@ -33,7 +33,7 @@ from app.core.text import counted
 from app.database.engine import Connection
 from app.evidence.seal import seal_unsealed
 from app.orders.customers import checked_reason
-from app.orders.find_orders import understood
+from app.orders.sought import understood
 from app.privacy.erase_finding import Erasing, Erasure, ErasureFinder
 from app.privacy.erase_store import files_with
 from app.privacy.erasure_journal import Kind

@@ -10,6 +10,7 @@ __all__ = (
     "fetched",
     "fields",
     "fingerprints",
+    "identifiers",
     "named.contract",
     "paths",
     "phones",

@@ -1,7 +1,8 @@
 """From a verified body to events: a profile's locations, compiled once.
 
-Leaves out: whether the request is genuine. The customer's phone number is not part of an event. Its
-keyed digest leaves here, and the number itself only when a person looks at one delivery.
+Leaves out: whether the request is genuine. The customer's number, email address and name are not
+part of an event. Their keyed digests leave here, and the number itself only when a person looks at
+one delivery.
 """
 
 from typing import Final
@@ -17,7 +18,7 @@ from app.core.reading import (
     UnclearAmount,
     Unreadable,
 )
-from app.providers import amounts, dates, documents, fields, paths, request, sections
+from app.providers import amounts, dates, documents, fields, identifiers, paths, request, sections
 from app.providers.phones import phone_digits
 from reconcile.instants import Instant
 from reconcile.ledger.events import UNCLEAR_AMOUNT, ClaimKind, Event, Standing
@@ -166,7 +167,18 @@ class EventReader:
     ) -> None:
         event, priced = profile.event, profile.amounts
         self._source = source
-        self._phone_key = phone_key if profile.customer.phone else None
+        self._phone_key = phone_key
+        # Each further id counts, so each location is a field.
+        self._identifiers = tuple(
+            (identify, ProfileField(locations))
+            for identify, locations in (
+                (identifiers.email, profile.customer.email),
+                (identifiers.name, profile.customer.name),
+                (identifiers.card, profile.customer.card),
+                *((identifiers.further_id, (each,)) for each in event.further_ids),
+            )
+            if locations
+        )
         self._request = profile.request
         self._document = documents.DOCUMENTS[profile.request.body]
         self._items = paths.compile_path(event.items, each=True) if event.items else None
@@ -287,18 +299,25 @@ class EventReader:
         items = documents.items_of(document, body, self._items)
         return [data.of(item.document, digest=item.digest) for item in items]
 
-    def _customers(self, several: list[fields.EventData]) -> tuple[bytes | None, ...]:
-        """Return the keyed digest of each event's phone number; () without a key."""
+    def _customers(self, several: list[fields.EventData]) -> tuple[tuple[bytes, ...], ...]:
+        """Return the keyed digests by which each event's customer is found; () without a key."""
         if self._phone_key is None:
             return ()
-        digests = []
+        found = []
         for data in several:
-            try:
-                digits = phone_digits(self._phone.find(data), self._country)
-            except Unreadable:  # only the search misses it: the event stays readable
-                digits = None
-            digests.append(None if digits is None else self._phone_key.digest(digits))
-        return tuple(digests)
+            names: dict[str, None] = {}
+            for identify, field in ((self._as_phone, self._phone), *self._identifiers):
+                try:
+                    identifier = identify(field.find(data))
+                except Unreadable:  # only the search misses it: the event stays readable
+                    continue
+                if identifier is not None:
+                    names[identifier] = None
+            found.append(tuple(map(self._phone_key.digest, names)))
+        return tuple(found)
+
+    def _as_phone(self, value: object) -> str | None:
+        return phone_digits(value, self._country)
 
     def _several(self, data: fields.EventData, items: list[documents.BodyItem]) -> Reading:
         """Read each event by itself: an unreadable one does not affect the others."""

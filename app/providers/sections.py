@@ -166,6 +166,7 @@ class EventRule:
     zone        offset from UTC of dates that state none
     capture     which capture of its payment a success is
     respond_by  until when the shop may answer a dispute; written as `occurred_at` is
+    further_ids  ids that people read off a receipt, such as a charge's; each that is present counts
     """
 
     items: Annotated[str | None, rules.items_path] = None
@@ -181,16 +182,22 @@ class EventRule:
     capture: Locations = ()
     reason: Locations = ()
     respond_by: Locations = ()
+    further_ids: Locations = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CustomerRule:
-    """Section [customer]: where the customer's phone number stands. It is shown masked, on demand.
+    """Section [customer]: what the customer is found by. Only keyed digests of it are stored; the
+    phone number is shown masked, on demand.
 
     country  the calling code of numbers that begin with a single zero
+    card     a card's number or what is shown of it; its last four digits count
     """
 
     phone: Locations = ()
+    email: Locations = ()
+    name: Locations = ()
+    card: Locations = ()
     country: Annotated[str | None, rules.calling_code] = None
 
 

@@ -19,6 +19,7 @@ from app.database.mapping import DELIVERY_COLUMNS, EVENT_COLUMNS, event_row
 from app.database.statements import PlainConnection, insert_rows, run, select_rows
 from app.receiving.confirmation_store import note_confirmations
 from app.receiving.correlation_store import Linking, LinkMemory, Links
+from app.receiving.due_store import backwards
 from app.receiving.inbox_store import Suspect, Unread, take_out, take_suspect_out
 from app.receiving.phone_store import PhoneNote, phone_note, write_phone_notes
 from app.receiving.refusal_store import Rejection, RejectionRing
@@ -48,7 +49,7 @@ class Arrival:
     problem  why it could not be read, one sentence
     whole    of one of several events in one request: the whole body, of which `body` is a part
     asked_about  whether its provider is asked about an event that is not confirmed
-    customer  keyed digest of the phone number of the event's customer, if it names one
+    customer  keyed digests by which the event's customer is found, as in `Reading`
     peer     what kind of address it came from, for the log alone; empty where that is not known
     """
 
@@ -61,7 +62,7 @@ class Arrival:
     event: Event | None
     problem: str | None = None
     whole: Envelope | None = None
-    customer: bytes | None = None
+    customer: tuple[bytes, ...] = ()
     asked_about: bool = True
     peer: str = ""
 
@@ -349,13 +350,10 @@ def _awaits(arrival: Arrival) -> bool:
 
 def _customers(arrivals: Sequence[Arrival], linking: Linking) -> Iterator[PhoneNote]:
     for arrival in arrivals:
-        if arrival.customer is not None and arrival.event is not None:
-            yield phone_note(
-                arrival.customer,
-                linking.orders.get(arrival.event.key),
-                arrival.delivery_id,
-                arrival.received_at,
-            )
+        if arrival.event is not None:
+            order = linking.orders.get(arrival.event.key)
+            for digest in arrival.customer:
+                yield phone_note(digest, order, arrival.delivery_id, arrival.received_at)
 
 
 _KEPT_AGAIN = "ON CONFLICT (digest) DO UPDATE SET body=excluded.body WHERE envelopes.body IS NULL"
@@ -469,8 +467,8 @@ def mark_due(connection: PlainConnection, due: dict[str, Instant]) -> None:
         insert_rows(
             connection,
             table="order_due",
-            columns=("order_key", "due_at", "generation"),
-            rows=[(order, at, 1) for order, at in sorted(due.items())],
+            columns=("order_key", "due_at", "generation", "backwards"),
+            rows=[(order, at, 1, backwards(order)) for order, at in sorted(due.items())],
             conflict="ON CONFLICT (order_key) DO UPDATE SET generation=order_due.generation+1, "
             "due_at=CASE WHEN order_due.due_at <= excluded.due_at THEN order_due.due_at "
             "ELSE excluded.due_at END",

@@ -13,6 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.database.statements import PlainConnection, insert_rows, run, select_rows
 from reconcile.instants import Instant
+from reconcile.matching.books import match_key
 
 NEXT_DUE: Final = "SELECT min(due_at) FROM order_due WHERE due_at IS NOT NULL"
 """The condition changes nothing but the way there: the index holds only marks that wait. Without it
@@ -26,6 +27,11 @@ _RIGHT_MARKS = (
     "OR coalesce(order_due.due_at, -1) <> coalesce(ledgers.next_decision_at, -1)) "
     "ON CONFLICT (order_key) DO UPDATE SET due_at=excluded.due_at"
 )
+
+
+def backwards(reference: str) -> str:
+    """Return a reference as it is found by its end: in the form of `match_key`, reversed."""
+    return match_key(reference)[::-1]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,6 +132,14 @@ def put_marks_right(connection: PlainConnection, *, first: str, last: str) -> No
     Only for whoever has the database alone: evidence that came since the folds would be missed.
     """
     connection.ask(_RIGHT_MARKS, (first, last))
+    made = connection.ask(
+        "SELECT order_key FROM order_due WHERE backwards IS NULL AND order_key BETWEEN ? AND ?",
+        (first, last),
+    )
+    for (order,) in made:
+        connection.ask(
+            "UPDATE order_due SET backwards=? WHERE order_key=?", (backwards(order), order)
+        )
 
 
 async def marks_without_reason(
@@ -172,8 +186,8 @@ def settle_marks(connection: PlainConnection, marks: Sequence[Mark]) -> None:
     insert_rows(
         connection,
         table="order_due",
-        columns=("order_key", "due_at", "generation"),
-        rows=marks,
+        columns=("order_key", "due_at", "generation", "backwards"),
+        rows=[(*mark, backwards(mark[0])) for mark in marks],
         conflict="ON CONFLICT (order_key) DO UPDATE SET due_at=excluded.due_at "
         "WHERE order_due.generation=excluded.generation",
     )

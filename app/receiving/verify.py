@@ -96,7 +96,7 @@ def read_delivery(source: Source | None, received: Received, *, environment: str
         body=body,
         event=None if reading is None else reading.events[0],
         problem=problem,
-        customer=None if reading is None else reading.customer(0),
+        customer=() if reading is None else reading.customer(0),
         asked_about=source is not None and source.asks,
         peer=received.peer,
     )

@@ -434,7 +434,7 @@ async def test_a_search_with_one_hit_goes_there(console: RunningConsole) -> None
         one = await client.post("/find", data={"text": "ORD-1"})
         none = await client.post("/find", data={"text": "unheard of"})
     assert (one.status_code, one.headers["location"]) == (303, "/orders/ORD-1")
-    assert "Nothing was found" in shown(none.text)
+    assert "No order was found in orders by reference; payments" in shown(none.text)
 
 
 async def test_a_form_does_its_work_once(console: RunningConsole) -> None:

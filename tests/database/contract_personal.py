@@ -79,7 +79,7 @@ def paid(event_id: str, order: str, payment: str = "p1") -> Event:
 def of_customer(event_id: str, digest: bytes = DIGEST, **words: Any) -> Any:
     """Return an arrival whose event names a customer."""
     body = f'{{"{event_id}": "{PHONE}"}}'.encode()
-    return arrival(said(event_id, **words), body=body, customer=digest)
+    return arrival(said(event_id, **words), body=body, customer=(digest,))
 
 
 def a_month_later(inbox: Inbox, folder: Path) -> AppContext:
@@ -187,7 +187,7 @@ class PersonalContract:
     async def test_what_is_erased_is_empty(self, inbox: Inbox, tmp_path: Path) -> None:
         refused = rejection(body=PHONE.encode())
         body = f'{{"phone": "{PHONE}"}}'.encode()
-        await keep(inbox, arrival(paid("e1", "A"), body=body, customer=DIGEST), refused)
+        await keep(inbox, arrival(paid("e1", "A"), body=body, customer=(DIGEST,)), refused)
         await refold_until_quiet(context(inbox), limit=10, progress=quiet)
         erasure = await erase(
             a_month_later(inbox, tmp_path),
@@ -206,7 +206,7 @@ class PersonalContract:
         event = paid("e1", "A")
         unread = arrival(None, whole=whole)
         parts: dict[str, Any] = {"body": body, "whole": whole}
-        await keep(inbox, arrival(event, customer=DIGEST, **parts), unread)
+        await keep(inbox, arrival(event, customer=(DIGEST,), **parts), unread)
         await refold_until_quiet(context(inbox), limit=10, progress=quiet)
         words: dict[str, Any] = {"progress": quiet}
         then, asked = (

@@ -160,7 +160,7 @@ class RetentionContract:
         await keep(inbox, arrival(said("late", "ignored"), at=LATER - 60))
         await keep(inbox, arrival(None))
         for n, event in enumerate((said("phone0", "ignored"), said("phone1", "unrecognized"))):
-            await keep(inbox, arrival(event, customer=bytes([n]) * 40))
+            await keep(inbox, arrival(event, customer=(bytes([n]) * 40,)))
         would = await pruned(inbox, dry_run=True)
         assert await emptied(inbox) == set()
         did = await pruned(inbox)

@@ -21,6 +21,7 @@ from tests.database.contract_restoring import RestoringContract
 from tests.database.contract_retention import RetentionContract
 from tests.database.contract_scheduling import SchedulingContract
 from tests.database.contract_sealing import SealingContract
+from tests.database.contract_searching import SearchContract
 from tests.database.contract_trail import TrailContract
 from tests.database.contract_upgrading import PreviewContract, UpgradingContract
 from tests.database.contract_verdicts import VerdictContract
@@ -52,6 +53,7 @@ class Contract(
     SchedulingContract,
     ImportContract,
     SealingContract,
+    SearchContract,
     TrailContract,
     UpgradingContract,
 ):

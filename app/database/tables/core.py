@@ -189,6 +189,9 @@ class EventRow(Table, table=True):
         partial_index("ix_events_order_key", "order_key", where="order_key IS NOT NULL"),
         partial_index("ix_events_orphaned_payment", "payment", where="order_key IS NULL"),
         partial_index("ix_events_orphaned_session", "session", where="order_key IS NULL"),
+        partial_index("ix_events_unconfirmed", "payment", where="standing = 'unconfirmed'"),
+        partial_index("ix_events_movement", "movement", where="movement IS NOT NULL"),
+        partial_index("ix_events_capture", "capture", where="capture IS NOT NULL"),
         STRICT,
     )
     row: int | None = numbered_column()
@@ -307,16 +310,20 @@ class RecordRow(Table, table=True):
 
 
 class OrderDueRow(Table, table=True):
-    """Instant at which an order must be folded next. `generation` counts arrived evidence."""
+    """Instant at which an order must be folded next. `generation` counts arrived evidence.
+    `backwards` is the reference without case and punctuation, its last character first: by it an
+    order is found by how its reference ends."""
 
     __tablename__ = "order_due"
     __table_args__ = (
         partial_index("ix_order_due_due_at", "due_at", where="due_at IS NOT NULL"),
+        partial_index("ix_order_due_backwards", "backwards", where="backwards IS NOT NULL"),
         CLUSTERED,
     )
     order_key: str = text_column(marks.REFERENCE, primary=True)
     due_at: int | None = big_column(null=True)
     generation: int = big_column()
+    backwards: str | None = text_column(marks.REFERENCE, null=True)
 
 
 class LedgerRow(Table, table=True):

@@ -214,12 +214,14 @@ class DestinationAwayRow(Table, table=True):
 
 
 class PhoneRow(Table, table=True):
-    """The keyed digest of a customer's phone number, with an order or delivery of theirs."""
+    """The keyed digest of a customer's phone number, email address, name or card, or of a further
+    id of their payment, with an order or delivery of theirs."""
 
     __tablename__ = "phones"
     __table_args__ = (Index("ix_phones_thing", "thing"), CLUSTERED)
     digest: bytes = blob_column(
-        marks.personal("the keyed digest of a number", erased="deleted"), primary=True
+        marks.personal("the keyed digest of what a customer is found by", erased="deleted"),
+        primary=True,
     )
     kind: str = text_column(marks.WHOSE_NUMBER, primary=True)
     thing: str = text_column(marks.WHOSE_NUMBER, primary=True)

@@ -1,0 +1,51 @@
+"""Identifiers of customers and payments, written one way, so that equal ones have equal digests.
+
+Each begins with its kind and a colon; phone numbers (`phones.py`) are digits alone. All accept any
+JSON value, and return None for what is no such identifier.
+"""
+
+import re
+from typing import Final
+from unicodedata import combining, normalize
+
+MAX_CHARS: Final = 254
+"""Characters of an identifier: no email address that can be delivered to is longer (RFC 5321)."""
+
+_EMAIL: Final = re.compile(r"[^@\s<>,;:\"]+@[^@\s<>,;:\"]+\.[^@\s<>,;:\".]+")
+_CARD: Final = re.compile(r"(?:[\d*xX.\u2022 -]*[*xX.\u2022 -])?\d{4}|\d{12,19}", re.ASCII)
+_WORD: Final = re.compile(r"[^\W\d_]+(?:['\u2019-][^\W\d_]+)*")
+
+
+def email(value: object) -> str | None:
+    """Return an email address in small letters. Mail servers tell capitals apart; people do not."""
+    text = _text(value)
+    return f"email:{text.casefold()}" if text and _EMAIL.fullmatch(text) else None
+
+
+def name(value: object) -> str | None:
+    """Return a person's name without accents, capitals and punctuation, its words sorted: `Doe,
+    José` and `jose doe` are equal. A single word is too common to find a person by."""
+    text = _text(value)
+    plain = "".join(each for each in normalize("NFKD", text or "") if not combining(each))
+    words = sorted(_WORD.findall(plain.replace("\u2019", "'").casefold()))
+    return f"name:{' '.join(words)}" if len(words) > 1 else None
+
+
+def card(value: object) -> str | None:
+    """Return the last four digits of a card's number, or of what is shown of it: `4242`,
+    `**** **** **** 4242`."""
+    text = _text(value)
+    return f"card:{text[-4:]}" if text and _CARD.fullmatch(text) else None
+
+
+def further_id(value: object) -> str | None:
+    """Return an id of the provider's that no field of an event holds, such as a charge's."""
+    text = _text(value)
+    return f"id:{text}" if text and " " not in text else None
+
+
+def _text(value: object) -> str | None:
+    if type(value) not in (str, int):
+        return None
+    text = str(value).strip()
+    return text if 0 < len(text) <= MAX_CHARS and text.isprintable() else None
