@@ -23,6 +23,8 @@ from app.orders.unallocated_store import (
     acts_on,
     evidence_of,
     keys_named,
+    orders_linked_to,
+    orders_naming,
     unplaced_keys,
 )
 from app.receiving.delivery_log_store import raw_delivery
@@ -34,7 +36,7 @@ from reconcile.ledger.history import History
 from reconcile.ledger.ledger import AttemptOutcome, Entry, Movement
 from reconcile.ledger.movements import entries_of
 from reconcile.ledger.policy import Policy
-from reconcile.ledger.records import WITHDRAWN, Record
+from reconcile.ledger.records import NO_ORDER, WITHDRAWN, Record
 from reconcile.money import Money, to_json
 
 Why = Literal["names_no_order", "assignment_withdrawn"]
@@ -45,9 +47,10 @@ WHY: Final[Mapping[Why, str]] = {
     "assignment_withdrawn": "It was assigned to an order, and the assignment was withdrawn.",
 }
 
-State = Literal["open", "dismissed", "assigned"]
+State = Literal["open", "dismissed", "assigned", "named"]
 STATES: Final[tuple[State, ...]] = get_args(State)
-"""`open`: nobody has decided, or what was decided has been reopened."""
+"""`open`: nobody has decided, or what was decided has been reopened. `named`: its events, or the
+shop, name its order, so it is not unallocated."""
 
 SIGNED: Final[Mapping[Standing, str]] = {
     "said": "signed",
@@ -94,6 +97,8 @@ class Unallocated:
     why          why no order has it
     dismissed    the record by which it was dismissed, while that stands
     assigned_to  the order that a person gave it to
+    named        the orders that its events name, or the shop named it for; none of an unallocated
+                 payment
     last_act     id of the last record by which a person placed it
     deliveries   ids of the deliveries that brought it, the first first
     events       ids of its events
@@ -118,6 +123,7 @@ class Unallocated:
     why: Why
     dismissed: Record | None
     assigned_to: str | None
+    named: tuple[str, ...]
     last_act: str | None
     deliveries: tuple[str, ...]
     events: tuple[str, ...]
@@ -133,6 +139,8 @@ class Unallocated:
         """Whether somebody must still decide."""
         if self.assigned_to is not None:
             return "assigned"
+        if self.named:
+            return "named"
         return "open" if self.dismissed is None else "dismissed"
 
     @property
@@ -163,6 +171,8 @@ class Unallocated:
             "why": {"code": self.why, "sentence": WHY[self.why]},
             "state": self.state,
             "assigned_to": self.assigned_to,
+            "named": list(self.named),
+            "last_act": self.last_act,
             "dismissed": None
             if dismissed is None
             else {
@@ -190,7 +200,13 @@ def folded(
     deliveries  events of one payment, and of those that share a session with it
     acts        what people did about each payment, the earliest first
     """
-    known = [each for each in deliveries if each.received_at <= as_of and each.event.order is None]
+    # Which order an event names is no part of how its payment stands.
+    known = [
+        replace(each, event=replace(each.event, order=None))
+        for each in deliveries
+        if each.received_at <= as_of
+    ]
+    orders = {each.event.key: each.event.order for each in deliveries if each.event.order}
     if all(each.event.standing == UNCONFIRMED for each in known):
         return []
     # An event that names neither payment nor session is an attempt named like its order.
@@ -213,6 +229,7 @@ def folded(
                 if each.recorded_at <= as_of
             ],
             known=known,
+            orders=orders,
             disputes=disputes,
         )
         for evidence in ledger.case.attempts
@@ -227,6 +244,7 @@ def _unallocated(
     acts: Sequence[Record],
     *,
     known: Collection[Delivery],
+    orders: Mapping[tuple[str, str, str], str],
     disputes: Collection[str],
 ) -> Unallocated:
     heard = sorted([*evidence.heard, *evidence.unconfirmed], key=lambda each: each.first)
@@ -255,10 +273,11 @@ def _unallocated(
         changed_at=max([heard[-1].first, *(each.recorded_at for each in acts)], key=int),
         standing=next(word for standing, word in SIGNED.items() if standing in standings),
         why="names_no_order"
-        if not any(each.reason == WITHDRAWN for each in acts)
+        if not any(each.reason == WITHDRAWN and each.order != NO_ORDER for each in acts)
         else "assignment_withdrawn",
         dismissed=None if last is None else _standing_dismissal(last, evidence),
         assigned_to=last.order if last is not None and assigned else None,
+        named=tuple(sorted({orders[event.key] for event in said if event.key in orders})),
         last_act=None if last is None else last.record_id,
         deliveries=tuple(delivery_id for _, delivery_id in brought),
         events=tuple(dict.fromkeys(each.event.event_id for each in heard)),
@@ -348,13 +367,18 @@ async def read_unallocated(context: AppContext, payment: str) -> Unallocated:
     """
     async with context.database.reading() as connection:
         found = await run(connection, found_payment, context.policy, context.clock.now(), payment)
+        if found.state == "named":
+            raise NotFoundError(
+                f"{payment} is no unallocated payment: it is of order {', '.join(found.named)}"
+            )
         return await _with_phone(context, connection, found)
 
 
 def found_payment(
     connection: PlainConnection, policy: Policy, now: Instant, payment: str
 ) -> Unallocated:
-    """Return the same, without its customer's number."""
+    """Return any payment by its id or its provider reference, also that of an order, without its
+    customer's number. Raise as `read_unallocated` does."""
     source, _, reference = payment.partition(":")
     keys = [PaymentKey(source, reference)] if reference else []
     found: list[Unallocated] = []
@@ -370,7 +394,11 @@ def found_payment(
         if found:
             break
     if len(found) == 1:
-        return found[0]
+        [only] = found
+        among = orders_linked_to(connection, {only.key, only.key._replace(reference=payment)})
+        among |= {each.order for each in acts_on(connection, {only.key}).get(only.key, ())}
+        shop = orders_naming(connection, only.key, only.session, among - {NO_ORDER})
+        return replace(only, named=tuple(sorted({*only.named, *shop})))
     if found:
         names = ", ".join(each.id for each in found[:5])
         raise UsageError(f"{payment} may be any of {names}: give the id of the one that you mean")
@@ -451,9 +479,20 @@ def _batch(
         )
         if each.key in numbered
     ]
+    found = [(each, number) for each, number in found if not _of_shop(connection, each, acts)]
     found.sort(key=lambda one: one[1])
     last = max(numbered.values(), default=None) if len(numbered) == AT_ONCE else None
     return found, last
+
+
+def _of_shop(
+    connection: PlainConnection, payment: Unallocated, acts: Mapping[PaymentKey, Sequence[Record]]
+) -> bool:
+    """Return whether a payment that nobody assigns any more is an order's by a weaker claim."""
+    past = {each.order for each in acts.get(payment.key, ())} - {NO_ORDER}
+    if not past:
+        return False
+    return bool(payment.named or orders_naming(connection, payment.key, payment.session, past))
 
 
 async def _with_phone(

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from app.database.mapping import EVENT_SELECT, RECORD_SELECT, delivery_of, record_of
 from app.database.statements import PlainConnection, select_rows, statement
-from app.orders.history_store import histories_of
+from app.orders.history_store import contest_of, histories_of
 from reconcile.ledger.events import Delivery, Event
 from reconcile.ledger.records import Record
 
@@ -132,15 +132,20 @@ def evidence_of(
         }
     missing = set(keys) - {key for each in pool.values() for key in _marks(each.event)}
     if missing:
-        links = select_rows(
-            connection,
-            sql="SELECT source, reference, order_key FROM links WHERE reference IN ({})",
-            values=sorted({key.reference for key in missing}),
-        )
-        orders = {row[2] for row in links if PaymentKey(row[0], row[1]) in missing}
+        orders = orders_linked_to(connection, missing)
         for history in histories_of(connection, sorted(orders)).values():
             pool |= {delivery.event.key: delivery for delivery in history.deliveries}
     return _joined(pool.values(), keys)
+
+
+def orders_linked_to(connection: PlainConnection, keys: Collection[PaymentKey]) -> set[str]:
+    """Return the orders under which the events of these payments are stored."""
+    links = select_rows(
+        connection,
+        sql="SELECT source, reference, order_key FROM links WHERE reference IN ({})",
+        values=sorted({key.reference for key in keys}),
+    )
+    return {row[2] for row in links if PaymentKey(row[0], row[1]) in keys}
 
 
 def _marks(event: Event) -> list[PaymentKey]:
@@ -182,6 +187,30 @@ def acts_on(
         record = record_of(row)
         found[key_of(record)].append(record)
     return {key: sorted(acts, key=_recorded) for key, acts in found.items() if key in keys}
+
+
+_NAMING: Final = (
+    "SELECT order_key, source, payment, session FROM records "
+    "WHERE kind IN ('reference_named', 'session_opened') AND order_key IN ({})"
+)
+
+
+def orders_naming(
+    connection: PlainConnection, key: PaymentKey, session: str | None, orders: Collection[str]
+) -> list[str]:
+    """Return the orders for which the shop named a payment or its session, or opened that session:
+    among these orders, and those that share evidence with them."""
+    among = contest_of(connection, orders) | set(orders)
+    return sorted(
+        {
+            order
+            for order, source, payment, opened in select_rows(
+                connection, sql=_NAMING, values=sorted(among)
+            )
+            if source == key.source
+            and (payment == key.reference or (opened and opened in (session, key.reference)))
+        }
+    )
 
 
 def _recorded(record: Record) -> tuple[int, str]:

@@ -96,6 +96,7 @@ class Filed:
 
     prices       records that changed the price, in order
     named        sessions and payments that the shop assigned to this order
+    assigned     records that give payments to this order, by id
     holds        the record of each standing hold, by reason
     released_at  when a hold was last released; 0 if none was
     placed_at    when the order was placed, as the shop last stated it; None if it never did
@@ -106,6 +107,7 @@ class Filed:
     placed: Record | None = None
     prices: list[Record] = field(default_factory=list)
     named: list[Record] = field(default_factory=list)
+    assigned: dict[str, Record] = field(default_factory=dict)
     holds: dict[str, Record] = field(default_factory=dict)
     released_at: Instant = EARLIEST
     placed_at: Instant | None = None
@@ -124,7 +126,7 @@ class Filed:
         single = [self.placed, self.canceled, self.fulfilled]
         single += [self.not_canceled, self.not_fulfilled]
         found = [record for record in single if record is not None]
-        found += [*self.prices, *self.named, *self.holds.values()]
+        found += [*self.prices, *self.named, *self.assigned.values(), *self.holds.values()]
         return found + [r for file in self.sessions.values() for r in file.records()]
 
 
@@ -179,9 +181,10 @@ class AttemptEvidence:
         return [*tied, *[link for link in sessions if link.event.session not in named]]
 
     @property
-    def assigned(self) -> bool:
-        """Whether a person gave it to this order: then no other claim on it counts."""
-        return any(each.by for each in self.heard)
+    def assignment(self) -> str | None:
+        """The id of the record by which a person gave it to this order: then no other claim on it
+        counts."""
+        return next((each.by[0] for each in self.heard if each.by), None)
 
     def belongs_to(self, session: str) -> bool:
         return session in (self.session, self.reference) or self.names(session) is not None
@@ -209,7 +212,6 @@ class Case:
     moved            events that would be the order's own or foreign, if a person had not placed
                      their payment elsewhere; they put nothing in doubt
     foreign_records  records of other orders whose sessions have events here
-    assignments      the records that give payments to this order
     """
 
     order: str
@@ -221,7 +223,6 @@ class Case:
     filed: Filed
     attempts: list[AttemptEvidence]
     foreign_records: Sequence[Record]
-    assignments: Sequence[Record]
 
 
 NOTHING_FILED: Final = Filed()
@@ -251,7 +252,6 @@ def arrange(history: History, *, policy: Policy, as_of: Instant) -> Case:
         filed=filed,
         attempts=_attempts(order, heard, filed),
         foreign_records=others,
-        assignments=assignments,
     )
 
 
@@ -350,7 +350,9 @@ def file_records(records: Sequence[Record]) -> Filed:
         elif record.kind == "released":
             if filed.holds.pop(record.reason or "", None) is not None:
                 filed.released_at = record.recorded_at
-        elif record.kind not in PLACINGS:
+        elif record.kind == "payment_assigned":
+            filed.assigned[record.record_id] = record
+        elif record.kind != "payment_dismissed":
             file = filed.sessions.setdefault(record.key or record.session or "", SessionFile())
             if record.kind == "session_requested":
                 file.requested = file.requested or record

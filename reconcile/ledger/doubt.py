@@ -117,7 +117,7 @@ def shared_references(case: Case) -> list[Shared]:
     """Return the attempts of this order that events or records of another order claim."""
     found = []
     for attempt in case.attempts if case.foreign or case.foreign_records else ():
-        if (not attempt.heard and not attempt.files) or attempt.assigned:
+        if (not attempt.heard and not attempt.files) or attempt.assignment:
             continue  # only unconfirmed events mention it, and they share nothing; or it is settled
         heard = [
             h

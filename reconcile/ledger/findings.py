@@ -16,7 +16,7 @@ from reconcile.ledger.events import ANSWERS, ClaimKind
 from reconcile.ledger.ledger import Facts, Finding, new_finding
 from reconcile.ledger.movements import Payment, movement_date
 from reconcile.ledger.outcome import Judgement, standing
-from reconcile.ledger.records import STILL_ASKING
+from reconcile.ledger.records import STILL_ASKING, RecordKind
 from reconcile.ledger.vocabulary import FINDING_CODES
 
 _FINAL: Final[tuple[ClaimKind, ...]] = ("declined", "canceled", "expired")
@@ -252,10 +252,9 @@ def shared_with_other_order(case: Case, judgement: Judgement) -> list[Finding]:
 
 def assignment_contradicted(case: Case, judgement: Judgement) -> list[Finding]:
     """Find assigned payments that an event, or the shop, later claims for another order."""
-    assigned = {record.record_id: record for record in case.assignments}
     found: dict[tuple[str, str], list[str]] = {}
     for attempt in case.attempts:
-        record = next((assigned[h.by[0]] for h in attempt.heard if h.by), None)
+        record = case.filed.assigned.get(attempt.assignment or "")
         if record is None:
             continue
         for each in attempt.heard:
@@ -299,11 +298,14 @@ _PLACES: Final = {code: place for place, code in enumerate(FINDING_CODES)}
 # --- of the merchant's side ----------------------------------------------------------------------
 
 
+_OURS: Final[frozenset[RecordKind]] = frozenset(("held", "payment_assigned"))
+
+
 def order_unknown(case: Case, judgement: Judgement) -> list[Finding]:
-    """Find an order that only the provider knows. A hold is our own record."""
+    """Find an order that only the provider knows. Holds and assignments are our own records."""
     filed = case.filed
     stated = () if filed is NOTHING_FILED else filed.records()
-    if not case.heard or any(record.kind != "held" for record in stated):
+    if not case.heard or any(record.kind not in _OURS for record in stated):
         return []
     return [new_finding(code="order_unknown", cites=(case.heard[0].event.event_id,))]
 

@@ -198,10 +198,15 @@ def _as_named(
     """Replace the amount of answered captures by the amount that the shop named for the session.
 
     An answer states no amount. The named amount counts once, on the session's payment that was
-    answered first.
+    answered first. An assignment states the amount that a statement line proves.
     """
     attempt = captures[0].attempt
     heard = [each for capture in captures for each in capture.heard]
+    proved = filed.assigned.get(attempt.assignment or "")
+    if proved is not None and proved.money is not None:
+        if any(h.event.standing != "answered" for h in heard):
+            return captures
+        return [Movement("captured", attempt, heard, (proved.money,), named=proved)]
     named = filed.named_amount(attempt.source, attempt.session or "")
     if named is None or named.money is None or any(h.event.standing != "answered" for h in heard):
         return captures
