@@ -532,6 +532,7 @@ class Settings(BaseSettings):
     late_after_s: int = _number(300, 1, 7 * 86_400)
     future_tolerance_s: int = _number(300, 0, 86_400)
     fulfillment_window_s: int = _number(86_400, 0, 365 * 86_400)
+    refund_window_s: int = _number(864_000, 3600, 365 * 86_400)
 
     max_body_bytes: int = _number(MIB, KIB, 16 * MIB)
     max_header_bytes: int = _number(16 * KIB, KIB, 64 * KIB)
@@ -636,6 +637,7 @@ class Settings(BaseSettings):
             late_after=self.late_after_s * SECOND,
             future_tolerance=self.future_tolerance_s * SECOND,
             fulfillment_window=self.fulfillment_window_s * SECOND or None,
+            refund_window=self.refund_window_s * SECOND,
             require_order_record_since=required_since,
         )
 

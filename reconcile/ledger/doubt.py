@@ -181,24 +181,29 @@ def _reasons(
 
 
 def _other_currency(payment: Payment) -> Iterable[Reason]:
-    """Yield a reason if money went back in a currency other than the captures'."""
+    """Yield reasons if money went back, or is disputed, in a currency other than the captures'."""
     came = {m.money.currency for m in payment.captures if m.money is not None}
     if not came:
         return
-    stated = [(money, m.cites) for m in payment.returns for money in m.stated]
+    returned = [(money, m.cites) for m in payment.returns for money in m.stated]
+    disputed: list[tuple[Money, tuple[str, ...]]] = []
     for dispute in payment.disputes:
         if dispute.word != "won":
             cites = cites_of(payment.attempt.tied(dispute.heard))
-            stated += [(h.event.money, cites) for h in dispute.heard if h.event.money is not None]
-    odd = [(money, cites) for money, cites in stated if money.currency not in came]
-    if odd:
-        captured = tuple([c for m in payment.captures for c in m.cites])
-        facts: Facts = (
-            ("attempt", payment.attempt.reference),
-            *(("returned", money) for money in dict.fromkeys([money for money, _ in odd])),
-        )
-        cites = tuple(dict.fromkeys([*captured, *[c for _, own in odd for c in own]]))
-        yield new_reason(code="returned_in_other_currency", cites=cites, facts=facts)
+            amounts = [h.event.money for h in dispute.heard if h.event.money is not None]
+            # An open dispute has taken nothing yet.
+            stated = disputed if dispute.word == "open" else returned
+            stated += [(money, cites) for money in amounts]
+    captured = [c for m in payment.captures for c in m.cites]
+    for name, stated in (("returned", returned), ("disputed", disputed)):
+        odd = [(money, cites) for money, cites in stated if money.currency not in came]
+        if odd:
+            facts: Facts = (
+                ("attempt", payment.attempt.reference),
+                *((name, money) for money in dict.fromkeys([money for money, _ in odd])),
+            )
+            cites = tuple(dict.fromkeys([*captured, *[c for _, own in odd for c in own]]))
+            yield new_reason(code=f"{name}_in_other_currency", cites=cites, facts=facts)
 
 
 def cancellations_after(attempt: AttemptEvidence) -> list[Heard]:

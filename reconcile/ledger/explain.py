@@ -64,10 +64,11 @@ _MAY_BE_MISSING: Final = {
     "author": ", as {} told us",
     "still_lost": ", but {} of it stays lost",
     "not_lost": ", and {} of what was disputed stays with the shop",
+    "under_way": ", {} of it is under way",
 }
 """Optional facts, and the words around them if they are present."""
 
-_AMOUNTS: Final = frozenset(("disputed", "lost", "pending", "returned"))
+_AMOUNTS: Final = frozenset(("disputed", "failed", "lost", "pending", "returned"))
 """Facts that read as `an unknown amount` if they are not known."""
 
 
@@ -234,6 +235,10 @@ def _totals(ledger: Ledger) -> dict[str, Any]:
     """Return expected, captured, refunded and held; reversed and lost if not zero.
 
     `expected` is what is due at providers; where the shop stated tenders, price and tenders follow.
+
+    owed_back   what must still be given back, less refunds under way; absent if nothing is owed
+    on_its_way  what refunds under way will take of what was owed; absent if nothing
+
     Further currencies, if any, stand under `others`.
     """
     balances = {b.currency: b for b in ledger.balances}
@@ -253,6 +258,12 @@ def _totals(ledger: Ledger) -> dict[str, Any]:
     if placed is not None and placed.money is not None and placed.tenders:
         totals["price"] = to_json(placed.money)
         totals["tenders"] = [{"kind": t.kind, **to_json(t.money)} for t in placed.tenders]
+    if ledger.owed is not None:
+        totals["owed_back"] = to_json(ledger.owed)
+        if ledger.returning is not None:
+            left = ledger.owed.minor - ledger.returning.minor
+            totals["owed_back"] = to_json(Money(minor=left, currency=ledger.owed.currency))
+            totals["on_its_way"] = to_json(ledger.returning)
     others = [b for b in ledger.balances if main is None or b.currency != main.currency]
     if others:
         totals["others"] = [_sides(b) for b in others]

@@ -181,11 +181,9 @@ def _recovered(attempt: AttemptEvidence) -> list[Finding]:
     tries = [h for h in declined if h.event.occurred_at is not None and last[0] and h.at <= last[1]]
     if not tries:
         return []
+    # Not counted: two events may be about one try.
     cites = cites_of([*tries, *captured])
-    facts: Facts = (
-        ("attempt", attempt.reference),
-        ("failed", len({h.event.event_id for h in tries})),
-    )
+    facts: Facts = (("attempt", attempt.reference),)
     return [new_finding(code="recovered_on_later_attempt", cites=cites, facts=facts)]
 
 
@@ -462,6 +460,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     findings_money.captures,
     findings_money.disputes,
     findings_money.refunds_under_way,
+    findings_money.reversal_amounts,
     findings_money.unread_money_event,
 )
 """Checks that need no record of the merchant.

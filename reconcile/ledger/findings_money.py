@@ -5,19 +5,29 @@ Leaves out: the outcome of the order; `outcome` decides it.
 
 from typing import Final
 
-from reconcile.ledger.correlate import Case, cites_of
+from reconcile.instants import LATEST, Instant
+from reconcile.ledger.correlate import Case, Heard, cites_of
 from reconcile.ledger.doubt import is_off_by_factor
+from reconcile.ledger.events import ClaimKind
 from reconcile.ledger.fulfilling import is_unread
 from reconcile.ledger.ledger import Facts, FactValue, Finding, Movement, new_finding
 from reconcile.ledger.movements import (
     Dispute,
     DisputeWord,
     Payment,
+    PendingRefund,
     amount_of,
     by_movement,
     lost_of,
 )
-from reconcile.ledger.outcome import Judgement, paid_several_times
+from reconcile.ledger.outcome import (
+    Judgement,
+    paid_several_times,
+    returning_facts,
+    reversal_mismatch,
+    under_way,
+)
+from reconcile.ledger.policy import Policy
 from reconcile.ledger.vocabulary import FindingCode
 from reconcile.money import Money, new_money
 
@@ -100,11 +110,20 @@ def _other_currencies(judgement: Judgement, expected: Money) -> list[Finding]:
         new_finding(
             code="other_currency_received",
             cites=tuple(dict.fromkeys(cites[b.currency])),
-            facts=(("received", Money(minor=b.captured - b.returned, currency=b.currency)),),
+            facts=(
+                ("received", Money(minor=b.captured - b.returned, currency=b.currency)),
+                *_under_way(judgement, b.currency),
+            ),
         )
         for b in judgement.balances
         if b.currency != expected.currency and b.captured > b.returned
     ]
+
+
+def _under_way(judgement: Judgement, currency: str) -> Facts:
+    """Return the fact that refunds in a currency other than the order's are under way, if any."""
+    minor = sum([under_way(payment, currency) for payment in judgement.payments])
+    return (("under_way", Money(minor=minor, currency=currency)),) if minor else ()
 
 
 def _surplus(judgement: Judgement, expected: Money) -> Finding:
@@ -116,10 +135,10 @@ def _surplus(judgement: Judgement, expected: Money) -> Finding:
     if paid_several_times(judgement):
         times = len([m for m in captured if m.money == expected])
         facts: Facts = (("times", times), ("expected", expected), ("owed", owed))
+        facts += returning_facts(judgement)
         return new_finding(code="paid_twice", cites=cites, facts=facts)
-    return new_finding(
-        code="overpaid", cites=cites, facts=(("expected", expected), ("surplus", owed))
-    )
+    facts = (("expected", expected), ("surplus", owed), *returning_facts(judgement))
+    return new_finding(code="overpaid", cites=cites, facts=facts)
 
 
 def _mismatch(code: FindingCode, judgement: Judgement, captured: list[Movement]) -> Finding:
@@ -191,6 +210,10 @@ def _dispute(payment: Payment, dispute: Dispute) -> Finding:
         ("dispute", named),
         (fact, of(dispute, payment)),
     ]
+    if dispute.word == "open":
+        facts.append(("opened_at", min([h.at for h in dispute.heard])))
+    else:
+        facts.append(("decided_at", dispute.heard[-1].at))
     amount, lost = dispute.amount, dispute.lost
     if dispute.word == "lost" and amount is not None and lost is not None:
         left = new_money(minor=amount.minor - lost.minor, currency=lost.currency)
@@ -202,20 +225,72 @@ def _dispute(payment: Payment, dispute: Dispute) -> Finding:
 
 
 def refunds_under_way(case: Case, judgement: Judgement) -> list[Finding]:
-    """Find `refund_pending` and `refund_failed`."""
+    """Find `refund_pending`, `refund_overdue` and `refund_failed`."""
     if judgement.plain:
         return []
     found = []
     for payment in judgement.payments:
         named: tuple[str, FactValue] = ("attempt", payment.attempt.reference)
         for each in payment.pending:
-            facts: Facts = (named, ("pending", each.amount))
             cites = cites_of(each.heard)
+            facts: Facts = (named, ("pending", each.amount), ("begun_at", each.begun_at))
             found.append(new_finding(code="refund_pending", cites=cites, facts=facts))
+            due = refund_due(each, case.policy)
+            if case.as_of >= due:
+                facts += (("due_at", due),)
+                found.append(new_finding(code="refund_overdue", cites=cites, facts=facts))
         for group in by_movement(payment.failed):
+            facts = (
+                named,
+                ("failed", _failed_amount(group, payment)),
+                ("failed_at", max([h.at for h in group])),
+            )
             cites = cites_of(group)
-            found.append(new_finding(code="refund_failed", cites=cites, facts=(named,)))
+            found.append(new_finding(code="refund_failed", cites=cites, facts=facts))
     return found
+
+
+def _failed_amount(failed: list[Heard], payment: Payment) -> Money | None:
+    """Return the amount of a failed refund: its failure's, else what the refund's events state."""
+    name, claims = failed[0].event.movement, payment.attempt.claims
+    begun = [h for c in _REFUNDS for h in claims.get(c, ()) if h.event.movement == name]
+    for group in (failed, begun if name is not None else []):
+        stated = {h.event.money for h in group if h.event.money is not None}
+        if stated:
+            return stated.pop() if len(stated) == 1 else None
+    return None
+
+
+_REFUNDS: Final[tuple[ClaimKind, ...]] = ("refund_pending", "refunded")
+
+
+def refund_due(refund: PendingRefund, policy: Policy) -> Instant:
+    """Return when a refund under way becomes overdue."""
+    return min(refund.begun_at + policy.refund_window, LATEST)
+
+
+def next_refund_due(case: Case, judgement: Judgement) -> Instant | None:
+    """Return when the next refund under way becomes overdue; None if none will."""
+    payments = () if judgement.plain else judgement.payments
+    due = [refund_due(each, case.policy) for payment in payments for each in payment.pending]
+    return min([each for each in due if each > case.as_of], default=None)
+
+
+def reversal_amounts(case: Case, judgement: Judgement) -> list[Finding]:
+    """Find `reversal_amount_mismatch`."""
+    return [
+        new_finding(
+            code="reversal_amount_mismatch",
+            cites=movement.cites,
+            facts=(
+                ("attempt", movement.attempt.reference),
+                ("stated", stated),
+                ("taken", movement.money),
+            ),
+        )
+        for movement in judgement.movements
+        for stated in reversal_mismatch(movement, judgement)
+    ]
 
 
 def unread_money_event(case: Case, judgement: Judgement) -> list[Finding]:

@@ -9,13 +9,14 @@ from typing import Final
 from reconcile.instants import EARLIEST, Duration, Instant
 from reconcile.ledger.correlate import arrange
 from reconcile.ledger.findings import find, fulfillment_deadline
+from reconcile.ledger.findings_money import next_refund_due
 from reconcile.ledger.fulfilling import withheld
 from reconcile.ledger.history import History
 from reconcile.ledger.ledger import Ledger, Outcome, new_ledger
 from reconcile.ledger.movements import entries_of
 from reconcile.ledger.outcome import decide
 from reconcile.ledger.policy import Policy
-from reconcile.money import new_money
+from reconcile.money import Money, new_money
 
 
 def fold(history: History, *, policy: Policy, as_of: Instant) -> Ledger:
@@ -24,7 +25,6 @@ def fold(history: History, *, policy: Policy, as_of: Instant) -> Ledger:
     judgement = decide(case)
     judgement.withheld = withheld(case, judgement)
     judgement.ship_by = fulfillment_deadline(case, judgement)
-    currency = judgement.currency
     changes = [  # without new evidence the ledger changes at the first of these
         attempt.deadline
         for attempt in judgement.attempts
@@ -32,6 +32,14 @@ def fold(history: History, *, policy: Policy, as_of: Instant) -> Ledger:
     ]
     if judgement.ship_by is not None and judgement.ship_by > as_of:
         changes.append(judgement.ship_by)
+    overdue = next_refund_due(case, judgement)
+    if overdue is not None:
+        changes.append(overdue)
+
+    def money(minor: int) -> Money | None:
+        currency = judgement.currency
+        return None if currency is None else new_money(minor=minor, currency=currency)
+
     return new_ledger(
         order=history.order,
         as_of=as_of,
@@ -39,7 +47,9 @@ def fold(history: History, *, policy: Policy, as_of: Instant) -> Ledger:
         fulfillable=judgement.outcome == "succeeded" and not judgement.withheld,
         expected=judgement.expected.money,
         balances=judgement.balances,
-        held=None if currency is None else new_money(minor=judgement.held, currency=currency),
+        held=money(judgement.held),
+        owed=money(judgement.owed) if judgement.owed else None,
+        returning=money(judgement.returning) if judgement.returning else None,
         movements=judgement.movements,
         attempts=judgement.attempts,
         entries=entries_of(judgement.movements),

@@ -155,6 +155,9 @@ class Ledger:
     balances          by currency, sorted by code
     held              captured, less returns and open disputes, in the order's currency; None if no
                       money moved
+    owed              what must be given back in that currency, refunds under way included: the
+                      surplus, or after a cancellation all that is held; None if nothing
+    returning         part of `owed` that refunds under way will take; None if nothing
     movements         the movements behind the entries
     reasons           why the outcome is what it is, the deciding reason first
     withheld          why a paid order must not be fulfilled; empty for other orders
@@ -169,6 +172,8 @@ class Ledger:
     expected: Money | None
     balances: tuple[Balance, ...]
     held: Money | None
+    owed: Money | None
+    returning: Money | None
     movements: Sequence[Movement]
     attempts: tuple[Attempt, ...]
     entries: tuple[Entry, ...]

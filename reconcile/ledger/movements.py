@@ -81,6 +81,11 @@ class PendingRefund:
     heard: list[Heard]
     amount: Money | None
 
+    @property
+    def begun_at(self) -> Instant:
+        """When it began; at its arrival if it is dated later."""
+        return min([min(each.at, each.first) for each in self.heard])
+
 
 @dataclass(slots=True)
 class Payment:

@@ -67,6 +67,8 @@ class Judgement:
     held      minor units in that currency: captured, less returns and open disputes
     counted   the same without payments in doubt: the price is compared with it
     surplus   what `counted` exceeds the price by; 0 if there is no price or no excess
+    owed      what must be given back: the surplus; all that is held if the shop canceled
+    returning part of `owed` that refunds under way will take
     withheld  see `fulfilling.withheld`; set by `fold`
     ship_by   when an unfulfilled order becomes a finding; set by `fold`
     plain     whether there are captures only
@@ -84,6 +86,8 @@ class Judgement:
     held: int = 0
     counted: int = 0
     surplus: int = 0
+    owed: int = 0
+    returning: int = 0
     outcome: Outcome = "not_attempted"
     reasons: tuple[Reason, ...] = ()
     withheld: tuple[Reason, ...] = ()
@@ -121,6 +125,11 @@ def decide(case: Case) -> Judgement:
     moved = judgement.doubts or captures or any(payment.moved for payment in payments)
     decided = _money_moved(judgement) if moved else _no_money_moved(case, judgement)
     judgement.outcome, judgement.reasons = decided
+    # Nobody knows the amount of an order in doubt.
+    certain = judgement.outcome != "unresolved" or judgement.reasons[0].code == "amount_differs"
+    if case.filed.canceled is not None and judgement.held > 0 and certain:
+        judgement.owed = judgement.held
+        judgement.returning = _returning(judgement, judgement.payments)
     return judgement
 
 
@@ -199,8 +208,30 @@ def standing(payment: Payment, currency: str) -> PaymentSum:
     return PaymentSum(kept, again + min(held, max(0, kept - again)))
 
 
+def under_way(payment: Payment, currency: str) -> int:
+    """Return what refunds under way will take of a payment, at most what it still has.
+
+    A refund under way without an amount may be about all of it.
+    """
+    if not payment.pending:
+        return 0
+    kept, on_hold = standing(payment, currency)
+    left = max(0, kept - on_hold)
+    amounts = [each.amount for each in payment.pending]
+    if None in amounts:
+        return left
+    return min(left, sum([m.minor for m in amounts if m is not None and m.currency == currency]))
+
+
+def _returning(judgement: Judgement, payments: Sequence[Payment]) -> int:
+    """Return the part of `owed` that refunds under way on these payments will take."""
+    if judgement.plain or judgement.currency is None:
+        return 0
+    return min(judgement.owed, sum([under_way(each, judgement.currency) for each in payments]))
+
+
 def _weigh(judgement: Judgement) -> None:
-    """Set currency, `held`, `counted` and `surplus`.
+    """Set currency, `held`, `counted` and `surplus`, and what of it is owed back.
 
     A payment in doubt does not count, but returns beyond its smallest stated capture are deducted.
     """
@@ -225,7 +256,8 @@ def _weigh(judgement: Judgement) -> None:
                 came += min(stated, default=0)
             judgement.counted -= max(0, at_most_returned(payment, currency) - came)
     if price is not None and judgement.counted > price.minor:
-        judgement.surplus = judgement.counted - price.minor
+        judgement.surplus = judgement.owed = judgement.counted - price.minor
+        judgement.returning = _returning(judgement, judgement.sure())
 
 
 # --- the order: money moved ----------------------------------------------------------------------
@@ -265,7 +297,7 @@ def _all_gone(judgement: Judgement) -> Decision | None:
         return None
     if any(b.lost for b in balances):
         return "charged_back", (_money_reason(judgement, "charged_back"),)
-    return "refunded", (_money_reason(judgement, "refunded_in_full"),)
+    return "refunded", (_all_given_back(judgement),)
 
 
 def _price_unknown(judgement: Judgement) -> Decision | None:
@@ -368,7 +400,33 @@ def _refunded(judgement: Judgement) -> Decision | None:
     others = [b for b in judgement.balances if b.currency != judgement.currency]
     if not gone or judgement.held > 0 or any(b.captured > b.returned for b in others):
         return None
-    return "refunded", (_money_reason(judgement, "refunded_in_full"),)
+    return "refunded", (_all_given_back(judgement),)
+
+
+def _all_given_back(judgement: Judgement) -> Reason:
+    """Return the reason of a refunded order, which names what a reversal states otherwise."""
+    for movement in judgement.movements:
+        stated = reversal_mismatch(movement, judgement)
+        if stated:
+            reason = _money_reason(judgement, "reversal_amount_unclear")
+            named = (("attempt", movement.attempt.reference), ("stated", stated[0]))
+            return new_reason(code=reason.code, cites=reason.cites, facts=(*named, *reason.facts))
+    return _money_reason(judgement, "refunded_in_full")
+
+
+def reversal_mismatch(movement: Movement, judgement: Judgement) -> tuple[Money, ...]:
+    """Return the amounts that a reversal states, if they are neither what was left of its payment
+    nor what was captured."""
+    if movement.kind != "reversed" or movement.money is None:
+        return ()
+    currency, stated = movement.money.currency, [h.event.money for h in movement.heard]
+    whole = {movement.money.minor}
+    for payment in judgement.payments:
+        if payment.attempt is movement.attempt:
+            captures = [m.money for m in payment.captures if m.money is not None]
+            whole |= {payment.captured(currency), *[m.minor for m in captures]}
+    odd = [m for m in stated if m is not None and (m.currency != currency or m.minor not in whole)]
+    return tuple(dict.fromkeys(odd))
 
 
 def _partly_refunded(judgement: Judgement) -> Decision | None:
@@ -469,9 +527,17 @@ def _money_reason(
     if expected.money is not None and judgement.surplus:
         surplus = new_money(minor=judgement.surplus, currency=expected.money.currency)
         facts.append(("surplus", surplus))
+        facts += returning_facts(judgement)
     cites = [cite for movement in judgement.movements for cite in movement.cites]
     cites += (*extra, *expected.cites)
     return new_reason(code=code, cites=tuple(dict.fromkeys(cites)), facts=tuple(facts))
+
+
+def returning_facts(judgement: Judgement) -> Facts:
+    """Return the fact that a part of what is owed is under way, if one is."""
+    if not judgement.returning or judgement.currency is None:
+        return ()
+    return (("under_way", new_money(minor=judgement.returning, currency=judgement.currency)),)
 
 
 def _union(*groups: tuple[str, ...]) -> tuple[str, ...]:

@@ -44,12 +44,16 @@ def decide_attempt(evidence: AttemptEvidence, case: Case) -> Attempt:
                 facts = (("reason", each.event.reason),)
         # Events stand by date: a success counts from its first, any other end from its last.
         ended = None if outcome == "authorized" else stated[0 if outcome == "succeeded" else -1].at
-        cites = cites_of(evidence.tied(stated))
+        code, rests_on = _SAYS[outcome], stated
+        if outcome in ("canceled", "expired") and "authorized" in claims:
+            code = "event_says_released"
+            rests_on = [h for claim in ("authorized", *_RELEASES) for h in claims.get(claim, ())]
+        cites = cites_of(evidence.tied(rests_on))
         return new_attempt(
             source=evidence.source,
             reference=evidence.reference,
             outcome=outcome,
-            reason=new_reason(code=_SAYS[outcome], cites=cites, facts=facts),
+            reason=new_reason(code=code, cites=cites, facts=facts),
             deadline=deadline_of(evidence, case),
             ended_at=ended,
         )

@@ -1,4 +1,8 @@
-"""A ledger in plain words: sentences without ids that can be read aloud to a customer.
+"""A ledger in plain words, for two readers: a customer, and the shop's people.
+
+`plain` can be read aloud to a customer: what happened, what is under way and what follows, without
+ids and without a payment service's codes. `staff` says what the shop's people must do. Both are
+made from the outcome and the findings.
 
 Leaves out: the proof; `explain` gives sentences with cited ids. These words are made whenever a
 ledger is shown, and no fingerprint covers them: they may be improved.
@@ -8,31 +12,59 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from reconcile.instants import Duration, Instant, format_duration, plain_instant
+from reconcile.ledger.declines import NOT_TOLD, customer_words
 from reconcile.ledger.ledger import Facts, FactValue, Finding, Ledger, Outcome, Reason
-from reconcile.ledger.vocabulary import FINDINGS, REASONS
+from reconcile.ledger.vocabulary import FINDINGS, REASONS, FindingCode
 from reconcile.money import Money, new_money
 
 NEXT: Final[dict[Outcome, str]] = {
-    "unresolved": "Finance must settle this with the payment service.",
-    "failed": "No money has reached the shop.",
-    "canceled": "No money has reached the shop.",
-    "expired": "No money has reached the shop.",
-    "timed_out": "No money has reached the shop so far. The payment may still come through.",
+    "unresolved": "This has to be settled with the payment service before the order goes on.",
+    "failed": "As far as we have been told, no money was taken.",
+    "canceled": "As far as we have been told, no money was taken.",
+    "expired": "As far as we have been told, no money was taken.",
+    "timed_out": "As far as we have been told, no money was taken. The payment may still come "
+    "through.",
 }
 """What follows for the customer, if the reason does not say it."""
 
+WAITING: Final[dict[Outcome, str]] = {
+    "disputed": "The order waits until that is decided.",
+    "authorized": "The order waits until it is taken.",
+    "pending": "The order waits until the payment is finished.",
+}
+"""What an order that nobody has shipped or canceled waits for."""
+
 SHIPPING: Final[dict[Outcome, str]] = {
-    "unresolved": "Do not ship until that is done.",
-    "disputed": "Do not ship until it is decided.",
+    "unresolved": "Do not ship. Settle it with the payment service first.",
+    "disputed": "Do not ship until the dispute is decided.",
     "charged_back": "Do not ship.",
     "refunded": "Do not ship.",
-    "partially_refunded": "Do not ship before the shop has said what is still to be sent.",
-    "succeeded": "The order can be shipped.",
-    "authorized": "Do not ship before it is taken.",
+    "partially_refunded": "Do not ship before it is clear what is still to be sent.",
+    "succeeded": "Ship the order.",
+    "authorized": "Do not ship before the money is taken. Take it before the reservation ends.",
     "pending": "Do not ship yet.",
-    "not_attempted": "Do not ship.",
+    "failed": "Do not ship: it is not paid.",
+    "canceled": "Do not ship: it is not paid.",
+    "expired": "Do not ship: it is not paid.",
+    "timed_out": "Do not ship: no final word of the payment has come.",
+    "not_attempted": "Do not ship: no payment of it is known.",
 }
-"""Whether an order can be shipped. For a paid order that is withheld, the reasons say so."""
+"""What to do with an order that nobody has shipped or canceled, and that nothing withholds."""
+
+IN_ANSWER: Final[tuple[FindingCode, ...]] = (
+    "dispute_open",
+    "dispute_lost",
+    "dispute_won",
+    "refund_overdue",
+    "refund_pending",
+    "refund_failed",
+    "reversal_amount_mismatch",
+    "other_currency_received",
+    "unread_money_event",
+    "paid_after_cancel",
+    "fulfilled_but_not_paid",
+)
+"""Findings that a customer hears of in the answer, in this order."""
 
 _CLAIMS: Final = {
     "succeeded": "the payment went through",
@@ -57,60 +89,138 @@ BESIDE_REFUNDS: Final = frozenset(("dispute_open", "charged_back_in_part"))
 """Reasons that mention disputes only, so that refunds beside them are added."""
 
 _OPTIONAL: Final = {
-    "reason": " ({})",
     "disputed": " of {}",
+    "failed": " of {}",
     "lost": " of {}",
     "pending": " of {}",
     "still_lost": ", but {} of it stays lost",
     "not_lost": ", and {} of what was disputed stays with the shop",
+    "under_way": ", and {} of it is already on its way",
 }
 """Optional facts, and the words around them if they are present."""
 
 
 def with_plain(document: Mapping[str, Any], ledger: Ledger, *, behind_s: int = 0) -> dict[str, Any]:
-    """Add plain words to a ledger's document; its fingerprint stays.
+    """Add the words for both readers to a ledger's document; its fingerprint stays.
 
-    Each finding gets `plain` beside its `sentence`. The document gets `plain` with `answer`, the
-    sentences for the customer, the deciding one first, and `findings`, the sentences by code.
+    Each finding gets `plain` and `staff` beside its `sentence`. The document gets `plain`, with
+    `answer`, the sentences for the customer, the deciding one first, and `findings`, the sentences
+    by code; and `staff`, the sentences of what is to do.
 
     behind_s  seconds that an accepted delivery has waited to be read; 0: none waits
     """
     pairs = zip(document["findings"], ledger.findings, strict=True)
-    findings = [{**each, "plain": plain_finding(finding)} for each, finding in pairs]
+    findings = [
+        {**each, "plain": plain_finding(finding), "staff": staff_finding(finding)}
+        for each, finding in pairs
+    ]
     plain = {
         "answer": list(plain_answer(ledger, behind_s=behind_s)),
         "findings": [{"code": each["code"], "sentence": each["plain"]} for each in findings],
     }
-    return {**document, "findings": findings, "plain": plain}
+    staff = list(staff_answer(ledger, behind_s=behind_s))
+    return {**document, "findings": findings, "plain": plain, "staff": staff}
 
 
 def plain_answer(ledger: Ledger, *, behind_s: int = 0) -> tuple[str, ...]:
-    """Return what happened to the order and what follows, without ids. `behind_s` as above."""
-    held, filed = ledger.held, ledger.case.filed
-    facts = () if held is None else (("held", held),)
-    sentences = [plain_reason(reason) for reason in ledger.reasons]
-    sentences += [plain_reason(reason, facts) for reason in ledger.withheld]
-    owed = ""
-    if filed.canceled is not None and held is not None and held.minor > 0:
-        # A paid order's reason says it; nobody knows the amount of an order in doubt.
-        certain = ledger.outcome not in ("succeeded", "unresolved")
-        if certain or ledger.reasons[0].code == "amount_differs":
-            owed = REASONS["canceled_by_shop"].plain.format(held=held)
-    shipping = "" if ledger.withheld else SHIPPING.get(ledger.outcome, "")
+    """Return what happened to the order, what is under way and what follows, for a customer.
+
+    behind_s  as above
+    """
+    filed, codes = ledger.case.filed, {finding.code for finding in ledger.findings}
+    sentences = [plain_reason(reason) for reason in (*ledger.reasons, *ledger.withheld)]
+    if filed.canceled is not None and ledger.outcome != "canceled":
+        sentences.append(REASONS["canceled_by_shop"].plain)
+    sentences.append(_owed_to_customer(ledger))
+    told = {reason.code for reason in ledger.reasons}
+    for code in IN_ANSWER:
+        if code == "reversal_amount_mismatch" and "reversal_amount_unclear" in told:
+            continue
+        sentences += [plain_finding(each) for each in _of_code(ledger, code)]
+    sentences.append(NEXT.get(ledger.outcome, ""))
+    if filed.fulfilled is not None:
+        if "fulfilled_but_not_paid" not in codes:
+            sentences.append(f"The shop shipped the order on {plain_instant(filed.fulfilled.at)}.")
+    elif filed.canceled is None:
+        sentences.append(WAITING.get(ledger.outcome, ""))
+        if ledger.fulfillable and not behind_s:
+            sentences.append("The order can be shipped.")
     if behind_s:
-        shipping = (
-            f"Messages of the last {behind_s} s have still to be read: do not ship until they are."
+        sentences.append(
+            f"Messages of the last {behind_s} s have still to be read: ask again in a moment."
         )
-    elif filed.fulfilled is not None:
-        shipping = f"The shop shipped the order on {plain_instant(filed.fulfilled.at)}."
-    elif shipping and filed.canceled is not None:
-        shipping = "Do not ship." if owed else "The shop has canceled the order: do not ship it."
-    sentences += [owed, NEXT.get(ledger.outcome, ""), shipping]
     return tuple(dict.fromkeys(filter(None, sentences)))
 
 
+def staff_answer(ledger: Ledger, *, behind_s: int = 0) -> tuple[str, ...]:
+    """Return what the shop's people must do, the most urgent first. `behind_s` as above."""
+    filed, sentences = ledger.case.filed, list[str]()
+    if filed.fulfilled is not None:
+        shipped = plain_instant(filed.fulfilled.at)
+        sentences.append(f"The shop shipped the order on {shipped}: do not ship it again.")
+    elif filed.canceled is not None:
+        sentences.append(REASONS["canceled_by_shop"].staff)
+    elif behind_s:
+        sentences.append(
+            f"Messages of the last {behind_s} s have still to be read: do not ship until they are."
+        )
+    elif not ledger.withheld:
+        sentences.append(SHIPPING[ledger.outcome])
+    if filed.fulfilled is None:
+        sentences += [staff_reason(reason) for reason in ledger.withheld]
+    sentences += [staff_reason(reason) for reason in ledger.reasons]
+    sentences.append(_owed_by_staff(ledger))
+    ranked = sorted(ledger.findings, key=lambda finding: _URGENCY.index(finding.severity))
+    overdue = {each.cites for each in _of_code(ledger, "refund_overdue")}
+    for finding in ranked:
+        if finding.code != "refund_pending" or finding.cites not in overdue:
+            sentences.append(staff_finding(finding))
+    return tuple(dict.fromkeys(filter(None, sentences)))
+
+
+_URGENCY: Final = ("error", "warning", "info")
+
+
+def _of_code(ledger: Ledger, code: FindingCode) -> list[Finding]:
+    """Return the findings of a code; of refunds under way only those that are not overdue."""
+    found = [each for each in ledger.findings if each.code == code]
+    if code == "refund_pending":
+        overdue = {each.cites for each in ledger.findings if each.code == "refund_overdue"}
+        return [each for each in found if each.cites not in overdue]
+    return found
+
+
+def _owed_to_customer(ledger: Ledger) -> str:
+    """Return what is to be given back, with what of it is on its way."""
+    owed, returning = ledger.owed, ledger.returning
+    if owed is None:
+        return ""
+    if returning is None:
+        return f"{owed} is to be given back."
+    left = new_money(minor=owed.minor - returning.minor, currency=owed.currency)
+    if not left.minor:
+        return f"{owed} is to be given back, and all of it is already on its way."
+    return (
+        f"{owed} is to be given back: {returning} of it is already on its way, and {left} has "
+        "still to be sent."
+    )
+
+
+def _owed_by_staff(ledger: Ledger) -> str:
+    """Return what to give back; never what is on its way already."""
+    owed, returning = ledger.owed, ledger.returning
+    if owed is None:
+        return ""
+    if returning is None:
+        return f"Give back {owed}."
+    left = new_money(minor=owed.minor - returning.minor, currency=owed.currency)
+    if not left.minor:
+        return f"Give nothing more back: all of the {owed} that is owed is on its way already."
+    return f"Give back {left}: {owed} is owed, and {returning} of it is on its way already."
+
+
 def plain_outcome(ledger: Ledger) -> tuple[str, ...]:
-    """Return what happened to the order, without what the shop should do next."""
+    """Return what happened to the order, without what is to be done next."""
     return tuple(dict.fromkeys(plain_reason(reason) for reason in ledger.reasons))
 
 
@@ -119,10 +229,16 @@ def plain_headline(ledger: Ledger) -> str:
     return plain_reason(ledger.reasons[0])
 
 
-def plain_reason(reason: Reason, further: Facts = ()) -> str:
-    """Return a reason as a sentence. `further`: facts to use beside its own."""
-    facts = (*reason.facts, *further)
-    words = _words(facts, optional=frozenset(("reason",)))
+def plain_reason(reason: Reason) -> str:
+    """Return a reason as a sentence for a customer, who never hears a payment service's code."""
+    facts = reason.facts
+    words = _words(facts)
+    if reason.code in _NOT_PAID:
+        told = customer_words(_code_of(reason))
+        words["reason"] = "" if told is None else f": {told}"
+        sentence = REASONS[reason.code].plain.format_map(words)
+        declined = reason.code == "last_word_event_says_declined"
+        return f"{sentence} {NOT_TOLD}" if told is None and declined else sentence
     if reason.code == "amount_off_by_factor":
         (captured,), (expected,) = _money(facts, "captured"), _money(facts, "expected")
         words["times"] = f"{captured.minor // expected.minor:,}"
@@ -132,13 +248,71 @@ def plain_reason(reason: Reason, further: Facts = ()) -> str:
     return sentence + _refunded(words) if reason.code in BESIDE_REFUNDS else sentence
 
 
-def plain_finding(finding: Finding) -> str:
-    return FINDINGS[finding.code].plain.format_map(
-        _words(finding.facts, optional=frozenset(_OPTIONAL))
+_NOT_PAID: Final = frozenset(
+    (
+        "last_word_event_says_declined",
+        "last_word_event_says_canceled",
+        "last_word_event_says_released",
+        "last_word_event_says_expired",
+        "last_word_event_says_timed_out",
+        "last_word_session_refused",
     )
+)
+"""Reasons that may have a payment service's own code."""
 
 
-def _words(facts: Facts, *, optional: frozenset[str]) -> dict[str, str]:
+def _code_of(reason: Reason) -> str | None:
+    """Return the payment service's code of a reason; None if it has none."""
+    code = dict(reason.facts).get("reason")
+    return None if code is None else str(code)
+
+
+def staff_reason(reason: Reason) -> str:
+    """Return what to do because of a reason; empty if nothing."""
+    code = _code_of(reason) if reason.code in _NOT_PAID else None
+    if code is None:
+        return REASONS[reason.code].staff.format_map(_words(reason.facts))
+    if customer_words(code) is None:
+        return f"Do not read this code of the payment service to the customer: {code}."
+    return f"The payment service's code for it is {code}."
+
+
+def plain_finding(finding: Finding) -> str:
+    """Return a finding as a sentence for a customer."""
+    if finding.code == "success_after_deadline":
+        return _after_deadline(finding)
+    return _filled(FINDINGS[finding.code].plain, finding)
+
+
+def staff_finding(finding: Finding) -> str:
+    """Return what to do because of a finding; empty if nothing."""
+    return _filled(FINDINGS[finding.code].staff, finding)
+
+
+def _filled(template: str, finding: Finding) -> str:
+    return template.format_map(_words(finding.facts, optional=frozenset(_OPTIONAL)))
+
+
+def _after_deadline(finding: Finding) -> str:
+    """Return whether the payment was made too late, or only became known too late."""
+    facts = dict(finding.facts)
+    words, deadline = _words(finding.facts), facts["deadline_at"]
+    happened, known = facts["occurred_at"], facts["received_at"]
+    assert isinstance(happened, int)
+    assert isinstance(known, int)
+    if isinstance(deadline, int) and happened >= deadline:
+        return FINDINGS[finding.code].plain.format_map(words)
+    if isinstance(deadline, int) and known >= deadline:
+        return (
+            "The payment was made in time, on {occurred_at}, and we learned of it only on "
+            "{received_at}, after we had stopped waiting for it."
+        ).format_map(words)
+    return (
+        "The payment was made on {occurred_at}, after the payment service had given it up."
+    ).format_map(words)
+
+
+def _words(facts: Facts, *, optional: frozenset[str] = frozenset()) -> dict[str, str]:
     """Return facts in words, by name; `amounts` joins all `amount_…` facts."""
     words = dict.fromkeys(optional, "")
     for name, value in facts:
@@ -160,8 +334,6 @@ def _in_words(name: str, value: FactValue) -> str:
         return " and that ".join(_CLAIMS[claim] for claim in str(value).split(", "))
     if name == "movement":
         return _MOVEMENTS[str(value)]
-    if name == "reason":
-        return str(value).replace("_", " ")
     if isinstance(value, int) and name.endswith("_at"):
         return plain_instant(Instant(value))
     if isinstance(value, int) and name.endswith("_us"):

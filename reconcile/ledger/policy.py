@@ -25,6 +25,7 @@ class Policy:
     future_tolerance    an event dated further ahead of its arrival is `dated_in_future`
     fulfillment_window  how long a placed order may be fulfillable without being fulfilled;
                         None: the shop does not report when it ships
+    refund_window       a refund under way for longer is overdue at the provider
     require_order_record_since
                         an order whose earliest evidence came later is fulfillable only at a price
                         stated by the shop; None: the price of the events is enough
@@ -35,6 +36,7 @@ class Policy:
     late_after: Duration = 5 * MINUTE
     future_tolerance: Duration = 5 * MINUTE
     fulfillment_window: Duration | None = DAY
+    refund_window: Duration = 10 * DAY
     require_order_record_since: Instant | None = None
 
 

@@ -4,10 +4,11 @@ A finding is a row of `FINDINGS`, a reason a row of `REASONS`. The functions tha
 elsewhere; `explain` and `plain` fill in facts.
 
 sentence  for people who work with the evidence; cited ids are appended
-plain     for customers, to be read aloud; no ids
+plain     for customers, to be read aloud; no ids, no codes of a payment service
+staff     what the shop's people must do; empty where nothing is to do
 summary   meaning of the code for many orders, in a report
 
-`{name}` stands for a fact of that name. A `sentence` has no full stop, `plain` has.
+`{name}` stands for a fact of that name. A `sentence` has no full stop; `plain` and `staff` have.
 """
 
 from typing import Final, Literal, NamedTuple, get_args
@@ -34,7 +35,9 @@ FindingCode = Literal[
     "dispute_open",
     "dispute_lost",
     "refund_pending",
+    "refund_overdue",
     "refund_failed",
+    "reversal_amount_mismatch",
     "same_id_different_body",
     "conflicting_amounts",
     "paid_twice",
@@ -61,6 +64,7 @@ class FindingWords(NamedTuple):
     sentence: str
     plain: str
     summary: str
+    staff: str = ""
 
 
 FINDINGS: Final[dict[FindingCode, FindingWords]] = {
@@ -90,34 +94,36 @@ FINDINGS: Final[dict[FindingCode, FindingWords]] = {
     ),
     "recovered_on_later_attempt": FindingWords(
         "info",
-        sentence="Paid by {attempt} after {failed} failed earlier",
+        sentence="Paid by {attempt} after an earlier try had failed",
         plain="The payment did not go through at first, and then it did.",
         summary="Paid by a later attempt, after one that failed",
     ),
     "dispute_won": FindingWords(
         "info",
         sentence="The dispute over {attempt} was won{still_lost}",
-        plain="The customer disputed the payment, and the shop won{still_lost}.",
+        plain="The dispute{disputed} was decided for the shop on {decided_at}{still_lost}.",
         summary="A dispute was won",
     ),
     "success_after_deadline": FindingWords(
         "warning",
-        sentence="The success of {attempt}, dated {occurred_at} and known to us at {received_at}, "
-        "came after the attempt had been given up",
-        plain="The payment came after we had stopped waiting for it: it is dated {occurred_at}, "
-        "and we learned of it on {received_at}.",
-        summary="The success came after the attempt had been given up",
+        sentence="The success of {attempt}, dated {occurred_at}, became known at {received_at}, "
+        "after the attempt had been given up",
+        plain="The payment was made on {occurred_at}, after we had stopped waiting for it.",
+        staff="Check that the shop has not given the order up meanwhile, or sold its goods again.",
+        summary="A success became known after the attempt had been given up",
     ),
     "contradictory_claims": FindingWords(
         "warning",
         sentence="{attempt} is said to be {claims}, which exclude each other",
         plain="We were told both that {claims}. Only one of them can be true.",
+        staff="Ask the payment service which of the two is true.",
         summary="Events claim things that exclude each other",
     ),
     "unrecognized_event": FindingWords(
         "warning",
         sentence="The kind {kind} means nothing to the profile; the event is kept",
-        plain="The payment service sent a message of a kind that we cannot read. It is kept.",
+        plain="The payment service sent a message that we cannot read yet. It is kept.",
+        staff="Name the kind {kind} in the profile of its source, then run `tallyhook reindex`.",
         summary="The profile does not know the kind of an event",
     ),
     "dated_in_future": FindingWords(
@@ -125,12 +131,14 @@ FINDINGS: Final[dict[FindingCode, FindingWords]] = {
         sentence="The event is dated {occurred_at}, after its arrival at {received_at}",
         plain="A message is dated {occurred_at}, later than it reached us: somebody's clock is "
         "wrong.",
+        staff="Compare the clocks of this machine and of the payment service.",
         summary="An event is dated after its arrival",
     ),
     "order_unknown": FindingWords(
         "warning",
         sentence="The shop has told us nothing of this order",
         plain="The shop has not told us of this order.",
+        staff="State the order: `PUT /api/v1/orders/…`, or import an order book.",
         summary="The shop has told us nothing of the order",
     ),
     "session_unknown": FindingWords(
@@ -138,18 +146,21 @@ FINDINGS: Final[dict[FindingCode, FindingWords]] = {
         sentence="A session was asked for and no answer came; whether it exists is not known",
         plain="We asked the payment service to begin a payment, and got no answer. It may have "
         "begun.",
+        staff="Look at the payment service whether the payment was begun before you start another.",
         summary="A session was asked for and no answer came",
     ),
     "assignment_contradicted": FindingWords(
         "warning",
         sentence="{attempt} was assigned to this order, and order {named} was named for it later",
         plain="A payment of this order may belong to another order. We are looking into it.",
+        staff="Find out whether the payment belongs to order {named}, and assign it anew if so.",
         summary="A payment was assigned, and another order was named for it later",
     ),
     "refund_without_payment": FindingWords(
         "warning",
         sentence="Money went back on a payment that is not known to have been captured",
-        plain="Money went back to the customer, and we do not know that it was ever paid.",
+        plain="Money was given back, and we do not know of the payment.",
+        staff="Ask the payment service which payment the money belongs to.",
         summary="Money was given back, and no payment is known",
     ),
     "paid_but_not_fulfilled": FindingWords(
@@ -158,6 +169,7 @@ FINDINGS: Final[dict[FindingCode, FindingWords]] = {
         "fulfilled",
         plain="Paid, and ready to ship since {fulfillable_at}. The shop has not said that it was "
         "shipped.",
+        staff="Ship the order, or state that it was shipped.",
         summary="Paid, and the shop has not said that it was fulfilled",
     ),
     "price_changed": FindingWords(
@@ -169,50 +181,77 @@ FINDINGS: Final[dict[FindingCode, FindingWords]] = {
     "dispute_open": FindingWords(
         "warning",
         sentence="A dispute over {attempt} is open: {disputed} is not ours to count on",
-        plain="The customer disputes the payment{disputed}. The shop cannot count on that money "
-        "until it is decided.",
+        plain="The payment is disputed{disputed} since {opened_at}, and that is not decided yet.",
+        staff="Answer the dispute{disputed} at the payment service in time. Do not refund the "
+        "payment while it is open.",
         summary="A dispute is open",
     ),
     "dispute_lost": FindingWords(
         "warning",
         sentence="A dispute over {attempt} was lost: {lost} went back to the customer{not_lost}",
-        plain="The shop lost a dispute{lost}: that money has gone back to the customer{not_lost}.",
+        plain="The dispute{lost} was decided against the shop on {decided_at}: that money has gone "
+        "back{not_lost}.",
         summary="A dispute was lost",
     ),
     "refund_pending": FindingWords(
         "warning",
-        sentence="A refund of {attempt} is under way: {pending}",
-        plain="A refund{pending} is on its way to the customer.",
+        sentence="A refund of {attempt} is under way since {begun_at}: {pending}",
+        plain="A refund{pending} was begun on {begun_at} and is on its way.",
+        staff="Do not refund again: a refund{pending} is under way since {begun_at}.",
         summary="A refund is under way",
+    ),
+    "refund_overdue": FindingWords(
+        "warning",
+        sentence="The refund of {attempt} is under way since {begun_at}, longer than the window "
+        "until {due_at}: {pending}",
+        plain="The refund{pending} is taking longer than it should: it was begun on {begun_at}.",
+        staff="The refund{pending} is overdue at the payment service: ask there before you refund "
+        "again.",
+        summary="A refund is under way for longer than it should be",
     ),
     "refund_failed": FindingWords(
         "warning",
-        sentence="A refund of {attempt} failed: the money did not go back",
-        plain="A refund failed: the customer has not got that money.",
+        sentence="A refund of {attempt} failed at {failed_at}: {failed} did not go back",
+        plain="A refund{failed} failed on {failed_at}: that money has not been given back.",
+        staff="Find out at the payment service why the refund{failed} failed, then send it again "
+        "or give the money back another way.",
         summary="A refund failed, and the money did not go back",
+    ),
+    "reversal_amount_mismatch": FindingWords(
+        "warning",
+        sentence="A reversal of {attempt} states {stated}, and {taken} was left to take back; "
+        "{taken} is counted as gone",
+        plain="We were told that {stated} of the payment was taken back, and {taken} was left of "
+        "it: we cannot say which of the two has gone back.",
+        staff="Ask the payment service how much it took back: {stated}, or {taken}.",
+        summary="A reversal states another amount than was left to take back",
     ),
     "same_id_different_body": FindingWords(
         "error",
         sentence="One event id came with {bodies} different bodies; all are kept",
         plain="The payment service sent one message in {bodies} versions. All are kept.",
+        staff="Ask the payment service which version is true.",
         summary="One event id came with different bodies",
     ),
     "conflicting_amounts": FindingWords(
         "error",
         sentence="Events state different amounts for one movement of {attempt}",
         plain="We were told different amounts for the same {movement}: {amounts}.",
+        staff="Ask the payment service which amount is right.",
         summary="Events state different amounts for one movement",
     ),
     "paid_twice": FindingWords(
         "error",
-        sentence="Paid {times} times over; {owed} is owed back to the customer",
-        plain="Paid {times} times. {owed} must be given back.",
+        sentence="Paid {times} times over; {owed} is owed back to the customer{under_way}",
+        plain="Paid {times} times, which is {owed} too much.",
         summary="Paid several times over; money is owed back",
     ),
     "amount_mismatch": FindingWords(
         "error",
         sentence="The captured money ({captured}) is not what the order costs ({expected})",
         plain="Paid {captured}, and the price is {expected}.",
+        staff="Look at the payment service what was paid: we know of {captured}, and {expected} is "
+        "due.",
         summary="The captured money is not what the order costs",
     ),
     "amount_off_by_minor_unit": FindingWords(
@@ -221,24 +260,29 @@ FINDINGS: Final[dict[FindingCode, FindingWords]] = {
         "units, or the other way round",
         plain="{captured} was paid for a price of {expected}. Probably an amount was sent in the "
         "wrong unit, such as cents for shillings.",
+        staff="Find out where an amount was sent in the wrong unit.",
         summary="Major units were taken for minor units, or the other way round",
     ),
     "currency_mismatch": FindingWords(
         "error",
         sentence="The captured money ({captured}) is not in the order's currency ({expected})",
         plain="Paid {captured}, which is not in the currency of the price ({expected}).",
+        staff="Look at the payment service in which currency the customer paid.",
         summary="The captured money is not in the order's currency",
     ),
     "refund_exceeds_capture": FindingWords(
         "error",
         sentence="{refunded} was given back, and only {captured} had been captured",
         plain="{refunded} has been given back, and only {captured} had been paid.",
+        staff="Ask the payment service why more went back than came.",
         summary="More was given back than had been captured",
     ),
     "fulfilled_but_not_paid": FindingWords(
         "error",
         sentence="The shop fulfilled the order at {fulfilled_at}, and it is {outcome}",
         plain="The order was shipped on {fulfilled_at}, and it is not paid.",
+        staff="The order was shipped on {fulfilled_at} and is not paid: ask the customer for the "
+        "money, or for the goods.",
         summary="Fulfilled, and not paid",
     ),
     "paid_after_cancel": FindingWords(
@@ -249,30 +293,35 @@ FINDINGS: Final[dict[FindingCode, FindingWords]] = {
     ),
     "overpaid": FindingWords(
         "error",
-        sentence="{surplus} is held beyond the {expected} due; it is owed back to the customer",
-        plain="Paid {surplus} too much. It must be given back.",
+        sentence="{surplus} is held beyond the {expected} due; it is owed back to the "
+        "customer{under_way}",
+        plain="Paid {surplus} too much.",
         summary="More is held than the order costs; it is owed back",
     ),
     "other_currency_received": FindingWords(
         "error",
         sentence="{received} was received, which is not in the order's currency; it is owed back "
-        "to the customer",
-        plain="{received} was paid, which is not in the currency of the price. It must be given "
-        "back.",
+        "to the customer{under_way}",
+        plain="{received} was paid, which is not in the currency of the price. It is to be given "
+        "back{under_way}.",
+        staff="{received} in another currency than the price must be given back{under_way}.",
         summary="Money came in another currency than the order's; it is owed back",
     ),
     "unread_money_event": FindingWords(
         "error",
-        sentence="The kind {kind} speaks of money going back, and the profile does not say what "
-        "it means: what it may take is not counted until the profile does",
+        sentence="The kind {kind} speaks of money going back, and the profile does not say what it "
+        "means: what it may take is not counted until the profile does",
         plain="The payment service sent a message that may be about money going back, and we "
-        "cannot read it yet. Do not count on the money until we can.",
+        "cannot read it yet.",
+        staff="Name the kind {kind} in the profile of its source, then run `tallyhook reindex`. Do "
+        "not count on the money before.",
         summary="An event speaks of money going back, and its profile does not know it",
     ),
     "held_back": FindingWords(
         "error",
         sentence="Held back since {held_at} ({hold}): not to be fulfilled until it is released",
-        plain="The order is on hold since {held_at}. A person must release it before it ships.",
+        plain="The order is on hold since {held_at}.",
+        staff="Find out why the order is held, then run `tallyhook orders release` for it.",
         summary="Held back until a person releases it",
     ),
 }
@@ -284,6 +333,7 @@ class ReasonWords(NamedTuple):
     sentence: str
     plain: str
     summary: str
+    staff: str = ""
 
 
 REASONS: Final[dict[str, ReasonWords]] = {
@@ -301,9 +351,8 @@ REASONS: Final[dict[str, ReasonWords]] = {
         summary="Paid, and nobody has said what the order costs",
     ),
     "paid_several_times": ReasonWords(
-        sentence="Paid more than once: {captured} captured of {expected} due",
-        plain="Paid more than once: {captured} for a price of {expected}. {surplus} must be given "
-        "back.",
+        sentence="Paid more than once: {captured} captured of {expected} due{under_way}",
+        plain="Paid more than once: {captured} for a price of {expected}.",
         summary="Paid more than once; a refund is owed",
     ),
     "overpayment_returned": ReasonWords(
@@ -313,24 +362,23 @@ REASONS: Final[dict[str, ReasonWords]] = {
         summary="Paid, and what came beyond the price given back",
     ),
     "overpayment_returned_in_part": ReasonWords(
-        sentence="Paid more than once: {captured} captured of {expected} due, and {returned} of "
-        "it given back so far",
+        sentence="Paid more than once: {captured} captured of {expected} due, and {returned} of it "
+        "given back so far{under_way}",
         plain="Paid more than once: {captured} for a price of {expected}. {returned} has been "
-        "given back, and {surplus} must still be given back.",
+        "given back.",
         summary="Paid more than once, and a part of the surplus given back",
     ),
     "paid_with_surplus": ReasonWords(
         sentence="Paid, and more than is due: {captured} captured of {expected} due; {surplus} is "
-        "owed back",
-        plain="Paid {surplus} too much: {captured} for a price of {expected}. {surplus} must be "
-        "given back.",
+        "owed back{under_way}",
+        plain="Paid {surplus} too much: {captured} for a price of {expected}.",
         summary="Paid, and more than is due; a refund is owed",
     ),
     "paid_with_surplus_returned_in_part": ReasonWords(
         sentence="Paid, and more than is due: {captured} captured of {expected} due, and some of "
-        "it given back; {surplus} is still owed back",
+        "it given back; {surplus} is still owed back{under_way}",
         plain="Paid too much: {captured} for a price of {expected}. Some of it has been given "
-        "back, and {surplus} must still be given back.",
+        "back.",
         summary="Paid, and some of what came beyond the price given back",
     ),
     "refunded_in_full": ReasonWords(
@@ -343,23 +391,28 @@ REASONS: Final[dict[str, ReasonWords]] = {
         plain="Paid {captured}, and {refunded} of it has been given back.",
         summary="A part of the captured money was given back",
     ),
+    "reversal_amount_unclear": ReasonWords(
+        sentence="Refunded: {attempt} was reversed; the reversal states {stated}, and all of the "
+        "{captured} captured is counted as gone",
+        plain="Paid {captured}. The payment was taken back, and the message about it names "
+        "{stated}: we cannot say whether all of it has gone back.",
+        summary="A payment was reversed, and the reversal states another amount",
+    ),
     "charged_back": ReasonWords(
         sentence="Charged back: all of the {captured} captured has gone back, {lost} of it in "
         "disputes that were lost",
-        plain="Paid {captured}, and all of it has gone back: the customer disputed {lost} of it, "
-        "and the shop lost.",
+        plain="Paid {captured}, and all of it has gone back, {lost} of it because of a dispute.",
         summary="All of the captured money has gone back, some of it in lost disputes",
     ),
     "charged_back_in_part": ReasonWords(
         sentence="Charged back: {lost} of the {captured} captured was lost in a dispute",
-        plain="Paid {captured}. The customer disputed the payment, and the shop lost {lost} of it: "
-        "that money has gone back.",
+        plain="Paid {captured}. {lost} of it has gone back because of a dispute.",
         summary="Some of the captured money was lost in a dispute",
     ),
     "dispute_open": ReasonWords(
         sentence="Disputed: the customer disputes the payment, and the dispute is open; captured: "
         "{captured}",
-        plain="Paid {captured}. The customer disputes the payment, and that is not decided yet.",
+        plain="Paid {captured}. The payment is disputed, and that is not decided yet.",
         summary="The customer disputes the payment, and the dispute is open",
     ),
     "dispute_without_payment": ReasonWords(
@@ -377,8 +430,15 @@ REASONS: Final[dict[str, ReasonWords]] = {
     "returned_in_other_currency": ReasonWords(
         sentence="Unresolved: {returned} went back on {attempt}, which is not the currency that "
         "came",
-        plain="{returned} has gone back, which is not the currency in which the customer paid.",
+        plain="{returned} has gone back, which is not the currency in which the payment was made.",
         summary="Money went back in another currency than came",
+    ),
+    "disputed_in_other_currency": ReasonWords(
+        sentence="Unresolved: {disputed} of {attempt} is disputed, which is not the currency that "
+        "came",
+        plain="The payment is disputed for {disputed}, which is not the currency in which it was "
+        "made.",
+        summary="A payment is disputed in another currency than came",
     ),
     "canceled_after_capture": ReasonWords(
         sentence="Unresolved: {attempt} was captured, and then said to be canceled",
@@ -439,41 +499,47 @@ REASONS: Final[dict[str, ReasonWords]] = {
     "refund_before_payment": ReasonWords(
         sentence="Unresolved: money went back ({returned}) on a payment that is not known to have "
         "been captured",
-        plain="Money went back to the customer ({returned}), and we do not know that it was ever "
-        "paid.",
+        plain="Money was given back ({returned}), and we do not know of the payment.",
         summary="Money was given back, and no payment is known",
     ),
     # paid orders that are not to be fulfilled
     "canceled_by_shop": ReasonWords(
         sentence="the shop canceled the order",
-        plain="The shop has canceled the order: all that is left, {held}, must be given back.",
+        plain="The shop has canceled the order.",
+        staff="The shop has canceled the order: do not ship it.",
         summary="The shop canceled the order",
     ),
     "price_unknown": ReasonWords(
         sentence="what the order costs is not known",
-        plain="Do not ship: the price is not known.",
+        plain="The order waits until its price is known.",
+        staff="Do not ship: state the price of the order first.",
         summary="What the order costs is not known",
     ),
     "price_of_nothing": ReasonWords(
         sentence="nothing is due, which counts only where the shop has stated that the order is "
         "free, and a verified event says that its session ended with zero",
-        plain="Do not ship: it is not confirmed that the order costs nothing.",
+        plain="The order waits until it is confirmed that it costs nothing.",
+        staff="Do not ship: it is not confirmed that the order costs nothing. State it as free, and "
+        "look whether its session has ended.",
         summary="Nothing is due, and it is not confirmed that the order is free",
     ),
     "price_not_of_shop": ReasonWords(
         sentence="the shop itself has not said what the order costs; tell us the order, or start "
         "its payments through us",
-        plain="Do not ship: the shop itself has not told us the price.",
+        plain="The order waits until the shop itself has stated its price.",
+        staff="Do not ship: state the order with its price first.",
         summary="The shop itself has not said what the order costs",
     ),
     "held_back": ReasonWords(
         sentence="held back since {held_at} ({hold}); a person must release it",
-        plain="Do not ship: the order is on hold since {held_at}, and a person must release it.",
+        plain="The order is on hold since {held_at}.",
+        staff="Do not ship: the order is on hold since {held_at}, and a person must release it.",
         summary="Held back until a person releases it",
     ),
     "money_may_go_back": ReasonWords(
         sentence="money may be on its way back, and what is left would not pay for the order",
-        plain="Do not ship: some of the money may be on its way back to the customer.",
+        plain="The order waits: some of the money may be on its way back.",
+        staff="Do not ship: some of the money may be on its way back to the customer.",
         summary="Money may be on its way back",
     ),
     # orders where none did
@@ -490,7 +556,8 @@ REASONS: Final[dict[str, ReasonWords]] = {
     "confirmation_awaited": ReasonWords(
         sentence="Pending: an event came that does not count by itself, and its provider has not "
         "confirmed it yet",
-        plain="We were told of a payment, and the payment service has not confirmed it yet.",
+        plain="A message about the payment came, and the payment service has not confirmed it yet.",
+        staff="Wait for the answer of the payment service; it is being asked.",
         summary="The provider has not confirmed an event",
     ),
     "last_word_event_says_declined": ReasonWords(
@@ -503,24 +570,30 @@ REASONS: Final[dict[str, ReasonWords]] = {
         plain="The payment was canceled{reason}.",
         summary="The last attempt was canceled",
     ),
+    "last_word_event_says_released": ReasonWords(
+        sentence="Released: the money of the last attempt, {attempt}, was reserved and then "
+        "released{reason}",
+        plain="The money was reserved, and has been released: it was never taken.",
+        summary="The money of the last attempt was reserved and then released",
+    ),
     "last_word_event_says_expired": ReasonWords(
         sentence="Expired: the last attempt, {attempt}, expired{reason}",
-        plain="The payment was not made in time{reason}.",
+        plain="The payment was not made in time.",
         summary="The last attempt expired",
     ),
     "last_word_event_says_timed_out": ReasonWords(
         sentence="Timed out: the provider gave up on {attempt}{reason}",
-        plain="The payment service stopped waiting for it{reason}.",
+        plain="The payment service stopped waiting for the payment.",
         summary="The provider gave the last attempt up",
     ),
     "last_word_no_final_event_by_deadline": ReasonWords(
         sentence="Timed out: no final event for {attempt} had come by {deadline_at}",
-        plain="The payment was begun, and by {deadline_at} nobody had told us how it ended.",
+        plain="The payment was begun, and by {deadline_at} we had not been told how it ended.",
         summary="No final event had come by the deadline",
     ),
     "last_word_session_refused": ReasonWords(
         sentence="Failed: the provider refused to open a session{reason}",
-        plain="The payment service did not let the payment begin{reason}.",
+        plain="The payment service did not let the payment begin.",
         summary="The provider refused to open a session",
     ),
     "canceled_by_merchant": ReasonWords(
@@ -546,6 +619,7 @@ ATTEMPT_REASONS: Final[dict[str, str]] = {
     "event_says_authorized": "The provider says the money is reserved and not yet taken",
     "event_says_declined": "The provider says it was declined{reason}",
     "event_says_canceled": "The provider says it was canceled{reason}",
+    "event_says_released": "The provider says the money was reserved and then released{reason}",
     "event_says_expired": "The provider says it expired{reason}",
     "event_says_timed_out": "The provider says it timed out{reason}",
     "session_refused": "The provider refused to open the session{reason}",

@@ -160,6 +160,7 @@ def _moments(ledger: Ledger) -> list[Instant]:
         for base in (heard.at, heard.first):
             dates |= {base, base + POLICY.payment_window + POLICY.grace, base + POLICY.late_after}
             dates.add(base + (POLICY.fulfillment_window or 0))
+            dates.add(base + POLICY.refund_window)
     return sorted({d + nudge for d in dates for nudge in (-1, 0) if 0 <= d + nudge <= LATEST})
 
 

@@ -55,8 +55,8 @@ def test_a_late_success_is_reported_as_the_difference_of_two_folds() -> None:
         "It was timed_out before.",
         "It may be shipped now.",
         "Attempt pay_1: The provider says it succeeded [e2].",
-        "The success of pay_1, dated 2026-11-20T10:00:05Z and known to us at 2026-11-20T10:36:40Z, "
-        "came after the attempt had been given up [e2].",
+        "The success of pay_1, dated 2026-11-20T10:00:05Z, became known at 2026-11-20T10:36:40Z, "
+        "after the attempt had been given up [e2].",
     )
 
 
