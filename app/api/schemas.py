@@ -129,6 +129,14 @@ _TOTALS: Final = members(
             listed(members({"kind": word("gift_card"), "amount": WORD, "currency": CURRENCY})),
             "What of the price is paid otherwise; `expected` is the rest, due at providers.",
         ),
+        "owed_back": described(
+            MONEY,
+            "What must still be given back, less `on_its_way`; there only where something was "
+            "paid beyond the price, or is held after the shop canceled.",
+        ),
+        "on_its_way": described(
+            MONEY, "What refunds under way will give back of it; never refund it again."
+        ),
         "others": described(
             listed(
                 members(
@@ -139,7 +147,7 @@ _TOTALS: Final = members(
             "Money in other currencies than the order's.",
         ),
     },
-    optional=("reversed", "lost", "price", "tenders", "others"),
+    optional=("reversed", "lost", "price", "tenders", "owed_back", "on_its_way", "others"),
 )
 
 _STATED_AT: Final[Schema] = {"anyOf": [INSTANT, {"const": "unknown"}, {"type": "null"}]}
@@ -174,8 +182,8 @@ _LEDGER: Final = members(
         "next_decision_at": MAYBE_INSTANT,
         "fingerprint": described(
             DIGEST,
-            "`sha256:` and the digest of the members above, without `as_of` and the `plain` of "
-            "findings, as canonical JSON.",
+            "`sha256:` and the digest of the members above, without `as_of` and the `plain` and "
+            "`staff` of findings, as canonical JSON.",
         ),
         "plain": members(
             {
@@ -184,6 +192,12 @@ _LEDGER: Final = members(
             },
             description="What can be read to a customer: `answer`, sentences without ids, and "
             "`findings`, the `plain` of each by its code. The fingerprint does not cover it.",
+        ),
+        "staff": described(
+            TEXTS,
+            "What the shop's people must do, the most urgent first. It may have the payment "
+            "service's own code of a decline: do not read it to a customer. The fingerprint does "
+            "not cover it.",
         ),
         "pruned": members(
             {"deliveries": COUNT, "last_at": INSTANT, "sentence": WORD},
@@ -542,6 +556,10 @@ SCHEMAS: Final[dict[str, Schema]] = {
             "sentence": WORD,
             "plain": described(
                 WORD, "The same for a customer, without ids; the fingerprint does not cover it."
+            ),
+            "staff": described(
+                {"type": "string"},
+                "What the shop's people must do about it; empty where nothing is to do.",
             ),
         }
     ),

@@ -26,8 +26,9 @@ if TYPE_CHECKING:
 def print_ledger(
     ledger: Mapping[str, Any], records: Sequence[Mapping[str, Any]], *, zone: tzinfo
 ) -> None:
-    """The answer first, then why, then the events, the money and who stated what. The answer is
-    read to customers: its times are the merchant's; all else is the evidence, in UTC.
+    """Print the answer and what is to be done, then why, the events, the money and the records.
+
+    The answer is read to customers: its times are the merchant's; the evidence is in UTC.
 
     records  the records of the merchant's side, as JSON values
     """
@@ -37,7 +38,12 @@ def print_ledger(
     printing.say(f"{ledger['order']}: {ledger['outcome']}, {ship} (as of {ledger['as_of']})")
     print()
     findings = [each["plain"] for each in ledger["findings"]]
-    for sentence in [*ledger["plain"]["answer"], *findings]:
+    for sentence in dict.fromkeys([*ledger["plain"]["answer"], *findings]):
+        printing.say(f"  {local_text(sentence, zone, named=True)}")
+    print()
+    print("What is to be done:")
+    print()
+    for sentence in ledger["staff"]:
         printing.say(f"  {local_text(sentence, zone, named=True)}")
     print()
     print("What it rests on, with the ids of the evidence in brackets:")

@@ -199,7 +199,7 @@ async def order_page_document(view: View) -> Document:
         "order": order,
         "then": format_known(as_of),
         "answer": " ".join(ledger["plain"]["answer"]),
-        "money": order_money(ledger, canceled=ledger["canceled_at"] not in (None, "unknown")),
+        "money": order_money(ledger),
         "sentences": [sentence_of(each) for each in ledger.pop("explanation")],
         "ledger": ledger,
         "arrivals": await read_orders.arrivals_of(view.context, order, as_of=as_of),
@@ -260,13 +260,15 @@ def sentence_of(text: str) -> dict[str, Any]:
     return {"text": text[: found.start()] + ".", "cites": found[1].split(", ")}
 
 
-def order_money(ledger: dict[str, Any], *, canceled: bool) -> dict[str, Any]:
+def order_money(ledger: dict[str, Any]) -> dict[str, Any]:
     """Break an order's money down: each member is an amount or None.
 
     given_back   what was refunded or reversed, so that
                  captured = given_back + lost + disputed + held
     disputed     what is left, but not held
-    owed_back    after a cancellation, everything held; else the surplus over the price
+    owed_back    what must still be given back: after a cancellation everything held, else the
+                 surplus over the price, less what is on its way
+    on_its_way   what refunds under way will give back of it
     """
     totals = ledger["totals"]
     due, held, captured = totals["expected"], totals["held"], totals["captured"]
@@ -280,7 +282,8 @@ def order_money(ledger: dict[str, Any], *, canceled: bool) -> dict[str, Any]:
         "lost": totals.get("lost"),
         "held": held,
         "disputed": None,
-        "owed_back": None,
+        "owed_back": totals.get("owed_back"),
+        "on_its_way": totals.get("on_its_way"),
     }
     if captured is None:
         return money
@@ -290,17 +293,7 @@ def order_money(ledger: dict[str, Any], *, canceled: bool) -> dict[str, Any]:
         return money
     left = Decimal(captured["amount"]) - back - _added(totals.get("lost"))
     money["disputed"] = _amount(held, left - Decimal(held["amount"]))
-    if canceled:
-        money["owed_back"] = _amount(held, Decimal(held["amount"]))
-        return money
-    for finding in ledger["findings"]:
-        if finding["code"] in _SURPLUS:
-            money["owed_back"] = finding["facts"][_SURPLUS[finding["code"]]]
     return money
-
-
-_SURPLUS: Final = {"paid_twice": "owed", "overpaid": "surplus"}
-"""Findings of money beyond the price, except payments in doubt, and the fact with the amount."""
 
 
 def _added(*amounts: dict[str, str] | None) -> Decimal:

@@ -588,7 +588,7 @@ REASONS: Final[dict[str, ReasonWords]] = {
     ),
     "last_word_no_final_event_by_deadline": ReasonWords(
         sentence="Timed out: no final event for {attempt} had come by {deadline_at}",
-        plain="The payment was begun, and by {deadline_at} we had not been told how it ended.",
+        plain="The payment was begun, and by {deadline_at} nobody had told us how it ended.",
         summary="No final event had come by the deadline",
     ),
     "last_word_session_refused": ReasonWords(
