@@ -35,6 +35,8 @@ def print_ledger(
     from app.core.zones import local_text
 
     ship = "may be fulfilled" if ledger["fulfillable"] else "must not be fulfilled"
+    if ledger["fulfilled_at"] not in (None, "unknown"):
+        ship = f"fulfilled at {ledger['fulfilled_at']}"
     printing.say(f"{ledger['order']}: {ledger['outcome']}, {ship} (as of {ledger['as_of']})")
     print()
     findings = [each["plain"] for each in ledger["findings"]]

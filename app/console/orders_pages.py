@@ -117,6 +117,7 @@ _CITES: Final = re.compile(r" \[([^\[\]]*)\]\.$")
 def row_of(changed: read_orders.Changed) -> dict[str, Any]:
     """Return an order's row of a listing."""
     return _row(ledger_summary(changed.ledger)) | {
+        "shipped": changed.ledger.case.filed.fulfilled is not None,
         "changed_at": format_instant(changed.at),
         "revision": changed.seq,
     }
@@ -127,6 +128,7 @@ def _row(summary: dict[str, Any]) -> dict[str, Any]:
         "order": summary["order"],
         "outcome": summary["outcome"],
         "fulfillable": summary["fulfillable"],
+        "shipped": summary.get("fulfilled_at") not in (None, "unknown"),
         "due": summary["totals"]["expected"],
         "captured": summary["totals"]["captured"],
         "findings": summary["findings"],

@@ -519,8 +519,8 @@ REASONS: Final[dict[str, ReasonWords]] = {
         sentence="nothing is due, which counts only where the shop has stated that the order is "
         "free, and a verified event says that its session ended with zero",
         plain="The order waits until it is confirmed that it costs nothing.",
-        staff="Do not ship: it is not confirmed that the order costs nothing. State it as free, and "
-        "look whether its session has ended.",
+        staff="Do not ship: it is not confirmed that the order costs nothing. State it as free, "
+        "and look at the payment service whether its session has ended.",
         summary="Nothing is due, and it is not confirmed that the order is free",
     ),
     "price_not_of_shop": ReasonWords(

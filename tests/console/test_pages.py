@@ -256,6 +256,20 @@ async def test_all_that_is_held_of_a_canceled_order_is_owed_back(console: Runnin
     assert "Give back KES 1,500.00." in page
 
 
+async def test_an_order_that_was_shipped_is_not_said_to_be_ready(console: RunningConsole) -> None:
+    """Neither its own page nor the list says that it may be shipped, once the shop has."""
+    now = console.context.clock.now()
+    price = Money(minor=150_000, currency="KES")
+    async with console.signed_in("support") as client:
+        await tell_order(console.context, OrderFacts(order="ORD-1", money=price))
+        assert "may be shipped" in (await client.get("/orders/ORD-1")).text
+        await tell_order(console.context, OrderFacts(order="ORD-1", fulfilled_at=now))
+        page, listed = [(await client.get(each)).text for each in ("/orders/ORD-1", "/orders")]
+    assert "may be shipped" not in page + listed
+    assert "do not ship it again" in shown(page)
+    assert '<span class="noship">shipped</span>' in listed
+
+
 async def test_what_is_owed_back_leaves_payments_in_doubt_out(
     console_with_breaks: RunningConsole,
 ) -> None:
