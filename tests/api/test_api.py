@@ -76,9 +76,9 @@ async def test_the_fingerprint_is_of_all_members_before_it_but_the_instant(drive
     found = await driver.api("PUT", "/orders/ORD-1", json=TOLD)
     for answer in (found, await driver.api("GET", "/orders/ORD-1")):
         ledger = answer.json()
-        assert list(ledger)[-3:] == ["fingerprint", "plain", "staff"]
-        outside = ("as_of", "fingerprint", "plain", "staff")
-        rest = {name: ledger[name] for name in ledger if name not in outside}
+        outside = ["fingerprint", "plain", "staff", "fulfilled_at", "canceled_at"]
+        assert list(ledger)[-5:] == outside
+        rest = {name: ledger[name] for name in ledger if name not in ("as_of", *outside)}
         assert [each.pop("plain")[-1:] for each in rest["findings"]] == ["."]
         assert [each.pop("staff") for each in rest["findings"]] == [""]
         text = json.dumps(rest, sort_keys=True, separators=(",", ":"), ensure_ascii=False)

@@ -263,7 +263,7 @@ async def test_an_order_that_was_shipped_is_not_said_to_be_ready(console: Runnin
     async with console.signed_in("support") as client:
         await tell_order(console.context, OrderFacts(order="ORD-1", money=price))
         assert "may be shipped" in (await client.get("/orders/ORD-1")).text
-        await tell_order(console.context, OrderFacts(order="ORD-1", fulfilled_at=now))
+        await tell_order(console.context, OrderFacts(order="ORD-1", money=price, fulfilled_at=now))
         page, listed = [(await client.get(each)).text for each in ("/orders/ORD-1", "/orders")]
     assert "may be shipped" not in page + listed
     assert "do not ship it again" in shown(page)
