@@ -26,16 +26,14 @@ from app.orders.history_store import gather, histories_of
 from app.orders.hold_store import Hold, holds_of, some_holds
 from app.orders.ledger_store import LastPublished, last_published
 from app.orders.policy_version_store import rules_of
-from app.orders.record_store import add_records, after_all, keep_records
+from app.orders.record_store import add_records, after_all, hold_record, keep_records
+from app.orders.unread_holds import SUPPOSED, note_unread, with_supposed
 from app.receiving.pace import Pace
-from reconcile.instants import EARLIEST, TICK, Instant
+from reconcile.instants import EARLIEST, TICK
 from reconcile.ledger.fold import fold
 from reconcile.ledger.history import History
 from reconcile.ledger.policy import Policy, policy_text
-from reconcile.ledger.records import HoldReason, Record, RecordKind
-
-BY_SERVICE: Final = "service"
-"""The author of what the service records by itself."""
+from reconcile.ledger.records import HoldReason, Record
 
 BECAUSE: Final[HoldReason] = "rules_changed"
 """The reason of these holds."""
@@ -68,12 +66,14 @@ def judged_histories(
     One that the fold worker is going to hold has that hold already, dated just after what was last
     published.
     """
-    histories = histories_of(connection, orders)
+    histories = with_supposed(connection, histories_of(connection, orders))
     published = _of_other_rules(connection, orders, policy=policy)
     return histories | {
         order: _with(
             histories[order],
-            hold_record(order, "held", at=each.as_of + TICK, record_id=NOT_YET_HELD),
+            hold_record(
+                order, "held", at=each.as_of + TICK, record_id=NOT_YET_HELD, reason=BECAUSE
+            ),
         )
         for order, each in published.items()
         if only_by_new_rules(histories[order], each, policy=policy)
@@ -130,7 +130,11 @@ def hold_back(
     now = context.clock.now()
     held = {
         order: hold_record(
-            order, "held", at=after_all(history.records, now=now), record_id=new_id("rec_", now)
+            order,
+            "held",
+            at=after_all(history.records, now=now),
+            record_id=new_id("rec_", now),
+            reason=BECAUSE,
         )
         for order, history in histories.items()
         if only_by_new_rules(history, published[order], policy=context.policy)
@@ -144,34 +148,19 @@ async def hold_if_due(context: AppContext, orders: Collection[str]) -> None:
     judged = await context.database.on_snapshot(
         judged_histories, list(orders), policy=context.policy
     )
-    waiting = [
-        order
-        for order, history in judged.items()
-        if any(record.record_id == NOT_YET_HELD for record in history.records)
-    ]
+    supposed = {order: {r.record_id for r in history.records} for order, history in judged.items()}
+    waiting = [order for order, ids in supposed.items() if NOT_YET_HELD in ids]
     if waiting:
         await context.database.writer.commit(hold_back, context, waiting)
+    unread = [order for order, ids in supposed.items() if SUPPOSED in ids]
+    if unread:
+        await context.database.writer.commit(_note_unread_of, context, unread)
 
 
-def hold_record(
-    order: str,
-    kind: RecordKind,
-    *,
-    at: Instant,
-    record_id: str,
-    reason: HoldReason = BECAUSE,
-    author: str = BY_SERVICE,
-) -> Record:
-    """Return the record that an order is held or released."""
-    return Record(
-        record_id=record_id,
-        recorded_at=at,
-        kind=kind,
-        order=order,
-        at=at,
-        reason=reason,
-        author=author,
-    )
+def _note_unread_of(
+    connection: PlainConnection, context: AppContext, orders: Sequence[str]
+) -> None:
+    note_unread(connection, context, histories_of(connection, orders))
 
 
 def _with(history: History, record: Record) -> History:

@@ -12,6 +12,7 @@ from app.receiving.correlation_store import Linking, LinkMemory, keys_of_referen
 from app.receiving.delivery_log_store import RawDelivery
 from app.receiving.due_store import mark_all_due
 from app.receiving.phone_store import phone_note, write_phone_notes
+from app.receiving.unread_store import UnreadMessage, forget_unread, keep_unread
 from app.sealing.log_queue_store import mark_read_again
 from reconcile.instants import Instant
 from reconcile.ledger.events import Event
@@ -21,12 +22,14 @@ _DELIVERIES = table("deliveries", *map(column, ("event_id", "source", "digest", 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reread:
-    """Delivery that was read again: its event, or the problem. `customer`: as in `Arrival`."""
+    """Delivery that was read again: its event, or the problem. `customer` and `values`: as in
+    `Arrival`."""
 
     delivery: RawDelivery
     event: Event | None = None
     problem: str | None = None
     customer: tuple[bytes, ...] = ()
+    values: frozenset[str] = frozenset()
 
 
 async def drop_index(connection: AsyncConnection, *, now: Instant) -> None:
@@ -89,6 +92,17 @@ def _index(
         for digest in each.customer
     ]
     write_phone_notes(connection, notes)
+    read = [each.delivery.delivery_id for each in rereads if each.event is not None]
+    forget_unread(connection, read)  # every order is due already
+    keep_unread(
+        connection,
+        [
+            UnreadMessage(value, each.delivery_id, each.source, each.received_at)
+            for each, values in ((reread.delivery, reread.values) for reread in rereads)
+            if each.verdict != "unreadable"
+            for value in values
+        ],
+    )
     mark_read_again(connection, [reread.delivery.delivery_id for reread in rereads])
     orders = {*linking.orders.values(), *linking.touched()}
     mark_due(connection, dict.fromkeys(sorted(orders), now))

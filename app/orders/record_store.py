@@ -13,7 +13,7 @@ from app.receiving.correlation_store import Linking, LinkMemory, Links, keys_of_
 from app.sealing.leaf_store import RECORD
 from app.sealing.log_queue_store import mark_unsealed
 from reconcile.instants import TICK, Instant
-from reconcile.ledger.records import NO_ORDER, Record
+from reconcile.ledger.records import NO_ORDER, HoldReason, Record, RecordKind
 
 
 async def add_records(
@@ -106,3 +106,28 @@ def details_of(connection: PlainConnection, record: Record) -> str | None:
     """Return the text kept beside a record; the engine does not read it."""
     rows = connection.ask("SELECT details FROM records WHERE id=?", (record.record_id,))
     return rows[0][0] if rows else None
+
+
+BY_SERVICE: Final = "service"
+"""The author of what the service records by itself."""
+
+
+def hold_record(
+    order: str,
+    kind: RecordKind,
+    *,
+    at: Instant,
+    record_id: str,
+    reason: HoldReason,
+    author: str = BY_SERVICE,
+) -> Record:
+    """Return the record that an order is held or released."""
+    return Record(
+        record_id=record_id,
+        recorded_at=at,
+        kind=kind,
+        order=order,
+        at=at,
+        reason=reason,
+        author=author,
+    )

@@ -18,6 +18,7 @@ from app.orders.history_store import contests_of, histories_of
 from app.orders.holds import hold_back
 from app.orders.ledger_store import Publication, last_positions, new_publication, publish
 from app.orders.notification_store import LEASE, call_up_notifications
+from app.orders.unread_holds import note_unread
 from app.receiving import due_store
 from app.receiving.due_store import Due
 from app.receiving.pace import Pace
@@ -154,7 +155,14 @@ async def refold_due(context: AppContext, *, limit: int, pace: Pace | None = Non
     while left:
         part = _next_part(left, size=pace.fitting(context.database))
         published, several = await writer.commit(
-            _publish_standing, context, part, ledgers, later=later, now=now, policy=policy
+            _publish_standing,
+            context,
+            part,
+            ledgers,
+            histories=histories,
+            later=later,
+            now=now,
+            policy=policy,
         )
         pace.learn(sum(map(len, part)), seconds=writer.held_s)
         for each in published:
@@ -204,6 +212,7 @@ def _publish_standing(
     marks: Sequence[Sharing],
     ledgers: Mapping[str, Ledger | None],
     *,
+    histories: Mapping[str, History],
     later: Mapping[str, Instant],
     now: Instant,
     policy: str,
@@ -220,6 +229,13 @@ def _publish_standing(
     due = list(chain(*(sharing for sharing in marks if standing.issuperset(sharing))))
     before = last_positions(connection, [mark.order for mark in due])
     several = policy_version_store.note_folded(connection, policy)
+    due_now = [mark.order for mark in due if mark.order not in later]
+    noted = note_unread(connection, context, {order: histories[order] for order in due_now})
+    latest = context.clock.now()
+    ledgers = dict(ledgers) | {
+        order: fold_or_log(history, policy=context.policy, as_of=history.instant_at(latest))
+        for order, history in noted.items()
+    }
     current = [ledger for mark in due if (ledger := ledgers.get(mark.order)) is not None]
     rules = policy_version_store.rules_of(policy)
     found = (decided_or_log(each, before.get(each.order), rules=rules) for each in current)

@@ -5,7 +5,7 @@ It is one transaction: the index is either wholly corrected or unchanged.
 
 import hashlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from app.context.context import AppContext
@@ -20,6 +20,7 @@ from app.receiving.confirmation_store import await_again
 from app.receiving.delivery_log_store import RawDelivery, raw_deliveries
 from app.receiving.header_codec import read_request
 from app.receiving.phone_store import drop_other_keys
+from app.receiving.unread_values import values_of
 from app.receiving.verify import digest_of
 from reconcile.ledger.events import Event
 
@@ -125,4 +126,10 @@ def renormalize(
                 "are stored; configure it, or they could not be read again"
             ]
         )
-    return read_bytes_again(source, delivery, environment=environment)
+    reread = read_bytes_again(source, delivery, environment=environment)
+    if reread.event is not None or delivery.verdict == "unreadable":
+        return reread
+    whole = delivery.body if delivery.whole is None else delivery.whole
+    item = None if delivery.whole is None else delivery.body
+    values = values_of(source, read_request(delivery.headers, whole), item=item)
+    return replace(reread, values=values)

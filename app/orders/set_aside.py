@@ -16,9 +16,11 @@ from app.database.engine import Connection
 from app.database.statements import run
 from app.orders.history_store import gather
 from app.orders.hold_store import holds_of, some_holds
-from app.orders.holds import hold_record
-from app.orders.record_store import Named, add_records, after_all, owners_of
+from app.orders.record_store import Named, add_records, after_all, hold_record, owners_of
+from app.providers.request import Incoming
 from app.receiving.append_store import Arrival
+from app.receiving.framing import Received
+from app.receiving.header_codec import read_request
 from app.receiving.inbox_store import (
     Suspect,
     next_suspects,
@@ -27,6 +29,8 @@ from app.receiving.inbox_store import (
     try_again,
 )
 from app.receiving.reader import Holding
+from app.receiving.unread_store import UnreadMessage, keep_unread, orders_named
+from app.receiving.unread_values import values_of
 from reconcile.ledger.records import HoldReason, RecordKind
 
 log = structlog.get_logger()
@@ -81,11 +85,25 @@ async def hold_orders(context: AppContext, one: Suspect, orders: Sequence[str]) 
     """Set one aside, and hold the orders that it concerns unless another one already does."""
     name = None if one.item is None else one.item.delivery_id
     async with context.database.writing() as connection:
-        standing = await _standing(connection, orders)
-        await _record(context, connection, set(orders) - standing, kind="held")
-        await run(connection, set_aside, one, orders=orders)
+        messages = _messages(context, one)
+        named = set(orders) | await run(connection, orders_named, messages)
+        await run(connection, keep_unread, messages)
+        standing = await _standing(connection, named)
+        await _record(context, connection, named - standing, kind="held")
+        await run(connection, set_aside, one, orders=sorted(named))
     context.signals.evidence_arrived.set()
     log.error("a delivery is set aside", delivery=name, count=len(orders))
+
+
+def _messages(context: AppContext, one: Suspect) -> list[UnreadMessage]:
+    """Return the values of one that is set aside, by which later orders are found."""
+    item = one.item
+    if not isinstance(item, Received):
+        return []
+    kept = read_request(item.headers, item.body)
+    source = context.sources.get(item.source)
+    values = values_of(source, Incoming(kept.headers, item.body, kept.method, item.url))
+    return [UnreadMessage(v, item.delivery_id, item.source, item.received_at) for v in values]
 
 
 async def release_orders(context: AppContext, orders: Collection[str]) -> None:

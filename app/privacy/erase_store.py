@@ -60,6 +60,7 @@ TABLES: Final = (
     "rejections",
     "suspects",
     "unanswered",
+    "unread_values",
 )
 """Tables in which an erasure empties or deletes rows."""
 

@@ -5,6 +5,8 @@ part of an event. Their keyed digests leave here, and the number itself only whe
 one delivery.
 """
 
+import hmac
+from contextlib import suppress
 from typing import Final
 
 from app.core.masking import masked_words
@@ -18,6 +20,7 @@ from app.core.reading import (
     UnclearAmount,
     Unreadable,
 )
+from app.core.references import fault_of
 from app.providers import amounts, dates, documents, fields, identifiers, paths, request, sections
 from app.providers.phones import phone_digits
 from reconcile.instants import Instant
@@ -270,6 +273,27 @@ class EventReader:
             return False
         named = {fields.as_text(self._account.find(each), "account") for each in several}
         return not named or not named <= self._accounts
+
+    def orders_named(
+        self, body: bytes, incoming: request.Incoming, *, digest: str | None
+    ) -> set[str]:
+        """Return the orders that a body names where the profile has them, however they are written.
+
+        digest  of one of several events; None: of all
+        """
+        try:
+            several = self._each(body, incoming)
+        except Unreadable:
+            return set()
+        found = set()
+        for data in several:
+            if digest is not None and not hmac.compare_digest(data.digest, digest):
+                continue
+            with suppress(Unreadable):
+                order = fields.as_text(self._order.find(data), self._order.name)
+                if order is not None and fault_of(order) is None:
+                    found.add(order)
+        return found
 
     def phones(self, body: bytes, incoming: request.Incoming) -> list[str]:
         """Return the customers' phone numbers in a body, as E.164 digits. Raises Unreadable."""

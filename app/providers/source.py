@@ -271,6 +271,22 @@ class Source:
             return Belonging(foreign=bool(self.profile.account.where))
         return self._reader.belonging(payload, incoming)
 
+    @property
+    def vouches(self) -> bool:
+        """Whether a request that passed verification comes from the provider."""
+        return not (self.unsigned or self.profile.unconfirmed)
+
+    def orders_named(self, incoming: Incoming, *, digest: str | None = None) -> set[str]:
+        """Return the orders that a request names, also where it cannot be read. Never raises."""
+        return self._reader.orders_named(self.payload(incoming), incoming, digest=digest)
+
+    def payload(self, incoming: Incoming) -> bytes:
+        """Return the body as the provider meant it, or as it came where it cannot be unwrapped."""
+        try:
+            return self._verifier.payload(incoming)
+        except Unreadable:
+            return incoming.body
+
     def phones(self, incoming: Incoming) -> list[str]:
         """Return the customers' phone numbers in a genuine request, as E.164 digits.
 

@@ -11,6 +11,7 @@ __all__ = (
     "diagnose",
     "due_store",
     "endpoint",
+    "framing",
     "guard",
     "header_codec",
     "inbox",
@@ -26,5 +27,7 @@ __all__ = (
     "refusals",
     "reverify",
     "unread",
+    "unread_store",
+    "unread_values",
     "verify",
 )

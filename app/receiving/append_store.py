@@ -24,6 +24,12 @@ from app.receiving.inbox_store import Suspect, Unread, take_out, take_suspect_ou
 from app.receiving.phone_store import PhoneNote, phone_note, write_phone_notes
 from app.receiving.refusal_store import Rejection, RejectionRing
 from app.receiving.source_state_store import Accepted, note_sources
+from app.receiving.unread_store import (
+    UnreadMessage,
+    forget_unread,
+    keep_unread,
+    orders_named,
+)
 from app.sealing.leaf_store import DELIVERY
 from app.sealing.log_queue_store import mark_unsealed
 from reconcile.instants import DAY, EARLIEST, MINUTE, Instant
@@ -50,6 +56,8 @@ class Arrival:
     whole    of one of several events in one request: the whole body, of which `body` is a part
     asked_about  whether its provider is asked about an event that is not confirmed
     customer  keyed digests by which the event's customer is found, as in `Reading`
+    values   whole values of what could not be read, which may name an order; empty where it was
+             read, or nobody vouches for it
     peer     what kind of address it came from, for the log alone; empty where that is not known
     """
 
@@ -64,6 +72,7 @@ class Arrival:
     whole: Envelope | None = None
     customer: tuple[bytes, ...] = ()
     asked_about: bool = True
+    values: frozenset[str] = frozenset()
     peer: str = ""
 
 
@@ -158,6 +167,12 @@ def append_ready(
     arrivals = _unknown(connection, [arrival for each in ours for arrival in each.arrivals])
     rejections = _unknown(connection, [refused for each in ours for refused in each.rejections])
     appended = Appended([], [], {})
+    # What was set aside is noted as unread; it is appended now, and noted again if it must be.
+    tried = [each for each in ours if isinstance(each.row, Suspect)]
+    set_aside = [arrival.delivery_id for each in tried for arrival in each.arrivals]
+    concerned = forget_unread(connection, set_aside)
+    if concerned:
+        mark_due(connection, dict.fromkeys(concerned, max(a.received_at for a in arrivals)))
     if arrivals:
         appended = append(connection, arrivals, memory)
     if rejections:
@@ -324,7 +339,17 @@ def _write(connection: PlainConnection, judged: Judged) -> None:  # 5
     write_index(connection, linking, judged.fresh)
     write_phone_notes(connection, _customers(new, linking))
     note_confirmations(connection, _unconfirmed(arrivals))
-    mark_due(connection, _due(judged))  # 4
+    unread = [
+        UnreadMessage(value, each.delivery_id, each.source, each.received_at)
+        for each in arrivals
+        for value in each.values
+    ]
+    due = _due(judged)  # 4
+    if unread:
+        keep_unread(connection, unread)
+        latest = max(each.received_at for each in arrivals)
+        due = dict.fromkeys(orders_named(connection, unread), latest) | due
+    mark_due(connection, due)
     mark_unsealed(connection, DELIVERY, [arrival.delivery_id for arrival in arrivals])
 
 

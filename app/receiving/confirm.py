@@ -22,6 +22,7 @@ from app.core.periodic import PeriodicTask, TaskGroup
 from app.core.reading import Unreadable
 from app.providers.fetched import FETCHED, NOT_FOUND, NOT_KNOWN, keep_answer
 from app.providers.provider_client import AnsweredQuestion, ProviderClient
+from app.providers.request import Incoming
 from app.providers.source import Source
 from app.receiving.append_store import Arrival, keep_arrivals
 from app.receiving.confirmation_store import (
@@ -35,6 +36,7 @@ from app.receiving.confirmation_store import (
     take_due,
     waiting_count,
 )
+from app.receiving.unread_values import values_of
 from reconcile.instants import DAY, HOUR, MINUTE, SECOND, Duration
 from reconcile.ledger.events import Event
 
@@ -152,6 +154,7 @@ async def _store(confirmer: Confirmer, due: Confirmation, asked: AnsweredQuestio
         body=kept,
         event=event,
         problem=problem,
+        values=values_of(None, Incoming((), kept)) if event is None else frozenset(),
     )
     async with context.database.writing() as connection:
         await keep_arrivals(connection, [arrival])

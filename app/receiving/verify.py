@@ -15,6 +15,7 @@ from app.providers.source import ProviderReply, Source
 from app.receiving.append_store import Arrival, Envelope
 from app.receiving.framing import Received
 from app.receiving.header_codec import read_request, write_headers
+from app.receiving.unread_values import values_of
 from reconcile.instants import Instant
 from reconcile.ledger.events import Event
 from reconcile.values import maker
@@ -75,15 +76,14 @@ def read_delivery(source: Source | None, received: Received, *, environment: str
     kept, body = read_request(received.headers), received.body
     private = source is not None and source.private_query
     digest = digest_of(body, "" if private else kept.url)
-    reading, problem = None, None
+    reading, problem, values = None, None, frozenset[str]()
+    incoming = Incoming(kept.headers, body, kept.method, received.url)
     try:
         if source is None:
             raise Unreadable("no source of this name is configured any more")
-        reading = source.read(
-            Incoming(kept.headers, body, kept.method, received.url), digest=digest
-        )
+        reading = source.read(incoming, digest=digest)
     except Unreadable as why:
-        problem = str(why)
+        problem, values = str(why), values_of(source, incoming)
     refused = _not_ours(reading, environment=environment)
     if refused is not None:
         reading, problem = None, refused.problem
@@ -96,11 +96,14 @@ def read_delivery(source: Source | None, received: Received, *, environment: str
         body=body,
         event=None if reading is None else reading.events[0],
         problem=problem,
+        values=values,
         customer=() if reading is None else reading.customer(0),
         asked_about=source is not None and source.asks,
         peer=received.peer,
     )
-    return [arrival] if reading is None or not reading.raws else _several(arrival, reading)
+    if source is None or reading is None or not reading.raws:
+        return [arrival]
+    return _several(arrival, reading, source=source, incoming=incoming)
 
 
 def first_event_id(source: Source, incoming: Incoming, *, environment: str) -> str | None:
@@ -115,7 +118,9 @@ def first_event_id(source: Source, incoming: Incoming, *, environment: str) -> s
     return reading.events[0].event_id if ours else None
 
 
-def _several(whole: Arrival, reading: Reading) -> list[Arrival]:
+def _several(
+    whole: Arrival, reading: Reading, *, source: Source, incoming: Incoming
+) -> list[Arrival]:
     """An arrival for each event of a body, by the event's own bytes."""
     return [
         replace(
@@ -125,6 +130,7 @@ def _several(whole: Arrival, reading: Reading) -> list[Arrival]:
             body=raw,
             event=event,
             problem=problem,
+            values=values_of(source, incoming, item=raw) if event is None else frozenset(),
             whole=Envelope(whole.digest, whole.body),
             customer=reading.customer(number),
         )

@@ -36,8 +36,9 @@ payment_assigned   a person gives a payment to this order, or withdraws it from 
 payment_dismissed  a person says that a payment belongs to no order
 """
 
-HoldReason = Literal["rules_changed", "poisoned_delivery"]
-"""Why an order is held: only new rules made it fulfillable; a delivery of it can't be read yet."""
+HoldReason = Literal["rules_changed", "poisoned_delivery", "unreadable_delivery"]
+"""Why an order is held: only new rules made it fulfillable; a delivery of it was set aside; a
+message of its provider that names it cannot be read."""
 
 HOLD_REASONS: Final[tuple[HoldReason, ...]] = get_args(HoldReason)
 

@@ -190,8 +190,8 @@ async def test_one_that_was_read_goes_though_no_order_is_known(driver: Driver) -
 
 
 CUSTOMERS = PROFILE + '[customer]\nphone = "json:phone"\n'
-MAJOR = CUSTOMERS.replace('unit = "minor"', 'unit = "major"')
-"""In which an amount with a fraction can be read."""
+NUMBERED = CUSTOMERS.replace('payment = "json:payment"', 'payment = "{json:payment}"')
+"""In which a payment that is a number can be read."""
 
 
 @pytest.fixture
@@ -199,7 +199,7 @@ async def batches(tmp_path: Path) -> AsyncIterator[Driver]:
     """A service that has one request of two events: the second could not be read."""
     async with service(tmp_path, CUSTOMERS, with_worker=False) as driven:
         driven.context = driven.service.context
-        await send(driven, item(1, phone=PHONE), item(2, amount="12.50", phone=OTHER))
+        await send(driven, item(1, phone=PHONE), item(2, payment=2, phone=OTHER))
         driven.clock.put(T + 40 * DAY)
         yield driven
 
@@ -213,7 +213,7 @@ async def test_an_event_is_read_from_the_whole_body_that_it_shares(
     assert (kept(told), told.orders) == ([("O-1", "beside_unread")], [])
     assert f"an event that could not be read yet ({part})" in told.kept[0].sentence
     assert batches.rows("SELECT count(body) FROM deliveries") == [(2,)]
-    (tmp_path / "batches.toml").write_text(MAJOR)
+    (tmp_path / "batches.toml").write_text(NUMBERED)
     assert (await again(batches, tmp_path)).unreadable == 0
     assert batches.rows("SELECT order_key FROM events ORDER BY 1") == [("O-1",), ("O-2",)]
     told = await erased(batches)
@@ -223,7 +223,7 @@ async def test_an_event_is_read_from_the_whole_body_that_it_shares(
 
 async def test_an_unread_event_that_goes_keeps_nothing(batches: Driver) -> None:
     """It is of the same customer, and too old to be waited for."""
-    await send(batches, item(3, phone=THIRD), item(4, amount="1.50", phone=THIRD))
+    await send(batches, item(3, phone=THIRD), item(4, payment=4, phone=THIRD))
     batches.clock.put(T + 80 * DAY)
     told = await erased(batches, phone=THIRD)
     assert ([each.order for each in told.orders], len(told.deliveries)) == (["O-3"], 1)
@@ -234,9 +234,9 @@ async def test_an_unread_event_does_not_go_from_under_another(
     batches: Driver, tmp_path: Path
 ) -> None:
     """Both are read from one body."""
-    await send(batches, item(3), item(4, amount="1.50", phone=THIRD), item(5, amount="2.50"))
+    await send(batches, item(3), item(4, payment=4, phone=THIRD), item(5, payment=5))
     batches.clock.put(T + 80 * DAY)
     told = await erased(batches, phone=THIRD)
     assert [each.why for each in told.kept] == ["beside_unread"]
-    (tmp_path / "batches.toml").write_text(MAJOR)
+    (tmp_path / "batches.toml").write_text(NUMBERED)
     assert (await again(batches, tmp_path)).unreadable == 0

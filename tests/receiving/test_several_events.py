@@ -112,13 +112,13 @@ async def test_an_event_in_another_batch_is_the_same_event(tmp_path: Path) -> No
 async def test_one_that_cannot_be_read_takes_no_other_with_it(tmp_path: Path) -> None:
     """It is kept as unreadable, with its own bytes; the others count."""
     async with service(tmp_path) as driver:
-        answer = await send(driver, item(1), item(2, amount="12.5"), item(3))
+        answer = await send(driver, item(1), item(2, amount="12,5"), item(3))
         assert answer["verdict"] == "unreadable"
         assert await outcomes(driver, "O-1", "O-3") == ["succeeded", "succeeded"]
         ((body, problem),) = driver.rows(
             "SELECT body, problem FROM deliveries WHERE verdict='unreadable'"
         )
-        assert json.loads(body) == item(2, amount="12.5")
+        assert json.loads(body) == item(2, amount="12,5")
         assert problem.startswith("event 2 of 3: ")
 
 
@@ -153,7 +153,7 @@ async def test_a_body_that_was_deleted_is_not_kept_again_for_what_cannot_be_read
 ) -> None:
     """A part that could be read when it came, and no longer can: it is new however often it comes,
     and the whole body holds what another customer had erased."""
-    batch = item(1), item(2, amount="12.50")
+    batch = item(1), item(2, amount="12,50")
     async with service(tmp_path, PROFILE.replace('unit = "minor"', 'unit = "major"')) as driver:
         await send(driver, *batch)
         ids = [row[0] for row in driver.rows("SELECT id FROM deliveries")]
@@ -163,7 +163,7 @@ async def test_a_body_that_was_deleted_is_not_kept_again_for_what_cannot_be_read
         driver.service.webhooks.receiver.sources["shop"] = now(tmp_path)["shop"]
         assert (await send(driver, *batch))["verdict"] == "unreadable"
         assert driver.rows("SELECT body FROM envelopes") == [(None,)]
-        assert (await send(driver, item(2, amount="12.50"), item(3)))["verdict"] == "unreadable"
+        assert (await send(driver, item(2, amount="12,50"), item(3)))["verdict"] == "unreadable"
         assert driver.rows("SELECT count(*), count(body) FROM envelopes") == [(2, 1)]
 
 

@@ -139,6 +139,21 @@ class SuspectRow(Table, table=True):
     record: bytes = blob_column(marks.SET_ASIDE, null=False)
 
 
+class UnreadValueRow(Table, table=True):
+    """One whole value of a message that came from its provider and could not be read; the empty
+    value stands for none. A row goes once the message is read, judged, pruned or erased."""
+
+    __tablename__ = "unread_values"
+    __table_args__ = (Index("ix_unread_values_delivery_id", "delivery_id"), CLUSTERED)
+    value: str = text_column(
+        marks.personal("what stands in a message that could not be read", erased="deleted"),
+        primary=True,
+    )
+    delivery_id: str = text_column(marks.CODES_DELETED, primary=True)
+    source: str = text_column(marks.CODES_DELETED)
+    received_at: int = big_column()
+
+
 class DeliveryRow(Table, table=True):
     """One verified arrival. `body` is NULL where an earlier delivery has the same bytes, and after
     pruning; `headers` are then empty."""

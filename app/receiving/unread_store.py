@@ -1,0 +1,100 @@
+"""Messages that came from a provider and could not be read, by the whole values in them.
+
+A row stands until the message has been read, or a person has judged it. An order is concerned
+where a value is its reference, or one of a payment, session, refund or capture of it; and where it
+has no capture, also by a message from which no value can be read.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from app.database.statements import PlainConnection, insert_rows, select_rows
+from app.receiving.unread_values import NO_VALUE
+from reconcile.instants import Instant
+
+
+class UnreadMessage(NamedTuple):
+    """One message that could not be read, and one value of it; NO_VALUE where there is none."""
+
+    value: str
+    delivery_id: str
+    source: str
+    received_at: Instant
+
+
+def keep_unread(connection: PlainConnection, messages: Iterable[UnreadMessage]) -> None:
+    """Note messages that could not be read, each with its values."""
+    insert_rows(
+        connection,
+        table="unread_values",
+        columns=UnreadMessage._fields,
+        rows=sorted(set(messages)),
+        conflict="ON CONFLICT (value, delivery_id) DO NOTHING",
+    )
+
+
+def forget_unread(connection: PlainConnection, deliveries: Collection[str]) -> set[str]:
+    """Delete what is noted of these messages. Return the orders that they may concern."""
+    if not deliveries or not any_unread(connection):
+        return set()
+    rows = select_rows(connection, sql=_OF_DELIVERIES, values=deliveries)
+    found = orders_named(connection, [UnreadMessage(*row) for row in rows])
+    select_rows(connection, sql=_FORGET, values=deliveries)
+    return found
+
+
+_OF_DELIVERIES: Final = (
+    "SELECT value, delivery_id, source, received_at FROM unread_values WHERE delivery_id IN ({})"
+)
+_FORGET: Final = "DELETE FROM unread_values WHERE delivery_id IN ({})"
+
+
+def any_unread(connection: PlainConnection) -> bool:
+    """Return whether any message is noted."""
+    return bool(connection.ask("SELECT 1 FROM unread_values LIMIT 1"))
+
+
+def orders_named(connection: PlainConnection, messages: Sequence[UnreadMessage]) -> set[str]:
+    """Return the known orders that these messages name, by themselves or by their payments."""
+    names = {
+        name
+        for each in messages
+        if each.value != NO_VALUE
+        for name in (each.value, f"@{each.source}:{each.value}")
+    }
+    found = (
+        {row[0] for row in select_rows(connection, sql=_KNOWN, values=names)} if names else set()
+    )
+    by_source: dict[str, set[str]] = {}
+    for each in messages:
+        by_source.setdefault(each.source, set()).add(each.value)
+    for source, values in by_source.items():
+        rows = select_rows(connection, sql=_LINKED, values=values, first=(source,))
+        found |= {row[0] for row in rows}
+    return found
+
+
+_KNOWN: Final = "SELECT order_key FROM order_due WHERE order_key IN ({})"
+_LINKED: Final = "SELECT order_key FROM links WHERE source=? AND reference IN ({})"
+
+
+def messages_with(connection: PlainConnection, values: Collection[str]) -> list[UnreadMessage]:
+    """Return the messages with one of these values, by arrival."""
+    rows = select_rows(connection, sql=_WITH, values=values) if values else []
+    return sorted(
+        [UnreadMessage(*row) for row in rows], key=lambda each: (each.received_at, each.delivery_id)
+    )
+
+
+_WITH: Final = (
+    "SELECT value, delivery_id, source, received_at FROM unread_values WHERE value IN ({})"
+)
+
+
+def problems_of(connection: PlainConnection, deliveries: Collection[str]) -> Mapping[str, str]:
+    """Return why each of these deliveries could not be read, one sentence each."""
+    rows = select_rows(connection, sql=_PROBLEMS, values=deliveries) if deliveries else []
+    return {row[0]: row[1] or "" for row in rows}
+
+
+_PROBLEMS: Final = "SELECT id, problem FROM deliveries WHERE id IN ({})"

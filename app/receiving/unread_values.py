@@ -1,0 +1,107 @@
+"""What a message that could not be read may be about: the whole values in it.
+
+Leaves out: which orders have these names. Values are found without the rules that the message
+broke: a profile may be wrong, and a body may not even be JSON.
+"""
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from app.core.reading import TRIAL
+from app.core.references import fault_of
+from app.providers.request import Incoming, parse_pairs
+from app.providers.source import Source
+
+LEAST_LENGTH: Final = 4
+"""Characters of a value that may be a reference: shorter ones, such as `KES`, are in most messages.
+The member that names the order counts at any length."""
+
+MOST_VALUES: Final = 2_000
+"""Values kept of one message, some 200 kB: an event has a few dozen. One with more counts as if no
+value could be read, beside those that are kept."""
+
+NO_VALUE: Final = ""
+"""Stands for a message from which no value, or not every value, can be read."""
+
+_TOKENS: Final = re.compile(
+    rb'"((?:[^"\\]++|\\.)*+)"(\s*+:)?|(?<![\w.+-])(\d{1,40})(?![\w.])', re.DOTALL
+)
+_TEXTS: Final = re.compile(rb">([^<>]++)<")
+_DEEPEST: Final = 3
+"""JSON within texts of JSON is looked into so often."""
+
+
+def values_of(
+    source: Source | None, incoming: Incoming, *, item: bytes | None = None
+) -> frozenset[str]:
+    """Return the values of an unreadable request that may name an order or a payment. There are
+    none of a trial, nor of a source whose requests anybody can make.
+
+    source  None where none of this name is configured any more
+    item    the bytes of one event, where the body has several
+    """
+    if incoming.body.startswith(TRIAL) or (source is not None and not source.vouches):
+        return frozenset()
+    found: set[str] = set()
+    body = item or (incoming.body if source is None else source.payload(incoming))
+    for value in _whole_values(body, "" if item else incoming.url):
+        if len(value) >= LEAST_LENGTH and fault_of(value) is None:
+            found.add(value)
+        if len(found) > MOST_VALUES:
+            found = {*sorted(found)[:MOST_VALUES], NO_VALUE}
+            break
+    if source is not None:
+        digest = hashlib.sha256(item).hexdigest() if item else None
+        found |= source.orders_named(incoming, digest=digest)
+    return frozenset(found or {NO_VALUE})
+
+
+def _whole_values(body: bytes, url: str) -> Iterator[str]:
+    yield from _of_text(body, depth=_DEEPEST)
+    query = url.partition("#")[0].partition("?")[2].encode("latin-1", "replace")
+    for _, value in parse_pairs(query):
+        yield from _of_field(value)
+
+
+def _of_text(body: bytes, *, depth: int) -> Iterator[str]:
+    start = body.lstrip(b"\xef\xbb\xbf \t\r\n")[:1]
+    if start in (b"{", b"["):
+        yield from _of_json(body, depth=depth)
+    elif start == b"<":
+        for found in _TEXTS.finditer(body):
+            yield found[1].decode("utf-8", "replace").strip()
+    else:
+        for _, value in parse_pairs(body) if b"=" in body else ():
+            yield from _of_field(value)
+
+
+def _of_json(body: bytes, *, depth: int) -> Iterator[str]:
+    for text, is_name, number in _tokens(body):
+        if number:
+            yield number
+        elif not is_name:
+            yield text
+            if depth and text[:1] in ("{", "["):
+                yield from _of_json(text.encode("utf-8", "replace"), depth=depth - 1)
+
+
+def _tokens(body: bytes) -> Iterator[tuple[str, bool, str]]:
+    for found in _TOKENS.finditer(body):
+        quoted, colon, number = found.groups()
+        if number is not None:
+            yield "", False, number.decode("ascii")
+            continue
+        try:
+            text = json.loads(b'"%b"' % quoted, strict=False)
+        except ValueError:  # no escape of JSON, or no UTF-8
+            text = quoted.decode("utf-8", "replace")
+        yield text, colon is not None, ""
+
+
+def _of_field(value: bytes) -> Iterator[str]:
+    yield value.decode("utf-8", "replace")
+    if value[:1] in (b"{", b"["):
+        yield from _of_json(value, depth=_DEEPEST)

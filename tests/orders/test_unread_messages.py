@@ -1,0 +1,130 @@
+"""Messages that a provider signed and nobody could read: what they may be about is held."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.orders.holds import release
+from app.orders.reindex import reindex
+from reconcile.instants import MINUTE, Instant
+from tests.api.driving import Driver, driving, event
+from tests.waiting import soon
+
+BAD_DATE = "yesterday"
+PLACED = {"amount": "1500.00", "currency": "KES"}
+
+
+def unreadable(event_id: str, claim: str = "refunded", **changes: Any) -> dict[str, Any]:
+    """An event whose date is none, so that nobody can read it."""
+    return {**event(event_id, claim, **changes), "occurred_at": BAD_DATE}
+
+
+async def order(driver: Driver, reference: str = "ORD-1") -> dict[str, Any]:
+    found: dict[str, Any] = (await driver.api("GET", f"/orders/{reference}")).json()
+    return found
+
+
+async def test_a_message_that_names_a_paid_order_withholds_it_until_a_person_judged(
+    tmp_path: Path,
+) -> None:
+    async with driving(tmp_path) as driver:
+        await driver.api("PUT", "/orders/ORD-1", json=PLACED)
+        await driver.send(event("e1"))
+        assert (await order(driver))["fulfillable"]
+        answer = await driver.send(unreadable("e2", order=None))  # it names the payment alone
+        assert answer.json()["verdict"] == "unreadable"
+        held = await order(driver)
+        assert (held["outcome"], held["fulfillable"]) == ("succeeded", False)
+        (finding,) = [each for each in held["findings"] if each["code"] == "held_back"]
+        assert finding["facts"]["hold"] == "unreadable_delivery"
+        await release(driver.context, ["ORD-1"], reason="unreadable_delivery", why="looked at it")
+        assert (await order(driver))["fulfillable"]
+        driver.clock.put(Instant(driver.clock.now() + MINUTE))
+        await driver.send(unreadable("e3"))
+        assert not (await order(driver))["fulfillable"], "a later one is judged by itself"
+
+
+BODIES: list[tuple[str, dict[str, Any], bool]] = [
+    ("the order", {"payment": None, "session": None}, True),
+    ("the order as a number", {"order": {"reference": 4711}, "payment": None}, True),
+    ("the payment", {"order": None, "session": None}, True),
+    ("the session", {"order": None, "payment": None}, True),
+    ("another order", {"order": {"reference": "ORD-11"}, "payment": None, "session": None}, False),
+    ("a part of a text", {"order": {"reference": "of ORD-1"}, "payment": None}, False),
+    ("nothing", {"order": None, "payment": None, "session": None}, False),
+]
+
+
+@pytest.mark.parametrize(("changes", "concerned"), [each[1:] for each in BODIES], ids=lambda _: "")
+async def test_only_whole_values_name_an_order(
+    tmp_path: Path, changes: dict[str, Any], concerned: bool
+) -> None:
+    reference = "4711" if changes.get("order") == {"reference": 4711} else "ORD-1"
+    if reference == "4711" or changes.get("order") == {"reference": "of ORD-1"}:
+        changes = {**changes, "session": None}
+    async with driving(tmp_path) as driver:
+        await driver.api("PUT", f"/orders/{reference}", json=PLACED)
+        await driver.send(event("e1", order={"reference": reference}))
+        await driver.send(unreadable("e2", **changes))
+        assert (await order(driver, reference))["fulfillable"] is not concerned
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"id": "e2", "order": "ORD-1", "order": "ORD-1"}',
+        b'{"id": "e2", "data": {"order": {"reference": "ORD-1"',
+        b"id=e2&order=ORD-1",
+        b"<event><order>ORD-1</order></event>",
+        b'{"id": "e2", "inner": "{\\"order\\": \\"ORD-1\\"}"}',
+        b'["ORD-1", "\xff"]',
+    ],
+)
+async def test_values_are_found_in_a_body_that_is_broken(tmp_path: Path, body: bytes) -> None:
+    async with driving(tmp_path) as driver:
+        await driver.send(event("e1"))
+        assert (await order(driver))["fulfillable"]
+        assert (await driver.send(body)).json()["verdict"] == "unreadable"
+        assert not (await order(driver))["fulfillable"]
+
+
+@pytest.mark.parametrize(("reference", "concerned"), [("7", True), ("K", True), ("KES", False)])
+async def test_the_order_member_counts_at_any_length_and_no_other_short_value(
+    tmp_path: Path, reference: str, concerned: bool
+) -> None:
+    async with driving(tmp_path) as driver:
+        await driver.send(event("e1", order={"reference": reference}))
+        named = {"reference": reference} if concerned else None
+        await driver.send(unreadable("e2", order=named, payment={"reference": "p_9"}, session=None))
+        assert (await order(driver, reference))["fulfillable"] is not concerned
+
+
+async def test_an_order_that_is_paid_after_the_message_came_is_held(tmp_path: Path) -> None:
+    async with driving(tmp_path) as driver:
+        await driver.send(unreadable("e1"))
+        await driver.send(event("e2"))
+        found = await order(driver)
+        assert (found["outcome"], found["fulfillable"]) == ("succeeded", False)
+        held = [("held", "unreadable_delivery")]
+        await soon(lambda: driver.rows("SELECT kind, reason FROM records") == held)
+
+
+async def test_a_message_that_is_read_after_all_ends_the_hold(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with driving(tmp_path) as driver:
+        await driver.send(event("e1"))
+        await driver.send(unreadable("e2"))
+        assert not (await order(driver))["fulfillable"]
+        body = json.dumps(event("e2", "refunded")).encode()
+        async with driver.context.database.writing() as connection:
+            await connection.exec_driver_sql(
+                "UPDATE deliveries SET body=? WHERE verdict='unreadable'", (body,)
+            )
+        await reindex(driver.context)
+        found = await order(driver)
+        assert found["outcome"] == "refunded"
+        assert "held_back" not in [each["code"] for each in found["findings"]]
+        assert driver.rows("SELECT count(*) FROM unread_values") == [(0,)]
