@@ -46,6 +46,10 @@ Action = Literal[
     "break_matched",
     "break_unmatched",
     "late_money_settled",
+    "payment_proposed",
+    "payment_assigned",
+    "payment_withdrawn",
+    "payment_dismissed",
     "reconciled",
     "schedule_run",
     "report_delivered",
@@ -107,6 +111,10 @@ MAY: Final[Mapping[Action, frozenset[Role]]] = {
     "break_matched": _FINANCE,
     "break_unmatched": _FINANCE,
     "late_money_settled": _FINANCE,
+    "payment_proposed": _FINANCE | _SUPPORT,  # one of the next three; never an entry of its own
+    "payment_assigned": _FINANCE,
+    "payment_withdrawn": _FINANCE,
+    "payment_dismissed": _FINANCE,
     "reconciled": _FINANCE,  # from a page; by command it is the machine's owner
     "schedule_run": _FINANCE,
     "report_delivered": frozenset(),  # only by the schedule
@@ -159,6 +167,7 @@ Reading = Literal[
     "refused_deliveries",
     "notifications",
     "breaks",
+    "unallocated",
     "late",
     "bank",
     "imports",
@@ -187,6 +196,7 @@ MAY_READ: Final[Mapping[Reading, frozenset[Role]]] = {
     "refused_deliveries": _FINANCE | _SUPPORT,
     "notifications": _FINANCE | _SUPPORT,
     "breaks": _FINANCE | _SUPPORT,
+    "unallocated": _FINANCE | _SUPPORT,
     "late": _FINANCE,
     "bank": _FINANCE,
     "imports": _FINANCE,

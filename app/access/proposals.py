@@ -16,7 +16,15 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from app.access import operator_store, proposal_store
-from app.access.operators import MAY, MAY_READ, ROLES, Action, note_in_trail, permitted
+from app.access.operators import (
+    MAY,
+    MAY_READ,
+    ROLES,
+    Action,
+    Role,
+    note_in_trail,
+    permitted,
+)
 from app.access.proposal import Decided, Decision, Proposal
 from app.core.errors import NotFoundError, UsageError
 from app.core.ids import new_id
@@ -68,6 +76,7 @@ class ProposalKind:
     name     its permanent word, which rows hold
     title    a heading
     action   the permission that both roles need
+    proposing  the permission that the proposer's role needs, where it is another one
     subject_state  returns the subject's present state; equal texts mean no change that matters to
              the second person. Raises NotFoundError or UsageError for an unknown subject
     perform  carries out the act. In its writing transaction it calls `agree` first, once, and
@@ -89,12 +98,18 @@ class ProposalKind:
     action: Action
     subject_state: Callable[[Connection, str, Mapping[str, str]], Awaitable[str]]
     perform: Callable[[Proposal, Agree], Awaitable[None]]
+    proposing: Action | None = None
     takes_long: bool = False
     for_good: bool = False
     where: Callable[[Proposal], tuple[str, str]] | None = None
     particulars: Mapping[str, str] = field(default_factory=dict)
     unfinished: Callable[[Proposal], Awaitable[str | None]] | None = None
     open_for: Duration | None = None
+
+    @property
+    def may_propose(self) -> frozenset[Role]:
+        """The roles that may propose it."""
+        return MAY[self.proposing or self.action]
 
     def open_until(self, proposal: Proposal) -> Instant | None:
         """Return until when the proposer may do the approved act; None where approving does it, or
@@ -224,7 +239,7 @@ class Proposals:
         """Return the kinds a role may see: acts that it may do; None for all kinds."""
         if role in MAY_READ["all_proposals"]:
             return None
-        return frozenset(name for name, kind in self.kinds.items() if role in MAY[kind.action])
+        return frozenset(name for name, kind in self.kinds.items() if role in kind.may_propose)
 
     async def waiting(self, *, kinds: frozenset[str] | None = None) -> list[Proposal]:
         """Return waiting proposals of these kinds, the first to expire first."""
@@ -313,7 +328,7 @@ class Proposals:
         if (
             proposer is None
             or proposer.disabled_at is not None
-            or proposer.role not in MAY[kind.action]
+            or proposer.role not in kind.may_propose
         ):
             raise UsageError(
                 f"{proposal.who}, who proposed it, may not do this any more: reject it, and "

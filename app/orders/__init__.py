@@ -29,9 +29,12 @@ __all__ = (
     "refold",
     "reindex",
     "retention_store",
+    "search_store",
     "set_aside",
     "shop_facts_store",
     "sought",
+    "unallocated",
+    "unallocated_store",
     "unmask_many",
     "worker",
 )

@@ -8,6 +8,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from app.database.locks import LINKING, take_lock
 from app.database.mapping import RECORD_COLUMNS, RECORD_SELECT, record_of, record_row
 from app.database.statements import PlainConnection, insert_rows, run, statement
+from app.orders.history_store import contest_of
 from app.receiving.append_store import mark_due
 from app.receiving.correlation_store import Linking, LinkMemory, Links, keys_of_references
 from app.sealing.leaf_store import RECORD
@@ -43,7 +44,10 @@ def keep_records(
         take_lock(connection, LINKING)
         linking = Linking(LinkMemory())
         linking.link(connection, links)
-        due |= dict.fromkeys(linking.touched(), max(each.recorded_at for each in records))
+        latest = max(each.recorded_at for each in records)
+        due |= dict.fromkeys(linking.touched(), latest)
+        placed = {each.order for each in records if each.kind == "payment_assigned"}
+        due |= dict.fromkeys(contest_of(connection, placed), latest)
     mark_due(connection, due)
 
 

@@ -123,6 +123,7 @@ def proposals_of(context: AppContext) -> Proposals:
     from app.finance.break_acts import acceptance_kind
     from app.finance.close_period import closing_kind
     from app.finance.match_rules import rules_kind
+    from app.finance.place_payment import placing_kinds
     from app.finance.withdraw_import import withdrawal_kind
     from app.orders.unmask_many import unmasking_kind
     from app.privacy.erase import erasure_kind
@@ -135,6 +136,7 @@ def proposals_of(context: AppContext) -> Proposals:
             closing_kind(context),
             erasure_kind(context),
             withdrawal_kind(context),
+            *placing_kinds(context).values(),
             unmasking_kind(context),
         ),
     )

@@ -99,7 +99,7 @@ async def test_what_waits_is_counted_and_summed_by_currency(driver: Driver) -> N
 async def test_other_evidence_makes_no_unallocated_payment(driver: Driver, document: Any) -> None:
     await driver.send(document)
     assert await listed(driver, everything=True) == []
-    with pytest.raises(NotFoundError, match="unallocated list"):
+    with pytest.raises(NotFoundError, match="no unallocated payment"):
         await read_unallocated(driver.context, "pay_1")
 
 
