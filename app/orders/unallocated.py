@@ -237,6 +237,16 @@ def folded(
     ]
 
 
+def _present(
+    now: Instant,
+    deliveries: Collection[Delivery],
+    acts: Mapping[PaymentKey, Sequence[Record]],
+) -> Instant:
+    """Return now, or the newest arrival or act where a clock was ahead."""
+    heard = [each.received_at for each in deliveries]
+    return max([now, *heard, *(each.recorded_at for some in acts.values() for each in some)])
+
+
 def _unallocated(
     evidence: AttemptEvidence,
     outcome: AttemptOutcome,
@@ -385,7 +395,7 @@ def found_payment(
     for asked in (keys, keys_named(connection, payment)):
         evidence, acts = evidence_of(connection, asked), acts_on(connection, asked)
         for key, deliveries in evidence.items():
-            as_of = max([now, *(each.received_at for each in deliveries)])
+            as_of = _present(now, deliveries, acts)
             found += [
                 each
                 for each in folded(deliveries, acts, policy=policy, as_of=as_of)
@@ -475,7 +485,7 @@ def _batch(
             deliveries,
             acts,
             policy=policy,
-            as_of=max([now, *(one.received_at for one in deliveries)]),
+            as_of=_present(now, deliveries, acts),
         )
         if each.key in numbered
     ]

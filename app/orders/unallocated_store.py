@@ -48,15 +48,15 @@ _KEYS: Final = (
     'SELECT events.source, {reference} AS reference, events."row" AS number FROM events '
     "WHERE events.order_key IS NULL AND {counts} AND {of_source} "
     'UNION ALL SELECT events.source, {reference} AS reference, events."row" AS number '
-    "FROM records JOIN events ON events.order_key = records.order_key "
-    "AND events.source = records.source "
-    "AND {reference} = coalesce(records.payment, records.session) "
+    "FROM records JOIN links ON links.reference = coalesce(records.payment, records.session) "
+    "AND links.source = records.source JOIN events ON events.order_key = links.order_key "
+    "AND events.source = records.source AND {reference} = links.reference "
     "WHERE {last} AND records.reason = 'withdrawn' "
     "AND events.order_ref IS NULL AND {counts} AND {of_source}"
     ") AS found GROUP BY source, reference HAVING min(number) > ? ORDER BY 3 LIMIT ?"
 )
 """Payments without an order. One whose assignment was withdrawn is still stored under the order
-that it was taken from."""
+that it was first linked to."""
 
 _SHARED: Final = {
     "reference": "coalesce(events.payment, events.session, events.event_id)",

@@ -234,14 +234,15 @@ def arrange(history: History, *, policy: Policy, as_of: Instant) -> Case:
     order = history.order
     filed = NOTHING_FILED
     others: Sequence[Record] = ()
-    assignments: Sequence[Record] = ()
+    claims: Sequence[Record] = ()
     if history.records:
         known = [r for r in history.records if r.recorded_at <= as_of]
         known.sort(key=lambda r: (r.recorded_at, r.record_id))
         filed = file_records([r for r in known if r.order == order])
         others = [r for r in known if r.order != order and r.kind not in PLACINGS]
-        assignments = [r for r in known if r.kind == "payment_assigned"]
-    heard, foreign, moved = _hear(history, as_of, assignments)
+        if any(r.kind == "payment_assigned" for r in known):
+            claims = known
+    heard, foreign, moved = _hear(history, as_of, claims)
     return Case(
         order=order,
         policy=policy,
@@ -256,9 +257,12 @@ def arrange(history: History, *, policy: Policy, as_of: Instant) -> Case:
 
 
 def _hear(
-    history: History, as_of: Instant, assignments: Sequence[Record]
+    history: History, as_of: Instant, claims: Sequence[Record]
 ) -> tuple[list[Heard], list[Heard], list[Heard]]:
-    """Return the order's own events, the foreign ones and the moved ones, each event once."""
+    """Return the order's own events, the foreign ones and the moved ones, each event once.
+
+    claims  all records, if any of them assigns a payment
+    """
     order = history.order
     by_key: dict[tuple[str, str, str], Heard] = {}
     own: list[Heard] = []
@@ -284,8 +288,8 @@ def _hear(
             if event.occurred_at is None:
                 heard.at = received
     moved: list[Heard] = []
-    if assignments:
-        own, foreign, moved = _placed(order, list(by_key.values()), assignments)
+    if claims:
+        own, foreign, moved = _placed(order, list(by_key.values()), claims)
     own.sort(key=by_date)
     if foreign:
         foreign.sort(key=by_date)
@@ -293,7 +297,7 @@ def _hear(
 
 
 def _placed(
-    order: str, heard: list[Heard], assignments: Sequence[Record]
+    order: str, heard: list[Heard], claims: Sequence[Record]
 ) -> tuple[list[Heard], list[Heard], list[Heard]]:
     """Divide events into the order's own, foreign ones and moved ones.
 
@@ -302,7 +306,7 @@ def _placed(
     own: list[Heard] = []
     foreign: list[Heard] = []
     moved: list[Heard] = []
-    placing = Placing(assignments, [each.event for each in heard])
+    placing = Placing(claims, [each.event for each in heard])
     for each in heard:
         event, placed = each.event, placing.placed(each.event)
         if placed is not None and (placed.order is not None or event.order is None):

@@ -1,48 +1,52 @@
 """Where people placed payments: which order an event belongs to because of an assignment.
 
-Leaves out: what the shop named and what events name; those count where nobody assigned the payment.
+Leaves out: what events name, and what the shop named where nobody ever assigned the payment.
 
 Of all assignments of a payment the latest counts alone. It covers every event that names the
 payment, and the events of its session that name no payment of their own. An assignment of a session
-covers the payments of that session likewise.
+covers the payments of that session likewise. A payment whose assignment was withdrawn is of the
+order that the shop named it for.
 """
 
 from collections.abc import Iterable, Sequence
 from typing import Final, Literal, NamedTuple
 
 from reconcile.ledger.events import UNCONFIRMED, Event
-from reconcile.ledger.records import WITHDRAWN, Record
+from reconcile.ledger.records import WITHDRAWN, Record, RecordKind
 
 Key = tuple[str, Literal["payment", "session"], str]
 """(source, kind of reference, reference)"""
 
 
-class Placed(NamedTuple):
-    """An assignment of an event.
+NAMINGS: Final[frozenset[RecordKind]] = frozenset(("reference_named", "session_opened"))
+"""Kinds by which the shop says whose a session or payment is."""
 
-    record  the latest assignment
-    by      ids that it rests on: the record's, and that of an event which ties the session to the
-            assigned payment
+
+class Placed(NamedTuple):
+    """The latest assignment of an event.
+
+    order  the order that the event was given to; None if that was withdrawn
+    by     ids that it rests on: the record's, and that of an event which ties the session to the
+           assigned payment; that of the record in which the shop named its order
     """
 
-    record: Record
+    order: str | None
     by: tuple[str, ...]
-
-    @property
-    def order(self) -> str | None:
-        """The order that the event was given to; None if that was withdrawn."""
-        return None if self.record.reason == WITHDRAWN else self.record.order
 
 
 class Placing:
     """The assignments in a history. `placed` returns that of an event."""
 
-    def __init__(self, assignments: Sequence[Record], events: Iterable[Event]) -> None:
-        """Take assignments in the order in which they were recorded."""
+    def __init__(self, records: Sequence[Record], events: Iterable[Event]) -> None:
+        """Take records in the order in which they were recorded."""
         self._latest: Final[dict[Key, Record]] = {}
-        for record in assignments:
+        self._named: Final[dict[Key, Record]] = {}
+        for record in records:
             for key in _keys(record):
-                self._latest[key] = record
+                if record.kind == "payment_assigned":
+                    self._latest[key] = record
+                elif record.kind in NAMINGS:
+                    self._named.setdefault(key, record)
         self._ties: Final[dict[Key, dict[Key, str]]] = {}
         for event in events:
             if event.standing != UNCONFIRMED:
@@ -57,19 +61,29 @@ class Placing:
         if not keys:
             return None
         direct = self._latest.get(keys[0])
+        found: list[tuple[Record, tuple[str, ...]]] = []
         if direct is not None:
-            return Placed(direct, (direct.record_id,))
-        found = [
-            Placed(record, (record.record_id,))
-            for key in keys[1:]
-            if (record := self._latest.get(key)) is not None
-        ]
-        found += [
-            Placed(record, (record.record_id, tie))
-            for key, tie in self._ties.get(keys[0], {}).items()
-            if key not in keys and (record := self._latest.get(key)) is not None
-        ]
-        return max(found, key=lambda each: (each.record.recorded_at, each.by), default=None)
+            found.append((direct, (direct.record_id,)))
+        else:
+            found += [
+                (record, (record.record_id,))
+                for key in keys[1:]
+                if (record := self._latest.get(key)) is not None
+            ]
+            found += [
+                (record, (record.record_id, tie))
+                for key, tie in self._ties.get(keys[0], {}).items()
+                if key not in keys and (record := self._latest.get(key)) is not None
+            ]
+        if not found:
+            return None
+        record, by = max(found, key=lambda each: (each[0].recorded_at, each[1]))
+        if record.reason != WITHDRAWN:
+            return Placed(record.order, by)
+        named = next((self._named[key] for key in keys if key in self._named), None)
+        if named is None:
+            return Placed(None, by)
+        return Placed(named.order, (*by, named.record_id))
 
 
 def _keys(each: Event | Record) -> list[Key]:

@@ -13,6 +13,7 @@ from tests.database.contract_ledger_lines import LedgerLinesContract
 from tests.database.contract_ledgers import LedgerContract
 from tests.database.contract_outbox import OutboxContract
 from tests.database.contract_personal import PersonalContract
+from tests.database.contract_placing import PlacingContract
 from tests.database.contract_policies import PolicyContract
 from tests.database.contract_reconciling import ReconcilingContract
 from tests.database.contract_references import ReferenceContract
@@ -37,6 +38,7 @@ class Contract(
     ConfirmingContract,
     EvidenceContract,
     PersonalContract,
+    PlacingContract,
     PolicyContract,
     ReferenceContract,
     PreviewContract,
