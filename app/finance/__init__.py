@@ -13,6 +13,7 @@ __all__ = (
     "imports",
     "ledger_line_store",
     "match_rules",
+    "place_payment",
     "read_lines",
     "reconcile_period",
     "reconcile_rows",
