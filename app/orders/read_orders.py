@@ -23,7 +23,7 @@ from app.orders.published_store import Published
 from app.orders.record_store import order_records
 from app.orders.retention_store import Pruned, pruned_among
 from app.orders.shop_facts_store import ShopFacts, facts_of_orders, shop_facts
-from app.receiving.caught_up import Patience, behind_s
+from app.receiving.caught_up import Patience, behind_s, spoken_age
 from reconcile.instants import Instant, format_instant
 from reconcile.ledger.explain import ledger_document, ledger_summary
 from reconcile.ledger.fold import fold
@@ -122,7 +122,7 @@ def nothing_known(history: History, as_of: Instant | None, *, behind_s: int = 0)
     if behind_s:
         return NotFoundError(
             f"nothing is known yet of order {history.order!r}: deliveries that came up to "
-            f"{behind_s} s ago are accepted and not read yet; ask again later",
+            f"{spoken_age(behind_s)} ago are accepted and not read yet; ask again later",
             behind_s=behind_s,
         )
     if as_of is None or not spoken_of(history):

@@ -10,7 +10,7 @@ from typing import Final, Literal
 
 from app.context.context import AppContext
 from app.core.errors import NotAllRead
-from reconcile.instants import MILLISECOND, SECOND, Instant
+from reconcile.instants import MILLISECOND, SECOND, Instant, format_duration
 
 READ_WITHIN_S: Final = 2.0
 """Seconds after which a delivery that is still unread counts as unread; a question about one order
@@ -67,14 +67,19 @@ async def must_have_read(context: AppContext, *, as_of: Instant | None = None) -
     behind = await behind_s(context, as_of=as_of)
     if behind:
         raise NotAllRead(
-            f"deliveries that came {behind} s ago are accepted and not read yet: is "
+            f"deliveries that came {spoken_age(behind)} ago are accepted and not read yet: is "
             "`tallyhook serve` running? Try again when /readyz says that it is ready"
         )
+
+
+def spoken_age(behind: int) -> str:
+    """Return an age in seconds for people."""
+    return format_duration(behind * SECOND)
 
 
 def unread_notice(behind: int) -> str:
     """Return the sentence that an answer about orders may lack the oldest unread delivery."""
     return (
-        f"Deliveries that came up to {behind} s ago are accepted and not read yet: what is said "
-        "of orders here may lack them, and what is not here may have come. Ask again later."
+        f"Deliveries that came up to {spoken_age(behind)} ago are accepted and not read yet: what "
+        "is said of orders here may lack them, and what is not here may have come. Ask again later."
     )

@@ -11,7 +11,14 @@ from dataclasses import replace
 from typing import Any, Final, Literal
 
 from reconcile.canonical import fingerprint
-from reconcile.instants import DAY, Instant, format_instant, parse_instant
+from reconcile.instants import (
+    DAY,
+    SECOND,
+    Instant,
+    format_duration,
+    format_instant,
+    parse_instant,
+)
 from reconcile.matching.breaks import BreakCause
 from reconcile.periods import Month, month_named
 from reconcile.reporting.report import AdjustmentRow, PeriodReport
@@ -363,8 +370,8 @@ def unread(behind_s: int) -> Blocker:
     """Return the reason that accepted deliveries are unread, the oldest for so many seconds."""
     return Blocker(
         code="unread",
-        sentence=f"Deliveries that came up to {behind_s} s ago are accepted and not read yet, so "
-        "their money is in no figure.",
+        sentence=f"Deliveries that came up to {format_duration(behind_s * SECOND)} ago are "
+        "accepted and not read yet, so their money is in no figure.",
         do="See that `tallyhook serve` runs and `/readyz` says that it is ready, then close.",
     )
 
