@@ -140,14 +140,14 @@ def at_risk(found: Break) -> int:
     if found.cause == "amount_differs":
         sums = {
             name: sum([m.minor for fact, m in found.facts if fact == name and isinstance(m, Money)])
-            for name in ("captured", "booked", "settled", "expected")
+            for name in ("captured", "booked", "settled", "expected", "tendered")
         }
         if "expected" in facts:  # in the currency of what was settled
             short = sums["settled"] < sums["expected"]
         elif facts.get("against") == "statement":
             short = sums["settled"] < sums["captured"]
         else:
-            short = sums["captured"] < sums["booked"]
+            short = sums["captured"] + sums["tendered"] < sums["booked"]
     elif found.cause in _SHORT:
         cost, due = (facts.get(name) for name in _SHORT[found.cause])
         due = facts.get("expected", due)  # in the currency of what was taken
@@ -593,6 +593,8 @@ def break_sentence(found: Break) -> str:
     sentence = filled(form, tuple(facts)) + "."
     if any(name == "in_doubt" for name, _ in found.facts):
         sentence += filled(" Up to {in_doubt} may have been captured beside that.", found.facts)
+    if any(name == "tendered" for name, _ in found.facts):
+        sentence += filled(" {tendered} of the price was paid otherwise.", found.facts)
     if ("searched", False) in found.facts:
         sentence += " No partner was looked for beyond its reference: too much was left over."
     return sentence

@@ -79,6 +79,26 @@ class Pair:
     terms: Terms
     kind: MatchKind | None = None
 
+    @property
+    def tendered(self) -> int:
+        """What the book has beside the money of providers: the orders' tenders, or nothing.
+
+        A book has whole prices, or what was due at providers. The nearer of both is meant.
+        """
+        tendered, apart = self.funds.tendered, self.lines.charge - self.funds.worth
+        whole = tendered and self.lines.charge != self.funds.captured
+        return tendered if whole and abs(apart - tendered) < abs(apart) else 0
+
+    @property
+    def charge(self) -> int:
+        """What the book says that came, without tenders."""
+        return self.lines.charge - self.tendered
+
+    @property
+    def credit(self) -> int:
+        """What the book says that went back, without tenders that were given back."""
+        return min(self.lines.credit, self.charge) if self.tendered else self.lines.credit
+
 
 def decide_alone(funds: Funds, terms: Terms) -> Verdict:
     """Judge an order without a book line."""
@@ -102,22 +122,29 @@ def decide_alone(funds: Funds, terms: Terms) -> Verdict:
     return Verdict(bucket, bucket, _with_beside(tuple(decisions), funds))
 
 
-def decide_unpaid(lines: Lines, terms: Terms) -> Verdict:
-    """Judge book lines without money."""
-    if not lines.claims or not (lines.charge or lines.credit):
+def decide_unpaid(lines: Lines, terms: Terms, *, tendered: int = 0) -> Verdict:
+    """Judge book lines without money.
+
+    tendered  what of the order's price was paid otherwise, in the lines' currency
+    """
+    left = max(0, lines.charge - tendered)
+    if not lines.claims or not (left or (lines.credit and not tendered)):
         return Verdict("nothing_due", "nothing_due")
     waits = terms.waits_for_money(lines.placed_at)
     if waits is not None:
         return Verdict(waits, waits)
     cause: BreakCause = "book_paid_not_received" if lines.charge else "refund_not_received"
+    otherwise: Facts = ()
+    if tendered:
+        otherwise = (("tendered", Money(minor=tendered, currency=lines.currency)),)
     found = Break(
         cause=cause,
         order=lines.reference,
         subject=lines.subject,
-        money=lines.money,
+        money=Money(minor=left or lines.credit, currency=lines.currency),
         since=terms.as_of if lines.placed_at is None else lines.placed_at,
         cites=lines.ids,
-        facts=(("booked", lines.money), ("status", lines.status)),
+        facts=(("booked", lines.money), ("status", lines.status), *otherwise),
     )
     return _one(found)
 
@@ -165,20 +192,20 @@ def _compared(pair: Pair) -> tuple[int, int]:
     Money beyond the price counts only if the book has all that came.
     """
     funds = pair.funds
-    if funds.captured == pair.lines.charge:
+    if funds.captured == pair.charge:
         return funds.captured, funds.refunded
     return funds.worth, funds.given_back
 
 
 def _difference(pair: Pair) -> int:
     """Return by how much more came than the book says."""
-    return _compared(pair)[0] - pair.lines.charge
+    return _compared(pair)[0] - pair.charge
 
 
 def _net_fits(pair: Pair) -> bool:
     """Return whether what came less what went back is the book's."""
     came, back = _compared(pair)
-    return came - back == pair.lines.charge - pair.lines.credit
+    return came - back == pair.charge - pair.credit
 
 
 def _contradicted(pair: Pair) -> Verdict | None:
@@ -221,7 +248,9 @@ def _amount(pair: Pair) -> Verdict | None:
         ("difference", funds.money(abs(_difference(pair)))),
         ("against", "book"),
     )
-    factor = factor_between(captured, lines.charge, funds.currency)
+    if pair.tendered:
+        facts = (*facts, ("tendered", funds.money(pair.tendered)))
+    factor = factor_between(captured, pair.charge, funds.currency)
     minor = abs(_difference(pair))
     if factor is None:
         return _one(_differs("amount_differs", pair, minor=minor, facts=facts))
@@ -254,11 +283,13 @@ def _refunds(pair: Pair) -> Verdict | None:
     if not lines.claims or _net_fits(pair):
         return None
     back = _compared(pair)[1]
-    more = back - lines.credit
+    more = back - pair.credit
     facts: Facts = (
         ("refunded", funds.money(back)),
         ("booked_refund", funds.money(lines.credit)),
     )
+    if pair.tendered:
+        facts = (*facts, ("tendered", funds.money(pair.tendered)))
     if more > 0:
         if terms.book_lags(funds.returned_at):
             return Verdict("awaiting_book", "awaiting_book")

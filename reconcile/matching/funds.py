@@ -64,6 +64,7 @@ class Funds:
     doubted    payments in doubt
     at_doubt   money at stake in `doubted` by currency; not of unresolved orders
     owed       money held beyond the price and owed back, by currency
+    tendered   what of the orders' prices was paid otherwise, in `currency`
     beside     unsettled money of statement lines that the order's break in doubt reports
     at         when the last money came, else when the order was opened
     """
@@ -83,6 +84,7 @@ class Funds:
     doubted: tuple[Doubted, ...]
     at_doubt: tuple[Money, ...]
     owed: tuple[Money, ...]
+    tendered: int
     beside: tuple[Money, ...]
     at: Instant
 
@@ -186,6 +188,13 @@ def funds_of(rows: Sequence[TakingRow]) -> Funds:
         doubted=doubted,
         at_doubt=_at_doubt([w for w in wholes if w.outcome != "unresolved"]),
         owed=_summed([money for whole in wholes for money in whole.owed]),
+        tendered=sum(
+            [
+                whole.tendered
+                for whole in wholes
+                if whole.expected is not None and whole.expected.currency == currency
+            ]
+        ),
         beside=left_of([money for row in rows for money in row.beside]),
         at=max([each.at for each in captures], default=max([row.opened_at for row in rows])),
     )

@@ -95,7 +95,9 @@ class Deciding:
         if several and moved and self.terms.any_hands:
             moved, references = self._by_hand(moved, references)
             several = len(moved) > 1 or len(references) > 1
-        if not moved or not references:
+        if not moved and len(funds) == len(references) == 1 and funds[0].tendered:
+            self._tendered(funds[0], *references.values())
+        elif not moved or not references:
             self._apart(moved, references)
         elif several:
             self.ambiguous(moved, [row for rows in references.values() for row in rows])
@@ -109,6 +111,17 @@ class Deciding:
                 self.end_order(each, facts=NOT_SEARCHED)
         for rows in references.values():
             self._unpaid(rows)
+
+    def _tendered(self, funds: Funds, rows: Sequence[BookRow]) -> None:
+        """Report what the book lines of an order claim beyond its tenders, if anything."""
+        lines = lines_of(rows)
+        if lines.currencies != {funds.currency}:
+            self._unpaid(rows)
+            return
+        self.tally.place_book(lines.rest, "nothing_due")
+        verdict = decide_unpaid(lines, self.terms, tendered=funds.tendered)
+        self.tally.place_book(lines.rows, verdict.lines)
+        self._report(verdict.decisions, candidates=(), facts=())
 
     def _unpaid(self, rows: Sequence[BookRow]) -> None:
         """Put aside book lines without money."""
@@ -142,7 +155,8 @@ class Deciding:
             pair = apart if amounts_fit(apart) else pair
             lines = pair.lines
         if len(lines.rows) > 1 and not funds.unresolved and not amounts_fit(pair):
-            same = [row for row in lines.rows if row.minor == funds.worth]
+            due = (funds.worth, funds.worth + funds.tendered)
+            same = [row for row in lines.rows if row.minor in due]
             given = self._given(funds, same)
             if len(same) > 1 and len(given) == 1:
                 same, kind = given, "by_hand"

@@ -58,7 +58,7 @@ class LedgerLine:
     """One order as of an instant.
 
     key        `match_key` of the order; ledger, book and statement rows are merged by it
-    expected   price of the order, if known
+    expected   what is due at providers, if known
     opened_at  earliest date among the order's evidence
     payments   (source, reference) of every attempt, also without money
     findings   codes of the ledger's findings, each once
@@ -67,6 +67,7 @@ class LedgerLine:
     in_doubt   what may have been captured beside `taken`: an amount for each payment and currency
     doubted    payments in doubt; their movements in `taken` are not sure
     owed       money held beyond the price and owed back, by currency; empty if unresolved
+    tendered   what of the whole price was paid otherwise, beside `expected`, in its minor units
     """
 
     key: str
@@ -84,6 +85,7 @@ class LedgerLine:
     in_doubt: tuple[Money, ...] = ()
     doubted: tuple[Doubted, ...] = ()
     owed: tuple[Money, ...] = ()
+    tendered: int = 0
 
 
 def ledger_line_of(ledger: Ledger) -> LedgerLine | None:
@@ -105,6 +107,7 @@ def ledger_line_of(ledger: Ledger) -> LedgerLine | None:
     attempts = [(each.source, each.reference) for each in ledger.attempts]
     payments = tuple(dict.fromkeys([*attempts, *[(t.source, t.payment) for t in taken]]))
     odd = None if _is_plain(ledger) else decide(ledger.case)
+    tendered = None if filed.placed is None else filed.placed.tendered
     return LedgerLine(
         key=match_key(ledger.order),
         order=ledger.order,
@@ -121,6 +124,7 @@ def ledger_line_of(ledger: Ledger) -> LedgerLine | None:
         in_doubt=_in_doubt(ledger, movements),
         doubted=() if odd is None else _doubted(odd),
         owed=() if odd is None else _owed(ledger, odd),
+        tendered=0 if tendered is None else tendered.minor,
     )
 
 
@@ -232,6 +236,7 @@ def ledger_line_text(found: LedgerLine) -> str:
         [(money.minor, money.currency) for money in found.in_doubt],
         [(each.source, each.payment, each.unsure, each.cites) for each in found.doubted],
         [(money.minor, money.currency) for money in found.owed],
+        found.tendered,
     ]
     return json.dumps(parts, ensure_ascii=False, separators=(",", ":"))
 
@@ -240,7 +245,7 @@ def ledger_line_in(text: str, *, as_of: Instant) -> LedgerLine:
     """Decode what `ledger_line_text` returned, as a line that is still valid at `as_of`."""
     # fmt: off
     (order, outcome, fulfillable, price, opened_at, taken, payments, findings, reason,
-     ended_at, in_doubt, doubted, owed) = json.loads(text)
+     ended_at, in_doubt, doubted, owed, tendered) = json.loads(text)
     # fmt: on
     return LedgerLine(
         key=match_key(order),
@@ -277,6 +282,7 @@ def ledger_line_in(text: str, *, as_of: Instant) -> LedgerLine:
             ]
         ),
         owed=_amounts_in(owed),
+        tendered=tendered,
     )
 
 

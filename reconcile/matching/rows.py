@@ -134,9 +134,10 @@ def is_plain(taking: LedgerLine) -> bool:
     """Return whether a flat row holds all that a match needs.
 
     Either the outcome is `succeeded` with one capture that rests on one event, or no money moved
-    and it is not `unresolved`; and no finding is WEIGHTY, no payment in doubt, nothing owed back.
+    and it is not `unresolved`; and no finding is WEIGHTY, no payment in doubt, nothing owed back,
+    and no tender.
     """
-    if taking.owed or taking.doubted or not WEIGHTY.isdisjoint(taking.findings):
+    if taking.tendered or taking.owed or taking.doubted or not WEIGHTY.isdisjoint(taking.findings):
         return False
     if not taking.taken:
         return taking.outcome != "unresolved"

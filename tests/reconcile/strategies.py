@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from reconcile.instants import LATEST, SECOND, Instant
 from reconcile.ledger.events import CLAIM_KINDS, UNCLEAR_AMOUNT, Delivery, Event
 from reconcile.ledger.history import History
-from reconcile.ledger.records import HOLD_REASONS, NO_ORDER, RECORD_KINDS, WITHDRAWN, Record
+from reconcile.ledger.records import HOLD_REASONS, NO_ORDER, RECORD_KINDS, WITHDRAWN, Record, Tender
 from reconcile.money import Money
 from tests.reconcile.build import ORDER, T, event, record, seconds
 from tests.reconcile.laws import TAKES_AWAY
@@ -144,6 +144,11 @@ def records(draw: st.DrawFn) -> frozenset[Record]:
 def _record(n: int, kind: Any, at: int, known: int, key: Any, *more: Any) -> Record:
     session, expires, money, source, hold = more
     fields: dict[str, Any] = {"recorded_at": seconds(max(at, known)), "money": money}
+    if kind == "order_placed" and key is None:
+        fields |= {"money": AMOUNTS[1], "free": True}
+    if kind == "order_placed" and key == "k2" and money is not None:
+        card = Tender(kind="gift_card", money=Money(minor=5_000, currency="KES"))
+        fields |= {"tenders": (card,), "dated": True}
     if kind.startswith("session"):
         fields |= {"key": key, "source": source}
     if kind in ("held", "released"):
