@@ -204,13 +204,34 @@ _LEDGER: Final = members(
             description="What of its deliveries was deleted; there only where something was. The "
             "fingerprint does not cover it.",
         ),
+        "unread": described(
+            listed(
+                members(
+                    {
+                        "delivery": WORD,
+                        "source": WORD,
+                        "received_at": INSTANT,
+                        "problem": WORD,
+                        "names_order": {"type": "boolean"},
+                    }
+                )
+            ),
+            "Messages of its payment service that may be about the order and cannot be read; there "
+            "only where there are any. One that does not name the order is one from which no value "
+            "can be read. The fingerprint does not cover it.",
+        ),
+        "refusing": described(
+            listed(members({"source": WORD, "since": INSTANT, "refused": COUNT})),
+            "Sources of the order of which nothing was accepted since refusals began; there only "
+            "where there are any. The fingerprint does not cover it.",
+        ),
         "behind_s": described(
             COUNT,
             "For how many seconds something accepted has waited to be read; there only where "
             "something does, and then `fulfillable` is false.",
         ),
     },
-    optional=("pruned", "behind_s"),
+    optional=("pruned", "unread", "refusing", "behind_s"),
 )
 
 _ATTEMPT: Final = members(

@@ -23,13 +23,16 @@ from app.orders.published_store import Published
 from app.orders.record_store import order_records
 from app.orders.retention_store import Pruned, pruned_among
 from app.orders.shop_facts_store import ShopFacts, facts_of_orders, shop_facts
+from app.orders.unheard import unheard_of
 from app.receiving.caught_up import Patience, behind_s, spoken_age
-from reconcile.instants import Instant, format_instant
+from app.receiving.unread_store import UnreadMessage, messages_with
+from reconcile.instants import Instant, format_instant, format_known
 from reconcile.ledger.explain import ledger_document, ledger_summary
 from reconcile.ledger.fold import fold
 from reconcile.ledger.history import History
 from reconcile.ledger.ledger import Ledger
 from reconcile.ledger.plain import with_plain
+from reconcile.ledger.unheard import Unheard, unheard_document
 from reconcile.transparency.evidence import value_document
 
 FOLDS_IN_A_ROW: Final = 25
@@ -59,12 +62,27 @@ async def order_document(
     behind_s  seconds for which the oldest unread delivery has waited, where not all could be read
               in time; `fulfillable` is false then, whatever the fingerprint covers
 
+    unread    messages that may be about the order and cannot be read, where there are any
+    refusing  sources of the order of which everything is refused, where there are any
+
     The fingerprint covers every member but these, `as_of` and `plain`, also of findings.
     `patience` is as in `caught_up.behind_s`. Raises as `explain_order` does.
     """
     found = await _explained(context, order, as_of, patience=patience)
     ledger, pruned = found.ledger, found.pruned
-    document = with_plain(ledger_document(ledger), ledger, behind_s=found.behind_s)
+    unheard = found.unheard
+    document = with_plain(ledger_document(ledger), ledger, behind_s=found.behind_s, unheard=unheard)
+    if unheard.messages:
+        document["unread"] = unheard_document(unheard)["unread"]
+    if unheard.refusing:
+        document["refusing"] = [
+            {
+                "source": each.source,
+                "since": format_known(each.refusing_since),
+                "refused": each.refused,
+            }
+            for each in unheard.refusing
+        ]
     document |= found.facts.document()
     if pruned is not None:
         last = format_instant(pruned.last_at)
@@ -93,32 +111,48 @@ class _Explained(NamedTuple):
     facts: ShopFacts
     pruned: Pruned | None
     behind_s: int
+    unheard: Unheard
 
 
 async def _explained(
     context: AppContext, order: str, as_of: Instant | None, *, patience: Patience = "long"
 ) -> _Explained:
-    def read(connection: PlainConnection) -> tuple[History, ShopFacts, Pruned | None]:
+    def read(connection: PlainConnection) -> tuple[Ledger, ShopFacts, Pruned | None, Unheard]:
         history = judged_histories(connection, [order], policy=context.policy)[order]
+        instant = history.instant_at(now) if as_of is None else as_of
+        known = history.known_at(instant)
+        if not spoken_of(known):
+            message = next(iter(messages_with(connection, [order])), None)
+            raise nothing_known(history, as_of, behind_s=behind, message=message)
+        ledger = fold(known, policy=context.policy, as_of=instant)
         facts = shop_facts(connection, [order], as_of=as_of)[order]
-        deliveries = [each.delivery_id for each in history.deliveries]
-        return history, facts, pruned_among(connection, deliveries)
+        pruned = pruned_among(connection, [each.delivery_id for each in history.deliveries])
+        unheard = unheard_of(connection, known, ledger, sources=context.sources)
+        return ledger, facts, pruned, unheard
 
     behind = await behind_s(context, as_of=as_of, patience=patience)
     now = context.clock.now()
-    history, facts, pruned = await context.database.on_snapshot(read)
-    instant = history.instant_at(now) if as_of is None else as_of
-    known = history.known_at(instant)
-    if not spoken_of(known):
-        raise nothing_known(history, as_of, behind_s=behind)
-    return _Explained(fold(known, policy=context.policy, as_of=instant), facts, pruned, behind)
+    ledger, facts, pruned, unheard = await context.database.on_snapshot(read)
+    return _Explained(ledger, facts, pruned, behind, unheard)
 
 
-def nothing_known(history: History, as_of: Instant | None, *, behind_s: int = 0) -> NotFoundError:
+def nothing_known(
+    history: History,
+    as_of: Instant | None,
+    *,
+    behind_s: int = 0,
+    message: UnreadMessage | None = None,
+) -> NotFoundError:
     """Return the error that nothing was known of an order by then.
 
     behind_s  age in seconds of accepted deliveries that are unread, and may be about it
+    message   one that names it and cannot be read
     """
+    if message is not None:
+        return NotFoundError(
+            f"nothing is known yet of order {history.order!r}: a message of {message.source} names "
+            f"it and cannot be read; `tallyhook deliveries show {message.delivery_id}` says why"
+        )
     if behind_s:
         return NotFoundError(
             f"nothing is known yet of order {history.order!r}: deliveries that came up to "

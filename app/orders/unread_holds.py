@@ -19,10 +19,7 @@ from app.orders.record_store import BY_SERVICE, after_all, hold_record, keep_rec
 from app.receiving.unread_store import UnreadMessage, any_unread, messages_with
 from reconcile.instants import EARLIEST, Instant
 from reconcile.ledger.history import History
-from reconcile.ledger.records import HoldReason, Record, RecordKind
-
-BECAUSE: Final[HoldReason] = "unreadable_delivery"
-"""The reason of these holds."""
+from reconcile.ledger.records import UNREADABLE, HoldReason, Record, RecordKind
 
 SUPPOSED: Final = "rec_to_be_noted"
 """The id of the record that a read supposes."""
@@ -58,12 +55,12 @@ def unread_naming(
         by_value.setdefault(message.value, []).append(message)
     found = {}
     for order, pairs in names.items():
-        judged_at = _judged_at(histories[order])
+        judged = judged_at(histories[order])
         messages = {
             message.delivery_id: message
             for value, source in pairs
             for message in by_value.get(value, ())
-            if source in (None, message.source) and message.received_at > judged_at
+            if source in (None, message.source) and message.received_at > judged
         }
         if messages:
             found[order] = sorted(
@@ -90,13 +87,14 @@ def _names_of(history: History) -> set[tuple[str, str | None]]:
     return found
 
 
-def _judged_at(history: History) -> Instant:
+def judged_at(history: History) -> Instant:
+    """Return when a person last released the order from what could not be read."""
     return max(
         (
             record.recorded_at
             for record in history.records
             if record.kind == "released"
-            and record.reason in (BECAUSE, _SET_ASIDE)
+            and record.reason in (UNREADABLE, _SET_ASIDE)
             and record.author != BY_SERVICE
         ),
         default=EARLIEST,
@@ -113,7 +111,7 @@ def hold_changes(
     naming = unread_naming(connection, histories)
     found = {}
     for order, history in histories.items():
-        messages, held = naming.get(order, ()), _stands(history, BECAUSE)
+        messages, held = naming.get(order, ()), _stands(history, UNREADABLE)
         if messages and not held and not _stands(history, _SET_ASIDE):
             found[order] = HoldChange("held", messages[0].received_at)
         elif held and not messages:
@@ -160,6 +158,6 @@ def _with(history: History, change: HoldChange, *, now: Instant, record_id: str)
         change.kind,
         at=after_all(history.records, now=now),
         record_id=record_id,
-        reason=BECAUSE,
+        reason=UNREADABLE,
     )
     return replace(history, records=history.records | {record})

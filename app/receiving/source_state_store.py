@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from app.database.statements import PlainConnection, insert_rows
+from app.providers.fetched import FETCHED
 from app.receiving.refusal_store import Rejection
 from reconcile.instants import DAY, EARLIEST, HOUR, Instant
 
@@ -139,6 +140,20 @@ def arrivals_of(connection: PlainConnection, sources: Collection[str]) -> dict[s
 _REFUSED: Final = (
     "SELECT source, verdict, sum(since_accepted), min(first_at) FROM refusals "
     "WHERE since_accepted > 0 GROUP BY source, verdict ORDER BY source, verdict"
+)
+
+
+def last_read(connection: PlainConnection, source: str, *, until: Instant) -> Instant | None:
+    """Return when a source last delivered something that was read, up to an instant. Our own
+    questions' answers are no deliveries of it."""
+    rows = connection.ask(_LAST_READ, (source, until, _ANSWERS))
+    return Instant(rows[0][0]) if rows else None
+
+
+_ANSWERS: Final = f"{FETCHED}: "
+_LAST_READ: Final = (
+    "SELECT received_at FROM deliveries WHERE source=? AND received_at <= ? "
+    "AND verdict <> 'unreadable' AND substr(headers, 1, 10) <> ? ORDER BY id DESC LIMIT 1"
 )
 
 

@@ -14,6 +14,8 @@ from typing import Any, Final
 from reconcile.instants import Duration, Instant, format_duration, plain_instant
 from reconcile.ledger.declines import NOT_TOLD, customer_words
 from reconcile.ledger.ledger import Facts, FactValue, Finding, Ledger, Outcome, Reason
+from reconcile.ledger.records import UNREADABLE
+from reconcile.ledger.unheard import NOTHING, Unheard
 from reconcile.ledger.vocabulary import FINDINGS, REASONS, FindingCode
 from reconcile.money import Money, new_money
 
@@ -100,7 +102,33 @@ _OPTIONAL: Final = {
 """Optional facts, and the words around them if they are present."""
 
 
-def with_plain(document: Mapping[str, Any], ledger: Ledger, *, behind_s: int = 0) -> dict[str, Any]:
+UNREAD: Final = "A message came that we cannot read yet; ask again later."
+"""For a customer, where a message that cannot be read may be about the order."""
+
+REFUSED: Final = (
+    "Messages of the payment service do not reach us at present, so we may not know of a payment; "
+    "ask again later."
+)
+"""For a customer, where all that a source of the order sends is refused."""
+
+ABSENT: Final = frozenset(
+    (
+        "nothing_attempted",
+        "nothing_known",
+        "canceled_by_merchant",
+        "last_word_no_final_event_by_deadline",
+    )
+)
+"""Reasons that say what did not come. They are left out where it may have come unheard."""
+
+
+def with_plain(
+    document: Mapping[str, Any],
+    ledger: Ledger,
+    *,
+    behind_s: int = 0,
+    unheard: Unheard = NOTHING,
+) -> dict[str, Any]:
     """Add the words for both readers to a ledger's document; its fingerprint stays.
 
     Each finding gets `plain` and `staff` beside its `sentence`. The document gets `plain`, with
@@ -108,6 +136,7 @@ def with_plain(document: Mapping[str, Any], ledger: Ledger, *, behind_s: int = 0
     by code; and `staff`, the sentences of what is to do.
 
     behind_s  seconds that an accepted delivery has waited to be read; 0: none waits
+    unheard   what may be about the order and is not in the ledger
     """
     pairs = zip(document["findings"], ledger.findings, strict=True)
     findings = [
@@ -115,21 +144,25 @@ def with_plain(document: Mapping[str, Any], ledger: Ledger, *, behind_s: int = 0
         for each, finding in pairs
     ]
     plain = {
-        "answer": list(plain_answer(ledger, behind_s=behind_s)),
+        "answer": list(plain_answer(ledger, behind_s=behind_s, unheard=unheard)),
         "findings": [{"code": each["code"], "sentence": each["plain"]} for each in findings],
     }
-    staff = list(staff_answer(ledger, behind_s=behind_s))
+    staff = list(staff_answer(ledger, behind_s=behind_s, unheard=unheard))
     return {**document, "findings": findings, "plain": plain, "staff": staff}
 
 
-def plain_answer(ledger: Ledger, *, behind_s: int = 0) -> tuple[str, ...]:
+def plain_answer(
+    ledger: Ledger, *, behind_s: int = 0, unheard: Unheard = NOTHING
+) -> tuple[str, ...]:
     """Return what happened to the order, what is under way and what follows, for a customer.
 
-    behind_s  as above
+    behind_s, unheard  as above
     """
     filed, codes = ledger.case.filed, {finding.code for finding in ledger.findings}
-    sentences = [plain_reason(reason) for reason in (*ledger.reasons, *ledger.withheld)]
-    if filed.canceled is not None and ledger.outcome != "canceled":
+    doubts = _unheard_by_customer(ledger, unheard)
+    reasons = [each for each in ledger.reasons if not (doubts and each.code in ABSENT)]
+    sentences = doubts + [plain_reason(reason) for reason in (*reasons, *ledger.withheld)]
+    if filed.canceled is not None and (doubts or ledger.outcome != "canceled"):
         sentences.append(REASONS["canceled_by_shop"].plain)
     sentences.append(_owed_to_customer(ledger))
     told = {reason.code for reason in ledger.reasons}
@@ -137,7 +170,8 @@ def plain_answer(ledger: Ledger, *, behind_s: int = 0) -> tuple[str, ...]:
         if code == "reversal_amount_mismatch" and "reversal_amount_unclear" in told:
             continue
         sentences += [plain_finding(each) for each in _of_code(ledger, code)]
-    sentences.append(NEXT.get(ledger.outcome, ""))
+    if not doubts or ledger.outcome == "unresolved":
+        sentences.append(NEXT.get(ledger.outcome, ""))
     if filed.fulfilled is not None:
         if "fulfilled_but_not_paid" not in codes:
             sentences.append(f"The shop shipped the order on {plain_instant(filed.fulfilled.at)}.")
@@ -152,8 +186,37 @@ def plain_answer(ledger: Ledger, *, behind_s: int = 0) -> tuple[str, ...]:
     return tuple(dict.fromkeys(filter(None, sentences)))
 
 
-def staff_answer(ledger: Ledger, *, behind_s: int = 0) -> tuple[str, ...]:
-    """Return what the shop's people must do, the most urgent first. `behind_s` as above."""
+def _unheard_by_customer(ledger: Ledger, unheard: Unheard) -> list[str]:
+    """Return what a customer hears first, where something may be about the order unheard."""
+    found = [UNREAD] if unheard.messages or UNREADABLE in ledger.case.filed.holds else []
+    if unheard.refusing and not any(entry.kind == "captured" for entry in ledger.entries):
+        found.append(REFUSED)
+    return found
+
+
+def _unheard_by_staff(unheard: Unheard) -> list[str]:
+    found = []
+    if unheard.messages:
+        first, count = unheard.messages[0], len(unheard.messages)
+        which = "A message" if count == 1 else f"{count} messages"
+        found.append(
+            f"{which} of {first.source} that may be about this order cannot be read: find out what "
+            f"`tallyhook deliveries show {first.delivery}` says before anything else is done."
+        )
+    for each in unheard.refusing:
+        assert each.refusing_since is not None
+        found.append(
+            f"Every delivery of {each.source} has been refused since "
+            f"{plain_instant(each.refusing_since)}, {each.refused} so far: run `tallyhook doctor`."
+        )
+    return found
+
+
+def staff_answer(
+    ledger: Ledger, *, behind_s: int = 0, unheard: Unheard = NOTHING
+) -> tuple[str, ...]:
+    """Return what the shop's people must do, the most urgent first. `behind_s` and `unheard` as
+    above."""
     filed, sentences = ledger.case.filed, list[str]()
     if filed.fulfilled is not None:
         shipped = plain_instant(filed.fulfilled.at)
@@ -169,6 +232,7 @@ def staff_answer(ledger: Ledger, *, behind_s: int = 0) -> tuple[str, ...]:
     if filed.fulfilled is None:
         sentences += [staff_reason(reason) for reason in ledger.withheld]
     sentences += [staff_reason(reason) for reason in ledger.reasons]
+    sentences += _unheard_by_staff(unheard)
     sentences.append(_owed_by_staff(ledger))
     ranked = sorted(ledger.findings, key=lambda finding: _URGENCY.index(finding.severity))
     overdue = {each.cites for each in _of_code(ledger, "refund_overdue")}
@@ -226,6 +290,8 @@ def plain_outcome(ledger: Ledger) -> tuple[str, ...]:
 
 def plain_headline(ledger: Ledger) -> str:
     """Return the first sentence of the answer."""
+    if ledger.reasons[0].code in ABSENT and UNREADABLE in ledger.case.filed.holds:
+        return UNREAD
     return plain_reason(ledger.reasons[0])
 
 
@@ -233,6 +299,8 @@ def plain_reason(reason: Reason) -> str:
     """Return a reason as a sentence for a customer, who never hears a payment service's code."""
     facts = reason.facts
     words = _words(facts)
+    if ("hold", UNREADABLE) in facts:
+        return UNREAD
     if reason.code in _NOT_PAID:
         told = customer_words(_code_of(reason))
         words["reason"] = "" if told is None else f": {told}"
@@ -281,6 +349,8 @@ def plain_finding(finding: Finding) -> str:
     """Return a finding as a sentence for a customer."""
     if finding.code == "success_after_deadline":
         return _after_deadline(finding)
+    if ("hold", UNREADABLE) in finding.facts:
+        return UNREAD
     return _filled(FINDINGS[finding.code].plain, finding)
 
 

@@ -40,6 +40,9 @@ HoldReason = Literal["rules_changed", "poisoned_delivery", "unreadable_delivery"
 """Why an order is held: only new rules made it fulfillable; a delivery of it was set aside; a
 message of its provider that names it cannot be read."""
 
+UNREADABLE: Final[HoldReason] = "unreadable_delivery"
+"""Reason of a hold for a message of the order's provider that cannot be read."""
+
 HOLD_REASONS: Final[tuple[HoldReason, ...]] = get_args(HoldReason)
 
 STILL_ASKING: Final = "still_asking"

@@ -6,10 +6,12 @@ from typing import Any
 
 import pytest
 
+from app.core.reading import TRIAL
 from app.orders.holds import release
 from app.orders.reindex import reindex
 from reconcile.instants import MINUTE, Instant
-from tests.api.driving import Driver, driving, event
+from reconcile.ledger.plain import REFUSED, UNREAD
+from tests.api.driving import Driver, driving, event, of_order
 from tests.waiting import soon
 
 BAD_DATE = "yesterday"
@@ -128,3 +130,63 @@ async def test_a_message_that_is_read_after_all_ends_the_hold(
         assert found["outcome"] == "refunded"
         assert "held_back" not in [each["code"] for each in found["findings"]]
         assert driver.rows("SELECT count(*) FROM unread_values") == [(0,)]
+
+
+async def test_the_answer_says_that_a_message_cannot_be_read_and_claims_no_absence(
+    tmp_path: Path,
+) -> None:
+    async with driving(tmp_path) as driver:
+        assert (await driver.api("GET", "/orders/ORD-1")).status_code == 404
+        answer = await driver.send(unreadable("e1", "succeeded"))
+        missing = (await driver.api("GET", "/orders/ORD-1")).json()
+        assert "a message of shop names it and cannot be read" in missing["detail"]
+        await driver.api("PUT", "/orders/ORD-1", json=PLACED)
+        found = await order(driver)
+        assert found["plain"]["answer"] == [UNREAD]
+        assert found["outcome"] == "not_attempted"
+        (message,) = found["unread"]
+        assert message["delivery"] == answer.json()["delivery"]
+        assert (message["source"], message["names_order"]) == ("shop", True)
+        assert message["problem"].startswith("occurred_at is not")
+        assert any(message["delivery"] in sentence for sentence in found["staff"])
+
+
+async def test_a_message_without_any_value_concerns_every_order_without_a_capture(
+    tmp_path: Path,
+) -> None:
+    async with driving(tmp_path) as driver:
+        for reference in ("ORD-1", "ORD-2"):
+            await driver.api("PUT", f"/orders/{reference}", json=PLACED)
+        await driver.send(event("e1"))
+        await driver.send(b"\x00\x01\x02")
+        paid, unpaid = await order(driver), await order(driver, "ORD-2")
+        assert paid["fulfillable"]
+        assert "unread" not in paid
+        assert (unpaid["plain"]["answer"], unpaid["unread"][0]["names_order"]) == ([UNREAD], False)
+        assert driver.rows("SELECT count(*) FROM records WHERE kind='held'") == [(0,)]
+
+
+async def test_refused_messages_change_the_answer_only_while_nothing_is_accepted(
+    tmp_path: Path,
+) -> None:
+    """Anyone can send them."""
+    async with driving(tmp_path) as driver:
+        await driver.api("PUT", "/orders/ORD-1", json=PLACED)
+        assert "refusing" not in await order(driver)
+        await driver.send(event("e1"), headers=[])
+        await driver.send(event("e1"), headers=[])
+        await soon(lambda: driver.rows("SELECT count(*) FROM rejections") == [(2,)])
+        found = await order(driver)
+        assert found["plain"]["answer"] == [REFUSED]
+        assert [(each["source"], each["refused"]) for each in found["refusing"]] == [("shop", 2)]
+        await driver.send(of_order("ORD-2", "e2"))
+        found = await order(driver)
+        assert "refusing" not in found
+        assert found["plain"]["answer"] == ["We have had no word of a payment for this order."]
+
+
+async def test_the_trial_of_the_public_endpoint_concerns_no_order(tmp_path: Path) -> None:
+    async with driving(tmp_path) as driver:
+        await driver.api("PUT", "/orders/ORD-1", json=PLACED)
+        assert (await driver.send(TRIAL)).json()["verdict"] == "unreadable"
+        assert "unread" not in await order(driver)

@@ -1,0 +1,78 @@
+"""Finds what may be about an order and is in no ledger; see `reconcile.ledger.unheard`."""
+
+from collections.abc import Collection
+from typing import Final
+
+from app.database.statements import PlainConnection
+from app.orders.unread_holds import judged_at, unread_naming
+from app.receiving.source_state_store import arrivals_of, last_read, refused_in
+from app.receiving.unread_store import messages_with, problems_of
+from app.receiving.unread_values import NO_VALUE
+from reconcile.instants import Instant
+from reconcile.ledger.history import History
+from reconcile.ledger.ledger import Ledger
+from reconcile.ledger.unheard import MessageNotRead, SourceHeard, Unheard
+
+MOST_SHOWN: Final = 100
+"""Messages shown of one order, the first ones: a wrong profile makes every message unreadable."""
+
+
+def unheard_of(
+    connection: PlainConnection, history: History, ledger: Ledger, *, sources: Collection[str]
+) -> Unheard:
+    """Return what may be about the order as of its ledger's instant.
+
+    sources  names of all configured sources
+    """
+    until, order = ledger.as_of, history.order
+    of_order = sorted(_sources_of(history) & set(sources)) or sorted(sources)
+    naming = unread_naming(connection, {order: history}).get(order, [])
+    found = [(each, True) for each in naming]
+    if not any(entry.kind == "captured" for entry in ledger.entries):
+        named = {each.delivery_id for each in naming}
+        found += [
+            (each, False)
+            for each in messages_with(connection, [NO_VALUE])
+            if each.source in of_order
+            and each.delivery_id not in named
+            and each.received_at > judged_at(history)
+        ]
+    found = [each for each in found if each[0].received_at <= until][:MOST_SHOWN]
+    problems = problems_of(connection, [each.delivery_id for each, _ in found])
+    states = arrivals_of(connection, of_order)
+    heard = []
+    for source in of_order:
+        since = states[source].refusing_since
+        refusing = since is not None and since <= until
+        heard.append(
+            SourceHeard(
+                source=source,
+                last_read_at=last_read(connection, source, until=until),
+                refusing_since=since if refusing else None,
+                refused=states[source].refused_since_then if refusing else 0,
+            )
+        )
+    return Unheard(
+        sources=tuple(heard),
+        messages=tuple(
+            MessageNotRead(
+                delivery=each.delivery_id,
+                source=each.source,
+                received_at=each.received_at,
+                problem=problems.get(each.delivery_id, "it was set aside"),
+                names_order=names,
+            )
+            for each, names in sorted(found, key=lambda pair: pair[0].received_at)
+        ),
+        refused=refused_in(connection, of_order, since=_known_since(history, until), until=until),
+    )
+
+
+def _sources_of(history: History) -> set[str]:
+    own = {d.event.source for d in history.deliveries if d.event.order in (None, history.order)}
+    return own | {each.source for each in history.records if each.source is not None}
+
+
+def _known_since(history: History, until: Instant) -> Instant:
+    heard = [each.received_at for each in history.deliveries]
+    return min([until, *heard, *(each.recorded_at for each in history.records)])

@@ -1,0 +1,114 @@
+"""What may be about an order and is in no ledger: messages that were not read, or were refused.
+
+Leaves out: how they are found. A statement of absence about an order, such as "we have had no word
+of a payment", is made only where nothing of this stands against it.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from reconcile.instants import Instant, format_instant, format_known, parse_instant
+from reconcile.values import frozen
+
+
+@frozen
+class MessageNotRead:
+    """A message that came from its provider and could not be read.
+
+    problem      why, one sentence without text of the message
+    names_order  whether a value in it names the order or a payment of it; else no value can be read
+    """
+
+    delivery: str
+    source: str
+    received_at: Instant
+    problem: str
+    names_order: bool
+
+
+@frozen
+class SourceHeard:
+    """What came of one source of an order.
+
+    last_read_at    the last delivery that was read
+    refusing_since  first refusal after the last accepted delivery; None if there is none
+    refused         deliveries refused since then
+    """
+
+    source: str
+    last_read_at: Instant | None = None
+    refusing_since: Instant | None = None
+    refused: int = 0
+
+
+@frozen
+class Unheard:
+    """All that may be about an order and was not heard.
+
+    sources   the sources of the order; all, where nothing says which
+    messages  by arrival
+    refused   deliveries of these sources that were refused since the order is known; anyone can
+              send such
+    """
+
+    sources: tuple[SourceHeard, ...] = ()
+    messages: tuple[MessageNotRead, ...] = ()
+    refused: int = 0
+
+    @property
+    def refusing(self) -> tuple[SourceHeard, ...]:
+        """The sources of which nothing was accepted since refusals began."""
+        return tuple(each for each in self.sources if each.refusing_since is not None)
+
+
+NOTHING: Final = Unheard()
+
+
+def unheard_document(unheard: Unheard) -> dict[str, Any]:
+    """Return it as JSON values."""
+    return {
+        "sources": [
+            {
+                "source": each.source,
+                "last_read_at": format_known(each.last_read_at),
+                "refusing_since": format_known(each.refusing_since),
+                "refused": each.refused,
+            }
+            for each in unheard.sources
+        ],
+        "unread": [
+            {
+                "delivery": each.delivery,
+                "source": each.source,
+                "received_at": format_instant(each.received_at),
+                "problem": each.problem,
+                "names_order": each.names_order,
+            }
+            for each in unheard.messages
+        ],
+        "refused": unheard.refused,
+    }
+
+
+def unheard_of_document(document: Mapping[str, Any]) -> Unheard:
+    """Parse what `unheard_document` returned. Raises ValueError and LookupError for other input."""
+    return Unheard(
+        sources=tuple(
+            SourceHeard(
+                source=each["source"],
+                last_read_at=_known(each["last_read_at"]),
+                refusing_since=_known(each["refusing_since"]),
+                refused=each["refused"],
+            )
+            for each in document["sources"]
+        ),
+        messages=tuple(
+            MessageNotRead(**{**each, "received_at": parse_instant(each["received_at"])})
+            for each in document["unread"]
+        ),
+        refused=document["refused"],
+    )
+
+
+def _known(text: str | None) -> Instant | None:
+    return None if text is None else parse_instant(text)
