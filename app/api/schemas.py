@@ -130,12 +130,14 @@ _TOTALS: Final = members(
             "What of the price is paid otherwise; `expected` is the rest, due at providers.",
         ),
         "owed_back": described(
-            MONEY,
+            MAYBE_MONEY,
             "What must still be given back, less `on_its_way`; there only where something was "
-            "paid beyond the price, or is held after the shop canceled.",
+            "paid beyond the price, or is held after the shop canceled. Null where a refund under "
+            "way states no amount: ask the payment service before you refund.",
         ),
         "on_its_way": described(
-            MONEY, "What refunds under way will give back of it; never refund it again."
+            MAYBE_MONEY,
+            "What refunds under way will give back of it; never refund it again. Null as above.",
         ),
         "others": described(
             listed(

@@ -236,8 +236,9 @@ def _totals(ledger: Ledger) -> dict[str, Any]:
 
     `expected` is what is due at providers; where the shop stated tenders, price and tenders follow.
 
-    owed_back   what must still be given back, less refunds under way; absent if nothing is owed
-    on_its_way  what refunds under way will take of what was owed; absent if nothing
+    owed_back   what must still be given back, less refunds under way; absent if nothing is owed,
+                None if a refund under way states no amount
+    on_its_way  what refunds under way will take of what was owed; absent if nothing, None as above
 
     Further currencies, if any, stand under `others`.
     """
@@ -264,6 +265,8 @@ def _totals(ledger: Ledger) -> dict[str, Any]:
             left = ledger.owed.minor - ledger.returning.minor
             totals["owed_back"] = to_json(Money(minor=left, currency=ledger.owed.currency))
             totals["on_its_way"] = to_json(ledger.returning)
+        if ledger.returning_more:
+            totals |= {"owed_back": None, "on_its_way": None}
     others = [b for b in ledger.balances if main is None or b.currency != main.currency]
     if others:
         totals["others"] = [_sides(b) for b in others]

@@ -388,6 +388,10 @@ _PAID_ONCE: Final = frozenset(
 )
 
 
+_ALL_GONE: Final = frozenset(("refunded_in_full", "reversal_amount_unclear", "charged_back"))
+"""Reasons of an order of which nothing is left."""
+
+
 def fulfilled_but_not_paid(case: Case, judgement: Judgement) -> list[Finding]:
     """Find an order that was fulfilled though it was not paid in full or all had gone back."""
     fulfilled, price = case.filed.fulfilled, judgement.expected.money
@@ -397,7 +401,7 @@ def fulfilled_but_not_paid(case: Case, judgement: Judgement) -> list[Finding]:
         price is None
         or sum([p.captured(price.currency) for p in judgement.payments]) >= price.minor
     )
-    if paid and judgement.reasons[0].code in ("refunded_in_full", "charged_back"):
+    if paid and judgement.reasons[0].code in _ALL_GONE:
         back = [movement_date(m) for m in judgement.movements if m.kind != "captured"]
         paid = max(back, default=LATEST) >= fulfilled.at
     if paid:

@@ -50,6 +50,8 @@ def fold(history: History, *, policy: Policy, as_of: Instant) -> Ledger:
         held=money(judgement.held),
         owed=money(judgement.owed) if judgement.owed else None,
         returning=money(judgement.returning) if judgement.returning else None,
+        returning_more=judgement.owed > 0
+        and any(each.amount is None for payment in judgement.payments for each in payment.pending),
         movements=judgement.movements,
         attempts=judgement.attempts,
         entries=entries_of(judgement.movements),

@@ -158,6 +158,7 @@ class Ledger:
     owed              what must be given back in that currency, refunds under way included: the
                       surplus, or after a cancellation all that is held; None if nothing
     returning         part of `owed` that refunds under way will take; None if nothing
+    returning_more    whether a refund under way states no amount, so that it may take more of it
     movements         the movements behind the entries
     reasons           why the outcome is what it is, the deciding reason first
     withheld          why a paid order must not be fulfilled; empty for other orders
@@ -174,6 +175,7 @@ class Ledger:
     held: Money | None
     owed: Money | None
     returning: Money | None
+    returning_more: bool
     movements: Sequence[Movement]
     attempts: tuple[Attempt, ...]
     entries: tuple[Entry, ...]

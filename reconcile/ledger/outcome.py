@@ -209,18 +209,12 @@ def standing(payment: Payment, currency: str) -> PaymentSum:
 
 
 def under_way(payment: Payment, currency: str) -> int:
-    """Return what refunds under way will take of a payment, at most what it still has.
-
-    A refund under way without an amount may be about all of it.
-    """
+    """Return what refunds under way state that they will take of a payment, at most what it has."""
     if not payment.pending:
         return 0
     kept, on_hold = standing(payment, currency)
-    left = max(0, kept - on_hold)
-    amounts = [each.amount for each in payment.pending]
-    if None in amounts:
-        return left
-    return min(left, sum([m.minor for m in amounts if m is not None and m.currency == currency]))
+    amounts = [each.amount for each in payment.pending if each.amount is not None]
+    return min(max(0, kept - on_hold), sum([m.minor for m in amounts if m.currency == currency]))
 
 
 def _returning(judgement: Judgement, payments: Sequence[Payment]) -> int:

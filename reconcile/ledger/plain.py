@@ -37,7 +37,7 @@ WAITING: Final[dict[Outcome, str]] = {
 """What an order that nobody has shipped or canceled waits for."""
 
 SHIPPING: Final[dict[Outcome, str]] = {
-    "unresolved": "Do not ship. Settle it with the payment service first.",
+    "unresolved": "Do not ship.",
     "disputed": "Do not ship until the dispute is decided.",
     "charged_back": "Do not ship.",
     "refunded": "Do not ship.",
@@ -159,18 +159,21 @@ def plain_answer(
     behind_s, unheard  as above
     """
     filed, codes = ledger.case.filed, {finding.code for finding in ledger.findings}
+    told = {reason.code for reason in ledger.reasons}
     doubts = _unheard_by_customer(ledger, unheard)
     reasons = [each for each in ledger.reasons if not (doubts and each.code in ABSENT)]
-    sentences = doubts + [plain_reason(reason) for reason in (*reasons, *ledger.withheld)]
-    if filed.canceled is not None and (doubts or ledger.outcome != "canceled"):
+    sentences = doubts + [plain_reason(reason) for reason in reasons]
+    if filed.canceled is not None and (doubts or "canceled_by_merchant" not in told):
         sentences.append(REASONS["canceled_by_shop"].plain)
+    elif filed.fulfilled is None:
+        sentences += [plain_reason(reason) for reason in ledger.withheld]
     sentences.append(_owed_to_customer(ledger))
-    told = {reason.code for reason in ledger.reasons}
     for code in IN_ANSWER:
-        if code == "reversal_amount_mismatch" and "reversal_amount_unclear" in told:
-            continue
-        sentences += [plain_finding(each) for each in _of_code(ledger, code)]
-    if not doubts or ledger.outcome == "unresolved":
+        if code != "reversal_amount_mismatch" or "reversal_amount_unclear" not in told:
+            sentences += [plain_finding(each) for each in _of_code(ledger, code)]
+    if ledger.held is None and not _REFUNDS.isdisjoint(codes):
+        sentences.append("We do not know of the payment that this refund belongs to.")
+    elif ("canceled_by_merchant" not in told and not doubts) or ledger.outcome == "unresolved":
         sentences.append(NEXT.get(ledger.outcome, ""))
     if filed.fulfilled is not None:
         if "fulfilled_but_not_paid" not in codes:
@@ -229,20 +232,76 @@ def staff_answer(
         )
     elif not ledger.withheld:
         sentences.append(SHIPPING[ledger.outcome])
-    if filed.fulfilled is None:
+    if ledger.outcome == "unresolved":
+        sentences.append("Look at the payment service what was paid and what went back.")
+    if filed.fulfilled is None and filed.canceled is None:
         sentences += [staff_reason(reason) for reason in ledger.withheld]
+    elif ledger.outcome in _STILL_OPEN:
+        shipped, canceled = _STILL_OPEN[ledger.outcome]
+        sentences.append(canceled if filed.fulfilled is None else shipped)
     sentences += [staff_reason(reason) for reason in ledger.reasons]
     sentences += _unheard_by_staff(unheard)
     sentences.append(_owed_by_staff(ledger))
     ranked = sorted(ledger.findings, key=lambda finding: _URGENCY.index(finding.severity))
-    overdue = {each.cites for each in _of_code(ledger, "refund_overdue")}
     for finding in ranked:
-        if finding.code != "refund_pending" or finding.cites not in overdue:
-            sentences.append(staff_finding(finding))
+        if finding in _of_code(ledger, finding.code):
+            sentences.append(_staff_of(finding, ledger))
     return tuple(dict.fromkeys(filter(None, sentences)))
 
 
+_STILL_OPEN: Final[dict[Outcome, tuple[str, str]]] = {
+    "authorized": (
+        "Take the reserved money before the reservation ends.",
+        "Release the reserved money at the payment service.",
+    ),
+    "pending": (
+        "",
+        "Cancel the payment at the payment service, so that no money comes after all.",
+    ),
+}
+"""What to do about an open payment of an order that was shipped, and of one that was canceled."""
+
+_REFUNDS: Final = frozenset(("refund_pending", "refund_overdue", "refund_failed"))
+
 _URGENCY: Final = ("error", "warning", "info")
+
+
+def _staff_of(finding: Finding, ledger: Ledger) -> str:
+    """Return what to do because of a finding, as far as the rest of the ledger allows it."""
+    filed, codes = ledger.case.filed, {each.code for each in ledger.findings}
+    if finding.code == "success_after_deadline" and (filed.fulfilled or filed.canceled):
+        return ""
+    if finding.code == "unrecognized_event":
+        unread = {each.cites for each in _of_code(ledger, "unread_money_event")}
+        return "" if finding.cites in unread else staff_finding(finding)
+    if finding.code == "held_back" and (filed.fulfilled or filed.canceled):
+        return ""
+    if finding.code in _REFUNDS and ledger.held is None:
+        return _filled(
+            "Ask the payment service which payment the refund{failed}{pending} belongs to: we know "
+            "of none.",
+            finding,
+        )
+    if finding.code == "refund_failed":
+        gone = ledger.outcome in ("refunded", "charged_back")
+        if gone and ledger.held is not None and ledger.held.minor <= 0:
+            return _filled("The refund{failed} failed. Nothing is left to give back.", finding)
+        if "dispute_open" in codes:
+            return _filled(
+                "The refund{failed} failed. Do not send it again while a dispute is open.", finding
+            )
+        if ledger.outcome == "unresolved":
+            return _filled(
+                "The refund{failed} failed. Do not send it again before the rest is settled.",
+                finding,
+            )
+        if "refund_pending" in codes:
+            return _filled(
+                "The refund{failed} failed. Another one is under way: look at that before you send "
+                "it again.",
+                finding,
+            )
+    return staff_finding(finding)
 
 
 def _of_code(ledger: Ledger, code: FindingCode) -> list[Finding]:
@@ -259,6 +318,8 @@ def _owed_to_customer(ledger: Ledger) -> str:
     owed, returning = ledger.owed, ledger.returning
     if owed is None:
         return ""
+    if ledger.returning_more:
+        return f"{owed} is to be given back. A part of it, or all of it, is already on its way."
     if returning is None:
         return f"{owed} is to be given back."
     left = new_money(minor=owed.minor - returning.minor, currency=owed.currency)
@@ -275,6 +336,11 @@ def _owed_by_staff(ledger: Ledger) -> str:
     owed, returning = ledger.owed, ledger.returning
     if owed is None:
         return ""
+    if ledger.returning_more:
+        return (
+            f"{owed} is owed back, and a refund of an unknown amount is on its way: ask the "
+            "payment service how much it is before you give anything back."
+        )
     if returning is None:
         return f"Give back {owed}."
     left = new_money(minor=owed.minor - returning.minor, currency=owed.currency)
@@ -312,6 +378,8 @@ def plain_reason(reason: Reason) -> str:
         words["times"] = f"{captured.minor // expected.minor:,}"
     if reason.code == "amount_differs":
         return _differs(facts, words)
+    if reason.code == "dispute_open" and ("captured", None) in facts:
+        return f"A payment whose amount we do not know is disputed.{_refunded(words)}"
     sentence = REASONS[reason.code].plain.format_map(words)
     return sentence + _refunded(words) if reason.code in BESIDE_REFUNDS else sentence
 
@@ -351,12 +419,27 @@ def plain_finding(finding: Finding) -> str:
         return _after_deadline(finding)
     if ("hold", UNREADABLE) in finding.facts:
         return UNREAD
+    if finding.code == "fulfilled_but_not_paid" and _gone(finding):
+        return _filled(
+            "The order was shipped on {fulfilled_at}, and no money of it is left.", finding
+        )
     return _filled(FINDINGS[finding.code].plain, finding)
 
 
 def staff_finding(finding: Finding) -> str:
     """Return what to do because of a finding; empty if nothing."""
+    if finding.code == "fulfilled_but_not_paid" and _gone(finding):
+        return _filled(
+            "The order was shipped on {fulfilled_at}, and its money has gone back: ask the "
+            "customer for the money, or for the goods.",
+            finding,
+        )
     return _filled(FINDINGS[finding.code].staff, finding)
+
+
+def _gone(finding: Finding) -> bool:
+    """Return whether an order that was shipped had been paid, and its money went back."""
+    return dict(finding.facts)["outcome"] in ("refunded", "charged_back")
 
 
 def _filled(template: str, finding: Finding) -> str:
@@ -430,4 +513,4 @@ def _differs(facts: Facts, words: dict[str, str]) -> str:
 
 
 def _refunded(words: dict[str, str]) -> str:
-    return f" {words['refunded']} of it has been given back." if "refunded" in words else ""
+    return f" {words['refunded']} has been given back." if "refunded" in words else ""

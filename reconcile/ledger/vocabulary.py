@@ -138,7 +138,7 @@ FINDINGS: Final[dict[FindingCode, FindingWords]] = {
         "warning",
         sentence="The shop has told us nothing of this order",
         plain="The shop has not told us of this order.",
-        staff="State the order: `PUT /api/v1/orders/…`, or import an order book.",
+        staff="State the order and its price: `PUT /api/v1/orders/…`.",
         summary="The shop has told us nothing of the order",
     ),
     "session_unknown": FindingWords(
@@ -169,7 +169,7 @@ FINDINGS: Final[dict[FindingCode, FindingWords]] = {
         "fulfilled",
         plain="Paid, and ready to ship since {fulfillable_at}. The shop has not said that it was "
         "shipped.",
-        staff="Ship the order, or state that it was shipped.",
+        staff="It has been ready since {fulfillable_at}: ship it, or state that it was shipped.",
         summary="Paid, and the shop has not said that it was fulfilled",
     ),
     "price_changed": FindingWords(
@@ -181,7 +181,7 @@ FINDINGS: Final[dict[FindingCode, FindingWords]] = {
     "dispute_open": FindingWords(
         "warning",
         sentence="A dispute over {attempt} is open: {disputed} is not ours to count on",
-        plain="The payment is disputed{disputed} since {opened_at}, and that is not decided yet.",
+        plain="A dispute{disputed} was opened on {opened_at}, and it is not decided yet.",
         staff="Answer the dispute{disputed} at the payment service in time. Do not refund the "
         "payment while it is open.",
         summary="A dispute is open",
@@ -212,7 +212,7 @@ FINDINGS: Final[dict[FindingCode, FindingWords]] = {
     "refund_failed": FindingWords(
         "warning",
         sentence="A refund of {attempt} failed at {failed_at}: {failed} did not go back",
-        plain="A refund{failed} failed on {failed_at}: that money has not been given back.",
+        plain="A refund{failed} failed on {failed_at}: it gave no money back.",
         staff="Find out at the payment service why the refund{failed} failed, then send it again "
         "or give the money back another way.",
         summary="A refund failed, and the money did not go back",
@@ -250,8 +250,7 @@ FINDINGS: Final[dict[FindingCode, FindingWords]] = {
         "error",
         sentence="The captured money ({captured}) is not what the order costs ({expected})",
         plain="Paid {captured}, and the price is {expected}.",
-        staff="Look at the payment service what was paid: we know of {captured}, and {expected} is "
-        "due.",
+        staff="Look at the payment service how much was paid: {expected} is due.",
         summary="The captured money is not what the order costs",
     ),
     "amount_off_by_minor_unit": FindingWords(
@@ -280,9 +279,9 @@ FINDINGS: Final[dict[FindingCode, FindingWords]] = {
     "fulfilled_but_not_paid": FindingWords(
         "error",
         sentence="The shop fulfilled the order at {fulfilled_at}, and it is {outcome}",
-        plain="The order was shipped on {fulfilled_at}, and it is not paid.",
-        staff="The order was shipped on {fulfilled_at} and is not paid: ask the customer for the "
-        "money, or for the goods.",
+        plain="The order was shipped on {fulfilled_at}, and it is not known to be paid.",
+        staff="The order was shipped on {fulfilled_at} and is not known to be paid: find that out, "
+        "then ask the customer for the money, or for the goods.",
         summary="Fulfilled, and not paid",
     ),
     "paid_after_cancel": FindingWords(
@@ -321,7 +320,8 @@ FINDINGS: Final[dict[FindingCode, FindingWords]] = {
         "error",
         sentence="Held back since {held_at} ({hold}): not to be fulfilled until it is released",
         plain="The order is on hold since {held_at}.",
-        staff="Find out why the order is held, then run `tallyhook orders release` for it.",
+        staff="Do not ship: the order is on hold since {held_at}. Find out why, then run "
+        "`tallyhook orders release` for it.",
         summary="Held back until a person releases it",
     ),
 }
@@ -406,13 +406,13 @@ REASONS: Final[dict[str, ReasonWords]] = {
     ),
     "charged_back_in_part": ReasonWords(
         sentence="Charged back: {lost} of the {captured} captured was lost in a dispute",
-        plain="Paid {captured}. {lost} of it has gone back because of a dispute.",
+        plain="Paid {captured}. {lost} has gone back because of a dispute.",
         summary="Some of the captured money was lost in a dispute",
     ),
     "dispute_open": ReasonWords(
         sentence="Disputed: the customer disputes the payment, and the dispute is open; captured: "
         "{captured}",
-        plain="Paid {captured}. The payment is disputed, and that is not decided yet.",
+        plain="Paid {captured}. The payment is disputed.",
         summary="The customer disputes the payment, and the dispute is open",
     ),
     "dispute_without_payment": ReasonWords(
@@ -533,7 +533,8 @@ REASONS: Final[dict[str, ReasonWords]] = {
     "held_back": ReasonWords(
         sentence="held back since {held_at} ({hold}); a person must release it",
         plain="The order is on hold since {held_at}.",
-        staff="Do not ship: the order is on hold since {held_at}, and a person must release it.",
+        staff="Do not ship: the order is on hold since {held_at}. Find out why, then run "
+        "`tallyhook orders release` for it.",
         summary="Held back until a person releases it",
     ),
     "money_may_go_back": ReasonWords(
@@ -598,7 +599,7 @@ REASONS: Final[dict[str, ReasonWords]] = {
     ),
     "canceled_by_merchant": ReasonWords(
         sentence="Canceled by the shop at {canceled_at}; no payment was attempted",
-        plain="The shop canceled the order on {canceled_at}, and nothing had been paid.",
+        plain="The shop canceled the order on {canceled_at}. No payment of it is known.",
         summary="Canceled by the shop before any payment was attempted",
     ),
     "nothing_attempted": ReasonWords(

@@ -88,9 +88,9 @@ def read(name: str, text: str) -> list[Scenario]:
 def _row(scenario: Scenario, line: str, *, where: str) -> None:
     what, *columns = (part.strip() for part in line.split("|"))
     time, kind, *words = what.split()
-    now = _time(time)
+    now = moment(time)
     if kind == "policy":
-        since = _time(words[0].removeprefix("since="))
+        since = moment(words[0].removeprefix("since="))
         scenario.policy = replace(POLICY, require_order_record_since=since)
     elif kind == "record":
         scenario.members.append(_record(words, now))
@@ -104,7 +104,7 @@ def _row(scenario: Scenario, line: str, *, where: str) -> None:
         scenario.expected.append(_expectation(columns, where=where, as_of=now))
 
 
-def _time(text: str) -> Instant:
+def moment(text: str) -> Instant:
     if not _TIME.fullmatch(text):
         raise ValueError(f"{text!r} is no time")
     total = sum(int(n) * _UNITS[unit] for n, unit in re.findall(r"(\d+)([smhd])", text))
@@ -128,7 +128,7 @@ def _options(words: list[str], names: dict[str, str]) -> dict[str, Any]:
         elif name == "free":
             options[field_name] = value == "yes"
         elif name in ("at", "expires"):
-            options[field_name] = None if value == "none" else _time(value)
+            options[field_name] = None if value == "none" else moment(value)
         else:
             options[field_name] = None if value == "none" else value
     return options

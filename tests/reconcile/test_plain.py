@@ -161,7 +161,7 @@ def test_what_was_refunded_beside_a_dispute_is_reported() -> None:
     for claim in ("disputed", "dispute_lost"):
         said = event("evt_3", claim, 7, payment="pay_1", money=LITTLE)
         answer = plain.plain_headline(_ledger(back, delivery("d3", 7, said)))
-        assert answer.endswith(" KES 50.00 of it has been given back."), answer
+        assert answer.endswith(" KES 50.00 has been given back."), answer
 
 
 def test_what_is_missing_counts_what_was_given_back() -> None:
