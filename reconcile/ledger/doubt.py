@@ -66,7 +66,14 @@ def doubts_of(
             and not (payment.returns or payment.disputes or "canceled" in attempt.claims)
         ):
             continue  # nearly every payment is one capture of the price and nothing else
-        found = _reasons(payment, price=price, priced_by=priced_by, unclear=bool(unclear))
+        placed = case.filed.placed
+        found = _reasons(
+            payment,
+            price=price,
+            tendered=None if placed is None else placed.tendered,
+            priced_by=priced_by,
+            unclear=bool(unclear),
+        )
         if found:
             doubts.setdefault(id(attempt), []).extend(found)
     return doubts
@@ -151,7 +158,12 @@ def is_off_by_factor(amount: Money | None, price: Money | None) -> bool:
 
 
 def _reasons(
-    payment: Payment, *, price: Money | None, priced_by: tuple[str, ...], unclear: bool
+    payment: Payment,
+    *,
+    price: Money | None,
+    tendered: Money | None,
+    priced_by: tuple[str, ...],
+    unclear: bool,
 ) -> list[Reason]:
     """Return why the payment's own events put it in doubt.
 
@@ -168,6 +180,7 @@ def _reasons(
     for capture in payment.captures:
         if is_off_by_factor(capture.money, price):
             facts = (named, ("captured", capture.money), ("expected", price))
+            facts += () if tendered is None else (("tendered", tendered),)
             cites = tuple(dict.fromkeys((*capture.cites, *priced_by)))
             found.append(new_reason(code="amount_off_by_factor", cites=cites, facts=facts))
     if payment.returns or payment.disputes:

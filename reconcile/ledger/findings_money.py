@@ -134,19 +134,17 @@ def _surplus(judgement: Judgement, expected: Money) -> Finding:
     cites = tuple(dict.fromkeys([c for m in captured for c in m.cites]))
     if paid_several_times(judgement):
         times = len([m for m in captured if m.money == expected])
-        facts: Facts = (("times", times), ("expected", expected), ("owed", owed))
+        facts: Facts = (("times", times), *judgement.expected.facts(), ("owed", owed))
         facts += returning_facts(judgement)
         return new_finding(code="paid_twice", cites=cites, facts=facts)
-    facts = (("expected", expected), ("surplus", owed), *returning_facts(judgement))
+    facts = (*judgement.expected.facts(), ("surplus", owed), *returning_facts(judgement))
     return new_finding(code="overpaid", cites=cites, facts=facts)
 
 
 def _mismatch(code: FindingCode, judgement: Judgement, captured: list[Movement]) -> Finding:
     """Return a finding that captures are not the price."""
     expected = judgement.expected
-    facts: list[tuple[str, FactValue]] = []
-    if expected.money is not None:
-        facts.append(("expected", expected.money))
+    facts: list[tuple[str, FactValue]] = list(expected.facts())
     facts += [("expected", money) for money in expected.stated]
     currencies = {m.money.currency for m in captured if m.money is not None}
     facts += [

@@ -46,6 +46,7 @@ class Expectation:
     """The price of the order, less what the shop says was paid otherwise, and its ids.
 
     money    what is due at providers; None if nobody stated it, or if statements differ
+    tendered what of the whole price was paid otherwise; None: nothing
     by_shop  whether the shop itself stated it, by a record or a session requested through us
     """
 
@@ -53,6 +54,14 @@ class Expectation:
     cites: tuple[str, ...]
     stated: tuple[Money, ...] = ()
     by_shop: bool = False
+    tendered: Money | None = None
+
+    def facts(self) -> Facts:
+        """Return what is due, and what of the whole price was paid otherwise, if known."""
+        if self.money is None:
+            return ()
+        otherwise: Facts = () if self.tendered is None else (("tendered", self.tendered),)
+        return (("expected", self.money), *otherwise)
 
 
 @dataclass(slots=True)
@@ -143,7 +152,7 @@ def _expected(case: Case) -> Expectation:
     """Return the price that the shop stated, else the sessions requested, else the events state."""
     placed = case.filed.placed
     if placed is not None and placed.money is not None:
-        return Expectation(placed.due, (placed.record_id,), by_shop=True)
+        return Expectation(placed.due, (placed.record_id,), by_shop=True, tendered=placed.tendered)
     if case.filed.sessions:
         asked = [f.requested for f in case.filed.sessions.values() if f.requested is not None]
         asked = [record for record in asked if record.money is not None]
@@ -477,11 +486,9 @@ def _currencies(judgement: Judgement) -> Reason:
     """Return the reason that no money counts in the order's currency."""
     expected, movements = judgement.expected, judgement.movements
     moved = [m.money for m in movements if m.money is not None]
-    facts: list[tuple[str, FactValue]] = [("moved", money) for money in moved]
-    if expected.money is not None:
-        facts.append(("expected", expected.money))
+    facts: Facts = (*[("moved", money) for money in moved], *expected.facts())
     cites = _union(*[m.cites for m in movements], expected.cites)
-    return new_reason(code="currency_differs", cites=cites, facts=tuple(facts))
+    return new_reason(code="currency_differs", cites=cites, facts=facts)
 
 
 def _money_reason(
@@ -496,10 +503,8 @@ def _money_reason(
     extra        further ids to cite
     returned_on  payments that the fact `returned` sums up; None: all
     """
-    facts: list[tuple[str, FactValue]] = []
     expected = judgement.expected
-    if expected.money is not None:
-        facts.append(("expected", expected.money))
+    facts: list[tuple[str, FactValue]] = list(expected.facts())
     if not judgement.balances:
         facts.append(("captured", None))
     for b in judgement.balances:

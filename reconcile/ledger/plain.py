@@ -477,6 +477,10 @@ def _words(facts: Facts, *, optional: frozenset[str] = frozenset()) -> dict[str,
         elif words.get(name):
             text = f"{words[name]} and {text}"
         words[name] = text
+    for tendered in _money(facts, "tendered"):
+        (expected,) = _money(facts, "expected")
+        price = new_money(minor=expected.minor + tendered.minor, currency=expected.currency)
+        words["expected"] += f" ({price} less {tendered} paid otherwise)"
     return words
 
 
@@ -509,7 +513,8 @@ def _differs(facts: Facts, words: dict[str, str]) -> str:
         return REASONS["amount_differs"].plain.format_map(words) + _refunded(words)
     short = new_money(minor=expected.minor - kept, currency=expected.currency)
     back = f", of which {words['refunded']} has been given back" if "refunded" in words else ""
-    return f"Paid {words['captured']}{back}, and the price is {expected}: {short} is missing."
+    price = words["expected"]
+    return f"Paid {words['captured']}{back}, and the price is {price}: {short} is missing."
 
 
 def _refunded(words: dict[str, str]) -> str:

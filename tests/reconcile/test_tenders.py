@@ -13,6 +13,7 @@ from reconcile.ledger.events import Delivery
 from reconcile.ledger.explain import ledger_document
 from reconcile.ledger.fold import fold
 from reconcile.ledger.history import History
+from reconcile.ledger.plain import plain_answer
 from reconcile.ledger.records import Record, Tender
 from reconcile.matching.breaks import Break, at_risk, break_sentence
 from reconcile.matching.ledger_lines import ledger_line_in, ledger_line_of, ledger_line_text
@@ -75,6 +76,8 @@ def test_an_order_with_tenders_is_as_one_that_costs_what_is_due(
     with_tenders, without = (
         ledger_document(fold(each, policy=POLICY, as_of=as_of)) for each in (given_, as_due)
     )
+    for found in with_tenders["findings"]:
+        found["facts"].pop("tendered", None)
     for name in ("outcome", "fulfillable", "findings", "explanation", "entries", "attempts"):
         assert with_tenders[name] == without[name]
     totals = {**with_tenders["totals"]}
@@ -114,6 +117,14 @@ def test_a_ledger_line_keeps_what_was_tendered() -> None:
     assert found is not None
     assert (found.tendered, found.expected) == (50_000, Money(minor=100_000, currency="KES"))
     assert ledger_line_in(ledger_line_text(found), as_of=seconds(9)) == found
+
+
+def test_a_customer_hears_both_the_price_and_what_of_it_was_due() -> None:
+    ledger = fold(_tendered(captured=90_000), policy=POLICY, as_of=seconds(9))
+    assert plain_answer(ledger)[0] == (
+        "Paid KES 900.00, and the price is KES 1,000.00 (KES 1,500.00 less KES 500.00 paid "
+        "otherwise): KES 100.00 is missing."
+    )
 
 
 # --- matching -------------------------------------------------------------------------------------

@@ -1,0 +1,97 @@
+"""An order was placed once, on the day that the shop stated, however often it told us its price."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.evidence.letter import LetterFacts, letter
+from reconcile.instants import DAY, HOUR, MINUTE, format_instant
+from reconcile.ledger.fold import fold
+from reconcile.ledger.history import History
+from reconcile.ledger.policy import Policy
+from reconcile.ledger.records import Tender
+from reconcile.money import Money
+from tests.api.driving import driving, event
+from tests.evidence.test_dispute_letter import write
+from tests.reconcile.build import DUE, T, delivery, history, record, seconds
+from tests.reconcile.build import event as said
+
+CARD = Tender(kind="gift_card", money=Money(minor=50_000, currency="KES"))
+
+
+def rows_of(one: History) -> list[tuple[str, str]]:
+    """Return day and words of what the shop stated, in the letter of an evidence bundle."""
+    facts = LetterFacts(
+        history=one, revisions=(), arrivals=(), checkpoint="", sealed=0, unsealed=0, key="k"
+    )
+    page = letter(fold(one, policy=Policy(), as_of=seconds(10**6)), facts)
+    text = re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", page))
+    words = "(The order was placed|The shop stated the price|The shop canceled|The shop said)"
+    return [
+        (each[1], each[2]) for each in re.finditer(rf"(\d{{4}}-\d\d-\d\d)T[\d:]+Z? {words}", text)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("dates", "expected"),
+    [
+        ((None, None), ["2026-11-20 The shop stated the price"] * 2),
+        (
+            (-86_400, -86_400),
+            ["2026-11-19 The order was placed", "2026-11-21 The shop stated the price"],
+        ),
+        (
+            (None, -86_400),
+            ["2026-11-20 The shop stated the price", "2026-11-19 The order was placed"],
+        ),
+    ],
+    ids=["never stated", "stated twice", "stated later"],
+)
+def test_the_bundle_says_once_when_it_was_placed(
+    dates: tuple[int | None, ...], expected: list[str]
+) -> None:
+    records = [
+        record(
+            f"rec_{n}", "order_placed", at or 0,
+            recorded_at=seconds(n if at is None else n * 86_400),
+            money=Money(minor=150_000 + n, currency="KES"), dated=at is not None,
+        )
+        for n, at in enumerate(dates)
+    ]  # fmt: skip
+    assert [" ".join(each) for each in rows_of(history(*records))] == expected
+
+
+def test_the_bundle_shows_price_tenders_and_what_was_due() -> None:
+    one = history(
+        record("rec_1", "order_placed", 0, money=DUE, tenders=(CARD,)),
+        delivery("d1", 1, said("e1", "succeeded", payment="p", money=DUE)),
+    )
+    facts = LetterFacts(
+        history=one, revisions=(), arrivals=(), checkpoint="", sealed=0, unsealed=0, key="k"
+    )
+    page = letter(fold(one, policy=Policy(), as_of=seconds(9)), facts)
+    text = re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", page))
+    wanted = "Ordered KES 1,500.00 Paid by gift card KES 500.00 Due at payment services KES 1,000"
+    assert wanted in text
+
+
+@pytest.mark.parametrize("dated", [True, False], ids=["dated", "not dated"])
+async def test_the_letter_to_a_bank_says_it_once_and_only_if_the_shop_stated_it(
+    tmp_path: Path, dated: bool
+) -> None:
+    price: dict[str, Any] = {"amount": "1400.00", "currency": "KES"}
+    placed = {"placed_at": format_instant(T - DAY)} if dated else {}
+    async with driving(tmp_path, with_worker=False, looking=True) as driver:
+        for n, more in enumerate((placed, {"amount": "1500.00"}, {"amount": "1500.00"} | placed)):
+            driver.clock.put(T + n * MINUTE)
+            await driver.api("PUT", "/orders/ORD-1042", json=price | more)
+        await driver.send(event("e1", order={"reference": "ORD-1042"}))
+        driver.clock.put(T + HOUR)
+        found = (await write(driver, tmp_path)).document
+    facts = [(each["at"]["at"], each["fact"]) for each in found["facts"]]
+    stated = [each for each in facts if "placed" in each[1]]
+    day = format_instant(T - DAY)
+    assert stated == ([(day, "The customer placed the order of KES 1,500.00.")] if dated else [])
+    assert ["Price of the order", "KES 1,500.00"] in found["money"]
