@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from app.api.case_routes import CaseRoutes
     from app.api.evidence_routes import EvidenceRoutes
     from app.api.finance_routes import FinanceRoutes
+    from app.api.unallocated_routes import UnallocatedRoutes
 
 Endpoint = Callable[[Request, str], Awaitable[Response]]
 """An endpoint for a request of the program with this name."""
@@ -128,6 +129,7 @@ def build_application(
     """
     api, logs = Api(context, alarms=alarms), LogRoutes(context)
     finance = _once(partial(_finance_routes, context, elsewhere))
+    deciding = _once(proposals)
     published = PublishedLog(context).routes() if context.settings.evidence.publish else ()
     application = Starlette(
         routes=[
@@ -153,8 +155,9 @@ def build_application(
             *_for_people(
                 api,
                 logs,
-                ProposalRoutes(context, _once(proposals)),
+                ProposalRoutes(context, deciding),
                 _once(partial(_evidence_routes, elsewhere)),
+                _once(partial(_unallocated_routes, context, deciding)),
             ),
         ],
         exception_handlers={
@@ -201,6 +204,14 @@ def _evidence_routes(elsewhere: Elsewhere) -> EvidenceRoutes:
     from app.api.evidence_routes import EvidenceRoutes
 
     return EvidenceRoutes(elsewhere)
+
+
+def _unallocated_routes(
+    context: AppContext, proposals: Callable[[], Awaitable[Proposals]]
+) -> UnallocatedRoutes:
+    from app.api.unallocated_routes import UnallocatedRoutes
+
+    return UnallocatedRoutes(context, proposals)
 
 
 FINANCE: Final = {
@@ -270,6 +281,7 @@ def _for_people(
     logs: LogRoutes,
     proposals: ProposalRoutes,
     evidence: Callable[[], Awaitable[EvidenceRoutes]],
+    unallocated: Callable[[], Awaitable[UnallocatedRoutes]],
 ) -> Iterator[ApiRoute]:
     def route(path: str, **methods: PersonEndpoint) -> ApiRoute:
         behind = {method: (OPERATOR, endpoint) for method, endpoint in methods.items()}
@@ -278,12 +290,22 @@ def _for_people(
     async def bundle(request: Request, operator: Holder) -> Response:
         return await (await evidence()).bundle(request, operator)
 
+    def payments(name: str) -> PersonEndpoint:
+        async def ask(request: Request, operator: Holder) -> Response:
+            answer: Response = await getattr(await unallocated(), name)(request, operator)
+            return answer
+
+        return ask
+
     yield route("evidence/{reference:path}", GET=bundle)
     yield route("deliveries", GET=logs.deliveries)
     yield route("deliveries/{delivery}", GET=logs.delivery)
     yield route("notifications", GET=logs.notifications)
     yield route("notifications/{notification}/redeliver", POST=logs.redeliver)
     yield route("log/witnesses", GET=logs.witnesses)
+    yield route("unallocated", GET=payments("list"))
+    yield route("unallocated/{payment:path}/assign", POST=payments("assign"))
+    yield route("unallocated/{payment:path}/dismiss", POST=payments("dismiss"))
     yield route("proposals", GET=proposals.list)
     yield route("proposals/{proposal}", GET=proposals.one)
     yield route("proposals/{proposal}/approve", POST=proposals.approve)

@@ -467,6 +467,48 @@ _PROPOSAL_PATHS: Final[dict[str, Any]] = {
     },
 }
 
+_PAYMENT: Final = path_parameter(
+    "payment", {**WORD, "minLength": 1}, "Its `id`, or the provider's reference of it."
+)
+
+
+def _placing(name: str, summary: str, body: str) -> dict[str, Any]:
+    answers = {
+        **BODY_PROBLEMS,
+        "200": good_answer("The payment, as it stands now", "Unallocated"),
+        "202": good_answer(
+            "It takes a second person: the proposal that waits for them", "Proposal"
+        ),
+        "404": problem_answer("There is no such payment, or nobody has spoken of the order"),
+        "409": problem_answer("It cannot be done so, such as where somebody decided since"),
+        "422": problem_answer("The body is none of these"),
+    }
+    return {
+        "parameters": [_PAYMENT],
+        "post": _for_person(f"unallocated.{name}", summary, body=body, answers=answers),
+    }
+
+
+_UNALLOCATED_PATHS: Final[dict[str, Any]] = {
+    "/api/v1/unallocated": {
+        "get": _for_person(
+            "unallocated.listUnallocated",
+            "Verified payments that no order has, those heard of first before the others",
+            parameter("source", WORD, "Only of this source."),
+            parameter("all", {"enum": ["true", "false"]}, "Dismissed and moneyless ones, too."),
+            AFTER,
+            LIMIT,
+            answers={"200": good_answer("A page of payments", "UnallocatedPage")},
+        )
+    },
+    "/api/v1/unallocated/{payment}/assign": _placing(
+        "assignPayment", "Give a payment to an order, or propose that", "Assigning"
+    ),
+    "/api/v1/unallocated/{payment}/dismiss": _placing(
+        "dismissPayment", "Propose that a payment belongs to no order", "Dismissing"
+    ),
+}
+
 # --- what came, and what was sent -----------------------------------------------------------------
 
 _LOG_PATHS: Final[dict[str, Any]] = {
@@ -605,6 +647,7 @@ _TAGS: Final = {
     "finance": "Imports, reconciliation, breaks and closed months.",
     "cases": "Disputes: what an answer takes, its letter, and what is attached.",
     "proposals": "What waits for a second person.",
+    "unallocated": "Verified payments that no order has.",
     "notifications": "What the shop is notified of by itself.",
     "log": "The log in which everything is sealed.",
 }
@@ -618,7 +661,14 @@ API_DOCUMENT: Final[dict[str, Any]] = {
         "that an operation does not name is refused.",
     },
     "tags": [{"name": name, "description": words} for name, words in _TAGS.items()],
-    "paths": {**_ORDER_PATHS, **_LOG_PATHS, **_FINANCE_PATHS, **_CASE_PATHS, **_PROPOSAL_PATHS},
+    "paths": {
+        **_ORDER_PATHS,
+        **_LOG_PATHS,
+        **_FINANCE_PATHS,
+        **_CASE_PATHS,
+        **_PROPOSAL_PATHS,
+        **_UNALLOCATED_PATHS,
+    },
     "webhooks": _WEBHOOKS,
     "components": {
         "securitySchemes": {

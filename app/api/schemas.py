@@ -14,8 +14,11 @@ from app.core.problems import TYPE
 from app.core.references import MAX_REFERENCE
 from app.orders.delivery_log import VERDICTS
 from app.orders.notify_shop import STATES as NOTIFICATION_STATES
+from app.orders.unallocated import SIGNED, WHY
+from app.orders.unallocated import STATES as UNALLOCATED_STATES
 from reconcile.ledger.events import CLAIM_KINDS
 from reconcile.ledger.ledger import OUTCOMES, AttemptOutcome, EntryKind
+from reconcile.ledger.records import DISMISSED_AS
 from reconcile.ledger.vocabulary import FINDING_CODES, Severity
 
 Schema = dict[str, Any]
@@ -441,6 +444,67 @@ _PROPOSAL: Final = members(
     }
 )
 
+_UNALLOCATED: Final = members(
+    {
+        "id": word("shop:QK12AB34CD"),
+        "source": WORD,
+        "payment": MAYBE_WORD,
+        "session": MAYBE_WORD,
+        "outcome": {"enum": list(get_args(AttemptOutcome))},
+        "captured": MAYBE_MONEY,
+        "refunded": MAYBE_MONEY,
+        "held": described(MAYBE_MONEY, "What is left of it; `null` where that is not clear."),
+        "amount_unclear": FLAG,
+        "disputed": FLAG,
+        "occurred_at": INSTANT,
+        "received_at": INSTANT,
+        "age_s": COUNT,
+        "phone": described(MAYBE_WORD, "The payer's number, masked."),
+        "standing": {"enum": list(SIGNED.values())},
+        "why": members({"code": {"enum": list(WHY)}, "sentence": WORD}),
+        "state": {"enum": list(UNALLOCATED_STATES)},
+        "assigned_to": MAYBE_WORD,
+        "named": described(listed(WORD), "Orders that its events, or the shop, name."),
+        "last_act": described(MAYBE_WORD, "The last decision about it, for `replaces`."),
+        "dismissed": maybe(
+            members({"as": {"enum": list(DISMISSED_AS)}, "to": MAYBE_WORD, "at": INSTANT})
+        ),
+        "deliveries": listed(WORD),
+        "events": listed(WORD),
+    }
+)
+
+_REASON: Final[Schema] = {
+    "type": "string",
+    "minLength": 1,
+    "maxLength": REASON_MAX,
+    "examples": ["Agreed with the customer"],
+}
+
+_REPLACES: Final = described(
+    WORD, "The `last_act` that you saw: whoever decided since then is not overruled."
+)
+
+_ASSIGN: Final = {
+    **members(
+        {"order": REFERENCE, "reason": _REASON, "replaces": _REPLACES}, optional=("replaces",)
+    ),
+    "additionalProperties": False,
+}
+
+_DISMISS: Final = {
+    **members(
+        {
+            "as": {"enum": list(DISMISSED_AS)},
+            "to": described(WORD, "Of other business: the account that the money goes to."),
+            "reason": _REASON,
+            "replaces": _REPLACES,
+        },
+        optional=("to", "replaces"),
+    ),
+    "additionalProperties": False,
+}
+
 _NUMBERS: Final = members(
     {
         "proposal": WORD,
@@ -666,19 +730,16 @@ SCHEMAS: Final[dict[str, Schema]] = {
     "Session": _SESSION,
     "Proposal": _PROPOSAL,
     "Numbers": _NUMBERS,
+    "Unallocated": _UNALLOCATED,
+    "UnallocatedPage": page("payments", "Unallocated", MAYBE_WORD),
+    "Assigning": _ASSIGN,
+    "Dismissing": _DISMISS,
     "ProposalPage": page("proposals", "Proposal", MAYBE_WORD),
     "Because": {
         "type": "object",
         "required": ["reason"],
         "additionalProperties": False,
-        "properties": {
-            "reason": {
-                "type": "string",
-                "minLength": 1,
-                "maxLength": REASON_MAX,
-                "examples": ["Agreed with the customer"],
-            }
-        },
+        "properties": {"reason": _REASON},
     },
     "Problem": _PROBLEM,
 }

@@ -31,6 +31,7 @@ from app.cli import (
     running,
     serving,
     store,
+    unallocated,
 )
 from app.core.errors import ConfigurationError, TallyhookError
 
@@ -39,7 +40,13 @@ from app.core.errors import ConfigurationError, TallyhookError
 SECTIONS: Final = {
     "Run it": ("serve", "worker", "console", "sandbox", "demo"),
     "Go live": ("deploy", "doctor", "rehearse", "golive", "tokens", "operators", "proposals"),
-    "Orders and payments": ("orders", "deliveries", "checkout", "notifications"),
+    "Orders and payments": (
+        "orders",
+        "unallocated",
+        "deliveries",
+        "checkout",
+        "notifications",
+    ),
     "Providers": ("connect", "trigger", "listen", "profiles", "signature"),
     "Finance": (
         "records",
@@ -116,6 +123,7 @@ GROUPS = {
     "notifications": orders.notifications_group,
     "operators": operators.operators_group,
     "orders": orders.orders_group,
+    "unallocated": unallocated.unallocated_group,
     "period": report.period_group,
     "presets": imports.presets_group,
     "profiles": connect.profiles_group,

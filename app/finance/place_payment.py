@@ -14,7 +14,7 @@ order that was ever published as fulfillable: the goods may be gone.
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Literal, get_args
+from typing import Any, Final, Literal
 
 from app.access import operator_store
 from app.access.operators import MAY, Action, note_in_trail, permitted
@@ -41,10 +41,8 @@ from app.receiving.phone_store import notes_of, orders_by_phone
 from reconcile.instants import DAY, TICK, Duration, Instant, format_instant
 from reconcile.ledger.fold import fold
 from reconcile.ledger.ledger import Ledger
-from reconcile.ledger.records import NO_ORDER, WITHDRAWN, DismissedAs, Record
+from reconcile.ledger.records import DISMISSED_AS, NO_ORDER, WITHDRAWN, DismissedAs, Record
 from reconcile.money import Money, to_json
-
-DISMISSED_AS: Final[tuple[DismissedAs, ...]] = get_args(DismissedAs)
 
 ACCOUNT_MAX: Final = 120
 """Characters of the name of an account."""

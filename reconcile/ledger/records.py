@@ -54,6 +54,8 @@ WITHDRAWN: Final = "withdrawn"
 DismissedAs = Literal["to_refund", "other_business"]
 """Why a payment belongs to no order: it is to be refunded, or it is no business of the shop's."""
 
+DISMISSED_AS: Final[tuple[DismissedAs, ...]] = get_args(DismissedAs)
+
 NO_ORDER: Final = ""
 """Order of a `payment_dismissed`."""
 

@@ -49,9 +49,13 @@ class People:
         self.proposal = proposal.id
 
     async def ask(self, who: str, method: str, path: str = "", **words: Any) -> Any:
+        """Return an answer to one operator's request about proposals."""
+        return await self.to(who, method, f"proposals{path}", **words)
+
+    async def to(self, who: str, method: str, path: str, **words: Any) -> Any:
         """Return an answer to one operator's request."""
         headers = {"Authorization": f"Bearer {self.tokens[who]}"}
-        address = f"/api/v1/proposals{path}"
+        address = f"/api/v1/{path}"
         return await self.driver.client.request(method, address, headers=headers, **words)
 
     async def decide(self, who: str, what: str, reason: str = "I saw it") -> Any:

@@ -31,7 +31,7 @@ from reconcile.instants import SECOND, Instant, format_instant
 from reconcile.ledger.explain import ledger_document, ledger_summary
 from reconcile.ledger.plain import with_plain
 from tests.api.described import SCHEMAS, faults, not_as_described, operation_of, operations
-from tests.api.driving import Driver, of_order
+from tests.api.driving import Driver, event, of_order
 from tests.api.test_checkouts import ASKED, shop
 from tests.api.test_deciding import People
 from tests.api.test_finance import keep_books
@@ -251,7 +251,7 @@ async def _checkout(asking: _Asking) -> None:
     assert again["code"] == "payment_not_over"
 
 
-async def _proposals(asking: _Asking, driver: Driver) -> None:
+async def _proposals(asking: _Asking, driver: Driver) -> People:
     people = People(driver)
     await people.begin()
     for who, method, path, status in (
@@ -279,6 +279,32 @@ async def _proposals(asking: _Asking, driver: Driver) -> None:
     assert asking.held(await people.ask("Sue", "POST", numbers)).status_code == 409
     assert asking.held(await people.decide("Sam", "approve")).status_code == 200
     assert asking.held(await people.ask("Sue", "POST", numbers)).status_code == 200
+    return people
+
+
+async def _unallocated(asking: _Asking, people: People) -> None:
+    """Two payments into the till: one is assigned, and one is dismissed."""
+    orderless: dict[str, Any] = {"order": None, "session": None}
+    for number in (1, 2):
+        paid = {"reference": f"till-{number}", "amount": 1}
+        await people.driver.send(event(f"till_{number}", payment=paid, **orderless))
+    found = asking.held(await people.to("Sue", "GET", "unallocated?limit=1&all=true")).json()
+    [first] = found["payments"]
+    assert (first["id"], found["next"] is None) == ("shop:till-1", False)
+    assign, dismiss = (f"unallocated/{first['id']}/{act}" for act in ("assign", "dismiss"))
+    asked, rent = {"order": "ORD-1", "reason": "x"}, {"as": "to_refund", "reason": "x"}
+    for who, path, status, body in (
+        ("Vic", assign, 403, asked), ("Ben", assign, 422, {}), ("Ben", assign, 409, asked | {
+            "replaces": "rec_9"}), ("Ben", assign, 404, asked | {"order": "none"}),
+        ("Sue", assign, 202, asked), ("Ben", assign, 409, asked),
+        ("Ben", dismiss, 422, {"as": "a gift", "reason": "x"}), ("Sue", dismiss, 202, rent),
+        ("Ben", "unallocated/none/dismiss", 404, rent),
+    ):  # fmt: skip
+        answer = asking.held(await people.to(who, "POST", path, json=body))
+        assert answer.status_code == status, (path, answer.text)
+    for query, who, status in (("?after=x", "Ben", 422), ("", "Vic", 403)):
+        answer = asking.held(await people.to(who, "GET", f"unallocated{query}"))
+        assert answer.status_code == status
 
 
 async def _logs(asking: _Asking, desk: Desk) -> None:
@@ -347,7 +373,7 @@ async def test_every_operation_answers_as_described(
         await _checkout(asking)
         await keep_books(driver, tmp_path, monkeypatch)
         await _orders(asking, driver)
-        await _proposals(asking, driver)
+        await _unallocated(asking, await _proposals(asking, driver))
         await _finance(asking)
         await _cases(asking)
         unheard = _Asking(driver, "none")

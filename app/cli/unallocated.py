@@ -1,0 +1,183 @@
+"""Commands on payments of no order: list, show, assign, withdraw, dismiss."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from app.cli import operators, printing, running
+
+if TYPE_CHECKING:
+    from app.access.proposal import Proposal
+    from app.context.context import AppContext
+
+unallocated_group = typer.Typer(
+    help="Verified payments that no order has: give them to an order, or say what they are.",
+    no_args_is_help=True,
+)
+
+COLUMNS = (
+    "id",
+    "received_at",
+    "outcome",
+    "captured",
+    "refunded",
+    "held",
+    "phone",
+    "standing",
+    "state",
+    "why",
+)
+
+AT_ONCE = 200
+"""Payments that are read at a time."""
+
+Payment = Annotated[
+    str, typer.Argument(metavar="PAYMENT", help="Its id, or the provider's reference of it.")
+]
+ReasonOption = Annotated[str, typer.Option("--reason", help="Why, in your words.")]
+Replaces = Annotated[
+    str | None,
+    typer.Option(
+        metavar="ID",
+        help="Only if this is the last decision about it, as `unallocated show` prints it; empty: "
+        "only if there was none.",
+    ),
+]
+
+
+@unallocated_group.command("list")
+def list_payments(
+    source: Annotated[str | None, typer.Option(help="Only payments of this source.")] = None,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Dismissed ones and those that brought no money, too.")
+    ] = False,
+    form: printing.FormatOption = printing.Format.table,
+) -> None:
+    """List payments of no order, those heard of first before the others."""
+
+    async def work(context: AppContext) -> int:
+        found = _documents(context, source, everything, flat=form in _FLAT)
+        return await printing.print_items(found, columns=COLUMNS, form=form)
+
+    left_out = running.with_context(work)
+    if left_out:
+        printing.note(f"{left_out} more are not shown: --format csv or jsonl shows all.")
+
+
+_FLAT = frozenset({printing.Format.table, printing.Format.csv, printing.Format.csv_excel})
+
+
+async def _documents(
+    context: AppContext, source: str | None, everything: bool, *, flat: bool
+) -> AsyncIterator[list[dict[str, Any]]]:
+    from app.orders.unallocated import UnallocatedRequest, list_unallocated
+
+    after: str | None = ""
+    now = context.clock.now()
+    while after is not None:
+        asked = UnallocatedRequest(source=source, after=after, limit=AT_ONCE, everything=everything)
+        page = await list_unallocated(context, asked)
+        rows = [each.document(now=now) for each in page.payments]
+        yield [row | {"why": row["why"]["sentence"]} for row in rows] if flat else rows
+        after = page.next
+
+
+@unallocated_group.command("show")
+def show(payment: Payment, form: printing.DocumentOption = printing.Format.table) -> None:
+    """Show one payment: its money, why no order has it, and the orders that fit it."""
+    from app.finance.place_payment import suggested_orders
+    from app.orders.unallocated import read_unallocated
+
+    async def work(context: AppContext) -> dict[str, Any]:
+        found = await read_unallocated(context, payment)
+        suggested = await suggested_orders(context, found) if found.state == "open" else []
+        document: dict[str, Any] = found.document(now=context.clock.now())
+        document |= {"suggestions": [each.document() for each in suggested]}
+        return document
+
+    document = running.with_context(work)
+    if form is not printing.Format.table:
+        printing.document(document, form)
+        return
+    printing.say(document["why"]["sentence"])
+    plain = [name for name in document if name not in ("why", "suggestions")]
+    rows = [{"what": name.replace("_", " "), "value": document[name]} for name in plain]
+    printing.emit(rows, columns=("what", "value"), form=form)
+    for each in document["suggestions"]:
+        words = ", ".join(reason["words"] for reason in each["reasons"])
+        printing.say(f"{each['order']}{' fits' if each['fits'] else ''}: {words}.")
+
+
+@unallocated_group.command(
+    "assign",
+    epilog="Such as: tallyhook unallocated assign QK12 --order ORD-7 --reason 'she rang'",
+)
+def assign(
+    payment: Payment,
+    order: Annotated[str, typer.Option(metavar="REF", help="The order that it is for.")],
+    reason: ReasonOption,
+    replaces: Replaces = None,
+    by: operators.ByOption = None,
+) -> None:
+    """Give a payment to an order, or propose that.
+
+    A payment for two orders is not supported: assign it to one, and book the other by hand.
+    """
+    _place(
+        payment,
+        {"kind": "assign", "order": order, "replaces": replaces, "reason": reason, "by": by},
+        done=f"Assigned to {order}; both orders concerned are judged again.",
+    )
+
+
+@unallocated_group.command("withdraw")
+def withdraw(
+    payment: Payment,
+    reason: ReasonOption,
+    replaces: Replaces = None,
+    by: operators.ByOption = None,
+) -> None:
+    """Take back what was decided about a payment, or propose that."""
+    _place(
+        payment,
+        {"kind": "withdraw", "replaces": replaces, "reason": reason, "by": by},
+        done="Withdrawn: no assignment or dismissal of it counts any more.",
+    )
+
+
+@unallocated_group.command("dismiss")
+def dismiss(
+    payment: Payment,
+    as_: Annotated[
+        Literal["to_refund", "other_business"],
+        typer.Option("--as", help="It is to be refunded, or it is no business of the shop's."),
+    ],
+    reason: ReasonOption,
+    to: Annotated[
+        str, typer.Option(metavar="ACCOUNT", help="Of other business: the account it goes to.")
+    ] = "",
+    replaces: Replaces = None,
+    by: operators.ByOption = None,
+) -> None:
+    """Propose that a payment belongs to no order. A second person must approve it."""
+    _place(
+        payment,
+        {"kind": "dismiss", "dismiss": as_, "to": to, "replaces": replaces, "reason": reason}
+        | {"by": by},
+        done="Dismissed.",
+    )
+
+
+def _place(payment: str, asked: dict[str, Any], *, done: str) -> None:
+    from app.finance.place_payment import Placing, place_payment
+
+    placing = Placing(payment=payment, **asked)
+
+    async def work(context: AppContext) -> Proposal | None:
+        return await place_payment(context, placing)
+
+    proposal = running.with_context(work, purpose="writing")
+    printing.note(done if proposal is None else operators.proposal_notice(proposal))
