@@ -24,6 +24,7 @@ from app.finance import (
     matching_store,
     statement_store,
 )
+from app.finance.suspense import suspended_payments
 from app.orders import history_store
 from app.orders.refold import fold_or_log
 from app.receiving import due_store
@@ -34,6 +35,7 @@ from reconcile.matching.match import Decision, Matching
 from reconcile.matching.period import Period, joined_dates, within
 from reconcile.matching.rows import BookRow, StatementRow, TakingRow, ledger_line_row
 from reconcile.matching.rules import Coverage, HandMatch, MatchRules, Terms
+from reconcile.matching.suspense import Suspended, Suspense
 from reconcile.matching.tally import Group
 
 # --- ledger lines ---------------------------------------------------------------------------------
@@ -173,6 +175,7 @@ class Known:
     period   None: all time
     overlay  replaces stale cached ledger lines
     joined   the dates that join lines of several orders in one period; empty without a period
+    suspended  payments that stand, or stood, on no order
     """
 
     as_of: Instant
@@ -182,14 +185,30 @@ class Known:
     hands: tuple[HandMatch, ...]
     overlay: Overlay
     joined: Mapping[str, Instant]
+    suspended: tuple[Suspended, ...] = ()
 
     def terms(self) -> Terms:
-        return Terms(rules=self.rules, as_of=self.as_of, coverage=self.coverage, hands=self.hands)
+        return Terms(
+            rules=self.rules,
+            as_of=self.as_of,
+            coverage=self.coverage,
+            hands=self.hands,
+            suspense=self._suspense(),
+        )
 
     def matching(self) -> Matching:
         return Matching(
-            rules=self.rules, as_of=self.as_of, coverage=self.coverage, hands=self.hands
+            rules=self.rules,
+            as_of=self.as_of,
+            coverage=self.coverage,
+            hands=self.hands,
+            suspense=self._suspense(),
         )
+
+    def _suspense(self) -> Suspense:
+        if self.period is None:
+            return Suspense(self.suspended)
+        return Suspense(self.suspended, since=self.period.since, until=self.period.until)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -350,6 +369,7 @@ async def known_in(
         hands=tuple(await break_store.hand_matches(connection, as_of=at)),
         overlay=overlay,
         joined={},
+        suspended=await suspended_payments(connection, policy=context.policy, as_of=at),
     )
     return known if period is None else replace(known, joined=await _joined(snapshot, known))
 

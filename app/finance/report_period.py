@@ -24,6 +24,7 @@ from app.finance.period_store import accepted_breaks, changed_outcomes
 from app.finance.reconcile_rows import Known, Snapshot, bank_leg, known_in, snapshot_of
 from app.finance.reports.render import ReportFormat, render
 from app.finance.statement_store import statement_rows
+from app.finance.suspense import suspended_payments
 from app.receiving.caught_up import must_have_read
 from reconcile.instants import Instant
 from reconcile.matching.bank import BankLeg
@@ -36,7 +37,14 @@ from reconcile.matching.rules import MatchRules
 from reconcile.periods import Calendar
 from reconcile.reporting.closing import adjustments, figures
 from reconcile.reporting.input import BankView, BreakSeen, OrderSeen, merged
-from reconcile.reporting.journal import Role, Transaction, confirmed, transactions, written_off
+from reconcile.reporting.journal import (
+    Role,
+    Transaction,
+    confirmed,
+    of_suspense,
+    transactions,
+    written_off,
+)
 from reconcile.reporting.report import AdjustmentRow, MatchingRow, PeriodReport, Scope, Tie
 from reconcile.reporting.tally import PeriodTally
 
@@ -127,6 +135,8 @@ async def _reported(
         snapshot.connection, start=scope.start, end=scope.end, as_of=scope.as_of
     ):
         tally.changed(changed)
+    for payment in known.suspended:
+        tally.suspended(payment)
     matching = tuple(
         MatchingRow(
             side=line.side,
@@ -231,22 +241,27 @@ def _ties(control: Control) -> tuple[Tie, ...]:
 
 @dataclass(slots=True)
 class JournalTotals:
-    """Counts of what was written: transactions, and debit less credit by role and currency."""
+    """Counts of what was written: transactions, and debit less credit by currency and by role, or
+    by the account that a person named."""
 
     transactions: int = 0
     sums: Counter[tuple[Role, str]] = field(default_factory=Counter)
+    named: Counter[tuple[str, str]] = field(default_factory=Counter)
 
     def add(self, transaction: Transaction) -> None:
         self.transactions += 1
         for posting in transaction.postings:
-            self.sums[posting.role, transaction.currency] += posting.minor
+            if posting.account is None:
+                self.sums[posting.role, transaction.currency] += posting.minor
+            else:
+                self.named[posting.account, transaction.currency] += posting.minor
 
 
 async def report_journal(
     context: AppContext, scope: Scope, *, write: Callable[[Transaction], None], progress: Progress
 ) -> JournalTotals:
-    """Write every transaction of the period: orders by key, then what the bank confirms, then what
-    was written off, or taken back, by break.
+    """Write every transaction of the period: orders by key, then payments of no order, then what
+    the bank confirms, then what was written off, or taken back, by break.
 
     Raises as `report_period`.
     """
@@ -259,10 +274,18 @@ async def report_journal(
         leg = await bank_leg(snapshot.connection, as_of=scope.as_of, rules=rules, hands=hands)
         bank = None if leg is None else BankView(leg)
         start, end = scope.start, scope.end
+        payments = await suspended_payments(
+            snapshot.connection, policy=context.policy, as_of=scope.as_of
+        )
+        suspense = {(each.source, each.payment): each for each in payments}
 
         def moved() -> Iterator[Transaction]:
             for seen in _orders_then(snapshot, scope.as_of, progress):
-                yield from transactions(seen, start=start, end=end, bank=bank, rates=rules.rates)
+                yield from transactions(
+                    seen, start=start, end=end, bank=bank, rates=rules.rates, suspense=suspense
+                )
+            for payment in payments:
+                yield from of_suspense(payment, start=start, end=end)
 
         def work() -> None:
             in_bank = () if bank is None else confirmed(bank, start=start, end=end)

@@ -102,6 +102,15 @@ def keys_named(connection: PlainConnection, name: str) -> list[PaymentKey]:
     return [PaymentKey(source, name) for source in sorted(set(sources))]
 
 
+def placed_keys(connection: PlainConnection) -> list[PaymentKey]:
+    """Return every payment that a person ever assigned or dismissed."""
+    rows = connection.ask(
+        "SELECT DISTINCT source, coalesce(payment, session) FROM records "
+        "WHERE kind IN ('payment_assigned', 'payment_dismissed') ORDER BY 1, 2"
+    )
+    return [PaymentKey(row[0], row[1]) for row in rows if row[0] is not None and row[1] is not None]
+
+
 # --- their evidence ------------------------------------------------------------------------------
 
 _ORPHANS: Final = "SELECT {event} FROM events WHERE order_key IS NULL AND events.{member} IN ({})"

@@ -39,6 +39,8 @@ BreakCause = Literal[
     "payout_not_in_bank",
     "bank_line_unknown",
     "payout_amount_differs",
+    "payment_unallocated",
+    "assignment_contradicted",
 ]
 """Closed vocabulary of causes."""
 
@@ -108,7 +110,14 @@ class Break:
 # --- money at risk -------------------------------------------------------------------------------
 
 HELD: Final[frozenset[BreakCause]] = frozenset(
-    {"paid_not_in_book", "book_unpaid_but_received", "ambiguous", "off_by_minor_unit"}
+    {
+        "paid_not_in_book",
+        "book_unpaid_but_received",
+        "ambiguous",
+        "off_by_minor_unit",
+        "payment_unallocated",
+        "assignment_contradicted",
+    }
 )
 """Causes whose money is there, but a file or a person must still say so."""
 
@@ -470,6 +479,9 @@ SENTENCES: Final[dict[BreakCause, str]] = {
     "provider's statement is known for it",
     "payout_amount_differs": "The provider's payout {payout} is {paid_out}, and the bank booked "
     "{in_bank} for it: {difference} apart",
+    "payment_unallocated": "{captured} of the payment {payment} is on no order",
+    "assignment_contradicted": "{captured} was captured, and the payment that was assigned to this "
+    "order was named for another one later",
 }
 
 NEXT_STEPS: Final[dict[BreakCause, str]] = {
@@ -507,6 +519,10 @@ NEXT_STEPS: Final[dict[BreakCause, str]] = {
     "payout by hand; money of no provider is left out once the rules name yours (bank_payers)",
     "payout_amount_differs": "Ask the bank which charges it took, and the provider what it sent; "
     "claim the difference, or accept it",
+    "payment_unallocated": "Assign it to its order (`tallyhook unallocated assign`), or dismiss it "
+    "as to be refunded or as other business",
+    "assignment_contradicted": "Find out whose payment it is; if it is the other order's, withdraw "
+    "the assignment and assign it there",
 }
 
 APART: Final[dict[str, str]] = {
@@ -532,6 +548,8 @@ _WORDS: Final[dict[str, dict[str, str]]] = {
 """Words of facts that are codes."""
 
 NOT_BY_HAND: Final[dict[BreakCause, str]] = {
+    "payment_unallocated": "a payment of no order is given to one with `tallyhook unallocated "
+    "assign`",
     "refund_not_settled": "what went back is matched with its line by the payment that the line "
     "names: take the import of the line back, and import the file with that payment in a column "
     "original_payment",

@@ -373,7 +373,18 @@ def _late(funds: Funds, lines: Lines | None) -> Break:
 
 
 def _apart(funds: Funds) -> Iterator[Break]:
-    """Yield breaks of surplus owed back and of payments in doubt, by currency."""
+    """Yield breaks of an assignment that is contradicted, of surplus owed back and of payments in
+    doubt, by currency."""
+    if "assignment_contradicted" in funds.findings:
+        captured: Facts = (("captured", funds.money(funds.captured)),)
+        yield _break(
+            "assignment_contradicted",
+            funds,
+            None,
+            money=funds.captured,
+            since=funds.at,
+            facts=captured,
+        )
     if funds.unresolved:
         return
     for money in funds.owed:

@@ -300,6 +300,7 @@ class Left:
     captures  captures that a statement should have
     awaited   captures that a statement may have later, in case a stray line settles them
     lines     statement lines of unknown payments
+    suspended  statement lines of payments that no order has
     together  by order: the first of its own book lines, if it may also have paid others of their
               group
     """
@@ -310,6 +311,7 @@ class Left:
     captures: list[Capture] = field(default_factory=list)
     awaited: list[Capture] = field(default_factory=list)
     lines: list[StatementRow] = field(default_factory=list)
+    suspended: list[StatementRow] = field(default_factory=list)
     together: dict[str, str] = field(default_factory=dict)
 
     def sort(self) -> None:

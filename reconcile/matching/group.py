@@ -37,7 +37,9 @@ from reconcile.matching.settling import Settling, never_notified, unsettled_by
 from reconcile.matching.tally import Group, Tally
 from reconcile.money import Money
 
-APART: Final[frozenset[BreakCause]] = frozenset({"paid_twice", "overpaid", "payment_in_doubt"})
+APART: Final[frozenset[BreakCause]] = frozenset(
+    {"paid_twice", "overpaid", "payment_in_doubt", "assignment_contradicted"}
+)
 """Causes reported apart from an order's price, without a search for a book line."""
 
 NOT_SEARCHED: Facts = (("searched", False),)
@@ -238,6 +240,12 @@ class Deciding:
     # --- captures and statement lines
 
     def _line(self, line: StatementRow) -> None:
+        payment = self.terms.suspense.of(line)
+        if payment is not None:
+            if payment.bucket is not None:
+                self.tally.place_lines([line], payment.bucket)
+            keep(self.left.suspended, line)  # of more the break cites none
+            return
         if not keep(self.left.lines, line):
             self.end_line(line, facts=NOT_SEARCHED)
 
@@ -278,8 +286,22 @@ class Deciding:
             self.unsettled(capture)
         for line in left.lines:
             self._line(line)
+        for line in left.suspended:  # they were placed where they were read
+            keep(self.left.suspended, line)
 
     # --- at last, without a partner
+
+    def end_suspense(self, lines: Iterable[StatementRow]) -> None:
+        """Report payments that wait for an order, each with the statement lines that name it."""
+        own: dict[tuple[str, str], list[StatementRow]] = defaultdict(list)
+        for line in lines:
+            payment = self.terms.suspense.of(line)
+            if payment is not None:
+                own[payment.source, payment.payment].append(line)
+        for payment in self.terms.suspense.of_period():
+            found = payment.found(own[payment.source, payment.payment])
+            if found is not None:
+                self.tally.report(found)
 
     def end_order(
         self, funds: Funds, *, candidates: tuple[Candidate, ...] = (), facts: Facts = ()

@@ -28,6 +28,7 @@ from reconcile.matching.funds import Capture, Left, funds_of
 from reconcile.matching.group import Deciding
 from reconcile.matching.rows import BookRow, StatementRow, TakingRow, claims, lines_of
 from reconcile.matching.rules import Coverage, HandMatch, MatchRules, Terms
+from reconcile.matching.suspense import NO_SUSPENSE, Suspense
 from reconcile.matching.tally import Group, Plain, Tally, merge
 from reconcile.money import Money
 from reconcile.values import frozen
@@ -180,9 +181,13 @@ class Matching:
         as_of: Instant,
         coverage: Coverage,
         hands: Iterable[HandMatch] = (),
+        suspense: Suspense = NO_SUSPENSE,
     ) -> None:
-        """Begin a matching. `hands` decide what matching by key leaves open; they undo no match."""
-        terms = Terms(rules=rules, as_of=as_of, coverage=coverage, hands=hands)
+        """Begin a matching. `hands` decide what matching by key leaves open; they undo no match.
+
+        suspense  payments of no order: their statement lines match nothing else
+        """
+        terms = Terms(rules=rules, as_of=as_of, coverage=coverage, hands=hands, suspense=suspense)
         self._terms, self._tally, self._left = terms, Tally(rules.currency), Left()
         self._deciding = Deciding(terms, self._tally, self._left)
 
@@ -239,6 +244,7 @@ class Matching:
         """
         yield from self._tally.take_decisions()
         rest = Rest(self._left)
+        self._deciding.end_suspense(self._left.suspended)
         yield from _by_each_way(rest, self._deciding)
         yield from _Unmatched(rest, self._deciding).decide()
 

@@ -36,6 +36,7 @@ WEIGHTY: Final[frozenset[FindingCode]] = frozenset(
         "refund_exceeds_capture",
         "dispute_open",
         "dispute_won",
+        "assignment_contradicted",
     }
 )
 """Findings that affect a match: an order with one of them is not plain."""

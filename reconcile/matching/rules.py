@@ -11,6 +11,7 @@ from typing import Final
 from reconcile.instants import DAY, Duration, Instant
 from reconcile.matching.control import Waiting
 from reconcile.matching.rows import StatementRow, TakingRow, name_of
+from reconcile.matching.suspense import NO_SUSPENSE, Suspense
 from reconcile.money import exponent_of
 from reconcile.values import frozen
 
@@ -143,7 +144,7 @@ _NOBODY: Final[frozenset[str]] = frozenset()
 
 
 class Terms:
-    """Rules, coverage and hand matches of one matching, indexed."""
+    """Rules, coverage, hand matches and payments of no order of one matching, indexed."""
 
     def __init__(
         self,
@@ -152,7 +153,9 @@ class Terms:
         as_of: Instant,
         coverage: Coverage,
         hands: Iterable[HandMatch] = (),
+        suspense: Suspense = NO_SUSPENSE,
     ) -> None:
+        self.suspense = suspense
         self.rules, self.as_of, self.coverage = rules, as_of, coverage
         self._tolerances = {each.currency: each.minor for each in rules.tolerances}
         self._fees = {(each.source, each.currency): each for each in rules.fees}

@@ -105,6 +105,9 @@ def _rows(report: PeriodReport) -> Iterator[Figure]:
         yield _figure("fees", fee.currency, fee.kind, "gross", fee.count, fee.gross)
         yield _figure("fees", fee.currency, fee.kind, "fee", 0, fee.fee)
         yield _figure("fees", fee.currency, fee.kind, "net", 0, fee.net)
+    for held in report.suspense:
+        if not held.line.startswith("days_"):
+            yield _figure("suspense", held.currency, held.line, "", held.count, held.sum)
     for found in report.breaks:
         yield _figure("breaks", found.currency, found.cause, "", found.count, found.sum)
 

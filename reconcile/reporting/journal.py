@@ -9,6 +9,10 @@ up to zero.
     settled        bank + net   fees + fee       clearing - gross, on the statement's date;
                    with bank files, in_transit in place of bank
     in the bank    bank +       in_transit -     on the bank's date
+    captured without an order
+                   clearing +   unallocated -   on the provider's date, and
+    assigned       unallocated + sales -        on the day of the record; withdrawn: back
+    other business unallocated + the account named -    on the day of the record
     exchanged      exchange +   in_transit -     in the payout's currency, on the bank's date, and
                    bank +       exchange -       in the bank's; for the excess over the rules' rate
                    exchange +   exchange_gains -
@@ -25,7 +29,8 @@ to a later payout, and money that breaks leave (`Break.left`). Likewise the bala
 money not yet in the bank, and money that breaks of payouts and bank lines leave.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Final, Literal, get_args
 
 from reconcile.instants import Instant
@@ -37,6 +42,7 @@ from reconcile.matching.exchange import expected_of
 from reconcile.matching.ledger_lines import Taken
 from reconcile.matching.returning import balance_of
 from reconcile.matching.rules import ExpectedRate
+from reconcile.matching.suspense import Suspended, SuspenseFlow
 from reconcile.money import Money
 from reconcile.reporting.input import (
     BankView,
@@ -59,6 +65,8 @@ Role = Literal[
     "write_offs",
     "exchange",
     "exchange_gains",
+    "unallocated",
+    "other_business",
 ]
 ROLES: Final[tuple[Role, ...]] = get_args(Role)
 """Purposes of accounts. A mapping gives the merchant's own names."""
@@ -73,10 +81,14 @@ _OTHER_SIDE: Final[dict[EntryKind, Role]] = {
 
 @frozen
 class Posting:
-    """Minor units on one account: debits positive, credits negative."""
+    """Minor units on one account: debits positive, credits negative.
+
+    account  the account that a person named in place of the role's own
+    """
 
     role: Role
     minor: int
+    account: str | None = None
 
 
 @frozen
@@ -97,6 +109,9 @@ class Transaction:
     cites: tuple[str, ...]
 
 
+NOTHING_SUSPENDED: Final[Mapping[tuple[str, str], Suspended]] = MappingProxyType({})
+
+
 def transactions(
     seen: OrderSeen,
     *,
@@ -104,14 +119,20 @@ def transactions(
     end: Instant,
     bank: BankView | None = None,
     rates: Sequence[ExpectedRate] = (),
+    suspense: Mapping[tuple[str, str], Suspended] = NOTHING_SUSPENDED,
 ) -> Iterator[Transaction]:
     """Yield one order's transactions dated from `start` on and before `end`.
 
-    bank   None without bank files: then settled money counts as in the bank
-    rates  expected exchange rates
+    bank      None without bank files: then settled money counts as in the bank
+    rates     expected exchange rates
+    suspense  payments that stood on no order, by source and reference: what became known of them
+              then is among the transactions of `of_suspense`
     """
     order = None if seen.taking is None else seen.taking.order
     for taken in () if seen.taking is None else seen.taking.taken:
+        stood = suspense.get((taken.source, taken.payment))
+        if stood is not None and stood.in_suspense(taken):
+            continue
         if start <= taken.at < end:
             other = (_OTHER_SIDE[taken.kind], -taken.minor)
             yield Transaction(
@@ -179,6 +200,45 @@ def _abroad(
                 *dict.fromkeys([cite for each in taken for cite in each.cites]),
             ),
         )
+
+
+def of_suspense(payment: Suspended, *, start: Instant, end: Instant) -> Iterator[Transaction]:
+    """Yield a payment's transactions while it was on no order, and those that placed it, dated from
+    `start` on and before `end`."""
+    for step in payment.steps:
+        if not start <= step.at < end:
+            continue
+        against, back = _PLACED[step.flow], step.minor > 0
+        account = step.account if step.flow == "other_business" else None
+        yield Transaction(
+            at=step.at,
+            what=_WHAT[step.flow, back],
+            currency=step.currency,
+            postings=(
+                Posting(role=against, minor=step.minor, account=account),
+                Posting(role="unallocated", minor=-step.minor),
+            ),
+            order=step.order,
+            payment=payment.payment,
+            source=payment.source,
+            cites=step.cites,
+        )
+
+
+_PLACED: Final[dict[SuspenseFlow, Role]] = {
+    "received": "clearing",
+    "refunded": "clearing",
+    "assigned": "sales",
+    "other_business": "other_business",
+}
+_WHAT: Final[dict[tuple[SuspenseFlow, bool], str]] = {
+    ("received", True): "captured without an order",
+    ("refunded", False): "refunded without an order",
+    ("assigned", False): "assigned to an order",
+    ("assigned", True): "assignment withdrawn",
+    ("other_business", False): "other business",
+    ("other_business", True): "other business reopened",
+}
 
 
 def confirmed(bank: BankView, *, start: Instant, end: Instant) -> Iterator[Transaction]:

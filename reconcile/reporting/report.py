@@ -339,6 +339,36 @@ class FeeRow:
     net: int
 
 
+SuspenseLine = Literal[
+    "opening",
+    "received",
+    "assigned",
+    "refunded",
+    "other_business",
+    "closing",
+    "days_0_to_30",
+    "days_31_to_90",
+    "days_over_90",
+]
+SUSPENSE_LINES: Final[tuple[SuspenseLine, ...]] = get_args(SuspenseLine)
+"""Rows of the table of what was captured without an order:
+opening + received − assigned − refunded − other_business = closing, which the last three divide by
+the age of the payment at the end of the period."""
+
+
+@frozen
+class SuspenseRow:
+    """Money of payments that no order has. `count`: changes of it, or payments that hold some.
+
+    assigned, other_business  less what came back from there
+    """
+
+    currency: str
+    line: SuspenseLine
+    count: int
+    sum: int
+
+
 @frozen
 class AdjustmentRow:
     """One figure of a closed month's report that has changed since.
@@ -400,6 +430,7 @@ class PeriodReport:
     late: tuple[LateRow, ...]
     changes: tuple[ChangeRow, ...]
     fees: tuple[FeeRow, ...]
+    suspense: tuple[SuspenseRow, ...]
     break_lines: tuple[BreakLine, ...]
     late_lines: tuple[LateLine, ...]
     change_lines: tuple[ChangeLine, ...]
@@ -420,6 +451,30 @@ def ties(
 ) -> tuple[Tie, ...]:
     """Return every equation of the period, by name, then by currency."""
     return (*_ties_of_orders(flow, control), *_ties_of_money(control, money))
+
+
+def suspense_ties(rows: Sequence[SuspenseRow]) -> Iterator[Tie]:
+    """Yield that what came and went of money without an order leads to what payments hold, and that
+    their ages add up to it."""
+    for currency in dict.fromkeys(row.currency for row in rows):
+        own = {row.line: row.sum for row in rows if row.currency == currency}
+        gone = own["assigned"] + own["refunded"] + own["other_business"]
+        yield Tie(
+            name="captured without an order",
+            currency=currency,
+            left="at the start + received − assigned − given back − other business",
+            left_value=own["opening"] + own["received"] - gone,
+            right="at the end",
+            right_value=own["closing"],
+        )
+        yield Tie(
+            name="captured without an order, by age",
+            currency=currency,
+            left="0 to 30 + 31 to 90 + over 90 days",
+            left_value=own["days_0_to_30"] + own["days_31_to_90"] + own["days_over_90"],
+            right="at the end",
+            right_value=own["closing"],
+        )
 
 
 def _ties_of_orders(flow: Sequence[FlowRow], control: Sequence[ControlRow]) -> Iterator[Tie]:

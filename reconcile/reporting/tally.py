@@ -14,6 +14,7 @@ from reconcile.ledger.ledger import EntryKind, Outcome
 from reconcile.matching.books import StatementKind
 from reconcile.matching.breaks import BREAK_CAUSES, BreakCause, at_risk
 from reconcile.matching.ledger_lines import LedgerLine, Taken
+from reconcile.matching.suspense import Suspended, age_of
 from reconcile.money import Money
 from reconcile.periods import IN_UTC, Calendar
 from reconcile.reporting import orders
@@ -235,6 +236,7 @@ class PeriodTally:
         self._outcomes = orders.OutcomeSums()
         self._times = orders.TimeSums(scope, calendar)
         self._fees: orders.Totals[tuple[str, str]] = orders.Totals()
+        self._suspense: orders.Totals[tuple[str, r.SuspenseLine]] = orders.Totals()
         self._delays = [0] * (len(DELAYS) + 1)
         self._calendar = calendar
         self._late: orders.Totals[tuple[str, str, str]] = orders.Totals()
@@ -302,6 +304,35 @@ class PeriodTally:
         """
         self._breaks.never_notified |= lines
 
+    def suspended(self, payment: Suspended) -> None:
+        """Add a payment that stands, or stood, on no order."""
+        start, end = self._scope.start, self._scope.end
+        sums = self._suspense
+        for step in payment.steps:
+            at = step.known if self._scope.basis == "received" else step.at
+            if at < start:
+                sums.add((step.currency, "opening"), 0, step.minor)
+            elif at < end:
+                sign = 1 if step.flow == "received" else -1
+                sums.add((step.currency, step.flow), 1, sign * step.minor)
+        known = self._scope.basis == "received"
+        opening = payment.held(before=start, known=known)
+        for currency in opening:
+            sums.add((currency, "opening"), 1, 0)
+        for currency, minor in payment.held(before=end, known=known).items():
+            age = age_of(payment, at=end)
+            sums.add((currency, "closing"), 1, minor)
+            sums.add((currency, age), 1, minor)
+
+    def _suspense_rows(self) -> tuple[r.SuspenseRow, ...]:
+        found = dict(self._suspense.items())
+        return tuple(
+            r.SuspenseRow(currency=currency, line=line, count=count, sum=total)
+            for currency in sorted({currency for currency, _ in found})
+            for line in r.SUSPENSE_LINES
+            for count, total in [found.get((currency, line), (0, 0))]
+        )
+
     def changed(self, seen: ChangeSeen) -> None:
         self._changes[seen.before, seen.after] += 1
         self._change_lines.add(
@@ -324,7 +355,8 @@ class PeriodTally:
         """Return the report. `matching`: the totals of the run that found the breaks."""
         flow, control = orders.flow_rows(self._flow), self._control.rows()
         money = self._money.rows(bank=self._bank is not None)
-        own = r.ties(flow=flow, control=control, money=money)
+        suspense = self._suspense_rows()
+        own = (*r.ties(flow=flow, control=control, money=money), *r.suspense_ties(suspense))
         if self._scope.basis != "settled":
             own = (*own, *self._breaks.ties(money))
         lists: tuple[tuple[str, Bounded[Any]], ...] = (
@@ -359,6 +391,7 @@ class PeriodTally:
                 r.FeeRow(currency=currency, kind=kind, count=count, gross=gross, fee=fee, net=net)
                 for (currency, kind), (count, gross, fee, net) in sorted(self._fees.items())
             ),
+            suspense=suspense,
             break_lines=self._breaks.lines.lines(),
             late_lines=self._late_lines.lines(),
             change_lines=self._change_lines.lines(),

@@ -47,6 +47,20 @@ CAUSE_WORDS: Final[Mapping[str, str]] = {
     "payout_not_in_bank": "Payout not in the bank",
     "bank_line_unknown": "Bank credit without a payout",
     "payout_amount_differs": "Payout amounts differ",
+    "payment_unallocated": "Payment without an order",
+    "assignment_contradicted": "Assigned, and named for another order",
+}
+
+SUSPENSE_WORDS: Final[Mapping[str, str]] = {
+    "opening": "At the start",
+    "received": "Received",
+    "assigned": "Assigned to orders",
+    "refunded": "Given back",
+    "other_business": "Other business",
+    "closing": "At the end",
+    "days_0_to_30": "Of that, 0 to 30 days old",
+    "days_31_to_90": "Of that, 31 to 90 days old",
+    "days_over_90": "Of that, over 90 days old",
 }
 
 AGE_WORDS: Final[Mapping[str, str]] = {
@@ -148,6 +162,7 @@ CODE_WORDS: Final[Mapping[str, Mapping[str, str]]] = {
     "flow": FLOW_WORDS,
     "side": SIDE_WORDS,
     "step": STEP_WORDS,
+    "line": SUSPENSE_WORDS,
     "group": GROUP_WORDS,
     "kind": _ENTRY_WORDS,
     "state": {},
@@ -171,6 +186,7 @@ _FIGURE_WORDS: Final[Mapping[str, str]] = {
     **STEP_WORDS,
     **SIDE_WORDS,
     **FLOW_WORDS,
+    "suspense": "Captured without an order",
     "control": "Orders by outcome",
     "flow": "Orders opened and finished",
 }

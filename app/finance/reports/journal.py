@@ -35,6 +35,8 @@ DEFAULTS: Final[Mapping[Role, str]] = {
     "write_offs": "Expenses:WriteOffs",
     "exchange": "Equity:Exchange",
     "exchange_gains": "Income:ExchangeGains",
+    "unallocated": "Liabilities:Unallocated",
+    "other_business": "Income:OtherBusiness",
 }
 
 _NAME = re.compile(r"(Assets|Liabilities|Equity|Income|Expenses)(:[A-Z0-9][A-Za-z0-9-]*)+")
@@ -44,7 +46,7 @@ NAME_MAX: Final = 200
 """Characters of an account's name."""
 
 MAX_BYTES: Final = 16 * 1024
-"""Bytes of a mapping of accounts; it has ten lines."""
+"""Bytes of a mapping of accounts; it has twelve lines."""
 
 
 def _account(usual: str) -> Callable[[Any], str]:
@@ -140,7 +142,10 @@ def head(form: JournalFormat, *, accounts: Accounts, scope: Scope) -> str:
 def writer(form: JournalFormat, *, accounts: Accounts, calendar: Calendar = IN_UTC) -> Writer:
     """Return a writer of transactions, dated by the calendar; CSV and JSON number them."""
     if form == "beancount":
-        return lambda each: _beancount(each, accounts, day=calendar.day_of(each.at))
+        opened = {*accounts.values()}
+        return lambda each: (
+            _opening(each, opened) + _beancount(each, accounts, day=calendar.day_of(each.at))
+        )
     one, numbers = _csv if form == "csv" else _json, iter(range(1, 2**63))
     return lambda each: one(each, accounts, number=next(numbers), day=calendar.day_of(each.at))
 
@@ -154,6 +159,15 @@ def foot(form: JournalFormat, *, accounts: Accounts, totals: JournalTotals) -> s
         _posted(accounts, role, Money(minor=totals.sums[role, currency], currency=currency))
         for role, currency in keys
     ]
+    sums += [
+        {
+            "account": account,
+            "role": "other_business",
+            "minor": totals.named[account, currency],
+            "money": to_json(Money(minor=totals.named[account, currency], currency=currency)),
+        }
+        for account, currency in sorted(totals.named)
+    ]
     lines = ",".join("\n    " + dumps(each) for each in sums)
     closing = "\n  ]" if totals.transactions else "]"
     return f'{closing},\n  "count": {totals.transactions},\n  "totals": [{lines}{closing}\n}}\n'
@@ -163,6 +177,7 @@ def _json(transaction: Transaction, accounts: Accounts, *, number: int, day: str
     # A lone surrogate becomes an escape when the line is encoded, which JSON reads back.
     postings = [
         _posted(accounts, each.role, Money(minor=each.minor, currency=transaction.currency))
+        | ({} if each.account is None else {"account": each.account})
         for each in transaction.postings
     ]
     document = {
@@ -183,12 +198,20 @@ def _posted(accounts: Accounts, role: Role, money: Money) -> dict[str, Any]:
     return {"account": accounts[role], "role": role, "minor": money.minor, "money": to_json(money)}
 
 
+def _opening(transaction: Transaction, opened: set[str]) -> str:
+    """Open accounts that people named and that no transaction had yet."""
+    named = {each.account for each in transaction.postings if each.account is not None} - opened
+    opened |= named
+    return "".join(f"\n{_OPENED} open {name}\n" for name in sorted(named))
+
+
 def _beancount(transaction: Transaction, accounts: Accounts, *, day: str) -> str:
     lines = ["", f"{day} * {_quoted(transaction.what)} {_quoted(transaction.order or '')}"]
     lines += [f"  {name}: {_quoted(text)}" for name, text in _named(transaction) if text]
     lines += [
-        f"  {accounts[posting.role]}  {_major(posting.minor, transaction)} {transaction.currency}"
-        for posting in transaction.postings
+        f"  {each.account or accounts[each.role]}  {_major(each.minor, transaction)} "
+        f"{transaction.currency}"
+        for each in transaction.postings
     ]
     return "\n".join([*lines, ""])
 
@@ -208,7 +231,7 @@ def _csv(transaction: Transaction, accounts: Accounts, *, number: int, day: str)
                 str(number),
                 day,
                 transaction.what,
-                accounts[posting.role],
+                posting.account or accounts[posting.role],
                 _major(posting.minor, transaction),
                 transaction.currency,
                 *names,

@@ -78,6 +78,7 @@ _ORDER: Final = (
     "late",
     "changes",
     "adjustments",
+    "suspense",
     "money",
     "fees",
     "delays",

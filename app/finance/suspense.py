@@ -1,0 +1,114 @@
+"""Payments that no order has, or had, with their money: what finance holds in suspense.
+
+Each is folded alone, by the same fold as any order's payment (`orders.unallocated` shows them to
+people); its money and what people said of it then make its way through suspense.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from app.core.errors import UsageError
+from app.database.engine import Connection
+from app.database.statements import PlainConnection, run
+from app.orders.unallocated_store import (
+    PaymentKey,
+    acts_on,
+    evidence_of,
+    placed_keys,
+    unplaced_keys,
+)
+from reconcile.instants import Instant
+from reconcile.ledger.events import UNCONFIRMED, Delivery
+from reconcile.ledger.fold import fold
+from reconcile.ledger.history import History
+from reconcile.ledger.policy import Policy
+from reconcile.ledger.records import WITHDRAWN, Record
+from reconcile.matching.ledger_lines import ledger_line_of
+from reconcile.matching.suspense import PlacedIn, Placing, Suspended, suspended
+
+AT_ONCE: Final = 500
+"""Payments that are folded at a time."""
+
+MOST: Final = 100_000
+"""Payments held in memory, about a kilobyte each. A shop with more of them passes no order's
+reference to its provider at all."""
+
+
+async def suspended_payments(
+    connection: Connection, *, policy: Policy, as_of: Instant
+) -> tuple[Suspended, ...]:
+    """Return every payment with money that stood on no order by an instant, by source and
+    reference. Raises UsageError for more than MOST."""
+    return await run(connection, _suspended, policy, as_of)
+
+
+def _suspended(
+    connection: PlainConnection, policy: Policy, as_of: Instant
+) -> tuple[Suspended, ...]:
+    keys = dict.fromkeys(placed_keys(connection))
+    after = 0
+    while some := unplaced_keys(connection, source=None, after=after, limit=AT_ONCE):
+        keys |= dict.fromkeys(key for key, _ in some)
+        after = max(number for _, number in some)
+        if len(keys) > MOST:
+            raise UsageError(
+                f"more than {MOST:,} payments are on no order: put the order's reference where the "
+                "provider's profile reads it, and assign or dismiss those that are there"
+            )
+    wanted, found = list(keys), list[Suspended]()
+    for begin in range(0, len(wanted), AT_ONCE):
+        part = wanted[begin : begin + AT_ONCE]
+        evidence, acts = evidence_of(connection, part), acts_on(connection, part)
+        for deliveries in dict.fromkeys(evidence.values()):
+            found += _folded(deliveries, acts, policy=policy, as_of=as_of)
+    return tuple({(each.source, each.payment): each for each in sorted(found, key=_name)}.values())
+
+
+def _name(each: Suspended) -> tuple[str, str]:
+    return each.source, each.payment
+
+
+def _folded(
+    deliveries: Sequence[Delivery] | frozenset[Delivery],
+    acts: Mapping[PaymentKey, Sequence[Record]],
+    *,
+    policy: Policy,
+    as_of: Instant,
+) -> list[Suspended]:
+    """Fold events that share payments or sessions, and return each payment with money."""
+    known = [each for each in deliveries if each.received_at <= as_of and each.event.order is None]
+    if all(each.event.standing == UNCONFIRMED for each in known):
+        return []
+    # An event that names neither payment nor session is an attempt named like its order.
+    name = min(each.event.event_id for each in known)
+    ledger = fold(History(order=name, deliveries=frozenset(known)), policy=policy, as_of=as_of)
+    line = ledger_line_of(ledger)
+    taken = () if line is None else line.taken
+    return [
+        suspended(
+            source,
+            payment,
+            taken=[each for each in taken if (each.source, each.payment) == (source, payment)],
+            placings=[
+                _placing(each)
+                for each in acts.get(PaymentKey(source, payment), ())
+                if each.recorded_at <= as_of
+            ],
+        )
+        for source, payment in dict.fromkeys((each.source, each.payment) for each in taken)
+    ]
+
+
+def _placing(record: Record) -> Placing:
+    into: PlacedIn = "order"
+    if record.kind == "payment_dismissed":
+        into = "to_refund" if record.reason == "to_refund" else "other_business"
+    elif record.reason == WITHDRAWN:
+        into = "nowhere"
+    return Placing(
+        at=record.recorded_at,
+        into=into,
+        order=record.order or None,
+        account=record.key if into == "other_business" else None,
+        record=record.record_id,
+    )

@@ -1,0 +1,240 @@
+"""Payments that no order has, as finance sees them: money in suspense until a person places it.
+
+Leaves out: how a payment is folded, and who may place it. A movement counts where its payment stood
+when the movement became known: in suspense, or with the order or account that it had been given to.
+So what was posted to suspense once stays posted there, and an assignment moves it on its own day.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import Final, Literal, get_args
+
+from reconcile.instants import DAY, Instant
+from reconcile.matching.breaks import Break
+from reconcile.matching.control import Bucket
+from reconcile.matching.ledger_lines import Taken
+from reconcile.matching.rows import StatementRow
+from reconcile.money import Money
+from reconcile.values import frozen
+
+PlacedIn = Literal["order", "nowhere", "to_refund", "other_business"]
+"""Where a person put a payment: into an order, out of it again, or aside as one of two."""
+
+SuspenseFlow = Literal["received", "refunded", "assigned", "other_business"]
+FLOWS_OF_SUSPENSE: Final[tuple[SuspenseFlow, ...]] = get_args(SuspenseFlow)
+"""Why the balance of suspense changes.
+
+assigned        to an order; negative: the assignment was withdrawn
+other_business  to the account that was named; negative: what came later reopened it
+"""
+
+
+@frozen
+class Placing:
+    """What a person said of a payment.
+
+    at       when it was recorded
+    order    the order that it was given to
+    account  the account of other business; None: the default
+    record   id of the record
+    """
+
+    at: Instant
+    into: PlacedIn
+    order: str | None = None
+    account: str | None = None
+    record: str
+
+
+@frozen
+class SuspenseStep:
+    """One change of what is in suspense: more if `minor` is positive.
+
+    at     the provider's date of a movement; when a person's record was made
+    known  when it became known
+    """
+
+    at: Instant
+    known: Instant
+    flow: SuspenseFlow
+    minor: int
+    currency: str
+    cites: tuple[str, ...]
+    order: str | None = None
+    account: str | None = None
+
+
+@frozen
+class Suspended:
+    """A payment that stood, or stands, on no order.
+
+    taken   its movements, by when they became known
+    steps   every change of what is in suspense, by when it became known
+    stands  what a person said of it last, if that still counts; None: it is open
+    """
+
+    source: str
+    payment: str
+    taken: tuple[Taken, ...]
+    steps: tuple[SuspenseStep, ...]
+    stands: Placing | None
+
+    def in_suspense(self, taken: Taken) -> bool:
+        """Return whether a movement of the payment was posted to suspense."""
+        cites = {(step.known, step.cites) for step in self.steps if step.flow in _MOVEMENTS}
+        return (taken.received_at, taken.cites) in cites
+
+    def held(self, *, before: Instant | None = None, known: bool = False) -> dict[str, int]:
+        """Return what is in suspense by currency, of the steps dated before an instant.
+
+        known  by when they became known, not by their dates
+        """
+        sums: Counter[str] = Counter()
+        for step in self.steps:
+            if before is None or (step.known if known else step.at) < before:
+                sums[step.currency] += step.minor
+        return {currency: minor for currency, minor in sums.items() if minor}
+
+    @property
+    def bucket(self) -> Bucket | None:
+        """Where statement lines of the payment stand; None: an order has it."""
+        stands = self.stands
+        if stands is not None and stands.into == "order":
+            return None
+        if stands is not None and stands.into == "other_business":
+            return "other_business"
+        if not self.held():
+            return "returned"
+        return "payment_unallocated" if stands is None else "awaiting_refund"
+
+    def found(self, lines: list[StatementRow]) -> Break | None:
+        """Return the break that it waits for a person; None if it does not.
+
+        lines  statement lines that name the payment
+        """
+        if self.bucket != "payment_unallocated":
+            return None
+        held = self.held()
+        currency, minor = min(held.items())
+        money = Money(minor=abs(minor), currency=currency)
+        cites = dict.fromkeys(cite for each in self.taken for cite in each.cites)
+        return Break(
+            cause="payment_unallocated",
+            payment=self.payment,
+            subject=self.source,
+            money=money,
+            since=min([each.at for each in self.taken]),
+            cites=(*cites, *sorted(line.line_id for line in lines)),
+            facts=(("captured", money), ("payment", self.payment), ("source", self.source)),
+        )
+
+
+def suspended(
+    source: str, payment: str, *, taken: Iterable[Taken], placings: Iterable[Placing]
+) -> Suspended:
+    """Follow a payment through what is known of it, and through what people said of it.
+
+    What comes of a payment that was dismissed as other business reopens it.
+    """
+    moved = sorted(taken, key=lambda each: (each.received_at, each.at, each.cites))
+    held: Counter[str] = Counter()
+    stands: Placing | None = None
+    steps: list[SuspenseStep] = []
+    told: list[tuple[Instant, int, Taken | Placing]] = [
+        *((each.at, 0, each) for each in placings),
+        *((each.received_at, 1, each) for each in moved),
+    ]
+    for known, _, each in sorted(told, key=lambda one: one[:2]):
+        if isinstance(each, Placing):
+            if stands is not None:
+                steps += _moved(held, stands, at=known, back=True)
+            stands = None if each.into == "nowhere" else each
+            steps += _moved(held, each, at=known)
+            continue
+        if stands is not None and stands.into == "other_business":
+            steps += _moved(held, stands, at=known, back=True)
+            stands = None
+        held[each.currency] += each.minor
+        if stands is None or stands.into == "to_refund":
+            steps.append(
+                SuspenseStep(
+                    at=each.at,
+                    known=known,
+                    flow="received" if each.minor > 0 else "refunded",
+                    minor=each.minor,
+                    currency=each.currency,
+                    cites=each.cites,
+                )
+            )
+    return Suspended(
+        source=source, payment=payment, taken=tuple(moved), steps=tuple(steps), stands=stands
+    )
+
+
+_MOVEMENTS: Final[frozenset[SuspenseFlow]] = frozenset({"received", "refunded"})
+
+
+def _moved(
+    held: Counter[str], placing: Placing, *, at: Instant, back: bool = False
+) -> Iterator[SuspenseStep]:
+    """Yield what leaves suspense by a placing, or comes back when it ends."""
+    if placing.into not in ("order", "other_business"):
+        return
+    for currency, minor in sorted(held.items()):
+        if minor:
+            yield SuspenseStep(
+                at=at,
+                known=at,
+                flow="assigned" if placing.into == "order" else "other_business",
+                minor=minor if back else -minor,
+                currency=currency,
+                cites=(placing.record,),
+                order=placing.order,
+                account=placing.account,
+            )
+
+
+Age = Literal["days_0_to_30", "days_31_to_90", "days_over_90"]
+AGES_OF_SUSPENSE: Final[tuple[Age, ...]] = get_args(Age)
+
+
+def age_of(suspended: Suspended, *, at: Instant) -> Age:
+    """Return how long ago the payment was first captured, in whole days."""
+    days = (at - min(each.at for each in suspended.taken)) // DAY
+    return "days_0_to_30" if days <= 30 else "days_31_to_90" if days <= 90 else "days_over_90"
+
+
+class Suspense:
+    """All suspended payments of one matching, by their provider references."""
+
+    def __init__(
+        self,
+        payments: Iterable[Suspended],
+        *,
+        since: Instant | None = None,
+        until: Instant | None = None,
+    ) -> None:
+        """Index the payments. Those first captured in the period, without `until`, have breaks."""
+        self._since, self._until = since, until
+        self._by_payment: dict[str, list[Suspended]] = {}
+        for each in payments:
+            if each.bucket is not None:
+                self._by_payment.setdefault(each.payment, []).append(each)
+
+    def of(self, line: StatementRow) -> Suspended | None:
+        """Return the payment of a statement line, if it is on no order."""
+        found = self._by_payment.get(line.payment or "", ())
+        fitting = [each for each in found if not line.source or line.source == each.source]
+        return fitting[0] if fitting else None
+
+    def of_period(self) -> Iterator[Suspended]:
+        """Yield the payments of the period, by reference and source."""
+        for _, several in sorted(self._by_payment.items()):
+            for each in sorted(several, key=lambda one: one.source):
+                first = min([taken.at for taken in each.taken])
+                after = self._since is None or first >= self._since
+                if after and (self._until is None or first < self._until):
+                    yield each
+
+
+NO_SUSPENSE: Final = Suspense(())
