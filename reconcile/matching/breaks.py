@@ -51,8 +51,13 @@ BANK_CAUSES: Final[frozenset[BreakCause]] = frozenset(
 )
 """Causes of payouts and bank lines."""
 
+PLACING_CAUSES: Final[frozenset[BreakCause]] = frozenset(
+    {"payment_unallocated", "assignment_contradicted"}
+)
+"""Causes of payments that a person must place on an order, or has placed."""
+
 ORDER_CAUSES: Final[tuple[BreakCause, ...]] = tuple(
-    [cause for cause in BREAK_CAUSES if cause not in BANK_CAUSES]
+    [cause for cause in BREAK_CAUSES if cause not in BANK_CAUSES | PLACING_CAUSES]
 )
 """Causes of orders and their payments."""
 

@@ -180,9 +180,9 @@ TABLES: Final[tuple[ReportTable, ...]] = (
         r.SuspenseRow,
         "currency line count:count sum:money",
         about="Payments that name no order, until somebody assigns them. At the start, and what "
-        "was received, less what was assigned to orders, given back, or booked as other business, is "
-        "what is held at the end; the last rows divide that by the age of the payments. It is in "
-        "no row of the orders.",
+        "was received, less what was assigned to orders, given back, or booked as other business, "
+        "is what is held at the end; the last rows divide that by the age of the payments. It is "
+        "in no row of the orders.",
     ),
     table_of(
         "money",

@@ -1,0 +1,238 @@
+"""A payment without an order is held in suspense until it is placed, and its figures tie."""
+
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from reconcile.instants import DAY, Instant
+from reconcile.ledger.ledger import EntryKind
+from reconcile.matching.breaks import Break, at_risk, break_sentence, next_step
+from reconcile.matching.control import Control
+from reconcile.matching.ledger_lines import Taken
+from reconcile.matching.match import Decision, Matching
+from reconcile.matching.rows import NO_KEY, StatementRow
+from reconcile.matching.rules import Coverage, MatchRules
+from reconcile.matching.suspense import PlacedIn, Placing, Suspended, Suspense, suspended
+from reconcile.reporting.input import OrderSeen
+from reconcile.reporting.journal import of_suspense, transactions
+from reconcile.reporting.report import PeriodReport, Scope
+from reconcile.reporting.tally import PeriodTally
+from tests.reconcile.books_cases import case, causes, decided
+from tests.reconcile.build import T
+
+START, END = T - 10 * DAY, T + 20 * DAY
+LONG_AGO = T - 5_000 * DAY
+
+
+def movement(
+    minor: int = 325_000, *, at: Instant = T, kind: EntryKind = "captured", known: int = 0
+) -> Taken:
+    """Return a movement of the payment, known some days after its date."""
+    return Taken(
+        kind=kind,
+        source="shop",
+        payment="p1",
+        minor=minor,
+        currency="KES",
+        at=at,
+        received_at=at + known * DAY,
+        cites=(f"evt_{kind}_{minor}_{at}",),
+    )
+
+
+def put(into: PlacedIn, day: int, **words: Any) -> Placing:
+    return Placing(at=T + day * DAY, into=into, record=f"rec_{day}", **words)
+
+
+def payment(*parts: Taken | Placing) -> Suspended:
+    return suspended(
+        "shop",
+        "p1",
+        taken=[each for each in parts if isinstance(each, Taken)],
+        placings=[each for each in parts if isinstance(each, Placing)],
+    )
+
+
+def reported(found: Suspended, *, start: Instant = START, end: Instant = END) -> PeriodReport:
+    scope = Scope(start=start, end=end, as_of=END, basis="captured", environment="live")
+    tally = PeriodTally(scope)
+    tally.suspended(found)
+    return tally.report()
+
+
+def lines(report: PeriodReport) -> dict[str, int]:
+    return {row.line: row.sum for row in report.suspense if row.sum}
+
+
+def balances(found: Suspended, *, until: Instant = END) -> dict[str, int]:
+    """Return the balance of each account that the journal of all time leaves."""
+    sums: Counter[str] = Counter()
+    for each in of_suspense(found, start=LONG_AGO, end=until):
+        assert sum(posting.minor for posting in each.postings) == 0
+        for posting in each.postings:
+            sums[posting.account or posting.role] += posting.minor
+    return {account: minor for account, minor in sums.items() if minor}
+
+
+CAME = movement()
+BACK = movement(-325_000, at=T + 8 * DAY, kind="refunded")
+FATES: dict[str, tuple[tuple[Taken | Placing, ...], dict[str, int], dict[str, int]]] = {
+    "open": ((CAME,), {"received": 1, "closing": 1}, {"clearing": 1, "unallocated": -1}),
+    "assigned": (
+        (CAME, put("order", 3, order="A")),
+        {"received": 1, "assigned": 1},
+        {"clearing": 1, "sales": -1},
+    ),
+    "withdrawn": (
+        (CAME, put("order", 3, order="A"), put("nowhere", 5, order="A")),
+        {"received": 1, "closing": 1},
+        {"clearing": 1, "unallocated": -1},
+    ),
+    "assigned elsewhere": (
+        (CAME, put("order", 3, order="A"), put("order", 5, order="B")),
+        {"received": 1, "assigned": 1},
+        {"clearing": 1, "sales": -1},
+    ),
+    "to be refunded": (
+        (CAME, put("to_refund", 3)),
+        {"received": 1, "closing": 1},
+        {"clearing": 1, "unallocated": -1},
+    ),
+    "refunded": ((CAME, put("to_refund", 3), BACK), {"received": 1, "refunded": 1}, {}),
+    "other business": (
+        (CAME, put("other_business", 3, account="Income:Rent")),
+        {"received": 1, "other_business": 1},
+        {"clearing": 1, "Income:Rent": -1},
+    ),
+    "other business, given back": (
+        (CAME, put("other_business", 3, account="Income:Rent"), BACK),
+        {"received": 1, "refunded": 1},
+        {},
+    ),
+    "refunded while on an order": (
+        (CAME, put("order", 3, order="A"), BACK),
+        {"received": 1, "assigned": 1},
+        {"clearing": 1, "sales": -1},
+    ),
+}
+"""What happened, and what it leaves in the report and in the journal, in units of the payment."""
+
+
+@pytest.mark.parametrize("fate", FATES)
+def test_what_becomes_of_a_payment_stands_in_report_and_journal(fate: str) -> None:
+    parts, rows, accounts = FATES[fate]
+    report = reported(payment(*parts))
+    found = {line: minor for line, minor in lines(report).items() if "days" not in line}
+    assert found == {line: each * CAME.minor for line, each in rows.items()}
+    assert report.ties_hold
+    assert balances(payment(*parts)) == {name: each * CAME.minor for name, each in accounts.items()}
+
+
+@pytest.mark.parametrize("fate", FATES)
+def test_the_report_closes_with_what_the_journal_holds(fate: str) -> None:
+    """Also in the middle, and the next period opens with it."""
+    found = payment(*FATES[fate][0])
+    for day in (1, 4, 6, 9):
+        middle = T + day * DAY
+        held = -balances(found, until=middle).get("unallocated", 0)
+        assert lines(reported(found, end=middle)).get("closing", 0) == held
+        assert lines(reported(found, start=middle)).get("opening", 0) == held
+
+
+@pytest.mark.parametrize(
+    ("days", "age"),
+    [(0, "days_0_to_30"), (30, "days_0_to_30"), (31, "days_31_to_90"), (90, "days_31_to_90"),
+     (91, "days_over_90")],
+)  # fmt: skip
+def test_what_is_held_is_divided_by_its_age(days: int, age: str) -> None:
+    found = lines(reported(payment(movement(at=END - days * DAY - 1)), start=LONG_AGO))
+    assert {line for line in found if "days" in line} == {age}
+
+
+def test_an_assignment_is_posted_on_its_own_day_and_the_capture_stays() -> None:
+    """The order's own transactions leave out what was posted to suspense."""
+    found = payment(CAME, put("order", 3, order="A"), BACK)
+    capture, assigned = of_suspense(found, start=START, end=END)
+    assert (capture.at, assigned.at, assigned.order) == (T, T + 3 * DAY, "A")
+    assert {each.role: each.minor for each in assigned.postings} == {
+        "sales": -CAME.minor,
+        "unallocated": CAME.minor,
+    }
+    order = case(minor=CAME.minor).pays(payment="p1").takings[0]
+    seen = OrderSeen(taking=replace(order, taken=(CAME, BACK)))
+    own = list(transactions(seen, start=START, end=END, suspense={("shop", "p1"): found}))
+    assert [each.what for each in own] == ["refunded"]
+
+
+def row(payment_: str | None = "p1", *, gross: int = 325_000, source: str = "shop") -> StatementRow:
+    return StatementRow(
+        NO_KEY, "stm_1.1", payment_, None, "payment", "KES", gross, 0, gross, T + DAY, None, source
+    )
+
+
+def matched(found: Suspended, *rows: StatementRow, since: Instant | None = None) -> Any:
+    matching = Matching(
+        rules=MatchRules(currency="KES"),
+        as_of=END,
+        coverage=Coverage(),
+        suspense=Suspense([found], since=since),
+    )
+    decisions: list[Decision] = list(matching.decide(takings=[], book=[], statements=rows))
+    return decisions, matching.control()
+
+
+def buckets(control: Control) -> list[str]:
+    return [line.bucket for line in control.lines]
+
+
+def test_its_statement_line_waits_for_an_order_and_is_no_missing_webhook() -> None:
+    (found,), control = matched(payment(CAME), row())
+    assert isinstance(found, Break)
+    assert (found.cause, found.payment, found.money.minor) == ("payment_unallocated", "p1", 325_000)
+    assert found.cites == (*CAME.cites, "stm_1.1")
+    assert (found.left, at_risk(found)) == ((), 0)
+    assert break_sentence(found) == "KES 3,250.00 of the payment p1 is on no order."
+    assert "tallyhook unallocated assign" in next_step(found)
+    assert (buckets(control), control.holds) == (["payment_unallocated"], True)
+
+
+@pytest.mark.parametrize(
+    ("parts", "bucket"),
+    [
+        ((CAME, put("other_business", 3)), "other_business"),
+        ((CAME, put("to_refund", 3)), "awaiting_refund"),
+        ((CAME, put("to_refund", 3), BACK), "returned"),
+        ((CAME, put("order", 3, order="A")), "settled_never_notified"),
+    ],
+)
+def test_a_line_of_a_payment_that_was_placed_waits_for_nobody(
+    parts: tuple[Taken | Placing, ...], bucket: str
+) -> None:
+    """One that an order has is the order's: here none states it."""
+    _, control = matched(payment(*parts), row())
+    assert buckets(control) == [bucket]
+
+
+def test_a_refund_or_dispute_of_dismissed_money_reopens_it() -> None:
+    partly = movement(-100, at=T + 8 * DAY, kind="dispute_lost")
+    (found,), _ = matched(payment(CAME, put("other_business", 3), partly))
+    assert (found.cause, found.money.minor) == ("payment_unallocated", 324_900)
+
+
+@pytest.mark.parametrize("other", [row("p2"), row(source="other"), row(None)])
+def test_other_lines_are_matched_as_before(other: StatementRow) -> None:
+    found, control = matched(payment(CAME), other)
+    assert [each.cause for each in found] == ["payment_unallocated", "settled_never_notified"]
+    assert buckets(control) == ["settled_never_notified"]
+
+
+def test_its_break_belongs_to_the_period_of_its_capture() -> None:
+    assert matched(payment(CAME), since=T)[0]
+    assert not matched(payment(CAME), since=T + 1)[0]
+
+
+def test_a_contradicted_assignment_is_a_break_of_its_order() -> None:
+    made = case().pays(findings=("assignment_contradicted",)).books().settles()
+    assert causes(decided(made)[0]) == ["assignment_contradicted"]
