@@ -79,9 +79,11 @@ async def prepared(inbox: Inbox, *orders: str, rules: str = LIMIT, payer: str = 
     if rules:
         await save_rules(at, rules, by="ann")
     await commit(inbox, add_records, [priced(order) for order in orders])
-    await keep(inbox, arrival(till(), customer=DIGEST, at=1))
+    await keep(inbox, arrival(till(), customer=(DIGEST,), at=1))
     if payer in orders:
-        await keep(inbox, arrival(said("seen", order=payer, session="s1"), customer=DIGEST, at=1))
+        await keep(
+            inbox, arrival(said("seen", order=payer, session="s1"), customer=(DIGEST,), at=1)
+        )
     return at
 
 
@@ -170,7 +172,7 @@ class PlacingContract:
         self, inbox: Inbox
     ) -> None:
         at = await prepared(inbox, "A", "B")
-        await keep(inbox, arrival(said("too", order="B", session="s2"), customer=DIGEST, at=2))
+        await keep(inbox, arrival(said("too", order="B", session="s2"), customer=(DIGEST,), at=2))
         assert await assign(at, "A", by=BOB) is not None
 
     @pytest.mark.alike

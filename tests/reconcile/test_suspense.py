@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from reconcile.instants import DAY, Instant
+from reconcile.instants import DAY, TICK, Instant
 from reconcile.ledger.ledger import EntryKind
 from reconcile.matching.breaks import Break, at_risk, break_sentence, next_step
 from reconcile.matching.control import Control
@@ -147,7 +147,7 @@ def test_the_report_closes_with_what_the_journal_holds(fate: str) -> None:
      (91, "days_over_90")],
 )  # fmt: skip
 def test_what_is_held_is_divided_by_its_age(days: int, age: str) -> None:
-    found = lines(reported(payment(movement(at=END - days * DAY - 1)), start=LONG_AGO))
+    found = lines(reported(payment(movement(at=Instant(END - days * DAY - 1))), start=LONG_AGO))
     assert {line for line in found if "days" in line} == {age}
 
 
@@ -230,7 +230,7 @@ def test_other_lines_are_matched_as_before(other: StatementRow) -> None:
 
 def test_its_break_belongs_to_the_period_of_its_capture() -> None:
     assert matched(payment(CAME), since=T)[0]
-    assert not matched(payment(CAME), since=T + 1)[0]
+    assert not matched(payment(CAME), since=T + TICK)[0]
 
 
 def test_a_contradicted_assignment_is_a_break_of_its_order() -> None:
