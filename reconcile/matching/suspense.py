@@ -140,11 +140,11 @@ def suspended(
     held: Counter[str] = Counter()
     stands: Placing | None = None
     steps: list[SuspenseStep] = []
-    told: list[tuple[Instant, int, Taken | Placing]] = [
+    events: list[tuple[Instant, int, Taken | Placing]] = [
         *((each.at, 0, each) for each in placings),
         *((each.received_at, 1, each) for each in moved),
     ]
-    for known, _, each in sorted(told, key=lambda one: one[:2]):
+    for known, _, each in sorted(events, key=lambda one: one[:2]):
         if isinstance(each, Placing):
             if stands is not None:
                 steps += _moved(held, stands, at=known, back=True)
