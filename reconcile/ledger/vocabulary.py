@@ -598,14 +598,14 @@ REASONS: Final[dict[str, ReasonWords]] = {
         summary="The provider refused to open a session",
     ),
     "canceled_by_merchant": ReasonWords(
-        sentence="Canceled by the shop at {canceled_at}; no payment was attempted",
+        sentence="Canceled by the shop at {canceled_at}; no payment is known",
         plain="The shop canceled the order on {canceled_at}. No payment of it is known.",
-        summary="Canceled by the shop before any payment was attempted",
+        summary="Canceled by the shop, and no payment is known",
     ),
     "nothing_attempted": ReasonWords(
-        sentence="Not attempted: the order is known, and no payment was started",
+        sentence="Not attempted: the order is known, and no payment is",
         plain="We have had no word of a payment for this order.",
-        summary="No payment was started",
+        summary="No payment is known",
     ),
     "nothing_known": ReasonWords(
         sentence="Not attempted: nobody has told us anything of this order",

@@ -470,8 +470,8 @@ SENTENCES: Final[dict[BreakCause, str]] = {
     "{difference} apart",
     "dispute_won_not_returned": "A dispute was won, and by the statement the provider still keeps "
     "{difference} of its money",
-    "settled_never_notified": "The statement has a {kind} of {settled}, and no webhook says that "
-    "this money moved",
+    "settled_never_notified": "The statement has a {kind} of {settled}, and no webhook that was "
+    "read says so",
     "fee_unexpected": "The provider took a fee of {fee}; {expected_fee} was expected",
     "late_money": "{captured} was received after the order had been {why}",
     "unresolved": "The ledger of the order is unresolved; captured so far: {captured}",

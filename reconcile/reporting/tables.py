@@ -191,7 +191,7 @@ TABLES: Final[tuple[ReportTable, ...]] = (
         "currency flow count:count sum:money",
         about="Net is captured less refunds, lost disputes and fees, and is what the statement "
         "leads to. Not settled yet: no statement line so far. Settled for less: the statement has "
-        "less than was captured. Settled without a webhook: lines that no webhook stated, the "
+        "less than was captured. Settled, no webhook read: lines that no webhook stated, the "
         "same as among the breaks. Settled, open or in doubt: lines of open and won disputes and "
         "of payments in doubt. Then what the bank has of it; less in the bank: it booked less than "
         "was paid out; in no payout: lines that name none.",

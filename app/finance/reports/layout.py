@@ -164,7 +164,7 @@ def verdict(report: PeriodReport) -> str:
     ]
     if not broken:
         agree = f"All {len(report.ties)} control sums agree"
-        return f"{agree}: every order and every amount is accounted for."
+        return f"{agree}: every order and every amount that was read is counted once."
     return f"{len(broken)} of {len(report.ties)} control sums do not agree: {', '.join(broken)}."
 
 
