@@ -156,6 +156,7 @@ FINDINGS: Final[Mapping[FindingCode, str]] = {
     "refund_overdue": "Refund overdue at the provider",
     "refund_failed": "Refund failed",
     "reversal_amount_mismatch": "Reversal of another amount",
+    "assignment_contradicted": "Assigned, but its event names another order",
     "same_id_different_body": "Messages of one name differ",
     "conflicting_amounts": "Messages state different amounts",
     "paid_twice": "Paid more than once",

@@ -127,7 +127,10 @@ async def test_one_answer_names_every_mistake_of_a_put_and_nothing_is_written(
     assert (status, code) == (422, "order_invalid")
     for word in ("price", "decimals", "placed_at", "canceled_at"):
         assert word in detail
-    assert "members are amount, currency, placed_at, canceled_at, fulfilled_at, refer" in detail
+    assert (
+        "members are amount, currency, free, tenders, placed_at, canceled_at, fulfilled_at, refer"
+        in detail
+    )
     assert driver.rows("SELECT * FROM records") == []
 
 
@@ -369,7 +372,10 @@ async def test_the_feed_is_gap_free_in_pages_of_any_size(driver: Driver) -> None
     last = found[-1]
     assert (last["outcome"], last["fulfillable"]) == ("succeeded", True)
     assert last["before"] == {"outcome": "pending", "fulfillable": False}
-    assert set(last) == {"id", "order", "outcome", "fulfillable", "before", "because", "at"}
+    assert set(last) == {
+        "id", "order", "outcome", "fulfillable", "before", "because", "at", "fulfilled_at",
+        "canceled_at",
+    }  # fmt: skip
 
 
 async def test_a_client_that_waits_gets_the_next_change_soon_after_it_is_made(

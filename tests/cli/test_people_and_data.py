@@ -281,7 +281,7 @@ def test_an_order_shows_who_stated_what(run: Run, tmp_path: Path) -> None:
     asyncio.run(fill())
     shown = run("orders", "show", "ORD-1").out
     assert shown.count("token:shop") == 3  # two records, and the finding
-    assert "changed the price from KES 1,500.00 to KES 1.00" in shown
+    assert "changed what is due from KES 1,500.00 to KES 1.00" in shown
     (entry,) = run("audit", "list", "--action", "price_changed", "--format", "json").document
     assert (entry["who"], entry["subject"]) == ("token:shop", "ORD-1")
 

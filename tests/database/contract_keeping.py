@@ -19,7 +19,7 @@ from app.access.tokens import (
 from app.config.settings import Settings
 from app.core.clock import SetClock
 from app.core.errors import ConfigurationError, NotFoundError, StoreUnavailable, UsageError
-from app.database import schema, writer
+from app.database import mapping, schema, writer
 from app.database.mapping import delivery_of, record_of
 from app.database.postgresql import Purpose
 from app.database.statements import run
@@ -301,6 +301,18 @@ class KeepingContract:
 
     async def test_an_unknown_claim_or_kind_in_a_row_is_an_error(self) -> None:
         with pytest.raises(ValueError, match="none of ours"):
-            delivery_of(("A", "shop", "e", "d", "dlv", 1, "k", "paid", *[None] * 15))
+            delivery_of(
+                (
+                    "A",
+                    "shop",
+                    "e",
+                    "d",
+                    "dlv",
+                    1,
+                    "k",
+                    "paid",
+                    *[None] * len(mapping.EVENT_COLUMNS[8:]),
+                )
+            )
         with pytest.raises(ValueError, match="none of ours"):
-            record_of(("r", 1, "order_paid", "A", 1, *[None] * 11))
+            record_of(("r", 1, "order_paid", "A", 1, *[None] * len(mapping.RECORD_COLUMNS[5:])))

@@ -29,7 +29,7 @@ SALT = b"0123456789abcdef"
 ROWS: list[tuple[Kind, tuple[Any, ...]]] = [
     (DELIVERY, ("dlv_1", 1, "shop", "stored", "e1", "00" * 32, 9, f"x-phone: {PHONE}", None, None)),
     (RECORD, ("rec_1", 1, "order_placed", "A", 1, 2**62, "KES", None, None, None, None, None,
-              f"phone {PHONE}", None, "token:shop")),
+              f"phone {PHONE}", None, "token:shop", *[None] * 4)),
     (REVISION, (1, "A", 1, "succeeded", 1, "sha256:0", None, None, f'["{PHONE}"]')),
     (AUDIT_ENTRY, (1, 1, "ann", "admin", "erased", "A", f"{PHONE} asked", f'{{"x": "{PHONE}"}}')),
     (ORDERS, (1, 1, 9, 2, b"\0" * 32)),

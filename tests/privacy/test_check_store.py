@@ -161,7 +161,7 @@ PLANTED = {
         "INSERT INTO events SELECT 99, order_key, source, 'e99', digest, delivery_id, received_at, "
         "kind, claim, occurred_at, order_ref, session, payment, movement, amount, currency, "
         "order_amount, order_currency, reason, standing, capture, refunded_total, "
-        "refunded_currency FROM events WHERE event_id='e1'",
+        "refunded_currency, unclear FROM events WHERE event_id='e1'",
         ["the event e99 of ORD-1 is in the index, and no delivery gives it"],
     ),
     "a link to another order": (

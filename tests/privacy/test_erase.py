@@ -535,7 +535,7 @@ async def test_a_number_that_the_whole_body_alone_still_holds_is_found(tmp_path:
         driver.context = driver.service.context
         await send(driver, item(1, phone=PHONE), item(2, phone=OTHER))
         driver.clock.put(T + DAY)
-        await send(driver, item(3, phone=PHONE), item(4, amount="12.50", phone=OTHER))
+        await send(driver, item(3, phone=PHONE), item(4, amount="12,50", phone=OTHER))
         driver.clock.put(T + 40 * DAY)
         gone = [row[0] for row in driver.rows("SELECT id FROM deliveries WHERE event_id IN "
                                               "('EV1', 'EV3') ORDER BY id")]  # fmt: skip
