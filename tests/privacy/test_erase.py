@@ -283,7 +283,7 @@ async def test_a_redelivery_is_still_a_duplicate_and_its_body_is_not_stored(driv
 async def test_other_customers_lose_nothing(driver: Driver) -> None:
     await erased(driver)
     assert OTHER.encode() in driver.rows("SELECT body FROM deliveries WHERE event_id='e2'")[0][0]
-    assert driver.rows("SELECT thing FROM phones") == [("ORD-2",)]
+    assert driver.rows("SELECT DISTINCT thing FROM phones") == [("ORD-2",)]
 
 
 async def test_a_number_is_understood_in_the_national_way(driver: Driver) -> None:
