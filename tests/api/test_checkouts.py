@@ -108,6 +108,19 @@ async def test_a_first_start_over_another_amount_than_the_shop_has_put_sends_not
     assert len(pay.seen) == 1
 
 
+async def test_a_first_start_is_over_what_is_due_beside_tenders(tmp_path: Path) -> None:
+    async with shop(tmp_path, opened()) as (driver, pay):
+        card = {"tenders": [{"kind": "gift_card", "amount": "500.00"}]}
+        price = {"amount": "2000.00", "currency": "KES"}
+        await driver.api("PUT", "/orders/ORD-1", json=price | card)
+        refused = await start(driver, amount="2000.00")
+        assert code(refused) == (409, "payment_differs")
+        assert refused.json()["before"] == {"amount": "1500.00", "currency": "KES"}
+        assert "has KES 1,500.00 due beside its tenders" in refused.json()["detail"]
+        assert (await start(driver)).status_code == 201
+    assert len(pay.seen) == 1
+
+
 async def test_other_details_are_a_conflict_only_while_the_answer_is_open(tmp_path: Path) -> None:
     """The idempotency key goes with the bytes; both requests have the same price."""
     urls = {"return_urls": ASKED["return_urls"] | {"success": "https://shop.test/ok?try=2"}}

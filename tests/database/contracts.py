@@ -23,6 +23,7 @@ from tests.database.contract_retention import RetentionContract
 from tests.database.contract_scheduling import SchedulingContract
 from tests.database.contract_sealing import SealingContract
 from tests.database.contract_searching import SearchContract
+from tests.database.contract_shop_facts import ShopFactsContract
 from tests.database.contract_trail import TrailContract
 from tests.database.contract_upgrading import PreviewContract, UpgradingContract
 from tests.database.contract_verdicts import VerdictContract
@@ -56,6 +57,7 @@ class Contract(
     ImportContract,
     SealingContract,
     SearchContract,
+    ShopFactsContract,
     TrailContract,
     UpgradingContract,
 ):

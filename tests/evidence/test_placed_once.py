@@ -6,7 +6,10 @@ from typing import Any
 
 import pytest
 
+from app.access.tokens import issue_token
 from app.evidence.letter import LetterFacts, letter
+from app.evidence.tell_scenario import tell_scenario
+from app.finance.read_lines import lines_naming
 from reconcile.instants import DAY, HOUR, MINUTE, format_instant
 from reconcile.ledger.fold import fold
 from reconcile.ledger.history import History
@@ -14,7 +17,10 @@ from reconcile.ledger.policy import Policy
 from reconcile.ledger.records import Tender
 from reconcile.money import Money
 from tests.api.driving import driving, event
+from tests.evidence.conftest import Forge, build, changed, failed, seal_now
 from tests.evidence.test_dispute_letter import write
+from tests.evidence.test_scenario import played
+from tests.evidence.world import LATER
 from tests.reconcile.build import DUE, T, delivery, history, record, seconds
 from tests.reconcile.build import event as said
 
@@ -95,3 +101,49 @@ async def test_the_letter_to_a_bank_says_it_once_and_only_if_the_shop_stated_it(
     day = format_instant(T - DAY)
     assert stated == ([(day, "The customer placed the order of KES 1,500.00.")] if dated else [])
     assert ["Price of the order", "KES 1,500.00"] in found["money"]
+
+
+STATED: tuple[dict[str, Any], ...] = (
+    {"tenders": [{"kind": "gift_card", "amount": "500.00"}], "placed_at": format_instant(T - DAY)},
+    {"fulfilled_at": format_instant(T), "canceled_at": format_instant(T)},
+    {"fulfilled_at": None, "canceled_at": None},
+    {"amount": "0", "free": True, "tenders": []},
+)
+"""What the shop states of one order, one after another."""
+
+
+def _less(history: Any) -> None:
+    history["records"][0]["tenders"][0]["amount"] = "400.00"
+
+
+def _no_more(history: Any) -> None:
+    del history["records"][0]["tenders"]
+
+
+def _not_free(history: Any) -> None:
+    (free,) = [each for each in history["records"] if each.get("free")]
+    del free["free"]
+
+
+async def test_all_that_the_shop_states_is_sealed_and_played_again(
+    tmp_path: Path, forge: Forge
+) -> None:
+    """And none of it can be changed in a bundle without the key of the log."""
+    async with driving(tmp_path, with_worker=False, looking=True) as driver:
+        driver.token = await issue_token(driver.context, name="player")
+        for n, facts in enumerate(STATED):
+            driver.clock.put(T + n * MINUTE)
+            price = {"amount": "1500.00", "currency": "KES"}
+            answer = await driver.api("PUT", "/orders/ORD-1", json=price | facts)
+            assert answer.status_code == 200, answer.text
+        await seal_now(driver)
+        driver.clock.put(LATER)
+        archive = await build(driver)
+        scenario = await tell_scenario(
+            driver.context, "ORD-1", as_of=LATER, by=None, lines=lines_naming
+        )
+    assert failed(archive) == []
+    for change in (_less, _no_more, _not_free):
+        assert "inclusion" in failed(forge(archive, changed("history.json", change)))
+    (tmp_path / "fresh").mkdir(0o700)
+    assert await played(tmp_path / "fresh", scenario.document, start=T + 400 * DAY) == []
