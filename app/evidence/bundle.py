@@ -23,6 +23,7 @@ from reconcile.canonical import canonical_json
 from reconcile.instants import SECOND, Instant, format_duration, format_instant, format_known
 from reconcile.ledger.explain import ledger_document
 from reconcile.ledger.fold import fold
+from reconcile.ledger.unheard import unheard_document
 from reconcile.transparency.cosignatures import signatures_of
 from reconcile.transparency.evidence import history_document, value_document
 
@@ -67,6 +68,7 @@ def files_of(dossier: gather_evidence.Dossier, *, key: str) -> Files:
         ),
         "books.json": _json([dossier.masking.value(each) for each in dossier.lines]),
         "sources.json": _json(_sources(dossier)),
+        "heard.json": _json(unheard_document(dossier.unheard)),
         "log.json": _json(_log(dossier)),
     }
     if facts.zone is not None:
@@ -106,6 +108,7 @@ def _letter_facts(dossier: gather_evidence.Dossier, key: str) -> letter.LetterFa
         unsealed=len(dossier.sealed.unsealed),
         key=key,
         zone=letter.letter_zone(dossier.zone),
+        unheard=dossier.unheard,
     )
 
 

@@ -12,6 +12,7 @@ from app.core.masking import Masking
 from app.core.reading import Unreadable
 from app.core.zones import wall_clock
 from app.database.engine import Connection
+from app.database.statements import run
 from app.evidence import attachment_store, gather_evidence
 from app.evidence import dispute as disputes
 from app.evidence.attachments import Attachment, attachment_of
@@ -19,6 +20,7 @@ from app.orders.customers import phones_of
 from app.orders.history_store import gather
 from app.orders.holds import as_judged
 from app.orders.read_orders import nothing_known
+from app.orders.unheard import unheard_of
 from app.providers.source import Source
 from app.receiving.caught_up import behind_s
 from app.receiving.delivery_log_store import raw_delivery
@@ -28,6 +30,7 @@ from reconcile.instants import MONTHS, SECOND, Instant, format_instant, moment_o
 from reconcile.ledger.fold import fold
 from reconcile.ledger.history import History
 from reconcile.ledger.ledger import Ledger
+from reconcile.ledger.unheard import NOTHING, Unheard
 from reconcile.money import Money, to_json
 
 LOOKED_AT: Final = 50
@@ -79,6 +82,7 @@ class EarlierOrder:
 class DisputeCase:
     """The case as of an instant, with the customers' numbers masked in its texts.
 
+    unheard   what may be about the order and is not in the history
     behind_s  age in seconds of accepted deliveries that are unread, and may be about it; 0: none
     """
 
@@ -94,6 +98,7 @@ class DisputeCase:
     items: tuple[disputes.Item, ...]
     masking: Masking = field(repr=False)
     behind_s: int = 0
+    unheard: Unheard = NOTHING
 
     @property
     def overdue(self) -> bool:
@@ -172,6 +177,7 @@ async def dispute_case(context: AppContext, asked: CaseRequest) -> DisputeCase:
         dates = await _respond_by(connection, known, ledger, context.sources)
         reported = disputes.dispute_of(ledger, respond_by=dates)
         records = await attachment_store.attachments_of_order(connection, asked.order)
+        unheard = await run(connection, unheard_of, known, ledger, sources=context.sources)
         earlier = await _earlier(connection, context, known, as_of, masking)
     attachments = tuple(
         attachment_of(each) for each in records if each.gone_at is None and each.at <= as_of
@@ -200,6 +206,7 @@ async def dispute_case(context: AppContext, asked: CaseRequest) -> DisputeCase:
         items=tuple(disputes.dispute_checklist(facts, family)),
         masking=masking,
         behind_s=behind,
+        unheard=unheard,
     )
 
 

@@ -43,7 +43,8 @@ from reconcile.instants import Instant
 from reconcile.ledger.correlate import Heard
 from reconcile.ledger.events import ANSWERS, UNCONFIRMED, Standing
 from reconcile.ledger.ledger import Ledger, Movement
-from reconcile.ledger.plain import plain_outcome
+from reconcile.ledger.plain import UNREAD, plain_outcome
+from reconcile.ledger.unheard import Unheard
 from reconcile.money import Money, to_json
 
 MOST_FACTS: Final = 16
@@ -162,9 +163,10 @@ class _Writer:
             "zone": str(self._zone),
             "dispute": self._dispute(),
             "answer": [
-                local_text(each, self._zone, named=True) for each in plain_outcome(case.ledger)
+                *([UNREAD] if case.unheard.messages else []),
+                *(local_text(each, self._zone, named=True) for each in plain_outcome(case.ledger)),
             ],
-            "money": _money(case.ledger),
+            "money": _money(case.ledger, unheard=case.unheard),
             "facts": [
                 {"at": self._moment(at), "fact": f"{fact}.", "rests_on": rests}
                 for at, fact, rests in rows[-MOST_FACTS:]
@@ -324,7 +326,7 @@ def _signature_words(evidence: gather_evidence.DeliveryEvidence | None, standing
     return "its signature was checked again for this letter"
 
 
-def _money(ledger: Ledger) -> list[list[str]]:
+def _money(ledger: Ledger, *, unheard: Unheard) -> list[list[str]]:
     expected = "not known" if ledger.expected is None else str(ledger.expected)
     rows = [["Price of the order", expected]]
     placed = ledger.case.filed.placed
@@ -342,7 +344,8 @@ def _money(ledger: Ledger) -> list[list[str]]:
             for what, minor, always in amounts
             if minor or always
         ]
-    return rows if ledger.balances else [*rows, ["Paid", "nothing"]]
+    paid = "not known" if unheard.messages or unheard.refusing else "nothing"
+    return rows if ledger.balances else [*rows, ["Paid", paid]]
 
 
 # --- its forms ------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from app.core.errors import UsageError
 from app.core.masking import Masking
 from app.core.reading import Unreadable
 from app.database.engine import Connection
+from app.database.statements import run
 from app.evidence import attachment_store, prove_sealed, store, verify
 from app.evidence.attachments import attachment_bytes
 from app.evidence.witnesses import witnesses_of
@@ -20,6 +21,7 @@ from app.orders import published_store
 from app.orders.customers import phones_of
 from app.orders.holds import as_judged
 from app.orders.read_orders import nothing_known
+from app.orders.unheard import unheard_of
 from app.providers.configured import accounts
 from app.providers.doctor import Account
 from app.providers.fetched import is_answer
@@ -31,9 +33,11 @@ from app.providers.source import Source
 from app.receiving.header_codec import read_request, restored
 from reconcile.instants import Instant, format_known
 from reconcile.ledger.events import Event
+from reconcile.ledger.fold import fold
 from reconcile.ledger.history import History
 from reconcile.ledger.policy import Policy
 from reconcile.ledger.records import Record
+from reconcile.ledger.unheard import NOTHING, Unheard
 from reconcile.matching.books import BookLine, StatementLine
 from reconcile.money import Money, to_json
 
@@ -110,6 +114,7 @@ class Dossier:
     full     whether bodies and headers go in as they came
     attached files of the order and its breaks that were there by then; None: nobody asked for them
     zone     the merchant's, in which the page for people gives times; None: UTC
+    unheard  what may be about the order and is not in the history
     """
 
     history: History
@@ -126,6 +131,7 @@ class Dossier:
     full: bool
     attached: tuple[AttachedFile, ...] | None = None
     zone: tzinfo | None = None
+    unheard: Unheard = NOTHING
 
 
 def book_document(line: BookLine) -> dict[str, Any]:
@@ -327,6 +333,8 @@ async def gather_dossier(
         sealed = await prove_sealed.sealed_parts(
             connection, known, subjects, as_of=instant, witnesses=witnesses_of(context.settings)
         )
+        ledger = fold(known, policy=context.policy, as_of=instant)
+        unheard = await run(connection, unheard_of, known, ledger, sources=context.sources)
     deliveries = evidence_of(rows, accounts(context.settings))
     phones = frozenset({*asked, *phones_stated(deliveries, context.sources)})
     masking = Masking(() if full else phones)
@@ -347,6 +355,7 @@ async def gather_dossier(
         full=full,
         attached=attached,
         zone=context.zone,
+        unheard=unheard,
     )
 
 

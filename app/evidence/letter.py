@@ -25,6 +25,7 @@ from reconcile.ledger.history import History
 from reconcile.ledger.ledger import Ledger
 from reconcile.ledger.plain import plain_answer
 from reconcile.ledger.records import Record
+from reconcile.ledger.unheard import NOTHING, Unheard
 from reconcile.money import Money
 
 # --- the merchant's zone --------------------------------------------------------------------------
@@ -171,6 +172,7 @@ class LetterFacts:
     sealed      entries of the log that are about the order; unsealed: those still to be
     key         the name of the key that signs the bundle
     zone        in which times are written; None: UTC
+    unheard     what may be about the order and is not in the history
     """
 
     history: History
@@ -181,6 +183,7 @@ class LetterFacts:
     unsealed: int
     key: str
     zone: LetterZone | None = None
+    unheard: Unheard = NOTHING
 
 
 STAMP: Final = "SANDBOX"
@@ -319,6 +322,7 @@ _TEXT: Final = 120
 def letter(ledger: Ledger, facts: LetterFacts) -> str:
     """Return the page."""
     heard, times, arrivals = ledger.case.heard, Times(facts.zone), facts.arrivals
+    unheard = facts.unheard
     remarks = {finding_text(each) for each in ledger.findings if each.severity == "info"}
     explained = sorted(explain(ledger), key=lambda each: each in remarks)  # remarks come last
     records = sorted(facts.history.records, key=lambda each: (each.recorded_at, each.record_id))
@@ -368,8 +372,11 @@ def letter(ledger: Ledger, facts: LetterFacts) -> str:
         "as_of": times.at(ledger.as_of),
         "outcome": ledger.outcome.replace("_", " "),
         "fulfillable": ledger.fulfillable,
-        "plain": [times.text(each) for each in plain_answer(ledger)],
-        "money": _money(ledger),
+        "plain": [times.text(each) for each in plain_answer(ledger, unheard=unheard)],
+        "money": _money(ledger, unheard),
+        "unheard": unheard_sentences(unheard, times),
+        "unread": len(unheard.messages),
+        "refusing": bool(unheard.refusing),
         **{name: list(each[-ROWS[name] :]) for name, each in rows.items()},
         "explanation": rows["explanation"][: ROWS["explanation"]],
         "timeline": drawing(
@@ -389,7 +396,33 @@ def _cut(text: str, limit: int = _TEXT) -> str:
     return text if len(text) <= limit else f"{text[: limit - 1]}…"
 
 
-def _money(ledger: Ledger) -> list[tuple[str, str]]:
+def unheard_sentences(unheard: Unheard, times: Times) -> list[str]:
+    """Return what may be about the order and is in no event, and when its sources were heard."""
+    said = []
+    for each in unheard.messages:
+        about = "it names this order or its payment"
+        if not each.names_order:
+            about = "no value in it can be read, so it may be about any order"
+        said.append(
+            f"A message of {each.source}, received at {times.at(each.received_at)}, cannot be read "
+            f"({each.problem}): {about}. [{each.delivery}]"
+        )
+    for source in unheard.sources:
+        if source.refusing_since is not None:
+            said.append(
+                f"Every message to {source.source} has been refused since "
+                f"{times.at(source.refusing_since)} ({source.refused}): genuine ones may be among "
+                "them, and anyone can send these."
+            )
+        if source.last_read_at is None:
+            said.append(f"{source.source} has delivered nothing yet that was read.")
+        else:
+            at = times.at(source.last_read_at)
+            said.append(f"{source.source} last delivered a message that was read at {at}.")
+    return said
+
+
+def _money(ledger: Ledger, unheard: Unheard = NOTHING) -> list[tuple[str, str]]:
     """Return what was ordered and paid, in words and amounts."""
     expected = "not known" if ledger.expected is None else str(ledger.expected)
     rows = [("Ordered", expected)]
@@ -407,7 +440,8 @@ def _money(ledger: Ledger) -> list[tuple[str, str]]:
         others = (("Reversed", balance.reversed), ("Lost in disputes", balance.lost))
         rows += [(w, str(Money(minor=minor, currency=currency))) for w, minor in others if minor]
         rows.append(("Left with the shop", str(Money(minor=left, currency=currency))))
-    return rows if ledger.balances else [*rows, ("Paid", "nothing")]
+    paid = "not known" if unheard.messages or unheard.refusing else "nothing"
+    return rows if ledger.balances else [*rows, ("Paid", paid)]
 
 
 def _event(number: int, heard: Heard, times: Times) -> dict[str, Any]:

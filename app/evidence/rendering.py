@@ -14,7 +14,7 @@ from typing import Final
 import reconcile
 from app.core import pages, zones
 from app.core.pages import TEMPLATES
-from app.evidence.letter import LetterFacts, Times, letter
+from app.evidence.letter import LetterFacts, Times, letter, unheard_sentences
 from app.providers import schemes
 from reconcile.ledger.explain import explain
 from reconcile.ledger.ledger import Ledger
@@ -57,6 +57,8 @@ attachment-ID.*      such a file as it was attached (pdf, png, jpg, txt), and wh
                      (details); only in a full bundle
 sources.json         which profile reads which source; profile-N.toml is that profile: how the
                      service signs, names, dates and prices its events
+heard.json           when each source last delivered something that was read; messages that may be
+                     about the order and could not be read, and how many were refused
 log.json             each delivery, record and revision as a leaf of the shop's log, with its proof;
                      the key by which leaves name this order, the salts of what was read, and how
                      many leaves the order had on the day before, as the log's tree of orders says
@@ -179,9 +181,12 @@ _PAGES: Final = ("base.html", "evidence.html", "stamp.html", "style.css", "timel
 def rendered_files(ledger: Ledger, facts: LetterFacts) -> dict[str, bytes]:
     """Return the files by name. The same ledger and facts give the same bytes."""
     # In plain words first, for people, then each sentence with the ids that it rests on, in UTC.
-    plain = [*plain_answer(ledger), *(plain_finding(each) for each in ledger.findings)]
+    plain = [
+        *plain_answer(ledger, unheard=facts.unheard),
+        *(plain_finding(each) for each in ledger.findings),
+    ]
     said = map(Times(facts.zone).text, dict.fromkeys(plain))
-    lines = [*said, "", *explain(ledger)]
+    lines = [*said, "", *explain(ledger), "", *unheard_sentences(facts.unheard, Times(None))]
     return {
         "README.txt": README.encode(),
         "verify.py": stand_alone().encode(),

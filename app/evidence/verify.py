@@ -179,8 +179,8 @@ def _read_or_text(kept: bytes) -> Any:
 
 ALWAYS = frozenset((
     "README.txt", "attachments.json", "books.json", "checkpoint.txt", "evidence-key.pem",
-    "evidence-key.pub", "explanation.txt", "history.json", "ledger.json", "log.json", "report.html",
-    "revisions.json", "sessions.json", "sources.json", "times.json", "verify.py",
+    "evidence-key.pub", "explanation.txt", "heard.json", "history.json", "ledger.json", "log.json",
+    "report.html", "revisions.json", "sessions.json", "sources.json", "times.json", "verify.py",
 ))  # fmt: skip
 
 PARTS = ("body", "whole", "headers", "signed")
@@ -335,6 +335,7 @@ def _unproven(bundle: Bundle, left: int) -> list[str]:
         "attached them (attachments.json)" if attached(bundle) else "",
         "of which order a break is, to which a file was attached (attachments.json)"
         if any(each["about"] != "order" for each in attached(bundle)) else "",
+        *_unheard(bundle.document("heard.json")),
         PROFILES if bundle.document("sources.json") else "",
         _of(masked, "why each revision was published, where that is masked (revisions.json)",
             len(revisions)),
@@ -393,6 +394,21 @@ def _said_unproven(bundle: Bundle, deliveries: Sequence[dict[str, Any]]) -> list
         _of(len({*found.masked} & {*bare}), f"{said}, in texts that are masked (history.json)",
             len(deliveries)),
         _of(len({*found.several} & {*bare}), several, len(deliveries)),
+    ]  # fmt: skip
+
+
+def _unheard(heard: dict[str, Any]) -> list[str]:
+    """List what may be about the order and is in no event."""
+    unread, refused = heard["unread"], heard["refused"]
+    refusing = [each for each in heard["sources"] if each["refusing_since"]]
+    return [
+        _some("what messages say that came and could not be read",
+              [each["delivery"] for each in unread], "they may be about this order (heard.json)"),
+        *[f"that nothing more came of {each['source']}: all of it has been refused since "
+          f"{each['refusing_since']} (heard.json)" for each in refusing],
+        f"what refused messages say, {refused}: they count for nothing, and anyone can send these "
+        "(heard.json)" if refused else "",
+        "when each source last delivered something that was read (heard.json)",
     ]  # fmt: skip
 
 

@@ -28,6 +28,7 @@ from app.receiving.delivery_log_store import RawDelivery
 from app.receiving.header_codec import read_request
 from reconcile.instants import Instant, format_instant, parse_instant
 from reconcile.ledger.fold import fold
+from reconcile.ledger.unheard import unheard_of_document
 from reconcile.transparency.cosignatures import VerifierKey
 from reconcile.transparency.evidence import event_of, history_of
 from reconcile.transparency.merkle import consistency_holds
@@ -451,6 +452,7 @@ def rendered_again(bundle: verify.Bundle) -> dict[str, bytes]:
         zone=letter.zone_in(bundle.document(letter.TIMES))
         if letter.TIMES in bundle.members
         else None,
+        unheard=unheard_of_document(bundle.document("heard.json")),
     )
     return rendering.rendered_files(fold(history, policy=policy, as_of=as_of), facts)
 

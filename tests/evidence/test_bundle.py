@@ -221,7 +221,7 @@ def test_no_reference_becomes_the_name_of_a_file(forger: EvidenceKey) -> None:
         names |= files.keys()
         assert b"<script>" not in files["report.html"]
         assert json.loads(files["manifest.json"])["order"] == reference
-    assert len(names) == 15
+    assert len(names) == 16
     assert all(NAME.fullmatch(name) and "/" not in name for name in names)
 
 
