@@ -35,6 +35,7 @@ __all__ = (
     "sought",
     "unallocated",
     "unallocated_store",
+    "unheard",
     "unmask_many",
     "worker",
 )
