@@ -24,7 +24,7 @@ from reconcile.ledger.history import History
 from reconcile.ledger.policy import Policy
 from reconcile.ledger.records import WITHDRAWN, Record
 from reconcile.matching.ledger_lines import ledger_line_of
-from reconcile.matching.suspense import PlacedIn, Placing, Suspended, suspended
+from reconcile.matching.suspense import PlacedIn, Placement, Suspended, suspended
 
 AT_ONCE: Final = 500
 """Payments that are folded at a time."""
@@ -89,8 +89,8 @@ def _folded(
             source,
             payment,
             taken=[each for each in taken if (each.source, each.payment) == (source, payment)],
-            placings=[
-                _placing(each)
+            placements=[
+                _placement(each)
                 for each in acts.get(PaymentKey(source, payment), ())
                 if each.recorded_at <= as_of
             ],
@@ -99,13 +99,13 @@ def _folded(
     ]
 
 
-def _placing(record: Record) -> Placing:
+def _placement(record: Record) -> Placement:
     into: PlacedIn = "order"
     if record.kind == "payment_dismissed":
         into = "to_refund" if record.reason == "to_refund" else "other_business"
     elif record.reason == WITHDRAWN:
         into = "nowhere"
-    return Placing(
+    return Placement(
         at=record.recorded_at,
         into=into,
         order=record.order or None,

@@ -30,7 +30,7 @@ other_business  to the account that was named; negative: what came later reopene
 
 
 @frozen
-class Placing:
+class Placement:
     """What a person said of a payment.
 
     at       when it was recorded
@@ -77,12 +77,21 @@ class Suspended:
     payment: str
     taken: tuple[Taken, ...]
     steps: tuple[SuspenseStep, ...]
-    stands: Placing | None
+    stands: Placement | None
 
     def in_suspense(self, taken: Taken) -> bool:
-        """Return whether a movement of the payment was posted to suspense."""
-        cites = {(step.known, step.cites) for step in self.steps if step.flow in _MOVEMENTS}
-        return (taken.received_at, taken.cites) in cites
+        """Return whether a movement of the payment was posted to suspense.
+
+        As its order knows it, it rests on the assignment, too.
+        """
+        cites = set(taken.cites)
+        return any(
+            step.flow in _MOVEMENTS
+            and (step.known, step.minor, step.currency)
+            == (taken.received_at, taken.minor, taken.currency)
+            and cites.issuperset(step.cites)
+            for step in self.steps
+        )
 
     def held(self, *, before: Instant | None = None, known: bool = False) -> dict[str, int]:
         """Return what is in suspense by currency, of the steps dated before an instant.
@@ -130,7 +139,7 @@ class Suspended:
 
 
 def suspended(
-    source: str, payment: str, *, taken: Iterable[Taken], placings: Iterable[Placing]
+    source: str, payment: str, *, taken: Iterable[Taken], placements: Iterable[Placement]
 ) -> Suspended:
     """Follow a payment through what is known of it, and through what people said of it.
 
@@ -138,14 +147,14 @@ def suspended(
     """
     moved = sorted(taken, key=lambda each: (each.received_at, each.at, each.cites))
     held: Counter[str] = Counter()
-    stands: Placing | None = None
+    stands: Placement | None = None
     steps: list[SuspenseStep] = []
-    events: list[tuple[Instant, int, Taken | Placing]] = [
-        *((each.at, 0, each) for each in placings),
+    events: list[tuple[Instant, int, Taken | Placement]] = [
+        *((each.at, 0, each) for each in placements),
         *((each.received_at, 1, each) for each in moved),
     ]
     for known, _, each in sorted(events, key=lambda one: one[:2]):
-        if isinstance(each, Placing):
+        if isinstance(each, Placement):
             if stands is not None:
                 steps += _moved(held, stands, at=known, back=True)
             stands = None if each.into == "nowhere" else each
@@ -175,7 +184,7 @@ _MOVEMENTS: Final[frozenset[SuspenseFlow]] = frozenset({"received", "refunded"})
 
 
 def _moved(
-    held: Counter[str], placing: Placing, *, at: Instant, back: bool = False
+    held: Counter[str], placing: Placement, *, at: Instant, back: bool = False
 ) -> Iterator[SuspenseStep]:
     """Yield what leaves suspense by a placing, or comes back when it ends."""
     if placing.into not in ("order", "other_business"):

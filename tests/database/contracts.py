@@ -24,6 +24,7 @@ from tests.database.contract_scheduling import SchedulingContract
 from tests.database.contract_sealing import SealingContract
 from tests.database.contract_searching import SearchContract
 from tests.database.contract_shop_facts import ShopFactsContract
+from tests.database.contract_suspense import SuspenseContract
 from tests.database.contract_trail import TrailContract
 from tests.database.contract_upgrading import PreviewContract, UpgradingContract
 from tests.database.contract_verdicts import VerdictContract
@@ -58,6 +59,7 @@ class Contract(
     SealingContract,
     SearchContract,
     ShopFactsContract,
+    SuspenseContract,
     TrailContract,
     UpgradingContract,
 ):

@@ -14,7 +14,7 @@ from reconcile.matching.ledger_lines import Taken
 from reconcile.matching.match import Decision, Matching
 from reconcile.matching.rows import NO_KEY, StatementRow
 from reconcile.matching.rules import Coverage, MatchRules
-from reconcile.matching.suspense import PlacedIn, Placing, Suspended, Suspense, suspended
+from reconcile.matching.suspense import PlacedIn, Placement, Suspended, Suspense, suspended
 from reconcile.reporting.input import OrderSeen
 from reconcile.reporting.journal import of_suspense, transactions
 from reconcile.reporting.report import PeriodReport, Scope
@@ -42,16 +42,16 @@ def movement(
     )
 
 
-def put(into: PlacedIn, day: int, **words: Any) -> Placing:
-    return Placing(at=T + day * DAY, into=into, record=f"rec_{day}", **words)
+def put(into: PlacedIn, day: int, **words: Any) -> Placement:
+    return Placement(at=T + day * DAY, into=into, record=f"rec_{day}", **words)
 
 
-def payment(*parts: Taken | Placing) -> Suspended:
+def payment(*parts: Taken | Placement) -> Suspended:
     return suspended(
         "shop",
         "p1",
         taken=[each for each in parts if isinstance(each, Taken)],
-        placings=[each for each in parts if isinstance(each, Placing)],
+        placements=[each for each in parts if isinstance(each, Placement)],
     )
 
 
@@ -78,7 +78,7 @@ def balances(found: Suspended, *, until: Instant = END) -> dict[str, int]:
 
 CAME = movement()
 BACK = movement(-325_000, at=T + 8 * DAY, kind="refunded")
-FATES: dict[str, tuple[tuple[Taken | Placing, ...], dict[str, int], dict[str, int]]] = {
+FATES: dict[str, tuple[tuple[Taken | Placement, ...], dict[str, int], dict[str, int]]] = {
     "open": ((CAME,), {"received": 1, "closing": 1}, {"clearing": 1, "unallocated": -1}),
     "assigned": (
         (CAME, put("order", 3, order="A")),
@@ -161,7 +161,8 @@ def test_an_assignment_is_posted_on_its_own_day_and_the_capture_stays() -> None:
         "unallocated": CAME.minor,
     }
     order = case(minor=CAME.minor).pays(payment="p1").takings[0]
-    seen = OrderSeen(taking=replace(order, taken=(CAME, BACK)))
+    cited = replace(CAME, cites=(*CAME.cites, "rec_3"))
+    seen = OrderSeen(taking=replace(order, taken=(cited, BACK)))
     own = list(transactions(seen, start=START, end=END, suspense={("shop", "p1"): found}))
     assert [each.what for each in own] == ["refunded"]
 
@@ -208,7 +209,7 @@ def test_its_statement_line_waits_for_an_order_and_is_no_missing_webhook() -> No
     ],
 )
 def test_a_line_of_a_payment_that_was_placed_waits_for_nobody(
-    parts: tuple[Taken | Placing, ...], bucket: str
+    parts: tuple[Taken | Placement, ...], bucket: str
 ) -> None:
     """One that an order has is the order's: here none states it."""
     _, control = matched(payment(*parts), row())
