@@ -12,6 +12,7 @@ from app.console import (
     proposals_pages,
     service_pages,
     setup_pages,
+    unallocated_pages,
 )
 from app.console.view import Act
 
@@ -219,6 +220,32 @@ ACTS: Final = (
         ask=breaks_pages.ask_accept,
         do=breaks_pages.do_accept,
         done="It was accepted, and is no more to be done.",
+    ),
+    Act(
+        name="assign-payment",
+        title="Assign a payment to an order",
+        button="Assign it",
+        permission="payment_proposed",
+        ask=unallocated_pages.ask_assign,
+        do=unallocated_pages.do_assign,
+        done="It is the order's now, which is judged again.",
+    ),
+    Act(
+        name="withdraw-payment",
+        title="Withdraw what was decided about a payment",
+        button="Withdraw it",
+        permission="payment_proposed",
+        ask=unallocated_pages.ask_withdraw,
+        do=unallocated_pages.do_withdraw,
+        done="It was withdrawn; the order that had it is judged again.",
+    ),
+    Act(
+        name="dismiss-payment",
+        title="Dismiss a payment of no order",
+        button="Propose it",
+        permission="payment_proposed",
+        ask=unallocated_pages.ask_dismiss,
+        do=unallocated_pages.do_dismiss,
     ),
     Act(
         name="approve",

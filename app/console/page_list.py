@@ -12,6 +12,7 @@ from app.console import (
     proposals_pages,
     service_pages,
     setup_pages,
+    unallocated_pages,
 )
 from app.console.orders_pages import now_document
 from app.console.view import Page
@@ -84,6 +85,24 @@ PAGES: Final = (
         load=breaks_pages.break_document,
         template="break.html",
         rows="steps",
+        live=False,
+    ),
+    Page(
+        path="/unallocated",
+        title="Unallocated payments",
+        reads="unallocated",
+        load=unallocated_pages.unallocated_document,
+        template="unallocated.html",
+        rows="payments",
+        group="Finance",
+    ),
+    Page(
+        path="/unallocated/{subject}",
+        title="Unallocated payment",
+        reads="unallocated",
+        load=unallocated_pages.payment_document,
+        template="payment.html",
+        rows="suggestions",
         live=False,
     ),
     Page(

@@ -219,6 +219,14 @@ async def place_payment(context: AppContext, asked: Placing) -> Proposal | None:
     return proposal
 
 
+async def why_not_alone(context: AppContext, asked: Placing) -> str | None:
+    """Return why one person may not do this alone; None if they may. Raises as `place_payment`."""
+    async with context.database.reading() as connection:
+        who = await permitted(connection, by=asked.by, action="payment_proposed")
+        seen = await _seen(context, connection, asked)
+        return await _why_not_alone(context, connection, seen, asked, who)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Seen:
     """A payment as it stands in the transaction of an act.

@@ -28,6 +28,7 @@ from app.orders.order_facts import OrderFacts, tell_order
 from app.orders.unmask_many import UnmaskRequest, propose_unmasking, unmasking_kind
 from reconcile.instants import DAY, Instant
 from reconcile.money import Money
+from tests.api import driving
 from tests.api.driving import of_order
 from tests.console.conftest import (
     AWKWARD,
@@ -170,6 +171,8 @@ async def test_every_role_does_what_the_table_says(
         name = (await client.get("/breaks.json")).json()["breaks"][0]["id"]
         month = (await client.get("/periods.json")).json()["open"][0]["period"]
         delivery = (await client.get("/deliveries.json")).json()["deliveries"][0]["delivery"]
+    till = {"reference": "till-1"}
+    await console.driver.send(driving.event("till", order=None, session=None, payment=till))
     proposal = await (proposed_numbers(console) if role == "support" else proposed(console, name))
     async with console.signed_in(role) as client:
         may = {str(word): roles for each in (MAY, MAY_READ) for word, roles in each.items()}
@@ -177,7 +180,7 @@ async def test_every_role_does_what_the_table_says(
             about = f"order=ORD-1&break={name}&number=1&operator=a+viewer&token=books"
             about += f"&month={month}&proposal={proposal}&upload=none&delivery={delivery}"
             about += "&import=1&preview=none&list=orders&label=mine&alarm=held&source=shop"
-            about += "&attachment=att_0"
+            about += "&attachment=att_0&payment=shop:till-1"
             path = f"/do/{act.name}?{about}&item=rollback"
             allowed = role in may[act.permission]
             there = 404 if act.name in ABOUT_A_FILE else 200

@@ -307,6 +307,10 @@ WORDS: Final = {
     "statement withdraw": ("1", *WHY),
     "tokens add": ("shop",),
     "tokens revoke": ("shop",),
+    "unallocated assign": ("R1", "--order", "ORD-1", *WHY),
+    "unallocated dismiss": ("R1", "--as", "to_refund", *WHY),
+    "unallocated show": ("R1",),
+    "unallocated withdraw": ("R1", *WHY),
 }
 """What each command is given."""
 

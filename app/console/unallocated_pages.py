@@ -1,0 +1,188 @@
+"""Pages of payments that no order has, and what people decide about them."""
+
+from typing import Any, Final
+
+from app.access.operators import MAY
+from app.console.proposals_pages import proposed, waiting_about
+from app.console.view import PROPOSE, ROWS, ActionResult, Document, Field, Form, View
+from app.console.words import address, capital
+from app.finance import place_payment as placing
+from app.orders.unallocated import (
+    WHY,
+    Unallocated,
+    UnallocatedRequest,
+    list_unallocated,
+    read_unallocated,
+    unallocated_totals,
+)
+from reconcile.ledger.records import DISMISSED_AS
+from reconcile.money import to_json
+
+DISMISSED: Final = {"to_refund": "It is to be refunded", "other_business": "It is other business"}
+
+ONE_ORDER: Final = (
+    "One payment for two orders is not supported: assign it to one of them, and book the other by "
+    "hand."
+)
+
+
+async def unallocated_document(view: View) -> Document:
+    """GET /unallocated?source=&all=&after="""
+    everything = view.choice("all", ("true",)) is not None
+    page = await list_unallocated(
+        view.context,
+        UnallocatedRequest(
+            source=view.word("source"),
+            after=view.word("after") or "",
+            limit=ROWS,
+            everything=everything,
+        ),
+    )
+    totals, now = await unallocated_totals(view.context), view.context.clock.now()
+    return {
+        "filters": {"source": view.word("source"), "all": "true" if everything else None},
+        "after": view.word("after"),
+        "waiting": totals.count,
+        "more": totals.more,
+        "unclear": totals.unclear,
+        "held": [to_json(each) for each in totals.held],
+        "payments": [each.document(now=now) for each in page.payments],
+        "next": page.next,
+    }
+
+
+async def payment_document(view: View) -> Document:
+    """GET /unallocated/{payment}"""
+    found = await read_unallocated(view.context, view.subject)
+    suggested = []
+    if found.state == "open":
+        suggested = await placing.suggested_orders(view.context, found)
+    return found.document(now=view.context.clock.now()) | {
+        "suggestions": [each.document() for each in suggested],
+        "only": placing.only_fit(suggested),
+        "dismissed_words": DISMISSED,
+        "proposal": await waiting_about(view, found.id),
+    }
+
+
+# --- actions -------------------------------------------------------------------------------------
+
+
+async def _payment(view: View) -> Unallocated:
+    return await read_unallocated(view.context, view.needed("payment"))
+
+
+def _form(found: Unallocated, *lines: str, fields: tuple[Field, ...] = (), **more: Any) -> Form:
+    """Make a form about a payment, which carries the last decision about it."""
+    money = "an amount that is not clear" if found.held is None else str(found.held)
+    seen = Field(
+        name="replaces", label="", kind="hidden", value=found.last_act or "", required=False
+    )
+    return Form(
+        subject=f"{found.id}: {money}",
+        lines=(WHY[found.why], *lines),
+        back=address("unallocated", found.id),
+        fields=(*fields, seen),
+        **more,
+    )
+
+
+def _button(view: View, *, alone: bool) -> str:
+    """Return the text of the button: others than finance propose; empty: the act's own."""
+    return "" if alone and view.person.role in MAY["payment_assigned"] else PROPOSE
+
+
+async def ask_assign(view: View) -> Form:
+    found = await _payment(view)
+    suggested = await placing.suggested_orders(view.context, found)
+    named = view.word("order")
+    order = Field(
+        name="order",
+        label="The order that it is for",
+        value=named or "",
+        hint="Its reference, as the shop states it.",
+    )
+    because, ready = None, found.state == "open"
+    if named is not None and ready:
+        because = await placing.why_not_alone(view.context, _asked(view, "assign", order=named))
+    lines = [
+        f"{each.order}: {', '.join(placing.REASON_WORDS[reason] for reason in each.reasons)}."
+        for each in suggested
+        if named in (None, each.order)
+    ]
+    if because is not None:
+        lines.append(f"{capital(because)}. It is done when another operator approves it.")
+    lines.append(ONE_ORDER)
+    return _form(
+        found,
+        *lines,
+        fields=(order,),
+        ready=ready,
+        button=_button(view, alone=because is None and named is not None),
+    )
+
+
+async def ask_withdraw(view: View) -> Form:
+    found = await _payment(view)
+    because, ready = None, found.state in ("assigned", "dismissed")
+    if ready:
+        because = await placing.why_not_alone(view.context, _asked(view, "withdraw"))
+    line = "It is no order's again, unless its events or the shop name one."
+    if because is not None:
+        line = f"{capital(because)}. It is done when another operator approves it."
+    return _form(
+        found,
+        line,
+        ready=ready,
+        button=_button(view, alone=because is None),
+    )
+
+
+async def ask_dismiss(view: View) -> Form:
+    found = await _payment(view)
+    why = Field(
+        name="as",
+        label="What it is",
+        choices=tuple((each, DISMISSED[each]) for each in DISMISSED_AS),
+        value=DISMISSED_AS[0],
+    )
+    to = Field(
+        name="to",
+        label="The account that other business goes to",
+        hint="Empty where it is to be refunded: that stays a liability until it is.",
+        required=False,
+    )
+    line = "It takes two people. A refund or dispute of it that comes later reopens it."
+    return _form(found, line, fields=(why, to), ready=found.state == "open", button=PROPOSE)
+
+
+def _asked(view: View, kind: placing.ActKind, **more: Any) -> placing.Placing:
+    reason = more.pop("reason", "")
+    return placing.Placing(
+        kind=kind, payment=view.needed("payment"), reason=reason, by=view.person.name, **more
+    )
+
+
+async def _do(view: View, asked: placing.Placing) -> str | ActionResult:
+    proposal = await placing.place_payment(view.context, asked)
+    if proposal is not None:
+        return proposed(proposal)
+    return address("unallocated", asked.payment)
+
+
+async def do_assign(view: View, reason: str) -> str | ActionResult:
+    order, seen = view.given.get("order", "").strip(), view.given.get("replaces", "")
+    return await _do(view, _asked(view, "assign", order=order, reason=reason, replaces=seen))
+
+
+async def do_withdraw(view: View, reason: str) -> str | ActionResult:
+    seen = view.given.get("replaces", "")
+    return await _do(view, _asked(view, "withdraw", reason=reason, replaces=seen))
+
+
+async def do_dismiss(view: View, reason: str) -> str | ActionResult:
+    why = {str(each): each for each in DISMISSED_AS}.get(view.given.get("as", ""))
+    to, seen = view.given.get("to", "").strip(), view.given.get("replaces", "")
+    return await _do(
+        view, _asked(view, "dismiss", dismiss=why, to=to, reason=reason, replaces=seen)
+    )
