@@ -147,7 +147,6 @@ FINDINGS: Final[Mapping[FindingCode, str]] = {
     "dated_in_future": "Message dated in the future",
     "order_unknown": "Not known from the shop",
     "session_unknown": "No answer to the payment request",
-    "assignment_contradicted": "Another order named later",
     "refund_without_payment": "Refund of an unknown payment",
     "paid_but_not_fulfilled": "Paid, not shipped",
     "price_changed": "Price changed",
