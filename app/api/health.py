@@ -1,6 +1,9 @@
 """/livez, /readyz and /metrics: alive, ready for deliveries, and figures."""
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
 
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.requests import Request
@@ -20,6 +23,7 @@ from app.monitoring.health import (
     unsafe,
 )
 from app.monitoring.watchdog import WATCHES, Watchdog
+from app.receiving.source_state import SourceState, source_states
 from reconcile.instants import SECOND
 
 Reasons = Callable[[], list[str]]
@@ -55,9 +59,10 @@ class Health:
         watchdog: Watchdog,
         read_elsewhere: Callable[[], bool] = lambda: False,
         certificate: PublicCertificate | None = None,
+        checkout_denied: Callable[[], str | None] = lambda: None,
     ) -> None:
         """read_elsewhere: whether processes read that somebody else starts; certificate: that of
-        the public URL, where it is looked at."""
+        the public URL, where it is looked at; checkout_denied: why no payment can be started."""
         self._context = context
         self._reasons = reasons
         self._metrics = metrics
@@ -65,26 +70,36 @@ class Health:
         self._read_elsewhere = read_elsewhere
         self._began = context.clock.now()
         self._certificate = certificate
+        self._checkout_denied = checkout_denied
+        unsigned = sorted(name for name, each in context.sources.items() if each.unsigned)
+        self._unsigned = {
+            f"unsigned source {number}": re.compile(
+                rf"(?<![a-z0-9]){re.escape(name)}(?![a-z0-9])", re.IGNORECASE
+            )
+            for number, name in enumerate(unsigned, 1)
+        }
 
     async def livez(self, request: Request) -> Response:
         return JSONResponse({"status": "alive"})
 
     async def readyz(self, request: Request) -> Response:
-        """Answer 200 while deliveries can be stored and folded and not all are refused for their
-        age; else 503 with the reasons. `unsafe` lists settings that risk stored data, `golive` what
-        a live instance lacks, `findings` how many orders need a person. Each alarm that lasts is a
-        member, such as `silence`; none of them makes the service unready."""
-        reasons, dangers = self._reasons(), list[str]()
+        """Answer 200 while deliveries can be stored and read; else 503 with the reasons. Nothing
+        that a stranger sends, or a provider answers, makes the service unready.
+
+        `sources` has the state of each source, `unsafe` settings that risk stored data, `checkout`
+        why no payment can be started, `golive` what a live instance lacks, `findings` how many
+        orders need a person. Each alarm that lasts is a member, such as `silence`."""
+        reasons, dangers, states = self._reasons(), list[str](), list[SourceState]()
         golive = None
         try:
             refuses = await refusal(self._context)
-            refused = await self._watchdog.everything_refused()
             behind = await reader_behind(
                 self._context,
                 limit_s=self._context.settings.inbox_red_s,
                 elsewhere=self._began if self._read_elsewhere() else None,
             )
-            reasons += [why for why in (refuses, refused, behind) if why]
+            reasons += [why for why in (refuses, behind) if why]
+            states = await source_states(self._context)
             dangers = await unsafe(self._context)
             golive = await unfinished(self._context)
         except TallyhookError as error:
@@ -94,14 +109,40 @@ class Health:
             "status": "not ready" if reasons else "ready",
             "reasons": reasons,
         }
+        if states:
+            document["sources"] = self._documents(states)
         if dangers:
             document["unsafe"] = dangers
+        if denied := self._checkout_denied():
+            document["checkout"] = [denied]
         if golive is not None:
             document["golive"] = [golive]
         document |= {name: [alarm.sentence] for name, alarm in self._watchdog.alarms.items()}
         if any(self._watchdog.findings.values()):
             document["findings"] = self._watchdog.findings
-        return JSONResponse(document, status_code=status)
+        return JSONResponse(self._without_names(document), status_code=status)
+
+    def _documents(self, states: Sequence[SourceState]) -> list[dict[str, Any]]:
+        """Describe sources, with what the watchdog's last look found of their refusals."""
+        explained = {each.source: each.explanation for each in self._watchdog.sources}
+        return [
+            replace(
+                each, explanation=explained.get(each.source) if each.state == "refusing" else None
+            ).document()
+            for each in states
+        ]
+
+    def _without_names(self, value: Any) -> Any:
+        """Number the sources that sign nothing, in all texts: who knows the name of one knows its
+        address, which is all that protects it."""
+        if isinstance(value, dict):
+            return {name: self._without_names(each) for name, each in value.items()}
+        if isinstance(value, list):
+            return [self._without_names(each) for each in value]
+        if isinstance(value, str):
+            for name, pattern in self._unsigned.items():
+                value = pattern.sub(name, value)
+        return value
 
     async def metrics(self, request: Request) -> Response:
         """Answer with metrics for Prometheus."""

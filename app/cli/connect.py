@@ -91,7 +91,8 @@ def connect(
 
     What the file says already stays; where it says otherwise, nothing is written and the
     difference is reported. With --wait the command watches beside a running `serve`, and says of
-    a refused delivery what to change: exit code 1 where it was refused, or none came.
+    a refused delivery, or of one that names no order, what to change: exit code 1 for these, and
+    where none came.
     """
     from app.config.config_file import plan_settings, write_plan
     from app.providers.profile import load_profile
@@ -332,7 +333,7 @@ def _print_setup(
 
 
 def _await_delivery(source: str, profile: Profile, settings: Settings, *, seconds: float) -> None:
-    """Exit code 1 where the first delivery was refused, or none came."""
+    """Exit code 1 where the first delivery was refused, names no order, or none came."""
     import anyio
 
     from app.orders.first_delivery import wait_for_delivery
@@ -363,6 +364,9 @@ def _await_delivery(source: str, profile: Profile, settings: Settings, *, second
         printing.say(f"It came and was taken: {entry.delivery_id}, {entry.verdict}.")
         if entry.problem:
             printing.say(f"  {entry.problem}")
+        if arrived.no_order is not None:
+            printing.say(f"  {arrived.no_order}")
+            raise typer.Exit(1)
         return
     printing.say(f"It came and was refused: {entry.verdict}. {entry.problem or ''}".rstrip())
     for each in arrived.diagnoses:

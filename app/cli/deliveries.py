@@ -118,19 +118,20 @@ def show_delivery(
     Never its body.
     """
     from app.orders.delivery_log import (
-        is_nameless,
         is_refused,
         listed_delivery,
         masked_parts,
+        no_order_sentence,
         note_reading,
         show_delivery,
     )
 
     async def look(context: AppContext) -> tuple[Any, ...]:
         entry = await show_delivery(context, delivery)
-        return entry, *await masked_parts(context, entry)
+        no_order = no_order_sentence(context, entry)
+        return entry, no_order, *await masked_parts(context, entry)
 
-    entry, phones, headers = running.with_context(look)
+    entry, no_order, phones, headers = running.with_context(look)
     if is_refused(entry):
         running.with_context(lambda context: note_reading(context, entry, by=by), purpose="writing")
     row = listed_delivery(entry) | {
@@ -138,11 +139,11 @@ def show_delivery(
         "phone": ", ".join(phones) or None,
         "pruned_at": None if entry.pruned_at is None else format_instant(entry.pruned_at),
     }
-    if is_nameless(entry):
+    if no_order is not None:
         printing.note(
-            "Its event names no order, nor a payment or session of one, so it is in no ledger. "
-            "The shop can say whose it is: `references` in PUT /api/v1/orders/REF. If the "
-            "reference stands in the event after all, correct `order` in the source's profile."
+            f"{no_order} Until then the shop can say whose it is: `references` in PUT "
+            "/api/v1/orders/REF. If the reference stands in the event after all, correct `order` "
+            "in the source's profile."
         )
     if form is not printing.Format.table:
         printing.document(row | {"headers": headers}, form)

@@ -112,6 +112,7 @@ def trigger(
     In the sandbox alone. The same words, --at among them, send the same bytes again, signed anew,
     as providers do; without --at a second body of its id. Exit code 1 where it was refused.
     """
+    from app.providers.connecting import names_no_order
     from app.providers.examples import WantedEvent, find_example
     from app.providers.profile import load_profile
 
@@ -133,6 +134,8 @@ def trigger(
     signed = _signed(signer, settings, example, wanted, address=address)
     printing.note(f"{example.word} of {reference or session or 'no order'} to {address}")
     _post(signed, method=example.method, to=address)
+    if _names_no_order(signer, signed, example):
+        printing.note(names_no_order(signer.profile))
     if signer.profile.unconfirmed:
         printing.note(
             "Events of this provider count only after it was asked, and it does not know of this "
@@ -205,6 +208,19 @@ def _signed(
     path = urlsplit(address).path
     known_as = f"{settings.public_url}{path}" if settings.public_url else address
     return shape_event(signer, example, wanted, now=SystemClock().now(), url=known_as)
+
+
+def _names_no_order(signer: Source, signed: Signed, example: Example) -> bool:
+    from app.core.reading import Unreadable
+    from app.providers.request import Incoming
+
+    headers = [(name.lower().encode(), value.encode()) for name, value in signed.headers]
+    incoming = Incoming(headers, signed.body, method=example.method, url=signed.url)
+    try:
+        reading = signer.read(incoming, digest="0" * 64)
+    except Unreadable:
+        return False
+    return any(event.order is None and event.claim != "ignored" for event in reading.events)
 
 
 def _post(signed: Signed, *, method: str, to: str) -> None:

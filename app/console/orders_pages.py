@@ -365,6 +365,7 @@ async def delivery_document(view: View) -> Document:
     phones, headers = await delivery_log.masked_parts(view.context, entry)
     pairs = [line.partition(": ") for line in headers]
     return _delivery_row(entry) | {
+        "no_order": delivery_log.no_order_sentence(view.context, entry),
         "refused": refused,
         "problem": entry.problem,
         "digest": entry.digest,

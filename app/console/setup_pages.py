@@ -16,7 +16,8 @@ from app.orders.delivery_log import last_came
 from app.providers.connecting import setup_facts
 from app.providers.examples import WantedEvent, examples_of, shape_event
 from app.providers.source import Source
-from reconcile.instants import DAY, Instant, format_known
+from app.receiving.source_state import SourceState, explained_states
+from reconcile.instants import format_known
 
 LIMIT_S: Final = 10.0
 """Seconds to wait for the service's answer, with a page that waits too."""
@@ -24,46 +25,20 @@ LIMIT_S: Final = 10.0
 SERVE: Final = "http://127.0.0.1:8080"
 """Default address of `serve`."""
 
-_NEVER: Final = (
-    "Nothing has come yet: register the address with the provider, subscribe to its events and "
-    "make a test payment."
-)
-_ONLY_REFUSED: Final = (
-    "Deliveries come, and every one was refused: look at one, its page says which mistake would "
-    "explain it."
-)
-_QUIET: Final = (
-    "It has been quiet for more than a day. A shop without orders is quiet, too; where there were "
-    "orders, look at the provider's own list of deliveries: does it fail to deliver, or did it "
-    "switch the address off?"
-)
-_REFUSED_SINCE: Final = "The last one was refused: a secret may have been changed at one end alone."
-_WELL: Final = "It delivers, and what it delivers is taken."
-
-
-def meaning(*, taken: Instant | None, refused: Instant | None, now: Instant) -> str:
-    """Say what a source's last deliveries mean, and what to do."""
-    if taken is None:
-        return _NEVER if refused is None else _ONLY_REFUSED
-    if refused is not None and refused > taken:
-        return _REFUSED_SINCE
-    return _QUIET if now - taken > DAY else _WELL
-
 
 async def setup_document(view: View) -> Document:
     unknown = (await last_came(view.context, ""))[1]
     return {
         "receiver": view.context.settings.public_url or None,
         "unknown_refused": format_known(unknown),
-        "sources": [
-            await _source(view, source) for _, source in sorted(view.context.sources.items())
-        ],
+        "sources": [await _source(view, state) for state in await explained_states(view.context)],
     }
 
 
-async def _source(view: View, source: Source) -> dict[str, Any]:
+async def _source(view: View, state: SourceState) -> dict[str, Any]:
+    source = view.context.sources[state.source]
     taken, refused = await last_came(view.context, source.name)
-    profile, now = source.profile, view.context.clock.now()
+    profile = source.profile
     places = {
         "order": profile.event.order,
         "session": profile.event.session,
@@ -78,7 +53,10 @@ async def _source(view: View, source: Source) -> dict[str, Any]:
         "verifies_only": profile.verifies_only,
         "last_taken": format_known(taken),
         "last_refused": format_known(refused),
-        "means": meaning(taken=taken, refused=refused, now=now),
+        "state": state.state,
+        "since": format_known(state.since),
+        "means": state.whole_sentence,
+        "do": state.do,
         "setup": setup_facts(profile),
         "events": [
             {"kind": kind, "claim": claim} for kind, claim in profile.claims if claim != "ignored"

@@ -1,6 +1,7 @@
 """What programs look at before real money moves: `tallyhook doctor`, and the checklist's trials."""
 
 import asyncio
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -11,6 +12,7 @@ import httpx2
 
 from app.access.tokens import ending_soon
 from app.checkout.client import client_settings
+from app.config.database_url import sqlite_file
 from app.config.load import load_settings
 from app.config.settings import Settings
 from app.context.context import AppContext
@@ -34,6 +36,7 @@ from app.receiving.caught_up import behind_s
 from app.receiving.delivery_log_store import LogEntry
 from app.receiving.inbox import open_inbox
 from app.receiving.phone_store import a_note, has_other_keys
+from app.receiving.source_state import explained_states
 from app.sandbox.settings import SANDBOX_TOKEN
 from app.sealing.log_store import identity
 
@@ -139,7 +142,19 @@ def _mode(path: Path) -> int | None:
         return None
 
 
+def _may_write_to(folder: Path) -> bool:
+    """Whether this user may make files in a folder; of one that is to be made, in the nearest one
+    that is there."""
+    there = next((each for each in (folder, *folder.parents) if each.exists()), folder)
+    return os.access(there, os.W_OK | os.X_OK)
+
+
 async def _database(settings: Settings) -> list[Check]:
+    file = sqlite_file(settings.database_url)
+    if file is not None:
+        folder = file.absolute().parent
+        if found := list(preflight.of_database_folder(folder, writable=_may_write_to(folder))):
+            return found  # else its other files would be reported, which are not the cause
     try:
         async with open_inbox(settings, purpose="reading") as inbox:
             context = inbox.context(clock=SystemClock())
@@ -160,6 +175,7 @@ async def _database(settings: Settings) -> list[Check]:
             raised = await alarms(Watched(context))
             checks += [preflight.of_alarm(name, alarm) for name, alarm in raised.items()]
             checks += preflight.of_tokens(await ending_soon(context))
+            checks += [preflight.of_source(each) for each in await explained_states(context)]
             free = inbox.database.writer.space.free_bytes()
     except TallyhookError as error:
         sentence = str(error)

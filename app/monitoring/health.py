@@ -11,14 +11,12 @@ from app.core.errors import StorePoisoned, StoreUnavailable
 from app.database.engine import Connection, unsafe_standbys
 from app.database.facts import server_moved
 from app.database.statements import run
-from app.monitoring import monitoring_store
 from app.orders import counter_store, notification_store
 from app.privacy.backup_moment import last_backup
 from app.providers.provider_client import trusted_until
 from app.receiving import append_store, due_store, inbox_store
 from app.receiving.inbox import inbox_of
 from app.receiving.inbox_queue import FAULTS
-from app.receiving.refusals import RefusedAges
 from app.sealing import departure_store, log_queue_store
 from reconcile.instants import SECOND, Instant
 from reconcile.ledger.ledger import OUTCOMES
@@ -159,16 +157,6 @@ async def reader_behind(
     if silent >= limit_s:
         return f"no `tallyhook worker` has read for {silent} s: see that one runs"
     return None
-
-
-async def everything_refused(context: AppContext, ages: RefusedAges) -> str | None:
-    """Return why no delivery should be sent to this receiver, which refuses all for their age."""
-    now = context.clock.now()
-    asked = ages.asked_about(now)
-    if asked:
-        async with context.database.reading() as connection:
-            ages.found(asked, await monitoring_store.events_taken(connection, asked))
-    return ages.everything_refused(now)
 
 
 async def overview(context: AppContext) -> Overview:

@@ -4,7 +4,7 @@ Spans of time are found by ids, which begin with their moment, so that no index 
 Every query is bounded. Unreadable deliveries are few among many, so they have their own index.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Final
 
@@ -13,7 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.core.ids import first_id
 from app.core.reading import TRIED
-from app.database.statements import Rows, select_in
+from app.database.statements import Rows
 from reconcile.instants import Instant
 
 # --- what the watchdog reads ----------------------------------------------------------------------
@@ -73,18 +73,6 @@ async def unreadable_since(
         text(UNREADABLE), {"start": first_id("dlv_", start), "tried": TRIED, "enough": enough}
     )
     return {source: int(count) for source, count in rows}
-
-
-async def events_taken(
-    connection: AsyncConnection, names: Iterable[tuple[str, str]]
-) -> set[tuple[str, str]]:
-    """Return which of these events, each a source and an id, were ever stored."""
-    rows = await select_in(
-        connection,
-        sql="SELECT DISTINCT source, event_id FROM events WHERE event_id IN ({})",
-        values={event_id for _, event_id in names},
-    )
-    return {(source, event_id) for source, event_id in rows}
 
 
 async def sessions_since(

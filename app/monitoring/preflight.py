@@ -6,6 +6,7 @@ Each check is a function of what was seen, and no sentence contains a secret. Le
 import stat
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final, Literal
 
 from app.access.operator_store import TokenEntry
@@ -17,6 +18,7 @@ from app.privacy.replay_erasures import JournalState
 from app.providers.provider_client import Probe
 from app.providers.schemes import TOKENS
 from app.providers.sections import Profile
+from app.receiving.source_state import SourceState
 from reconcile.instants import DAY, SECOND, Duration, Instant, format_instant
 
 State = Literal["ok", "weak", "must"]
@@ -81,6 +83,27 @@ def of_secret_file(variable: str, mode: int | None) -> Check:
     if mode & 0o027:
         return must(variable, f"{permissions}: others may read or change it.", "chmod 640 it")
     return ok(variable, f"{permissions}: nobody else may change it.")
+
+
+def of_database_folder(folder: Path, *, writable: bool) -> Iterator[Check]:
+    """Check that this user may make files beside the database, as SQLite does. The first start
+    makes keys there, too."""
+    if not writable:
+        yield must(
+            "database folder",
+            f"This user cannot write to {folder}, where the database and the files beside it lie.",
+            "run this as the user of the service, or let this user write there; see with `mount` "
+            "whether its file system is read-only",
+        )
+
+
+def of_source(source: SourceState) -> Check:
+    """Report the state of a source's deliveries, whose word begins the sentence."""
+    sentence = f"{source.state}: {source.whole_sentence}"
+    if source.state == "ok":
+        return ok(f"source {source.source}", sentence)
+    state: State = "must" if source.state == "refusing" else "weak"
+    return Check(what=f"source {source.source}", state=state, sentence=sentence, do=source.do)
 
 
 def of_key_file(variable: str, *, there: bool, needed: bool) -> Iterator[Check]:
@@ -261,7 +284,7 @@ def of_merchant() -> Check:
 
 def of_profile(source: str, profile: Profile) -> Iterator[Check]:
     """Check what the provider's way of signing leaves open."""
-    what, found = f"source {source}", dict[str, str]()
+    what, found = f"profile of {source}", dict[str, str]()
     asked = "its events count only once the provider was asked, which needs it to be reachable"
     if profile.signature.mac == "none":
         found[f"it signs nothing; {asked}."] = "let only the provider's addresses through"

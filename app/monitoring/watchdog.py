@@ -23,11 +23,12 @@ from app.evidence.witnesses import CONTRADICTING, PROBLEMS, cosigned_size, witne
 from app.finance import scheduled_store
 from app.monitoring import monitoring_store
 from app.monitoring.alarm_messages import AlarmMessages, forget_owners
-from app.monitoring.health import COUNTED, everything_refused
+from app.monitoring.health import COUNTED
 from app.orders import counter_store, hold_store, notification_store
 from app.orders.notify_shop import destination_of
 from app.receiving import inbox_store, unread
 from app.receiving.refusals import RefusedAges
+from app.receiving.source_state import SourceState, explained_states
 from app.sealing import departure_store, log_store
 from reconcile import instants
 from reconcile.instants import Instant
@@ -525,6 +526,7 @@ class Watchdog:
 
     alarms    lasting alarms by the name of their Watch
     findings  number of orders with each watched finding
+    sources   state of each source, with what explains its refusals
     """
 
     def __init__(self, watched: Watched, messages: AlarmMessages | None = None) -> None:
@@ -533,16 +535,12 @@ class Watchdog:
         self._messages = messages
         self.alarms: Mapping[str, Alarm] = {}
         self.findings: Mapping[str, int] = dict.fromkeys(WATCHED, 0)
+        self.sources: Sequence[SourceState] = ()
 
     @property
     def sentences(self) -> list[str]:
         """Sentences of the lasting alarms."""
         return [alarm.sentence for alarm in self.alarms.values()]
-
-    async def everything_refused(self) -> str | None:
-        """Call `health.everything_refused`: readiness needs its answer at once."""
-        ages = self._watched.ages
-        return None if ages is None else await everything_refused(self._watched.context, ages)
 
     async def look(self) -> int:
         """Look once and log what has changed. Return 0: nothing is due at once."""
@@ -552,6 +550,7 @@ class Watchdog:
         for code, count in self.findings.items():
             if count > known[code]:
                 log.warning("orders to look at", finding=code, count=count)
+        self.sources = await explained_states(self._watched.context)
         before, self.alarms = self.alarms, await alarms(self._watched)
         await forget_owners(self._watched.context, self.alarms)
         if self._messages is not None:

@@ -9,6 +9,7 @@ from app.access.operators import note_in_trail, permitted
 from app.context.context import AppContext
 from app.core.masking import Masking, masked_at_sight, masked_phone
 from app.orders.customers import phones_in
+from app.providers.connecting import names_no_order
 from app.receiving.delivery_log_store import (
     LogEntry,
     LogFilter,
@@ -201,6 +202,15 @@ def order_cell(entry: LogEntry) -> str | None:
 def is_nameless(entry: LogEntry) -> bool:
     """Tell whether it brought an event that is in no order's ledger."""
     return entry.event_id is not None and entry.order is None
+
+
+def no_order_sentence(context: AppContext, entry: LogEntry) -> str | None:
+    """Say of a delivery that it names no order, and what to do; None where it is in one, or its
+    kind means nothing."""
+    source = context.sources.get(entry.source)
+    if source is None or not is_nameless(entry) or entry.claim == "ignored":
+        return None
+    return names_no_order(source.profile)
 
 
 def is_refused(entry: LogEntry) -> bool:

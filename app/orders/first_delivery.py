@@ -11,7 +11,7 @@ from typing import Final
 
 from app.context.context import AppContext
 from app.core.errors import UsageError
-from app.orders.delivery_log import is_refused, list_deliveries
+from app.orders.delivery_log import is_refused, list_deliveries, no_order_sentence
 from app.providers.doctor import Account, Diagnosis
 from app.receiving.delivery_log_store import LogEntry
 from app.receiving.diagnose import diagnose_delivery
@@ -28,12 +28,14 @@ class FirstDelivery:
 
     unknown    it came for a name that no source has
     diagnoses  of a refused one: each mistake that would explain it
+    no_order   of one that is in no order's ledger: what to do
     """
 
     entry: LogEntry
     refused: bool
     unknown: bool
     diagnoses: list[Diagnosis]
+    no_order: str | None = None
 
 
 async def wait_for_delivery(
@@ -82,4 +84,10 @@ async def _explained(
         except UsageError as error:  # too little of its body was kept
             found = [Diagnosis(mistake="body_not_kept", sentence=str(error))]
     unknown = entry.source not in accounts
-    return FirstDelivery(entry=entry, refused=refused, unknown=unknown, diagnoses=found)
+    return FirstDelivery(
+        entry=entry,
+        refused=refused,
+        unknown=unknown,
+        diagnoses=found,
+        no_order=no_order_sentence(context, entry),
+    )

@@ -37,6 +37,21 @@ def setup_facts(profile: Profile) -> SetupFacts:
     return facts
 
 
+def where_to_put_the_reference(profile: Profile) -> str:
+    """Say what the shop does so that this provider's events are in an order's ledger."""
+    fields, no_field = list(profile.setup.fields), "none"
+    if fields and fields[0].startswith(no_field):
+        return f"its events have no field for the reference{fields[0].removeprefix(no_field)}"
+    if fields or profile.event.order:
+        return f"put the reference into {'; '.join(fields or profile.event.order)}"
+    return "name its payment or session in `references` of PUT /api/v1/orders/REF"
+
+
+def names_no_order(profile: Profile) -> str:
+    """Say of a delivery that it was taken and is in no order's ledger, and what to do."""
+    return f"Taken, but it names no order: {where_to_put_the_reference(profile)}."
+
+
 def described_credentials(profile: Profile) -> dict[str, str]:
     """Return the name of each credential for asking the provider back → what it is."""
     needed = sorted(credentials_of(profile.fetch_back)) if profile.fetch_back else []

@@ -29,7 +29,6 @@ from app.receiving.refusals import AGES, RefusedAges, RejectionRate, kind_of
 from app.receiving.verify import (
     RefusedDelivery,
     digest_of,
-    first_event_id,
     greeting_of,
     kept_head,
     readable_url,
@@ -164,10 +163,7 @@ def _decide(receiver: Receiver, incoming: Incoming) -> ReceiverAnswer | Rejected
     if isinstance(refused, RefusedDelivery):
         if refused.verdict in AGES:
             digest = digest_of(incoming.body, incoming.url)
-            event_id = first_event_id(source, incoming, environment=receiver.environment)
-            receiver.ages.refused(
-                source.name, digest=digest, at=now, problem=refused.problem, event_id=event_id
-            )
+            receiver.ages.refused(source.name, digest=digest, at=now, problem=refused.problem)
         return Rejected(refused.verdict, refused.problem, now, delivery_id)
     receiver.ages.taken(source.name)
     if refused is not None:

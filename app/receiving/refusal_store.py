@@ -119,6 +119,17 @@ async def find_rejection(connection: AsyncConnection, delivery_id: str) -> Rejec
     return None if row is None else _rejection(row)
 
 
+async def newest_rejections(connection: AsyncConnection, source: str, *, limit: int) -> list[str]:
+    """Return ids of the latest kept rejections of a source, the newest first."""
+    rows = await connection.scalars(
+        select(_REJECTIONS.c.id)
+        .where(_REJECTIONS.c.source == source)
+        .order_by(_REJECTIONS.c.id.desc())
+        .limit(limit)
+    )
+    return list(rows)
+
+
 async def kept_rejections(
     connection: AsyncConnection, *, after: str, at_once: int
 ) -> list[Rejection]:

@@ -1,11 +1,5 @@
 """Whether a clock is off: genuine deliveries are refused for their age, and none is taken.
 
-There are two judgements. The alarm is of one source, and counts bodies. Readiness is of all
-sources: while everything is refused, deliveries should go to another receiver, or wait. Whoever has
-captured genuine deliveries may send them again, so that it counts only events that were never taken
-by anybody who serves this database, and each once, however often it comes: what was taken before is
-refused now because it is old, whatever the clock says.
-
 An age is judged only once the signature was found right, so whoever sends knows the secret: the two
 clocks differ, or an old request comes again.
 
@@ -17,7 +11,7 @@ of its own.
 
 import ipaddress
 from collections import OrderedDict
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from time import monotonic
@@ -127,17 +121,6 @@ REFUSALS: Final = 3
 BODIES: Final = 2
 """Of how many different bodies they must be: one request that is replayed proves nothing."""
 
-LATE: Final = 5
-"""Events that may be late by themselves; of more than these within ALL_WINDOW, with no delivery of
-any source taken meanwhile, readiness says that everything is refused."""
-
-ALL_WINDOW: Final[Duration] = 5 * MINUTE
-"""How long an event counts for readiness: when none comes any more, it is ready again."""
-
-KEPT_EVENTS: Final = 1_000
-"""Events that are remembered, of all sources, those that were refused last: more than one has
-captured who sends them again to push others out."""
-
 KEPT: Final = 100
 """Bodies that are remembered of a source, those that were refused last."""
 
@@ -151,35 +134,18 @@ class RefusedBody:
     problem: str = ""
 
 
-@dataclass(slots=True, kw_only=True)
-class RefusedEvent:
-    """One event that was refused for its age: when last, what was said of it then, and whether it
-    had been taken before (None: nobody has looked)."""
-
-    last: Instant = EARLIEST
-    problem: str = ""
-    known: bool | None = None
-
-
-EventName = tuple[str, str]
-"""A source and the id of an event of it."""
-
-
 class RefusedAges:
-    """What one receiver refused for its age, of each source since it last took a delivery of it,
-    and of all since it last took any.
+    """What one receiver refused for its age, of each source since it last took a delivery of it.
 
     Sources are those that are configured, so they are few.
     """
 
     def __init__(self) -> None:
         self._sources: dict[str, OrderedDict[str, RefusedBody]] = {}
-        self._events: OrderedDict[EventName, RefusedEvent] = OrderedDict()
 
     def taken(self, source: str) -> None:
         """A delivery of this source was genuine and of its time: the clocks agree."""
         self._sources.pop(source, None)
-        self._events.clear()
 
     def refused(
         self,
@@ -188,58 +154,14 @@ class RefusedAges:
         digest: str,
         at: Instant,
         problem: str,
-        event_id: str | None = None,
     ) -> None:
-        """One was genuine and not of its time. `problem` says by how much. event_id: of its first
-        event; None where it could not have been kept."""
-        if event_id is not None:
-            self._note_event((source, event_id), at=at, problem=problem)
+        """One was genuine and not of its time. `problem` says by how much."""
         bodies = self._sources.setdefault(source, OrderedDict())
         body = bodies.setdefault(digest, RefusedBody())
         body.times, body.last, body.problem = body.times + 1, at, problem
         bodies.move_to_end(digest)
         if len(bodies) > KEPT:
             bodies.popitem(last=False)
-
-    def _note_event(self, name: EventName, *, at: Instant, problem: str) -> None:
-        event = self._events.setdefault(name, RefusedEvent())
-        event.last, event.problem = at, problem
-        self._events.move_to_end(name)
-        if len(self._events) > KEPT_EVENTS:
-            self._events.popitem(last=False)
-
-    def asked_about(self, now: Instant) -> list[EventName]:
-        """Events of which it is to be found out whether they were taken before; none while there
-        are too few of them to say anything."""
-        recent = self._recent(now)
-        if len(recent) <= LATE:
-            return []
-        return [name for name, event in recent.items() if event.known is None]
-
-    def found(self, names: Iterable[EventName], known: Container[EventName]) -> None:
-        """What was found out of them."""
-        for name in names:
-            if name in self._events:
-                self._events[name].known = name in known
-
-    def everything_refused(self, now: Instant) -> str | None:
-        """Why no delivery should be sent here, one sentence; None where there is no reason."""
-        new = [event for event in self._recent(now).values() if event.known is False]
-        if len(new) <= LATE:
-            return None
-        latest = max(new, key=lambda event: event.last)
-        return (
-            f"{counted(len(new), 'new event')} of the last {ALL_WINDOW // MINUTE} minutes were "
-            f"genuine and refused for their age, and no delivery was taken: {latest.problem} Set "
-            "this clock by NTP, or the sender's; see `tallyhook doctor`"
-        )
-
-    def _recent(self, now: Instant) -> dict[EventName, RefusedEvent]:
-        return {
-            name: event
-            for name, event in self._events.items()
-            if not event.known and now - ALL_WINDOW <= event.last <= now
-        }
 
     def alarm(self, now: Instant) -> Alarm | None:
         """The alarm, if so many were refused of a source that a clock may be off."""

@@ -1,11 +1,218 @@
-"""What each source delivered last, and since when all of it is refused."""
+"""What each source delivered last, and the state of its deliveries.
+
+    counts outside the ring, its last deliveries ──judge──▶ state ──a refusing one──▶ explanation
+
+`doctor`, Setting up and readiness show the same states. They are judged by what arrived, not by the
+settings.
+"""
 
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final, Literal, get_args
 
 from app.context.context import AppContext
-from app.receiving.source_state_store import SourceArrivals, arrivals_of
+from app.core.errors import NotFoundError, UsageError
+from app.core.text import counted
+from app.providers.configured import accounts
+from app.providers.connecting import where_to_put_the_reference
+from app.providers.doctor import Account
+from app.providers.sections import Profile
+from app.receiving.diagnose import diagnose_delivery
+from app.receiving.refusal_store import newest_rejections
+from app.receiving.source_state_store import (
+    LastEvent,
+    SourceArrivals,
+    arrivals_of,
+    last_events,
+)
+from reconcile.instants import DAY, SECOND, Instant, format_instant, format_known
+
+SourceWord = Literal["ok", "refusing", "not_placed", "quiet", "never_delivered"]
+"""Closed vocabulary of states."""
+
+SOURCE_WORDS: Final[tuple[SourceWord, ...]] = get_args(SourceWord)
+
+LOOKED_AT: Final = 200
+"""Latest deliveries of a source that are looked at for payments."""
+
+PAYMENTS: Final = 20
+"""Latest events of payments among them that are judged: a shop may be paid without an order now and
+then."""
+
+UNREAD_AFTER: Final = 2 * SECOND
+"""Age from which an unread delivery is mentioned: the reader usually needs less."""
+
+EXPLAINED: Final = 3
+"""Latest refused deliveries of a source on which the signature doctor tries hundreds of mistakes:
+one of them may be a stranger's."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceState:
+    """The state of one source.
+
+    since        refusing: the first refusal; not_placed: the first of the deliveries that were
+                 looked at; quiet: the last accepted delivery; else None
+    last         the last delivery that could be read
+    do           what to do, or None
+    explanation  of a refusing source: what the signature doctor finds, where it was asked
+    """
+
+    source: str
+    state: SourceWord
+    since: Instant | None
+    last: Instant | None
+    sentence: str
+    do: str | None
+    explanation: str | None = None
+
+    @property
+    def whole_sentence(self) -> str:
+        """The sentence, with the explanation of refusals."""
+        if self.explanation is None:
+            return self.sentence
+        return f"{self.sentence} Of the latest: {self.explanation}"
+
+    def document(self) -> dict[str, Any]:
+        """Return it as JSON values, without what to do."""
+        return {
+            "source": self.source,
+            "state": self.state,
+            "since": format_known(self.since),
+            "sentence": self.whole_sentence,
+        }
 
 
 async def source_arrivals(context: AppContext) -> Mapping[str, SourceArrivals]:
     """Return what came of every configured source."""
     return await context.database.on_snapshot(arrivals_of, list(context.sources))
+
+
+async def source_states(context: AppContext) -> list[SourceState]:
+    """Return the state of every configured source, by name."""
+    now, oldest = context.clock.now(), (await context.inbox.backlog()).oldest
+    unread = oldest if oldest is not None and now - oldest > UNREAD_AFTER else None
+    arrivals = await source_arrivals(context)
+    latest = await context.database.on_snapshot(
+        last_events, list(context.sources), looked_at=LOOKED_AT
+    )
+    return [
+        judged(
+            name,
+            context.sources[name].profile,
+            arrivals[name],
+            latest[name],
+            now=now,
+            unread_since=unread,
+        )
+        for name in sorted(context.sources)
+    ]
+
+
+def judged(
+    name: str,
+    profile: Profile,
+    came: SourceArrivals,
+    latest: list[LastEvent],
+    *,
+    now: Instant,
+    unread_since: Instant | None,
+) -> SourceState:
+    """Judge one source.
+
+    latest        its last deliveries, the newest first
+    unread_since  since when accepted deliveries of any source are unread; None: all are read
+    """
+    state, since, sentence, do = _judged(profile, came, latest, now=now)
+    if unread_since is not None:
+        sentence += (
+            f" Deliveries that came from {format_instant(unread_since)} on are accepted and not "
+            "read yet; what they change is not known."
+        )
+    return SourceState(
+        source=name, state=state, since=since, last=came.last_read_at, sentence=sentence, do=do
+    )
+
+
+_Judgement = tuple[SourceWord, Instant | None, str, str | None]
+
+
+def _judged(
+    profile: Profile, came: SourceArrivals, latest: list[LastEvent], *, now: Instant
+) -> _Judgement:
+    last = came.last_accepted_at
+    if came.refusing_since is not None:
+        accepted = "none was ever accepted" if last is None else "none was accepted since"
+        refused = counted(came.refused_since_then, "delivery was", "deliveries were")
+        begun = format_instant(came.refusing_since)
+        return (
+            "refusing",
+            came.refusing_since,
+            f"{refused} refused from {begun} on, and {accepted}.",
+            "correct what explains it, then `tallyhook deliveries reverify` accepts what is "
+            "genuine; where the provider's own list shows none of them, somebody else sends them",
+        )
+    if last is None:
+        return (
+            "never_delivered",
+            None,
+            "No delivery of it was ever accepted, and none was refused in the last ninety days.",
+            "register the address with the provider, subscribe to its events and make a test "
+            "payment",
+        )
+    if latest and all(each.unreadable for each in latest):
+        return (
+            "not_placed",
+            latest[-1].received_at,
+            f"None of its last {counted(len(latest), 'delivery', 'deliveries')} could be read.",
+            "see why with `tallyhook deliveries list --verdict unreadable`, correct its profile, "
+            "and run `tallyhook reindex` while the service is stopped",
+        )
+    payments = [each for each in latest if each.of_payment][:PAYMENTS]
+    if payments and not any(each.placed for each in payments):
+        of = counted(len(payments), "event", "events")
+        return (
+            "not_placed",
+            payments[-1].received_at,
+            f"Its deliveries are taken, but none of its last {of} of payments is in an order.",
+            f"{where_to_put_the_reference(profile)}; `tallyhook deliveries list --no-order` shows "
+            "them",
+        )
+    if now - last > DAY:
+        return (
+            "quiet",
+            last,
+            f"It last delivered something at {format_instant(last)}.",
+            "look at the provider's own list of deliveries where there were orders since: does it "
+            "fail to deliver, or did it switch the address off?",
+        )
+    placed = "and its payments are in orders" if payments else "and no payment was among it yet"
+    return "ok", None, f"It delivers, what it delivers is read, {placed}.", None
+
+
+async def explained_states(context: AppContext) -> list[SourceState]:
+    """Return the same states, those of refusing sources with what the signature doctor finds in
+    their latest refused deliveries: the first known mistake, else what is left to look for."""
+    found = await source_states(context)
+    known = accounts(context.settings) if any(s.state == "refusing" for s in found) else {}
+    for number, each in enumerate(found):
+        if each.state == "refusing":
+            async with context.database.reading() as connection:
+                newest = await newest_rejections(connection, each.source, limit=EXPLAINED)
+            found[number] = replace(each, explanation=await _explained(context, newest, known))
+    return found
+
+
+async def _explained(
+    context: AppContext, newest: list[str], known: Mapping[str, Account]
+) -> str | None:
+    unexplained = None
+    for delivery in newest:
+        try:
+            found = await diagnose_delivery(context, delivery, accounts=known)
+        except (UsageError, NotFoundError):  # too little of it was kept, or it has left the ring
+            continue
+        if found.diagnoses:
+            return found.diagnoses[0].sentence
+        unexplained = unexplained or found.unexplained
+    return unexplained

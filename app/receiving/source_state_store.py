@@ -170,3 +170,41 @@ def refused_in(
         for source in sources
     ]
     return sum(int(count or 0) for count in counts)
+
+
+class LastEvent(NamedTuple):
+    """One of a source's last deliveries.
+
+    of_payment  whether its event speaks of a payment, and is more than anyone's claim
+    placed      whether its event is in an order's ledger
+    """
+
+    received_at: Instant
+    unreadable: bool
+    of_payment: bool
+    placed: bool
+
+
+def last_events(
+    connection: PlainConnection, sources: Collection[str], *, looked_at: int
+) -> dict[str, list[LastEvent]]:
+    """Return the latest deliveries of each source, the newest first."""
+    return {
+        source: [
+            LastEvent(Instant(row[0]), bool(row[1]), bool(row[2]), bool(row[3]))
+            for row in connection.ask(_LAST_EVENTS, (source, looked_at))
+        ]
+        for source in sources
+    }
+
+
+_LAST_EVENTS: Final = (
+    "SELECT latest.received_at, CASE WHEN latest.verdict = 'unreadable' THEN 1 ELSE 0 END, "
+    "CASE WHEN events.claim NOT IN ('ignored', 'unrecognized') "
+    "AND events.standing <> 'unconfirmed' THEN 1 ELSE 0 END, "
+    "CASE WHEN events.order_key IS NOT NULL THEN 1 ELSE 0 END "
+    "FROM (SELECT id, received_at, verdict, event_id, source, digest FROM deliveries "
+    "WHERE source = ? ORDER BY id DESC LIMIT ?) AS latest LEFT JOIN events "
+    "ON events.event_id = latest.event_id AND events.source = latest.source "
+    "AND events.digest = latest.digest ORDER BY latest.id DESC"
+)

@@ -106,18 +106,6 @@ def read_delivery(source: Source | None, received: Received, *, environment: str
     return _several(arrival, reading, source=source, incoming=incoming)
 
 
-def first_event_id(source: Source, incoming: Incoming, *, environment: str) -> str | None:
-    """The id of the first event of a genuine request, whenever it was signed; None where nothing of
-    it would be kept."""
-    digest = digest_of(incoming.body, "" if source.private_query else incoming.url)
-    try:
-        reading = source.read(incoming, digest=digest)
-    except Unreadable:
-        return None
-    ours = reading.environment in (None, environment)
-    return reading.events[0].event_id if ours else None
-
-
 def _several(
     whole: Arrival, reading: Reading, *, source: Source, incoming: Incoming
 ) -> list[Arrival]:

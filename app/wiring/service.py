@@ -264,6 +264,7 @@ class Service:
                 watchdog=self.watchdog,
                 read_elsewhere=lambda: self.read_elsewhere,
                 certificate=certificate,
+                checkout_denied=self.checkout_denied,
             ),
             alarms=lambda: self.watchdog.sentences,
             proposals=partial(proposals_of, context),
@@ -279,11 +280,13 @@ class Service:
         missing = self.worker_missing()
         if missing is not None:
             reasons.append(missing)
-        if self.checkout is not None and self.checkout.denied is not None:
-            reasons.append(
-                f"the payment service answers {self.checkout.denied}: check the checkout token"
-            )
         return reasons
+
+    def checkout_denied(self) -> str | None:
+        """Why no payment can be started. Deliveries are received all the same."""
+        if self.checkout is None or self.checkout.denied is None:
+            return None
+        return f"the payment service answers {self.checkout.denied}: check the checkout token"
 
     @property
     def broken(self) -> list[str]:

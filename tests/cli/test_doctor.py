@@ -1,5 +1,7 @@
 """`tallyhook doctor`: one row for each thing, and 1 where something must be done."""
 
+import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -7,7 +9,7 @@ import pytest
 
 from app.core.clock import SystemClock
 from reconcile.instants import HOUR
-from tests.api.driving import SECRET, driving, event, secret
+from tests.api.driving import SECRET, driving, event, secret, signed
 from tests.cli.test_commands import Run, run
 from tests.waiting import soon
 
@@ -36,7 +38,10 @@ def test_a_sound_installation(run: Run, tmp_path: Path) -> None:
     ended = run("doctor", "--format", "json")
     assert ended.code == 0
     states = states_of(ended.document)
-    assert (states["configuration"], states["source shop"], states["disk"]) == ("ok", "ok", "ok")
+    assert (states["configuration"], states["disk"]) == ("ok", "ok")
+    assert (states["profile of shop"], states["source shop"]) == ("ok", "weak")
+    (shop,) = [each for each in ended.document if each["what"] == "source shop"]
+    assert shop["sentence"].startswith("never_delivered: No delivery of it was ever accepted")
     assert "database" in states
     merchant = next(each for each in ended.document if each["what"] == "merchant")
     assert "one merchant" in merchant["sentence"]
@@ -123,6 +128,63 @@ def test_a_key_that_was_made_anew_though_numbers_are_noted(run: Run, tmp_path: P
         each for each in run("doctor", "--format", "json").document if each["state"] == "must"
     ]
     assert said["sentence"].startswith("TALLYHOOK_PHONES__KEY_FILE: is not 64 hex digits")
+
+
+async def _make_refusing(folder: Path) -> None:
+    async with driving(folder, with_worker=False) as driver:
+        for number in range(8):
+            body = json.dumps(event(f"e{number}")).encode()
+            await driver.send(body, signed(body, at=driver.clock.now(), key=b"x" * 24))
+
+
+async def _make_nameless(folder: Path) -> None:
+    async with driving(folder, with_worker=False) as driver:
+        await driver.send(event("e1", order=None, session=None))
+
+
+@pytest.mark.parametrize(
+    ("make", "code", "state", "said", "do"),
+    [
+        (_make_refusing, 1, "must", "refusing: 8 deliveries were refused", "reverify"),
+        (
+            _make_nameless,
+            0,
+            "weak",
+            "not_placed: Its deliveries are taken, but none",
+            "put the ",
+        ),
+    ],
+)
+def test_a_source_is_judged_by_what_arrived(
+    run: Run, tmp_path: Path, make: Any, code: int, state: str, said: str, do: str
+) -> None:
+    """Settings that are whole do not make it ok."""
+    import asyncio
+
+    asyncio.run(make(tmp_path))
+    ended = run("doctor", "--format", "json")
+    (shop,) = [each for each in ended.document if each["what"] == "source shop"]
+    assert (ended.code, shop["state"]) == (code, state)
+    assert shop["sentence"].startswith(said)
+    assert do in shop["do"]
+
+
+def test_a_folder_that_cannot_be_written_is_reported_as_such(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither as a missing database, nor as a problem of a key that would be made there."""
+    access = os.access
+
+    def refusing(path: Any, mode: int, **words: Any) -> bool:
+        return not (Path(path) == tmp_path and mode & os.W_OK) and access(path, mode, **words)
+
+    monkeypatch.setattr(os, "access", refusing)
+    ended = run("doctor", "--format", "json")
+    (folder,) = [each for each in ended.document if each["state"] == "must"]
+    assert (ended.code, folder["what"]) == (1, "database folder")
+    assert f"This user cannot write to {tmp_path}" in folder["sentence"]
+    assert "let this user write there" in folder["do"]
+    assert "KEY_FILE" not in ended.out
 
 
 async def _make_unreadable(folder: Path) -> None:

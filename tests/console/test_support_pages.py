@@ -15,7 +15,7 @@ from sqlalchemy import text
 from app.access.operators import Proven, register_operator
 from app.config.load import load_settings
 from app.console.application import build_console
-from app.console.setup_pages import meaning, service_address
+from app.console.setup_pages import service_address
 from app.core.errors import UnreachableError, UsageError
 from app.finance.match_rules import previewed_rules
 from app.monitoring.alarm_messages import forget_owners
@@ -24,7 +24,6 @@ from app.privacy.erase import ErasureRequest, erase
 from app.privacy.erase_finding import Erasing
 from app.wiring.serving import BEGUN, UNCHANGED, console_of
 from app.wiring.work import ElsewhereOf
-from reconcile.instants import DAY, MINUTE
 from tests.api.driving import environ, event
 from tests.console.conftest import (
     AWKWARD,
@@ -36,7 +35,6 @@ from tests.console.conftest import (
     until_async,
 )
 from tests.console.test_pages import shown
-from tests.reconcile.build import T
 
 REASON = "the customer has called"
 SET_ASIDE = (
@@ -253,17 +251,6 @@ async def test_a_killed_job_that_may_have_begun_is_not_said_to_have_changed_noth
         await (made.approve("prp_1", "Ann", "x") if approves else made.work(previewed_rules, ""))
 
 
-def test_what_a_source_s_silence_means() -> None:
-    for taken, refused, said in (
-        (None, None, "register the address"),
-        (None, T, "every one was refused"),
-        (T, T + MINUTE, "a secret may have been changed"),
-        (T - 2 * DAY, None, "quiet for more than a day"),
-        (T, T - MINUTE, "is taken"),
-    ):
-        assert said in meaning(taken=taken, refused=refused, now=T + MINUTE)
-
-
 @pytest.mark.parametrize(
     "said",
     [
@@ -308,7 +295,10 @@ async def test_setting_up_shows_each_source_and_sends_a_test(console: RunningCon
         page_text = shown((await client.get("/setup")).text)
     (source,) = document["sources"]
     assert source["address"].endswith(f"/webhooks/{source['source']}")
-    assert source["means"] in page_text
+    assert (source["state"], source["since"]) == ("refusing", "2026-11-20T10:00:00Z")
+    assert "1 delivery was refused from" in source["means"]
+    assert "the secret is one that is not configured here" in source["means"]
+    assert source["means"].partition(". Of the latest: ")[2] in page_text
     assert source["last_taken"] is not None
     assert source["last_refused"] is not None
     transport = httpx2.ASGITransport(app=console.driver.service.application)

@@ -18,7 +18,7 @@ from app.database import engine, faults
 from app.database.writer import Space
 from app.monitoring import health
 from app.monitoring.watchdog import WATCHES
-from app.receiving import inbox, inbox_queue, refusals
+from app.receiving import inbox, inbox_queue
 from app.wiring.service import Service
 
 RUNBOOK = Path(__file__).parents[2] / "app" / "RUNBOOK.md"
@@ -101,7 +101,6 @@ REASONS = [
             health.reader_behind,
             faults.as_store_error,
             faults._of_certificates,
-            refusals.RefusedAges.everything_refused,
             inbox_queue.InboxQueue.still_faulty,
             inbox.Inbox.cannot_append,
             Space.check,

@@ -4,7 +4,7 @@ import pytest
 
 from app.receiving import refusals
 from app.receiving.refusals import Allowance, RefusedAges, RejectionRate, kind_of, network_of
-from reconcile.instants import MINUTE, TICK, Instant
+from reconcile.instants import Instant
 from tests.reconcile.build import T
 
 
@@ -81,19 +81,11 @@ def test_the_kind_of_an_address(address: str, kind: str) -> None:
     assert kind_of(address) == kind
 
 
-def refused(
-    *sent: tuple[str, str, int], event_ids: bool = True, problem: str = "It is old."
-) -> RefusedAges:
+def refused(*sent: tuple[str, str, int]) -> RefusedAges:
     """What a receiver remembers of these: source, digest, and seconds after T."""
     found = RefusedAges()
     for source, digest, after in sent:
-        found.refused(
-            source,
-            digest=digest,
-            at=Instant(T + after),
-            problem=f"{problem}{after}",
-            event_id=digest if event_ids else None,
-        )
+        found.refused(source, digest=digest, at=Instant(T + after), problem=f"It is old.{after}")
     return found
 
 
@@ -121,47 +113,3 @@ def test_bodies_that_are_remembered_of_a_source() -> None:
     found.refused("shop", digest="new", at=T, problem="")
     assert (list(found._sources["shop"])[:2], len(found._sources["shop"])) == (["2", "3"], 100)
     assert found._sources["shop"]["0"].times == 2
-
-
-def test_events_that_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A thousand, of all sources; the one that was refused longest ago goes."""
-    monkeypatch.setattr(refusals, "KEPT_EVENTS", 3)
-    found = refused(*[("shop", name, 0) for name in "abc"], ("till", "a", 0), ("shop", "b", 0))
-    assert list(found._events) == [("shop", "c"), ("till", "a"), ("shop", "b")]
-
-
-@pytest.mark.parametrize(
-    ("after", "expected"),
-    [(0, True), (5 * MINUTE, True), (5 * MINUTE + TICK, False), (-TICK, False)],
-)
-def test_how_long_an_event_counts_for_readiness(after: int, expected: bool) -> None:
-    """Six new ones of the last five minutes; not those that are still to come."""
-    found = refused(*[("shop", name, 0) for name in "abcdef"])
-    now = Instant(T + after)
-    names = found.asked_about(T)
-    found.found(names, set())
-    assert len(names) == 6
-    assert (found.everything_refused(now) is not None) is expected
-    assert found.asked_about(now) == []
-
-
-def test_six_new_events_and_the_latest_of_them() -> None:
-    """Those that were taken before do not count, nor those that nobody has looked for."""
-    found = refused(*[("shop", name, at) for at, name in enumerate("abgcdef")])
-    now = Instant(T + 9)
-    assert found.everything_refused(now) is None
-    found.found(found.asked_about(now), {("shop", "g")})
-    shown = found.everything_refused(now)
-    assert shown is not None
-    assert shown.startswith("6 new events of the last 5 minutes were genuine and refused")
-    assert "taken: It is old.6 Set" in shown
-    found.found([("shop", "f"), ("shop", "never seen")], {("shop", "f")})
-    assert found.everything_refused(now) is None
-
-
-def test_one_that_is_taken_ends_it_for_all() -> None:
-    """And one that names no event is none."""
-    found = refused(*[("shop", name, 0) for name in "abcdef"])
-    found.taken("other")
-    assert found.asked_about(T) == []
-    assert refused(*[("shop", name, 0) for name in "abcdef"], event_ids=False).asked_about(T) == []

@@ -8,15 +8,12 @@ import pytest
 
 from app.monitoring.watchdog import REST_S
 from app.receiving.refusals import (
-    ALL_WINDOW,
     KEPT,
-    KEPT_EVENTS,
-    LATE,
     WINDOW,
     RefusedAges,
 )
 from reconcile.instants import HOUR, MINUTE, SECOND, TICK, Duration, Instant
-from tests.api.driving import Driver, driving, of_order, secret, signed
+from tests.api.driving import Driver, driving, of_order, signed
 from tests.monitoring.alarms import told
 from tests.reconcile.build import T
 
@@ -142,112 +139,3 @@ async def test_what_does_not_tell_of_a_clock(tmp_path: Path) -> None:
         assert await told(driver, "clock") != []
         assert await send(driver, "now", at=T) == 200
         assert await told(driver, "clock") == []
-
-
-# --- readiness ------------------------------------------------------------------------------------
-
-
-async def ready(driver: Driver) -> bool:
-    """What a load balancer asks; readiness has the sentence of the refusals or none at all."""
-    answer = await driver.client.get("/readyz")
-    assert [*map(_of_age, answer.json()["reasons"])] == [True] * (answer.status_code == 503)
-    return answer.status_code == 200
-
-
-def _of_age(reason: str) -> bool:
-    return "genuine and refused for their age" in reason
-
-
-@pytest.mark.parametrize("minutes", [15, -15])
-async def test_readiness_turns_red_while_everything_is_refused(
-    tmp_path: Path, minutes: int
-) -> None:
-    """With the sixth new event and without waiting for a look of the watchdog; until one is taken,
-    or until none has come for five minutes."""
-    async with driving(tmp_path, with_worker=False, looking=True) as driver:
-        assert await send(driver, "before", at=T) == 200
-        driver.clock.put(T + minutes * MINUTE)
-        for number in range(LATE):
-            assert await send(driver, f"e{number}", at=T) == 401
-            assert await ready(driver)
-        assert await send(driver, "more", at=T) == 401
-        assert not await ready(driver)
-        driver.clock.put(T + minutes * MINUTE + ALL_WINDOW + TICK)
-        assert await ready(driver)
-        driver.clock.put(T + minutes * MINUTE)
-        assert not await ready(driver)
-        assert await send(driver, "now", at=T + minutes * MINUTE) == 200
-        assert await ready(driver)
-
-
-async def test_replays_do_not_turn_readiness_red(tmp_path: Path) -> None:
-    """Neither many of one genuine delivery, nor many that were taken once: after a start of the
-    service, too, which remembers nothing, and however few others come. Nor does what is late beside
-    traffic that is taken, of whatever source."""
-    other: dict[str, Any] = {"SOURCES__OTHER__SECRETS": secret(b"another key for tests, 24")}
-    async with driving(tmp_path, with_worker=False, looking=True) as driver:
-        for number in range(30):
-            assert await send(driver, f"old{number}", at=T) == 200
-    at = T + HOUR
-    async with driving(tmp_path, with_worker=False, at=at, looking=True, **other) as driver:
-        for number in range(30):
-            assert await send(driver, f"old{number}", at=T) == 401
-            assert await ready(driver)
-        for _ in range(200):
-            assert await send(driver, "captured", at=T) == 401
-        assert await ready(driver)
-        for number in range(60):
-            assert await send(driver, f"late{number}", at=T) == 401
-            if not number % LATE:
-                body = json.dumps(of_order(f"n{number}", f"n{number}")).encode()
-                key = b"another key for tests, 24"
-                taken = await driver.send(body, signed(body, at=at, key=key), source="other")
-                assert taken.status_code == 200
-            assert await ready(driver)
-
-
-async def test_what_would_not_be_kept_says_nothing_of_a_clock(tmp_path: Path) -> None:
-    """Old deliveries that could not be read, or are of the other environment."""
-    async with driving(tmp_path, with_worker=False, looking=True) as driver:
-        for number in range(20):
-            document = {**of_order(f"o{number}", f"o{number}"), "environment": "live"}
-            for body in (b'{"id": %d' % number, json.dumps(document).encode()):
-                answer = await driver.send(body, signed(body, at=T - HOUR))
-                assert answer.status_code == 401
-        assert await ready(driver)
-
-
-def test_replays_do_not_push_out_what_is_new() -> None:
-    """So many are remembered that who sends old ones again must have captured a thousand."""
-    found = RefusedAges()
-    for number in range(KEPT_EVENTS):
-        name = str(number)
-        found.refused("shop", digest=name, at=T, problem="It is old.", event_id=name)
-    asked = found.asked_about(T)
-    assert len(asked) == KEPT_EVENTS
-    found.found(asked, {("shop", str(number)) for number in range(LATE + 1, KEPT_EVENTS)})
-    assert found.asked_about(T) == []
-    assert "6 new events" in (found.everything_refused(T) or "")
-    found.found([("shop", "0")], {("shop", "0")})
-    assert found.everything_refused(T) is None
-
-
-def test_nothing_is_looked_for_while_there_are_too_few_to_say_anything() -> None:
-    """Each look is a query: one that captured a delivery or two cannot make us ask."""
-    found, names = RefusedAges(), [("shop", str(number)) for number in range(LATE + 1)]
-    for _, number in names:
-        assert found.asked_about(T) == []
-        found.refused("shop", digest=number, at=T, problem="It is old.", event_id=number)
-    assert sorted(found.asked_about(T)) == names
-
-
-def test_what_was_refused_before_the_clock_was_set_back_says_nothing_of_it_now() -> None:
-    """Its time is still to come: it was of the clock that was off."""
-    found = RefusedAges()
-    for number in range(LATE + 1):
-        name = str(number)
-        found.refused("shop", digest=name, at=T, problem="It is old.", event_id=name)
-    found.found(found.asked_about(T), set())
-    assert found.everything_refused(T) is not None
-    assert found.everything_refused(T - SECOND) is None
-    assert found.asked_about(T - SECOND) == []

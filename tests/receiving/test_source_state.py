@@ -1,0 +1,211 @@
+"""The state of each source's deliveries: judged by what arrived, and alike wherever it is shown."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.monitoring.preflight import of_source
+from app.providers.profile import load_profile
+from app.receiving.source_state import (
+    PAYMENTS,
+    SOURCE_WORDS,
+    SourceState,
+    explained_states,
+    judged,
+    source_states,
+)
+from app.receiving.source_state_store import LastEvent, SourceArrivals
+from reconcile.instants import DAY, HOUR, MINUTE, SECOND, Instant
+from tests.api.driving import Driver, driving, event, signed
+from tests.reconcile.build import T
+
+UNSIGNED: dict[str, Any] = {
+    "SOURCES__TILL_9F3A__PROFILE": "mpesa_stk",
+    "SOURCES__TILL_9F3A__CREDENTIALS": json.dumps(
+        {"consumer": "k:s", "shortcode": "1", "timestamp": "20261120100000", "password": "cA=="}
+    ),
+    "SOURCES__PUSH_77__PROFILE": "mpesa_stk",
+    "SOURCES__PUSH_77__CREDENTIALS": json.dumps(
+        {"consumer": "k:s", "shortcode": "1", "timestamp": "20261120100000", "password": "cA=="}
+    ),
+}
+WRONG = b"another key altogether, not a secret"
+NAMELESS: dict[str, Any] = {"order": None, "session": None}
+
+
+def last(*, unreadable: bool = False, of_payment: bool = True, placed: bool = True) -> LastEvent:
+    return LastEvent(T, unreadable, of_payment and not unreadable, placed and not unreadable)
+
+
+ACCEPTED = SourceArrivals(last_accepted_at=T, last_read_at=T)
+REFUSED = SourceArrivals(refusing_since=T, refused_since_then=8)
+
+
+@pytest.mark.parametrize(
+    ("came", "latest", "state", "said"),
+    [
+        (SourceArrivals(), [], "never_delivered", "No delivery of it was ever accepted"),
+        (REFUSED, [], "refusing", "8 deliveries were refused from 2026-"),
+        (REFUSED, [], "refusing", "none was ever accepted"),
+        (
+            SourceArrivals(last_accepted_at=T, refusing_since=T + MINUTE, refused_since_then=1),
+            [last()],
+            "refusing",
+            "1 delivery was refused from 2026-",
+        ),
+        (ACCEPTED, [last(placed=False)], "not_placed", "none of its last 1 event of payments"),
+        (ACCEPTED, [last(placed=False), last()], "ok", "its payments are in orders"),
+        (ACCEPTED, [last(placed=False)] * PAYMENTS + [last()], "not_placed", "is in an order"),
+        (ACCEPTED, [last(of_payment=False, placed=False)], "ok", "no payment was among it yet"),
+        (ACCEPTED, [last(unreadable=True)] * 2, "not_placed", "last 2 deliveries could be read"),
+        (ACCEPTED, [last(unreadable=True), last()], "ok", ""),
+    ],
+)
+def test_a_state_says_what_arrived(
+    came: SourceArrivals, latest: list[LastEvent], state: str, said: str
+) -> None:
+    found = judge(came, latest)
+    assert found.state == state
+    assert said in found.sentence
+    assert (found.do is None) is (state == "ok")
+
+
+def judge(
+    came: SourceArrivals, latest: list[LastEvent], *, after: Any = HOUR, unread: Any = None
+) -> SourceState:
+    profile = load_profile("checkout")
+    now = Instant(T + after)
+    return judged("shop", profile, came, latest, now=now, unread_since=unread)
+
+
+@pytest.mark.parametrize(("after", "state"), [(DAY, "ok"), (DAY + SECOND, "quiet")])
+def test_a_source_is_quiet_after_a_day(after: Any, state: str) -> None:
+    found = judge(ACCEPTED, [last()], after=after)
+    assert (found.state, found.since) == (state, T if state == "quiet" else None)
+
+
+def test_what_is_unread_is_not_known() -> None:
+    """Nothing came, as far as is known; the sentence says up to when."""
+    found = judge(SourceArrivals(), [], unread=T)
+    assert "accepted and not read yet; what they change is not known" in found.sentence
+
+
+def test_every_state_has_a_row_of_the_doctor() -> None:
+    """Only `ok` is none to look at, and each names its word."""
+    for word in SOURCE_WORDS:
+        state = SourceState(
+            source="shop", state=word, since=None, last=None, sentence="It is so.", do="look"
+        )
+        row = of_source(state)
+        assert row.what == "source shop"
+        assert row.sentence.startswith(f"{word}: ")
+        assert (row.state == "ok") is (word == "ok")
+        assert (row.state == "must") is (word == "refusing")
+
+
+async def shop_state(driver: Driver) -> SourceState:
+    (found,) = await explained_states(driver.context)
+    return found
+
+
+async def send_refused(driver: Driver, count: int) -> None:
+    for number in range(count):
+        body = json.dumps(event(f"r{number}")).encode()
+        headers = signed(body, at=driver.clock.now(), key=WRONG)
+        assert (await driver.send(body, headers)).status_code == 401
+
+
+async def test_a_source_refuses_until_a_delivery_is_accepted(tmp_path: Path) -> None:
+    """With what the signature doctor says of the latest refusals. Junk that a ring has lost counts
+    all the same."""
+    async with driving(tmp_path, with_worker=False, REJECTIONS_MAX_COUNT="3") as driver:
+        assert (await shop_state(driver)).state == "never_delivered"
+        await send_refused(driver, 8)
+        found = await shop_state(driver)
+        assert (found.state, found.since) == ("refusing", T)
+        assert "8 deliveries were refused" in found.sentence
+        assert found.explanation is not None
+        assert "the secret is one that is not configured here" in found.explanation
+        await driver.send(event("e1"))
+        assert (await shop_state(driver)).state == "ok"
+
+
+async def test_a_known_mistake_explains_refusals_although_a_stranger_posts_too(
+    tmp_path: Path,
+) -> None:
+    async with driving(tmp_path, with_worker=False) as driver:
+        body = json.dumps(event("e1")).encode()
+        spelled = json.dumps(event("e1"), indent=1).encode()
+        await driver.send(spelled, signed(body, at=T))
+        await driver.send(b"{}", headers=[])
+        found = await shop_state(driver)
+    assert found.state == "refusing"
+    assert found.explanation is not None
+    assert "No known mistake" not in found.explanation
+
+
+async def test_payments_of_no_order_do_not_look_like_success(tmp_path: Path) -> None:
+    """What is wrong and where the reference goes; over as soon as one is in an order."""
+    async with driving(tmp_path, with_worker=False) as driver:
+        await driver.send(event("e1", **NAMELESS))
+        found = await shop_state(driver)
+        assert (found.state, found.since) == ("not_placed", T)
+        assert found.do is not None
+        assert found.do.startswith("put the reference into order.reference of the checkout session")
+        await driver.send(event("e2", payment={"reference": "pay_2"}))
+        assert (await shop_state(driver)).state == "ok"
+
+
+# --- readiness ------------------------------------------------------------------------------------
+
+
+async def sources(driver: Driver) -> tuple[int, list[dict[str, Any]], str]:
+    answer = await driver.client.get("/readyz")
+    return answer.status_code, answer.json()["sources"], answer.text
+
+
+async def test_readiness_shows_states_and_stays_ready_whatever_strangers_send(
+    tmp_path: Path,
+) -> None:
+    """The state at once; the explanation with the watchdog's next look."""
+    async with driving(tmp_path, with_worker=False, looking=True) as driver:
+        await send_refused(driver, 30)
+        status, (shop,), _ = await sources(driver)
+        assert (status, shop["source"], shop["state"]) == (200, "shop", "refusing")
+        assert shop["since"] == "2026-11-20T10:00:00Z"
+        await driver.service.watchdog.look()
+        status, (shop,), _ = await sources(driver)
+        assert "No known mistake explains it" in shop["sentence"]
+        (expected,) = await explained_states(driver.context)
+        assert shop == expected.document()
+
+
+async def test_readiness_is_not_lost_to_old_requests(tmp_path: Path) -> None:
+    """Genuine deliveries that are refused for their age raise an alarm and no more."""
+    async with driving(tmp_path, with_worker=False, looking=True) as driver:
+        for number in range(30):
+            body = json.dumps(event(f"e{number}")).encode()
+            answer = await driver.send(body, signed(body, at=Instant(T - HOUR)))
+            assert answer.status_code == 401
+        await driver.service.watchdog.look()
+        answer = await driver.client.get("/readyz")
+    assert answer.status_code == 200
+    assert "refused for their age" in answer.json()["clock"][0]
+
+
+async def test_readiness_names_no_unsigned_source(tmp_path: Path) -> None:
+    """Its name is its address: states, alarms and explanations number it."""
+    async with driving(tmp_path, with_worker=False, looking=True, **UNSIGNED) as driver:
+        body = b"[" + b"1," * 3_000 + b"1]"
+        for name in ("till_9f3a", "push_77"):
+            assert (await driver.send(body, [], source=name)).status_code == 413
+        await driver.service.watchdog.look()
+        _, shown, text = await sources(driver)
+        known = [each.source for each in await source_states(driver.context)]
+    assert known == ["push_77", "shop", "till_9f3a"]
+    assert [each["source"] for each in shown] == ["unsigned source 1", "shop", "unsigned source 2"]
+    assert [each["state"] for each in shown] == ["refusing", "never_delivered", "refusing"]
+    for name in ("till_9f3a", "push_77"):
+        assert name not in text.lower()
