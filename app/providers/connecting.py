@@ -39,9 +39,9 @@ def setup_facts(profile: Profile) -> SetupFacts:
 
 def where_to_put_the_reference(profile: Profile) -> str:
     """Say what the shop does so that this provider's events are in an order's ledger."""
-    fields, no_field = list(profile.setup.fields), "none"
-    if fields and fields[0].startswith(no_field):
-        return f"its events have no field for the reference{fields[0].removeprefix(no_field)}"
+    fields = list(profile.setup.fields)
+    if fields and fields[0].startswith("none"):  # "none: the shop names …"
+        return fields[0].partition(": ")[2]
     if fields or profile.event.order:
         return f"put the reference into {'; '.join(fields or profile.event.order)}"
     return "name its payment or session in `references` of PUT /api/v1/orders/REF"

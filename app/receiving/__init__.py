@@ -26,6 +26,7 @@ __all__ = (
     "refusal_store",
     "refusals",
     "reverify",
+    "source_state",
     "source_state_store",
     "unread",
     "unread_store",

@@ -17,6 +17,7 @@ from app.providers.configured import accounts
 from app.providers.connecting import where_to_put_the_reference
 from app.providers.doctor import Account
 from app.providers.sections import Profile
+from app.receiving.caught_up import behind_s, spoken_age
 from app.receiving.diagnose import diagnose_delivery
 from app.receiving.refusal_store import newest_rejections
 from app.receiving.source_state_store import (
@@ -25,7 +26,7 @@ from app.receiving.source_state_store import (
     arrivals_of,
     last_events,
 )
-from reconcile.instants import DAY, SECOND, Instant, format_instant, format_known
+from reconcile.instants import DAY, Instant, format_instant, format_known
 
 SourceWord = Literal["ok", "refusing", "not_placed", "quiet", "never_delivered"]
 """Closed vocabulary of states."""
@@ -38,9 +39,6 @@ LOOKED_AT: Final = 200
 PAYMENTS: Final = 20
 """Latest events of payments among them that are judged: a shop may be paid without an order now and
 then."""
-
-UNREAD_AFTER: Final = 2 * SECOND
-"""Age from which an unread delivery is mentioned: the reader usually needs less."""
 
 EXPLAINED: Final = 3
 """Latest refused deliveries of a source on which the signature doctor tries hundreds of mistakes:
@@ -90,8 +88,7 @@ async def source_arrivals(context: AppContext) -> Mapping[str, SourceArrivals]:
 
 async def source_states(context: AppContext) -> list[SourceState]:
     """Return the state of every configured source, by name."""
-    now, oldest = context.clock.now(), (await context.inbox.backlog()).oldest
-    unread = oldest if oldest is not None and now - oldest > UNREAD_AFTER else None
+    now, behind = context.clock.now(), await behind_s(context, patience="none")
     arrivals = await source_arrivals(context)
     latest = await context.database.on_snapshot(
         last_events, list(context.sources), looked_at=LOOKED_AT
@@ -103,7 +100,7 @@ async def source_states(context: AppContext) -> list[SourceState]:
             arrivals[name],
             latest[name],
             now=now,
-            unread_since=unread,
+            behind=behind,
         )
         for name in sorted(context.sources)
     ]
@@ -116,18 +113,18 @@ def judged(
     latest: list[LastEvent],
     *,
     now: Instant,
-    unread_since: Instant | None,
+    behind: int,
 ) -> SourceState:
     """Judge one source.
 
-    latest        its last deliveries, the newest first
-    unread_since  since when accepted deliveries of any source are unread; None: all are read
+    latest  its last deliveries, the newest first
+    behind  age in seconds of the oldest delivery of any source that is unread; 0: all are read
     """
     state, since, sentence, do = _judged(profile, came, latest, now=now)
-    if unread_since is not None:
+    if behind:
         sentence += (
-            f" Deliveries that came from {format_instant(unread_since)} on are accepted and not "
-            "read yet; what they change is not known."
+            f" Deliveries that came up to {spoken_age(behind)} ago are accepted and not read yet, "
+            "so what they change is not known."
         )
     return SourceState(
         source=name, state=state, since=since, last=came.last_read_at, sentence=sentence, do=do

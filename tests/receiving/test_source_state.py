@@ -73,11 +73,11 @@ def test_a_state_says_what_arrived(
 
 
 def judge(
-    came: SourceArrivals, latest: list[LastEvent], *, after: Any = HOUR, unread: Any = None
+    came: SourceArrivals, latest: list[LastEvent], *, after: Any = HOUR, behind: int = 0
 ) -> SourceState:
     profile = load_profile("checkout")
     now = Instant(T + after)
-    return judged("shop", profile, came, latest, now=now, unread_since=unread)
+    return judged("shop", profile, came, latest, now=now, behind=behind)
 
 
 @pytest.mark.parametrize(("after", "state"), [(DAY, "ok"), (DAY + SECOND, "quiet")])
@@ -88,8 +88,8 @@ def test_a_source_is_quiet_after_a_day(after: Any, state: str) -> None:
 
 def test_what_is_unread_is_not_known() -> None:
     """Nothing came, as far as is known; the sentence says up to when."""
-    found = judge(SourceArrivals(), [], unread=T)
-    assert "accepted and not read yet; what they change is not known" in found.sentence
+    found = judge(SourceArrivals(), [], behind=90)
+    assert "came up to 1 min 30 s ago are accepted and not read yet" in found.sentence
 
 
 def test_every_state_has_a_row_of_the_doctor() -> None:
