@@ -135,7 +135,7 @@ def _counted(bundle: verify.Bundle, count: int, *, noun: tuple[str, str], done: 
     if bundle.manifest["redacted"]:
         return None, "A redacted bundle has no bodies."
     if not bundle.document("history.json")["deliveries"]:
-        return None, "No delivery is here: the payment service has sent none about this order."
+        return None, "No delivery is here: the shop knew none about this order."
     if not count:
         return None, "No bodies are kept any more: they were deleted before this was built."
     return True, f"{counted(count, *noun)} {done}."

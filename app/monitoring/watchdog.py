@@ -27,6 +27,7 @@ from app.monitoring.health import COUNTED
 from app.orders import counter_store, hold_store, notification_store
 from app.orders.notify_shop import destination_of
 from app.receiving import inbox_store, unread
+from app.receiving.caught_up import behind_s
 from app.receiving.refusals import RefusedAges
 from app.receiving.source_state import SourceState, explained_states
 from app.sealing import departure_store, log_store
@@ -224,6 +225,8 @@ class Watch(NamedTuple):
 
 
 async def _silence(watched: Watched) -> Alarm | None:
+    if await behind_s(watched.context, patience="none"):
+        return None  # deliveries come and are not read: the alarm `reader` says so
     now = watched.context.clock.now()
     async with watched.context.database.reading() as connection:
         last = await monitoring_store.last_delivery(connection)

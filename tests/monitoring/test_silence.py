@@ -6,6 +6,7 @@ import pytest
 
 from app.monitoring.watchdog import DAYS, Arrivals, Watchdog, silence, usual_of
 from app.orders.refold import refold_until_quiet
+from app.receiving import caught_up, reader
 from reconcile.instants import DAY, HOUR, MINUTE, SECOND, Instant, format_instant
 from tests.api.driving import Driver, driving, of_order
 from tests.reconcile.build import T
@@ -109,6 +110,23 @@ async def test_the_watchdog(tmp_path: Path) -> None:
         assert "silence" not in (await driver.client.get("/readyz")).json()
         assert "alarms" not in (await driver.api("GET", "/outcomes")).json()
         assert "tallyhook_silence_alarm 0.0" in (await driver.client.get("/metrics")).text
+
+
+async def test_what_is_accepted_and_not_read_is_no_silence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def nothing(reading: object, **_: object) -> int:
+        return 0
+
+    async with driving(tmp_path, with_worker=False, looking=True) as driver:
+        await fill(driver, 7)
+        monkeypatch.setattr(reader, "read_some", nothing)
+        monkeypatch.setattr(caught_up, "READ_WITHIN_S", 0.05)
+        driver.clock.put(driver.clock.now() + DAY)
+        await driver.send(of_order("O-9", "e-9"))
+        driver.clock.put(driver.clock.now() + HOUR)
+        await driver.service.watchdog.look()
+        assert set(driver.service.watchdog.alarms) == {"reader"}
 
 
 async def test_orders_that_shop_and_money_disagree_on(tmp_path: Path) -> None:
