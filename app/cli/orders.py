@@ -10,6 +10,7 @@ import typer
 from app.cli import operators, printing, running
 from app.core.errors import UsageError
 from app.core.text import counted
+from reconcile.ledger.attention import ACCEPTABLE, NEEDS_A_PERSON
 from reconcile.ledger.ledger import OUTCOMES
 from reconcile.ledger.records import HOLD_REASONS
 from reconcile.ledger.vocabulary import FINDING_CODES
@@ -146,7 +147,7 @@ def list_orders(
     """List orders with their outcome and one line of explanation."""
     from app.orders import read_orders
 
-    for word, words in ((outcome, OUTCOMES), (finding, FINDING_CODES)):
+    for word, words in ((outcome, OUTCOMES), (finding, (*FINDING_CODES, NEEDS_A_PERSON))):
         if word is not None and word not in words:
             raise UsageError(f"{word!r} is none of: {', '.join(words)}")
 
@@ -310,6 +311,32 @@ def release_orders(
         printing.note(f"No order is held ({held}).")
 
 
+@orders_group.command(
+    "accept",
+    epilog="Such as: tallyhook orders accept ORD-1042 --finding refund_failed --reason 'paid by "
+    "bank transfer'",
+)
+def accept_finding(
+    reference: Annotated[str, typer.Argument(help="The order's reference.", metavar="REF")],
+    finding: Annotated[str, typer.Option(help=f"One of {', '.join(ACCEPTABLE)}.")],
+    reason: Annotated[str, typer.Option(help="The reason, for the audit trail.")],
+    by: operators.ByOption = None,
+) -> None:
+    """Accept a finding of an order as it is: the order needs no person for it any more.
+
+    What the finding says stays. It needs a person again as soon as something new arrives about it.
+    """
+    from app.orders import accept_findings
+
+    running.with_context(
+        lambda context: accept_findings.accept_finding(
+            context, reference, code=finding, reason=reason, by=by
+        ),
+        purpose="writing",
+    )
+    printing.note(f"Accepted: {finding} of {reference}.")
+
+
 NUMBERS = ("order", "phones", "note")
 
 
@@ -342,7 +369,7 @@ def unmask_orders(
 
     if bool(references) == bool(outcome or finding):
         raise UsageError("name the orders, or say which by --outcome or --finding")
-    for word, words in ((outcome, OUTCOMES), (finding, FINDING_CODES)):
+    for word, words in ((outcome, OUTCOMES), (finding, (*FINDING_CODES, NEEDS_A_PERSON))):
         if word is not None and word not in words:
             raise UsageError(f"{word!r} is none of: {', '.join(words)}")
 

@@ -124,6 +124,15 @@ ACTS: Final = (
         download=True,
     ),
     Act(
+        name="accept-finding",
+        title="Accept a finding",
+        button="Accept it",
+        permission="finding_accepted",
+        ask=order_acts.ask_accept_finding,
+        do=order_acts.do_accept_finding,
+        done="It is accepted. The order needs no person for it, until something new arrives.",
+    ),
+    Act(
         name="note",
         title="Add a note",
         button="Add it",

@@ -18,7 +18,7 @@ from app.access.proposals import ProposalKind
 from app.console.pages import as_csv, as_json, download, file_part
 from app.console.proposals_pages import proposal_shown, proposed
 from app.console.view import ActionResult, Field, Form, View, stated
-from app.console.words import TAKEN, address, capital
+from app.console.words import FINDINGS, TAKEN, address, capital
 from app.core.errors import NotFoundError, UsageError
 from app.core.text import counted, is_human_text
 from app.evidence.bundle import BundleRequest, build_evidence
@@ -27,9 +27,18 @@ from app.finance.read_lines import lines_naming
 from app.finance.worklist import ORDERS
 from app.monitoring.alarm_messages import TAKEN_STATES, take_alarm
 from app.monitoring.watchdog import Watched, alarms
-from app.orders import customers, delivery_log, notify_shop, order_notes, read_orders, unmask_many
+from app.orders import (
+    accept_findings,
+    customers,
+    delivery_log,
+    notify_shop,
+    order_notes,
+    read_orders,
+    unmask_many,
+)
 from app.receiving.reverify import previewed, reverify
 from reconcile.instants import HOUR
+from reconcile.ledger.attention import NEEDS_A_PERSON, left_to_settle
 from reconcile.ledger.ledger import OUTCOMES
 from reconcile.ledger.vocabulary import FINDING_CODES
 from reconcile.matching.breaks import BREAK_CAUSES, STATES
@@ -180,7 +189,7 @@ async def do_reverify(view: View, reason: str) -> str:
 # --- a number, a body; notes, pins, lists, alarms -------------------------------------------------
 
 LISTS: Final[Mapping[str, Mapping[str, tuple[str, ...] | None]]] = {
-    "orders": {"outcome": OUTCOMES, "finding": FINDING_CODES},
+    "orders": {"outcome": OUTCOMES, "finding": (*FINDING_CODES, NEEDS_A_PERSON)},
     "breaks": {
         "cause": BREAK_CAUSES,
         "state": STATES[:-1],
@@ -269,6 +278,40 @@ async def ask_note(view: View) -> Form:
 async def do_note(view: View, reason: str) -> str:
     order = view.needed("order")
     await order_notes.add_note(view.context, order, note=reason, by=view.person.name)
+    return address("orders", order)
+
+
+async def ask_accept_finding(view: View) -> Form:
+    order = await _readable_order(view)
+    left = left_to_settle(await read_orders.explain_order(view.context, order))
+    return Form(
+        subject=order,
+        lines=(
+            "What was found stays as it is. Accept it where nothing is left to do about it: the "
+            "order then needs no person for it.",
+            "It needs one again as soon as something new arrives about it.",
+        )
+        if left
+        else ("Nothing of this order is left to settle or accept.",),
+        back=address("orders", order),
+        ready=bool(left),
+        fields=(
+            Field(
+                name="finding",
+                label="What you accept",
+                choices=tuple((code, FINDINGS[code]) for code in left),
+            ),
+        )
+        if left
+        else (),
+    )
+
+
+async def do_accept_finding(view: View, reason: str) -> str:
+    order = view.needed("order")
+    await accept_findings.accept_finding(
+        view.context, order, code=view.given.get("finding", ""), reason=reason, by=view.person.name
+    )
     return address("orders", order)
 
 

@@ -24,6 +24,7 @@ from app.providers.configured import accounts
 from app.receiving.diagnose import diagnose_delivery
 from app.receiving.kept_request import no_delivery
 from reconcile.instants import Instant, format_instant, format_known
+from reconcile.ledger.attention import ACCEPTABLE, NEEDS_A_PERSON
 from reconcile.ledger.explain import ledger_summary
 from reconcile.ledger.ledger import OUTCOMES as OUTCOME_WORDS
 from reconcile.ledger.vocabulary import FINDING_CODES
@@ -35,23 +36,18 @@ GROUPS: Final = {
     "under_way": ("authorized", "pending", "not_attempted"),
     "not_paid": ("failed", "canceled", "expired", "timed_out"),
     "given_back": ("refunded", "partially_refunded", "charged_back"),
-    "needs_a_person": ("unresolved", "disputed"),
 }
 """Groups of outcomes, as a person counts them."""
 
-SHOWN: Final = 5
-"""Orders shown of each kind that waits for a person."""
+SHOWN: Final = 15
+"""Orders shown that need a person, the newest."""
 
 
 async def now_document(view: View) -> Document:
     """GET /"""
     state = await overview(view.context)
-    waiting = [
-        *await newest_orders(view.context, limit=SHOWN, outcome="unresolved"),
-        *await newest_orders(view.context, limit=SHOWN, outcome="disputed"),
-        *await newest_orders(view.context, limit=SHOWN, finding="held_back"),
-    ]
-    rows = {each.ledger.order: each for each in sorted(waiting, key=lambda each: -each.seq)}
+    waiting = await newest_orders(view.context, limit=SHOWN, finding=NEEDS_A_PERSON)
+    needing = await read_orders.counted_findings(view.context, [NEEDS_A_PERSON])
     found = await alarms(Watched(view.context))
     waits = await view.console.proposals.waiting(kinds=shown_kinds(view))
     proposals = len(waits) if view.person.may("proposals") else None
@@ -61,7 +57,8 @@ async def now_document(view: View) -> Document:
         "groups": {
             name: sum(state.outcomes.get(word, 0) for word in words)
             for name, words in GROUPS.items()
-        },
+        }
+        | {"needs_a_person": needing[NEEDS_A_PERSON]},
         "outcomes": {word: count for word, count in state.outcomes.items() if count},
         "orders": sum(state.outcomes.values()),
         "arrivals": [
@@ -85,7 +82,7 @@ async def now_document(view: View) -> Document:
             for name, alarm in found.items()
         ],
         "proposals": proposals,
-        "waiting": [row_of(each) for each in rows.values()],
+        "waiting": [row_of(each) for each in waiting],
         "state": {
             "unread": state.unread,
             "due": state.due,
@@ -139,7 +136,7 @@ def _row(summary: dict[str, Any]) -> dict[str, Any]:
 async def orders_document(view: View) -> Document:
     """GET /orders?outcome=&finding=&before=&choose="""
     outcome = view.choice("outcome", OUTCOME_WORDS)
-    finding = view.choice("finding", FINDING_CODES)
+    finding = view.choice("finding", (*FINDING_CODES, NEEDS_A_PERSON))
     found = await read_orders.newest_orders(
         view.context,
         before=view.number("before"),
@@ -221,6 +218,7 @@ async def order_page_document(view: View) -> Document:
             for each in await order_notes.notes_of(view.context, order)
             if as_of is None or each.at <= as_of
         ],
+        "acceptable": any(each["code"] in ACCEPTABLE for each in ledger["findings"]),
         "pinned": any(each.kind == ORDER and each.label == order for each in kept),
         "notifications": [
             {

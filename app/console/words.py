@@ -307,6 +307,7 @@ ACTIONS: Final[Mapping[Action, str]] = {
     "item_signed": "signed an item of the go-live checklist",
     "notifications_redelivered": "notified the shop again",
     "orders_released": "released orders",
+    "finding_accepted": "accepted a finding of an order",
     "deliveries_reverified": "judged refused deliveries again",
     "deliveries_retried": "had deliveries read again that were set aside",
     "rejection_read": "looked at a refused delivery",

@@ -310,6 +310,9 @@ WORDS: Final[Mapping[str, str]] = {
     "reference_named": "The shop named what it was paid by",
     "held": "The order was held back",
     "released": "The order was released",
+    "finding_accepted": "A person accepted what was found",
+    "payment_dismissed": "A person said that a payment belongs to no order",
+    "payment_assigned": "A person gave a payment to the order, or took it away",
 }
 
 _SENTENCE: Final = 260

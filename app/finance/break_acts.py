@@ -18,9 +18,11 @@ from app.core.text import is_human_text
 from app.database.engine import Connection
 from app.finance import break_store, run_store
 from app.finance.match_rules import Rules, rules_known
+from app.orders.accept_findings import record_acceptance
 from reconcile.canonical import fingerprint
 from reconcile.instants import DAY, Instant, format_instant
 from reconcile.ledger.ledger import Facts
+from reconcile.ledger.vocabulary import FindingCode
 from reconcile.matching import breaks
 from reconcile.matching.candidates import REASON_WORDS, WEIGHTS, suggestions
 from reconcile.matching.rows import name_of
@@ -482,6 +484,15 @@ def _check_open(found: SeenBreak) -> None:
         raise UsageError(f"{found.identity} is closed: {found.life.because}")
 
 
+ACCEPTS: Final[Mapping[breaks.BreakCause, tuple[FindingCode, ...]]] = {
+    "paid_twice": ("paid_twice", "paid_after_cancel"),
+    "overpaid": ("overpaid", "paid_after_cancel"),
+    "late_money": ("paid_after_cancel",),
+    "book_paid_not_received": ("fulfilled_but_not_paid",),
+}
+"""Findings of a break's order that are accepted with it, by its cause."""
+
+
 async def _write(
     context: AppContext,
     connection: Connection,
@@ -502,6 +513,11 @@ async def _write(
         second=None if agreed is None else agreed.second,
     )
     await break_store.add_act(connection, found.identity, step)
+    kept = doing.kind == "accepted" or (doing.kind == "settled" and doing.value != "refund")
+    if kept and found.seen.order is not None and found.seen.cause in ACCEPTS:
+        codes = ACCEPTS[found.seen.cause]
+        await record_acceptance(connection, context, found.seen.order, codes=codes, who=who)
+        context.signals.evidence_arrived.set()
     facts: dict[str, str | int] = {"amount": major_text(money), "currency": money.currency}
     if doing.value:
         facts["value"] = doing.value

@@ -1,6 +1,7 @@
 """From what is stored to ledgers: folded as it comes due, published, notified, searched."""
 
 __all__ = (
+    "accept_findings",
     "counter_store",
     "customers",
     "delivery_log",

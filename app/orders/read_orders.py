@@ -11,7 +11,7 @@ from app.context.context import AppContext
 from app.core.errors import NotFoundError
 from app.core.text import counted
 from app.database.statements import PlainConnection
-from app.orders.counter_store import outcome_counts
+from app.orders.counter_store import finding_counts, outcome_counts
 from app.orders.holds import as_judged, judged_histories
 from app.orders.ledger_store import (
     last_revision,
@@ -258,6 +258,12 @@ async def counted_outcomes(context: AppContext) -> dict[str, int]:
     """Return how many orders have each outcome, as published."""
     async with context.database.reading() as connection:
         return await outcome_counts(connection)
+
+
+async def counted_findings(context: AppContext, words: Sequence[str]) -> dict[str, int]:
+    """Return how many orders have each of these findings, or need a person, as published."""
+    async with context.database.reading() as connection:
+        return await finding_counts(connection, words)
 
 
 async def head_of_feed(context: AppContext) -> int:

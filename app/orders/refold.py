@@ -23,6 +23,7 @@ from app.receiving import due_store
 from app.receiving.due_store import Due
 from app.receiving.pace import Pace
 from reconcile.instants import MINUTE, SECOND, TICK, Instant
+from reconcile.ledger.attention import NEEDS_A_PERSON, needs_person
 from reconcile.ledger.fold import fold
 from reconcile.ledger.history import History
 from reconcile.ledger.ledger import Ledger
@@ -319,7 +320,10 @@ def fold_or_log(history: History, *, policy: Policy, as_of: Instant) -> Ledger |
 def decided(ledger: Ledger, before: Position | None, *, rules: str) -> Publication:
     """Return what to publish of a ledger folded by these rules, after position `before`."""
     position = position_of(ledger)
-    codes = "|".join(dict.fromkeys([finding.code for finding in ledger.findings]))
+    words: list[str] = [finding.code for finding in ledger.findings]
+    if needs_person(ledger):
+        words.append(NEEDS_A_PERSON)
+    codes = "|".join(dict.fromkeys(words))
     return new_publication(
         order=ledger.order,
         as_of=ledger.as_of,

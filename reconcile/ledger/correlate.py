@@ -99,6 +99,7 @@ class Filed:
     assigned     records that give payments to this order, by id
     holds        the record of each standing hold, by reason
     released_at  when a hold was last released; 0 if none was
+    accepted     the record that last accepted a finding, by code
     placed_at    when the order was placed, as the shop last stated it; None if it never did
     not_canceled, not_fulfilled
                  the record that last said "not so", if nothing said otherwise since
@@ -110,6 +111,7 @@ class Filed:
     assigned: dict[str, Record] = field(default_factory=dict)
     holds: dict[str, Record] = field(default_factory=dict)
     released_at: Instant = EARLIEST
+    accepted: dict[str, Record] = field(default_factory=dict)
     placed_at: Instant | None = None
     canceled: Record | None = None
     not_canceled: Record | None = None
@@ -356,6 +358,8 @@ def file_records(records: Sequence[Record]) -> Filed:
                 filed.released_at = record.recorded_at
         elif record.kind == "payment_assigned":
             filed.assigned[record.record_id] = record
+        elif record.kind == "finding_accepted":
+            filed.accepted[record.reason or ""] = record
         elif record.kind != "payment_dismissed":
             file = filed.sessions.setdefault(record.key or record.session or "", SessionFile())
             if record.kind == "session_requested":

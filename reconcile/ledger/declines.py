@@ -83,7 +83,7 @@ its refusals from shoppers, above all `FRAUD`, `Acquirer Fraud`, `Issuer Suspect
 Card` and `Restricted Card`. None of them is here.
 """
 
-NOT_TOLD: Final = "The customer's bank can say more, and another way to pay may work."
+WITHOUT_REASON: Final = "The customer's bank can say more, and another way to pay may work."
 """What follows a decline whose reason is not told, or not known."""
 
 _BETWEEN: Final = re.compile(r"[^a-z0-9]+")

@@ -12,7 +12,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from reconcile.instants import Duration, Instant, format_duration, plain_instant
-from reconcile.ledger.declines import NOT_TOLD, customer_words
+from reconcile.ledger.attention import is_accepted
+from reconcile.ledger.declines import WITHOUT_REASON, customer_words
 from reconcile.ledger.ledger import Facts, FactValue, Finding, Ledger, Outcome, Reason
 from reconcile.ledger.records import UNREADABLE
 from reconcile.ledger.unheard import NOTHING, Unheard
@@ -159,21 +160,21 @@ def plain_answer(
     behind_s, unheard  as above
     """
     filed, codes = ledger.case.filed, {finding.code for finding in ledger.findings}
-    told = {reason.code for reason in ledger.reasons}
+    concluded = {reason.code for reason in ledger.reasons}
     doubts = _unheard_by_customer(ledger, unheard)
     reasons = [each for each in ledger.reasons if not (doubts and each.code in ABSENT)]
     sentences = doubts + [plain_reason(reason) for reason in reasons]
-    if filed.canceled is not None and (doubts or "canceled_by_merchant" not in told):
+    if filed.canceled is not None and (doubts or "canceled_by_merchant" not in concluded):
         sentences.append(REASONS["canceled_by_shop"].plain)
     elif filed.fulfilled is None:
         sentences += [plain_reason(reason) for reason in ledger.withheld]
     sentences.append(_owed_to_customer(ledger))
     for code in IN_ANSWER:
-        if code != "reversal_amount_mismatch" or "reversal_amount_unclear" not in told:
+        if code != "reversal_amount_mismatch" or "reversal_amount_unclear" not in concluded:
             sentences += [plain_finding(each) for each in _of_code(ledger, code)]
     if ledger.held is None and not _REFUNDS.isdisjoint(codes):
         sentences.append("We do not know of the payment that this refund belongs to.")
-    elif ("canceled_by_merchant" not in told and not doubts) or ledger.outcome == "unresolved":
+    elif ("canceled_by_merchant" not in concluded and not doubts) or ledger.outcome == "unresolved":
         sentences.append(NEXT.get(ledger.outcome, ""))
     if filed.fulfilled is not None:
         if "fulfilled_but_not_paid" not in codes:
@@ -269,6 +270,8 @@ _URGENCY: Final = ("error", "warning", "info")
 def _staff_of(finding: Finding, ledger: Ledger) -> str:
     """Return what to do because of a finding, as far as the rest of the ledger allows it."""
     filed, codes = ledger.case.filed, {each.code for each in ledger.findings}
+    if is_accepted(finding, ledger):
+        return ""
     if finding.code == "success_after_deadline" and (filed.fulfilled or filed.canceled):
         return ""
     if finding.code == "unrecognized_event":
@@ -332,9 +335,11 @@ def _owed_to_customer(ledger: Ledger) -> str:
 
 
 def _owed_by_staff(ledger: Ledger) -> str:
-    """Return what to give back; never what is on its way already."""
+    """Return what to give back; never what is on its way already, nor what a person accepted."""
     owed, returning = ledger.owed, ledger.returning
-    if owed is None:
+    surplus = [each for each in ledger.findings if each.code in ("paid_twice", "overpaid")]
+    accepted = ledger.case.filed.canceled is None and any(is_accepted(f, ledger) for f in surplus)
+    if owed is None or accepted:
         return ""
     if ledger.returning_more:
         return (
@@ -368,11 +373,11 @@ def plain_reason(reason: Reason) -> str:
     if ("hold", UNREADABLE) in facts:
         return UNREAD
     if reason.code in _NOT_PAID:
-        told = customer_words(_code_of(reason))
-        words["reason"] = "" if told is None else f": {told}"
+        words_of = customer_words(_code_of(reason))
+        words["reason"] = "" if words_of is None else f": {words_of}"
         sentence = REASONS[reason.code].plain.format_map(words)
         declined = reason.code == "last_word_event_says_declined"
-        return f"{sentence} {NOT_TOLD}" if told is None and declined else sentence
+        return f"{sentence} {WITHOUT_REASON}" if words_of is None and declined else sentence
     if reason.code == "amount_off_by_factor":
         (captured,), (expected,) = _money(facts, "captured"), _money(facts, "expected")
         words["times"] = f"{captured.minor // expected.minor:,}"

@@ -24,6 +24,7 @@ RecordKind = Literal[
     "released",
     "payment_assigned",
     "payment_dismissed",
+    "finding_accepted",
 ]
 """Closed vocabulary of the merchant's side.
 
@@ -34,6 +35,7 @@ reference_named    the shop says that a session or payment belongs to this order
 held               the order must not be fulfilled until a later `released` with the same reason
 payment_assigned   a person gives a payment to this order, or withdraws it from this order
 payment_dismissed  a person says that a payment belongs to no order
+finding_accepted   a person accepts a finding of the order as it is
 """
 
 HoldReason = Literal["rules_changed", "poisoned_delivery", "unreadable_delivery"]
@@ -90,7 +92,8 @@ class Record:
                  payment_dismissed)
     expires_at   expiry of the session, if the provider gave one
     reason       the provider's reason for a refusal; STILL_ASKING (session_unknown); a HoldReason
-                 (held, released); WITHDRAWN or None (payment_assigned); a DismissedAs
+                 (held, released); WITHDRAWN or None (payment_assigned); a FindingCode
+                 (finding_accepted); a DismissedAs
     author       who stated it, such as `token:shop` or `import:3`; None if not noted
     replaces     id of the last record on the payment that its author knew (payment_assigned,
                  payment_dismissed)

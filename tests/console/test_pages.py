@@ -509,3 +509,37 @@ def test_a_moment_at_the_end_of_the_calendar_is_shown_in_utc() -> None:
     """The zone has no such time; a session that never ends is awaited until then."""
     shown = moment_in(ZoneInfo("Africa/Nairobi"))("9999-12-31T23:59:59Z")
     assert shown.endswith('<span class="day">9999-12-31</span> 23:59:59</time>')
+
+
+async def test_now_keeps_an_order_that_needs_a_person_until_it_is_accepted(
+    console: RunningConsole,
+) -> None:
+    """A failed refund of a paid order is one; accepting it takes a reason and the right role."""
+    driver = console.driver
+    refund = {"reference": "re_1", "amount": 1500.00, "currency": "KES"}
+    async with console.signed_in("finance") as client:
+        before = (await client.get("/now.json")).json()["groups"]["needs_a_person"]
+        await driver.send(driving.event("evt_f", "refund_failed", refund=refund))
+
+        async def needing() -> tuple[int, list[str]]:
+            document = (await client.get("/now.json")).json()
+            shown_orders = [each["order"] for each in document["waiting"]]
+            return document["groups"]["needs_a_person"] - before, shown_orders
+
+        marked = "SELECT 1 FROM ledgers WHERE order_key='ORD-1' AND findings LIKE '%needs_a%'"
+        await until_async(lambda: bool(driver.rows(marked)))
+        count, waiting = await needing()
+        assert (count, waiting[0]) == (1, "ORD-1")
+        listed = (await client.get("/orders.json?finding=needs_a_person")).json()["orders"]
+        assert "ORD-1" in {each["order"] for each in listed}
+        path = "/do/accept-finding?order=ORD-1"
+        form = re.search(r'name="form" value="([^"]+)"', (await client.get(path)).text)
+        assert form
+        given = {"form": form[1], "reason": "paid by bank transfer", "finding": "refund_failed"}
+        answer = await client.post(path, data=given)
+        assert answer.status_code == 303, shown(answer.text)[-600:]
+        await until_async(lambda: not driver.rows(marked))
+        assert (await needing())[0] == 0
+    assert driver.rows("SELECT reason FROM audit WHERE action='finding_accepted'") == [
+        ("paid by bank transfer",)
+    ]

@@ -1,0 +1,89 @@
+"""Accepting findings: a person takes an order off the list of those that need one.
+
+The acceptance is a record of the order. It counts until something new arrives that the finding
+rests on, and changes neither the finding nor the order's outcome.
+"""
+
+from collections.abc import Iterable
+
+from app.access.operator_store import Operator
+from app.access.operators import note_in_trail, permitted
+from app.context.context import AppContext
+from app.core.errors import UsageError
+from app.core.ids import new_id
+from app.database.engine import Connection
+from app.orders.customers import checked_reason, phones_of
+from app.orders.history_store import gather
+from app.orders.holds import author_of
+from app.orders.read_orders import explain_order
+from app.orders.record_store import add_records, after_all
+from reconcile.ledger.attention import ACCEPTABLE, left_to_settle
+from reconcile.ledger.fold import fold
+from reconcile.ledger.records import Record
+from reconcile.ledger.vocabulary import FindingCode
+
+
+async def accept_finding(
+    context: AppContext, order: str, *, code: str, reason: str, by: str | None = None
+) -> None:
+    """Accept a finding of an order.
+
+    Raises UsageError for a code that cannot be accepted or that the order has not to settle, for a
+    bad reason and for a person who may not; NotFoundError for no such order.
+    """
+    accepted = next((each for each in ACCEPTABLE if each == code), None)
+    if accepted is None:
+        raise UsageError(f"{code!r} cannot be accepted; name one of: {', '.join(ACCEPTABLE)}")
+    left = left_to_settle(await explain_order(context, order))
+    if accepted not in left:
+        what = f"it has {', '.join(left)}" if left else "it has nothing left to settle"
+        raise UsageError(f"{order} has no {code} to accept: {what}")
+    async with context.database.writing() as connection:
+        who = await permitted(connection, by=by, action="finding_accepted")
+        phones = await phones_of(connection, order, sources=context.sources)
+        why = checked_reason(reason, phones)
+        await record_acceptance(connection, context, order, codes=[accepted], who=who)
+        await note_in_trail(
+            connection,
+            who,
+            action="finding_accepted",
+            subject=order,
+            at=context.clock.now(),
+            reason=why,
+            facts={"finding": accepted},
+        )
+    context.signals.evidence_arrived.set()
+
+
+async def record_acceptance(
+    connection: Connection,
+    context: AppContext,
+    order: str,
+    *,
+    codes: Iterable[FindingCode],
+    who: Operator,
+) -> None:
+    """Record that a person has accepted findings of an order, in the caller's transaction.
+
+    Codes of findings that the order has not left to settle are skipped.
+    """
+    now = context.clock.now()
+    history = (await gather(connection, [order]))[order]
+    at = after_all(history.records, now=history.instant_at(now))
+    left = left_to_settle(fold(history, policy=context.policy, as_of=at))
+    await add_records(
+        connection,
+        [
+            Record(
+                record_id=new_id("rec_", now),
+                recorded_at=at,
+                kind="finding_accepted",
+                order=order,
+                at=at,
+                reason=code,
+                author=author_of(who),
+            )
+            for code in codes
+            if code in left
+        ],
+    )
