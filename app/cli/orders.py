@@ -105,6 +105,11 @@ def _record(record: Mapping[str, Any]) -> dict[str, Any]:
     named = [f"{kind} {record[kind]}" for kind in ("session", "payment") if kind in record]
     money = record.get("money")
     amounts = [] if money is None else [f"{money['currency']} {money['amount']}"]
+    amounts += ["free"] if record.get("free") else []
+    amounts += [
+        f"{each['currency']} {each['amount']} of it by {each['kind']}"
+        for each in record.get("tenders", ())
+    ]
     return {
         "at": record["at"],
         "record": record["kind"],

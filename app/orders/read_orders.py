@@ -22,7 +22,7 @@ from app.orders.ledger_store import (
 from app.orders.published_store import Published
 from app.orders.record_store import order_records
 from app.orders.retention_store import Pruned, pruned_among
-from app.orders.shop_facts_store import ShopFacts, facts_of_orders, shop_facts
+from app.orders.shop_facts_store import UNKNOWN, ShopFacts, facts_of_orders, shop_facts
 from app.orders.unheard import unheard_of
 from app.receiving.caught_up import Patience, behind_s, spoken_age
 from app.receiving.unread_store import UnreadMessage, messages_with
@@ -71,7 +71,13 @@ async def order_document(
     found = await _explained(context, order, as_of, patience=patience)
     ledger, pruned = found.ledger, found.pruned
     unheard = found.unheard
-    document = with_plain(ledger_document(ledger), ledger, behind_s=found.behind_s, unheard=unheard)
+    document = with_plain(
+        ledger_document(ledger),
+        ledger,
+        behind_s=found.behind_s,
+        unheard=unheard,
+        forgotten=found.facts.fulfilled_at == UNKNOWN,
+    )
     if unheard.messages:
         document["unread"] = unheard_document(unheard)["unread"]
     if unheard.refusing:

@@ -112,6 +112,15 @@ REFUSED: Final = (
 )
 """For a customer, where all that a source of the order sends is refused."""
 
+FORGOTTEN: Final = "It is not known at present whether the shop has shipped the order already."
+"""For a customer, where a restore has lost what the shop stated."""
+
+STATE_AGAIN: Final = (
+    "Tallyhook was restored from a backup and does not know whether this order was shipped: look "
+    "into the shop's own books, and state `fulfilled_at`, or null, before anything is shipped."
+)
+"""For staff, in the same case."""
+
 ABSENT: Final = frozenset(
     (
         "nothing_attempted",
@@ -129,6 +138,7 @@ def with_plain(
     *,
     behind_s: int = 0,
     unheard: Unheard = NOTHING,
+    forgotten: bool = False,
 ) -> dict[str, Any]:
     """Add the words for both readers to a ledger's document; its fingerprint stays.
 
@@ -136,8 +146,9 @@ def with_plain(
     `answer`, the sentences for the customer, the deciding one first, and `findings`, the sentences
     by code; and `staff`, the sentences of what is to do.
 
-    behind_s  seconds that an accepted delivery has waited to be read; 0: none waits
-    unheard   what may be about the order and is not in the ledger
+    behind_s   seconds that an accepted delivery has waited to be read; 0: none waits
+    unheard    what may be about the order and is not in the ledger
+    forgotten  whether a restore has lost what the shop may have stated of shipping
     """
     pairs = zip(document["findings"], ledger.findings, strict=True)
     findings = [
@@ -145,19 +156,21 @@ def with_plain(
         for each, finding in pairs
     ]
     plain = {
-        "answer": list(plain_answer(ledger, behind_s=behind_s, unheard=unheard)),
+        "answer": list(
+            plain_answer(ledger, behind_s=behind_s, unheard=unheard, forgotten=forgotten)
+        ),
         "findings": [{"code": each["code"], "sentence": each["plain"]} for each in findings],
     }
-    staff = list(staff_answer(ledger, behind_s=behind_s, unheard=unheard))
+    staff = list(staff_answer(ledger, behind_s=behind_s, unheard=unheard, forgotten=forgotten))
     return {**document, "findings": findings, "plain": plain, "staff": staff}
 
 
 def plain_answer(
-    ledger: Ledger, *, behind_s: int = 0, unheard: Unheard = NOTHING
+    ledger: Ledger, *, behind_s: int = 0, unheard: Unheard = NOTHING, forgotten: bool = False
 ) -> tuple[str, ...]:
     """Return what happened to the order, what is under way and what follows, for a customer.
 
-    behind_s, unheard  as above
+    behind_s, unheard, forgotten  as above
     """
     filed, codes = ledger.case.filed, {finding.code for finding in ledger.findings}
     concluded = {reason.code for reason in ledger.reasons}
@@ -181,7 +194,9 @@ def plain_answer(
             sentences.append(f"The shop shipped the order on {plain_instant(filed.fulfilled.at)}.")
     elif filed.canceled is None:
         sentences.append(WAITING.get(ledger.outcome, ""))
-        if ledger.fulfillable and not behind_s:
+        if ledger.fulfillable and forgotten:
+            sentences.append(FORGOTTEN)
+        elif ledger.fulfillable and not behind_s:
             sentences.append("The order can be shipped.")
     if behind_s:
         sentences.append(
@@ -217,10 +232,10 @@ def _unheard_by_staff(unheard: Unheard) -> list[str]:
 
 
 def staff_answer(
-    ledger: Ledger, *, behind_s: int = 0, unheard: Unheard = NOTHING
+    ledger: Ledger, *, behind_s: int = 0, unheard: Unheard = NOTHING, forgotten: bool = False
 ) -> tuple[str, ...]:
-    """Return what the shop's people must do, the most urgent first. `behind_s` and `unheard` as
-    above."""
+    """Return what the shop's people must do, the most urgent first. `behind_s`, `unheard` and
+    `forgotten` as above."""
     filed, sentences = ledger.case.filed, list[str]()
     if filed.fulfilled is not None:
         shipped = plain_instant(filed.fulfilled.at)
@@ -231,6 +246,8 @@ def staff_answer(
         sentences.append(
             f"Messages of the last {behind_s} s have still to be read: do not ship until they are."
         )
+    elif forgotten and ledger.fulfillable:
+        sentences.append(STATE_AGAIN)
     elif not ledger.withheld:
         sentences.append(SHIPPING[ledger.outcome])
     if ledger.outcome == "unresolved":

@@ -18,6 +18,7 @@ from app.privacy.backup import after_restore
 from app.privacy.replay_erasures import ErasureReplay
 from app.providers.configured import signer_of_section
 from reconcile.instants import HOUR, MINUTE, Instant, format_instant
+from reconcile.ledger.plain import FORGOTTEN, STATE_AGAIN
 from tests.api.driving import Driver, driving, event
 from tests.reconcile.build import T
 
@@ -147,6 +148,23 @@ async def test_after_a_restore_nothing_is_known_that_was_not_stated(tmp_path: Pa
         await put(driver, "DENIED", fulfilled_at=LATER, canceled_at=None)
         assert await stated("OPEN") == (None, "unknown")
         assert await stated("DENIED") == (LATER, None)
+
+
+async def test_nobody_reads_that_an_order_can_be_shipped_which_may_have_been(
+    tmp_path: Path,
+) -> None:
+    async with driving(tmp_path, with_worker=False) as driver:
+        await put(driver)
+        await driver.send(event("e1"))
+        driver.clock.put(T + HOUR)
+        await restored(driver)
+        found = (await driver.api("GET", "/orders/ORD-1")).json()
+        assert (found["fulfillable"], found["fulfilled_at"]) == (True, "unknown")
+        assert FORGOTTEN in found["plain"]["answer"]
+        assert found["staff"][0] == STATE_AGAIN
+        driver.clock.put(T + 2 * HOUR)
+        found = await put(driver, fulfilled_at=None)
+        assert "The order can be shipped." in found["plain"]["answer"]
 
 
 @pytest.mark.parametrize(
