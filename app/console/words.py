@@ -135,6 +135,8 @@ CAUSES: Final[Mapping[BreakCause, str]] = {
     "payout_not_in_bank": "The provider says that it paid this out, and the bank does not have it.",
     "bank_line_unknown": "Money came to the bank, and no payout of a statement explains it.",
     "payout_amount_differs": "The bank booked another amount than the provider paid out.",
+    "payment_unallocated": "A payment arrived that is on no order.",
+    "assignment_contradicted": "A payment was assigned to the order, and named for another later.",
 }
 """Meaning of each cause of a break, in one sentence."""
 
