@@ -18,7 +18,7 @@ from app.core.masking import looks_like_a_phone, masked_phone
 from app.core.references import fault_of
 from app.core.text import counted
 from app.database.engine import Connection
-from app.database.statements import run
+from app.database.statements import PlainConnection, run
 from app.orders import search_store
 from app.orders.customers import phones_of
 from app.orders.delivery_log import refused_that_may_be_of
@@ -26,9 +26,12 @@ from app.orders.holds import as_judged
 from app.orders.shop_facts_store import facts_of_orders
 from app.orders.sought import Sought, understood
 from app.orders.unallocated import WHY, Unallocated, found_payment
+from app.orders.unread_holds import unread_naming
 from app.providers import identifiers
 from app.receiving.due_store import backwards, marks_of
 from app.receiving.phone_store import deliveries_by_phone, has_other_keys, orders_by_phone
+from app.receiving.unread_store import messages_with
+from app.receiving.unread_values import NO_VALUE
 from reconcile.instants import HOUR, Instant, format_instant
 from reconcile.ledger.events import UNCONFIRMED
 from reconcile.ledger.explain import ledger_summary
@@ -136,8 +139,16 @@ async def find_orders(
             phones = await phones_of(
                 connection, order, sources=context.sources, most=READ_FOR_PHONE
             )
-            shown = {"phone": ", ".join(map(masked_phone, phones)) or None, "found": how}
+            shown: dict[str, Any] = {
+                "phone": ", ".join(map(masked_phone, phones)) or None,
+                "found": how,
+            }
+            naming = await run(connection, unread_naming, {order: history})
+            if order in naming:
+                shown["unread"] = [each.delivery_id for each in naming[order][:MOST_UNREAD]]
             found.hits.append(ledger_summary(ledger) | facts[order].document() | shown)
+        names = [name for name in sought.names if not looks_like_a_phone(name)]
+        found.notes += await run(connection, _unread_notes, names, nothing=not hits)
         now = context.clock.now()
         for event in look.unplaced.values():
             name = f"{event.source}:{event.unplaced_name}"
@@ -162,6 +173,30 @@ async def find_orders(
                 f"({', '.join(ids[:3])})."
             )
     return found
+
+
+MOST_UNREAD: Final = 5
+"""Unread messages that one search names."""
+
+
+def _unread_notes(connection: PlainConnection, names: list[str], *, nothing: bool) -> list[str]:
+    """Return notes of messages that could not be read and name what is sought.
+
+    nothing  whether no order was found: then those without any readable value are noted too
+    """
+    notes = [
+        f"A message of {each.source}, received at {format_instant(each.received_at)}, names "
+        f"{each.value} and cannot be read: `tallyhook deliveries show {each.delivery_id}` says why."
+        for each in messages_with(connection, names)[:MOST_UNREAD]
+    ]
+    nameless = messages_with(connection, [NO_VALUE]) if nothing else []
+    if nameless:
+        count = counted(len(nameless), "message")
+        notes.append(
+            f"{count} came from which no value can be read, and which may be about it: `tallyhook "
+            "deliveries list --verdict unreadable` lists them."
+        )
+    return notes
 
 
 async def _refused_search(context: AppContext, sought: Sought, *, by: str | None) -> str:

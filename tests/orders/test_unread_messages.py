@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from app.core.reading import TRIAL
+from app.orders.find_orders import find_orders
 from app.orders.holds import release
 from app.orders.reindex import reindex
 from reconcile.instants import MINUTE, Instant
@@ -190,3 +191,18 @@ async def test_the_trial_of_the_public_endpoint_concerns_no_order(tmp_path: Path
         await driver.api("PUT", "/orders/ORD-1", json=PLACED)
         assert (await driver.send(TRIAL)).json()["verdict"] == "unreadable"
         assert "unread" not in await order(driver)
+
+
+async def test_a_search_names_the_messages_that_cannot_be_read(tmp_path: Path) -> None:
+    async with driving(tmp_path) as driver:
+        name = (await driver.send(unreadable("e1", "succeeded"))).json()["delivery"]
+        for text in ("ORD-1", "pay_1"):
+            (note,) = (await find_orders(driver.context, text, limit=5)).notes
+            assert f"names {text} and cannot be read" in note
+            assert name in note
+        await driver.send(of_order("ORD-1", "e2"))
+        (hit,) = (await find_orders(driver.context, "ORD-1", limit=5)).hits
+        assert hit["unread"] == [name]
+        await driver.send(b"\x00")
+        (note,) = (await find_orders(driver.context, "ORD-9", limit=5)).notes
+        assert note.startswith("1 message came from which no value can be read")
