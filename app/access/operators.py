@@ -77,6 +77,7 @@ Action = Literal[
     "finding_accepted",
     "deliveries_reverified",
     "deliveries_retried",
+    "message_judged",
     "rejection_read",
     "pruned",
     "price_changed",
@@ -143,6 +144,7 @@ MAY: Final[Mapping[Action, frozenset[Role]]] = {
     "finding_accepted": _FINANCE,
     "deliveries_reverified": _SUPPORT,
     "deliveries_retried": _SUPPORT,
+    "message_judged": _FINANCE,
     "rejection_read": _FINANCE | _SUPPORT,
     "pruned": _ADMIN,
     "price_changed": _ADMIN,  # by the shop's programs, which need a token's scope, not a role

@@ -107,6 +107,28 @@ def list_poisoned(
         printing.note("They are read again by `serve`.")
 
 
+@group.command(
+    "judge", epilog="Such as: tallyhook deliveries judge dlv_… --reason 'a payout notice'"
+)
+def judge_delivery(
+    delivery: Annotated[str, typer.Argument(help="The delivery's id.")],
+    reason: Annotated[str, typer.Option(help="What it says; the audit trail keeps it.")],
+    by: operators.ByOption = None,
+) -> None:
+    """Say that you know what an unreadable message says: no order is held because of it any more.
+
+    First see why with `deliveries show`, and what the provider's dashboard says of it. If it is
+    about money, correct the profile and run `reindex` instead.
+    """
+    from app.core.text import counted
+    from app.orders.judge_unread import judge_unread
+
+    count = running.with_context(
+        lambda context: judge_unread(context, delivery, reason=reason, by=by), purpose="writing"
+    )
+    printing.note(f"Judged; {counted(count, 'order')} folded again by the service that runs.")
+
+
 @group.command("show")
 def show_delivery(
     delivery: Annotated[str, typer.Argument(help="The delivery's id.")],

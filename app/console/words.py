@@ -311,6 +311,7 @@ ACTIONS: Final[Mapping[Action, str]] = {
     "orders_released": "released orders",
     "finding_accepted": "accepted a finding of an order",
     "deliveries_reverified": "judged refused deliveries again",
+    "message_judged": "judged a message that could not be read",
     "deliveries_retried": "had deliveries read again that were set aside",
     "rejection_read": "looked at a refused delivery",
     "pruned": "deleted what is older than it is kept",

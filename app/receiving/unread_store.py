@@ -54,6 +54,11 @@ def any_unread(connection: PlainConnection) -> bool:
     return bool(connection.ask("SELECT 1 FROM unread_values LIMIT 1"))
 
 
+def is_unread(connection: PlainConnection, delivery: str) -> bool:
+    """Return whether a message is noted."""
+    return bool(select_rows(connection, sql=_OF_DELIVERIES, values=[delivery]))
+
+
 def orders_named(connection: PlainConnection, messages: Sequence[UnreadMessage]) -> set[str]:
     """Return the known orders that these messages name, by themselves or by their payments."""
     names = {

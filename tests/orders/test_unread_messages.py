@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
+from app.core.errors import NotFoundError
 from app.core.reading import TRIAL
 from app.orders.find_orders import find_orders
 from app.orders.holds import release
+from app.orders.judge_unread import judge_unread
 from app.orders.reindex import reindex
 from reconcile.instants import MINUTE, Instant
 from reconcile.ledger.plain import REFUSED, UNREAD
@@ -206,3 +208,21 @@ async def test_a_search_names_the_messages_that_cannot_be_read(tmp_path: Path) -
         await driver.send(b"\x00")
         (note,) = (await find_orders(driver.context, "ORD-9", limit=5)).notes
         assert note.startswith("1 message came from which no value can be read")
+
+
+async def test_a_person_who_judged_a_message_ends_what_it_withheld(tmp_path: Path) -> None:
+    async with driving(tmp_path) as driver:
+        for reference in ("ORD-1", "ORD-2"):
+            await driver.api("PUT", f"/orders/{reference}", json=PLACED)
+        await driver.send(event("e1"))
+        named = (await driver.send(unreadable("e2"))).json()["delivery"]
+        nameless = (await driver.send(b"\x00")).json()["delivery"]
+        assert not (await order(driver))["fulfillable"]
+        for delivery in (named, nameless):
+            await judge_unread(driver.context, delivery, reason="a payout notice")
+        assert (await order(driver))["fulfillable"]
+        assert "unread" not in await order(driver, "ORD-2")
+        trail = driver.rows("SELECT subject, reason FROM audit WHERE action='message_judged'")
+        assert trail == [(named, "a payout notice"), (nameless, "a payout notice")]
+        with pytest.raises(NotFoundError, match="no unreadable message"):
+            await judge_unread(driver.context, named, reason="again")
