@@ -147,6 +147,27 @@ def format_known(instant: Instant | None) -> str | None:
     return None if instant is None else format_instant(instant)
 
 
+THURSDAY: Final = 3
+"""Weekday of 1970-01-01; Monday is 0."""
+
+
+def add_business_days(instant: Instant, days: int) -> Instant:
+    """Return the same time of day `days` business days later, at most LATEST.
+
+    Business days are Monday to Friday in UTC. Bank holidays count as business days: they differ by
+    country and scheme, and the windows of slow payment methods leave room for them.
+    """
+    if days <= 0:
+        return instant
+    weekday = (instant // DAY + THURSDAY) % 7
+    beyond = max(0, weekday - 4)  # a weekend counts from its Friday, so Monday is the first day
+    weeks, left = divmod(days, 5)
+    calendar = 7 * weeks + left - beyond
+    if weekday - beyond + left > 4:
+        calendar += 2
+    return min(instant + calendar * DAY, LATEST)
+
+
 def plain_instant(instant: Instant) -> str:
     """Format an instant for people, to the minute: `22 November 2026, 10:05 UTC`."""
     moment = moment_of(instant)

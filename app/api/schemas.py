@@ -167,6 +167,24 @@ _SHOP_FACTS: Final = {
     ),
 }
 
+_WINDOW: Final = {
+    "expected_by": described(
+        MAYBE_INSTANT,
+        "When the provider should have said how a slow payment ended, such as a debit from a bank "
+        "account; null where none is under way. Whether stock is kept until then is yours to "
+        "decide. An instant in the past: the payment is overdue, and may still come through.",
+    ),
+    "method_class": described(
+        MAYBE_WORD,
+        "The slow payment method, as the profile calls it; `unknown` where no event names it.",
+    ),
+    "revocable_until": described(
+        MAYBE_INSTANT,
+        "Until when the customer can revoke the payment without giving a reason; null where the "
+        "profile states no such time.",
+    ),
+}
+
 _LEDGER: Final = members(
     {
         "order": REFERENCE,
@@ -178,6 +196,7 @@ _LEDGER: Final = members(
             "it. State `fulfilled_at` before the parcel leaves.",
         ),
         **_SHOP_FACTS,
+        **_WINDOW,
         "totals": ref("Totals"),
         "explanation": TEXTS,
         "attempts": listed(ref("Attempt")),
@@ -279,9 +298,10 @@ _OUTCOME_ENTRY: Final = members(
         "because": TEXTS,
         "at": INSTANT,
         **_SHOP_FACTS,
+        **_WINDOW,
     },
-    description="`fulfilled_at` and `canceled_at` are as of this reading; all else is as it was "
-    "published.",
+    description="`fulfilled_at`, `canceled_at`, `expected_by`, `method_class` and "
+    "`revocable_until` are as of this reading; all else is as it was published.",
 )
 
 _STATED_REFERENCES: Final[Schema] = {
@@ -658,6 +678,7 @@ SCHEMAS: Final[dict[str, Schema]] = {
             "outcome": _OUTCOME,
             "fulfillable": FLAG,
             **_SHOP_FACTS,
+            **_WINDOW,
             "totals": ref("Totals"),
             "findings": listed(_FINDING),
             "plain": described(WORD, "For a customer, without ids."),

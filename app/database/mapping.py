@@ -56,6 +56,9 @@ EVENT_COLUMNS: Final = (
     "refunded_total",
     "refunded_currency",
     "unclear",
+    "method",
+    "expected_by",
+    "revocable_days",
 )
 
 RECORD_COLUMNS: Final = (
@@ -134,6 +137,9 @@ def event_row(
         None if refunded is None else refunded.minor,
         None if refunded is None else refunded.currency,
         event.unclear,
+        event.method,
+        event.expected_by,
+        event.revocable_days,
     )
 
 
@@ -145,7 +151,8 @@ def delivery_of(row: Sequence[Any]) -> Delivery:
     # fmt: off
     (_, source, event_id, digest, delivery_id, received_at, kind, claim, occurred_at, order,
      session, payment, movement, amount, currency, order_amount, order_currency,
-     reason, standing, capture, refunded, refunded_currency, unclear) = row
+     reason, standing, capture, refunded, refunded_currency, unclear,
+     method, expected_by, revocable_days) = row
     # fmt: on
     if claim not in _CLAIMS:
         raise ValueError(f"the stored claim of event {event_id} is none of ours; reindex")
@@ -172,6 +179,9 @@ def delivery_of(row: Sequence[Any]) -> Delivery:
             reason=reason,
             standing=standing,
             unclear=unclear,
+            method=method,
+            expected_by=expected_by,
+            revocable_days=revocable_days,
         ),
     )
 

@@ -36,8 +36,8 @@ NEWEST: Final = VERSIONS[-1]
 """The version that this program needs."""
 
 DIGESTS: Final = {
-    "sqlite": "6063c21087236ba93fd49dbdb8865d7c9a549b34c3ce7185814206dbf2618f2e",
-    "postgresql": "2758c1033b94098867150e9b52ddb294255932f746b4c46c9513dc3ce6a106fa",
+    "sqlite": "9f01832478808e72a87ced7430b66b5bbdba128fde7f16c482ff50d6175ad3fd",
+    "postgresql": "beff913584a18f3af3aaeb60dd6502f0bdea226fa9b469f1f05769c98e57e856",
 }
 """SHA-256 of all objects that the migrations make, by dialect; a test prints what belongs here.
 Where the digest of a database differs, the migrations are run to name the first difference."""

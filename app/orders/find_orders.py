@@ -34,7 +34,7 @@ from app.receiving.unread_store import messages_with
 from app.receiving.unread_values import NO_VALUE
 from reconcile.instants import HOUR, Instant, format_instant
 from reconcile.ledger.events import UNCONFIRMED
-from reconcile.ledger.explain import ledger_summary
+from reconcile.ledger.explain import ledger_summary, window_document
 from reconcile.ledger.fold import fold
 from reconcile.money import Money, exponent_of
 
@@ -146,7 +146,8 @@ async def find_orders(
             naming = await run(connection, unread_naming, {order: history})
             if order in naming:
                 shown["unread"] = [each.delivery_id for each in naming[order][:MOST_UNREAD]]
-            found.hits.append(ledger_summary(ledger) | facts[order].document() | shown)
+            stated = facts[order].document() | window_document(ledger.window)
+            found.hits.append(ledger_summary(ledger) | stated | shown)
         names = [name for name in sought.names if not looks_like_a_phone(name)]
         found.notes += await run(connection, _unread_notes, names, nothing=not hits)
         now = context.clock.now()

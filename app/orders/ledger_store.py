@@ -6,7 +6,7 @@ writes them, from a counter, so the feed has no gaps and is in commit order.
 """
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
@@ -21,7 +21,7 @@ from app.orders.notification_store import write_notifications
 from app.orders.published_store import REVISIONS, Published, published_of
 from app.receiving.due_store import Due, settle_marks
 from reconcile.instants import EARLIEST, LATEST, Instant
-from reconcile.ledger.ledger import Outcome
+from reconcile.ledger.ledger import NO_WINDOW, Outcome, PaymentWindow
 from reconcile.ledger.revise import Position, Revision, new_position
 from reconcile.values import maker
 
@@ -34,6 +34,9 @@ LEDGER_COLUMNS = (
     "substance",
     "next_decision_at",
     "rules",
+    "expected_by",
+    "method_class",
+    "revocable_until",
 )
 
 _LEDGERS: Final = table("ledgers", *map(column, LEDGER_COLUMNS))
@@ -145,7 +148,8 @@ class Publication:
 
     The ledger itself is not kept, so that a rebuild holds one at a time.
 
-    rules  the rules by which it was folded
+    rules   the rules by which it was folded
+    window  what is known of the order's slow payments
     """
 
     order: str
@@ -154,6 +158,7 @@ class Publication:
     findings: str
     next_decision_at: Instant | None
     rules: str
+    window: PaymentWindow
     revision: Revision | None
 
 
@@ -227,6 +232,7 @@ def ledger_row(publication: Publication) -> tuple[Any, ...]:
         position.substance,
         publication.next_decision_at,
         publication.rules,
+        *publication.window,
     )
 
 
@@ -253,6 +259,20 @@ async def feed(connection: AsyncConnection, *, after: int, limit: int) -> list[P
     later = select(REVISIONS).where(REVISIONS.c.seq > after)
     rows = await connection.execute(later.order_by(REVISIONS.c.seq).limit(limit))
     return [published_of(row) for row in rows]
+
+
+_WINDOWS: Final = (
+    "SELECT order_key, expected_by, method_class, revocable_until FROM ledgers "
+    "WHERE order_key IN ({})"
+)
+
+
+async def windows_of_orders(
+    connection: AsyncConnection, orders: Collection[str]
+) -> dict[str, PaymentWindow]:
+    """Return what the last fold of each order said of its slow payments."""
+    rows = await statements.select_in(connection, sql=_WINDOWS, values=orders)
+    return dict.fromkeys(orders, NO_WINDOW) | {row[0]: PaymentWindow(*row[1:]) for row in rows}
 
 
 _SUPERSEDED: Final = (

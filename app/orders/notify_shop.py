@@ -30,6 +30,7 @@ from app.core.http import Exchange, asked_to_wait
 from app.core.logs import LogLine
 from app.orders import notification_store
 from app.orders.history_store import newest_deliveries
+from app.orders.ledger_store import windows_of_orders
 from app.orders.notification_store import LEASE, Away, ListedNotification, Notification, SendResult
 from app.orders.published_store import Published
 from app.orders.read_feed import outcome_document
@@ -39,6 +40,7 @@ from app.providers.signed_post import post_signed
 from app.providers.source import Source
 from reconcile import instants
 from reconcile.instants import DAY, HOUR, MINUTE, SECOND, Duration, Instant
+from reconcile.ledger.ledger import NO_WINDOW, PaymentWindow
 
 log = structlog.get_logger()
 
@@ -124,12 +126,18 @@ async def notify_due(notifier: Notifier) -> int:
     if not taken:
         return 0
     async with context.database.reading() as connection:
-        facts = await facts_of_orders(connection, {each.published.order for each in taken})
+        orders = {each.published.order for each in taken}
+        facts = await facts_of_orders(connection, orders)
+        windows = await windows_of_orders(connection, orders)
     requests = [
         post_signed(
             notifier.client,
             shop.url,
-            notification_body(each.published, facts[each.published.order]),
+            notification_body(
+                each.published,
+                facts[each.published.order],
+                window=windows[each.published.order],
+            ),
             signer=shop.signer,
             event_id=notification_id(each.published),
             now=context.clock.now(),
@@ -259,16 +267,19 @@ def notification_id(published: Published) -> str:
     return f"ntf_{published.seq}_{sha256(content.encode('utf-8')).hexdigest()[:16]}"
 
 
-def notification_body(published: Published, facts: ShopFacts) -> bytes:
+def notification_body(
+    published: Published, facts: ShopFacts, *, window: PaymentWindow = NO_WINDOW
+) -> bytes:
     """Return the body: `type`, `timestamp`, and the feed's entry.
 
-    It has the same bytes at every try, unless the shop has stated something since.
+    It has the same bytes at every try, unless the shop has stated something since, or the window of
+    a slow payment has changed.
     See https://www.standardwebhooks.com, "Payload structure".
     """
     document: dict[str, Any] = {
         "type": KIND,
         "timestamp": instants.format_instant(published.at),
-        "data": outcome_document(published, facts),
+        "data": outcome_document(published, facts, window=window),
     }
     return json.dumps(document, ensure_ascii=False).encode("utf-8")
 

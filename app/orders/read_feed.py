@@ -6,10 +6,12 @@ from time import monotonic
 from typing import Any, Final
 
 from app.context.context import AppContext
-from app.orders.ledger_store import feed, superseded
+from app.orders.ledger_store import feed, superseded, windows_of_orders
 from app.orders.published_store import Published, head_of, place_to_read_from
 from app.orders.shop_facts_store import ShopFacts, facts_of_orders
 from reconcile.instants import format_instant
+from reconcile.ledger.explain import window_document
+from reconcile.ledger.ledger import PaymentWindow
 
 __all__ = ["Published", "outcome_documents", "read_feed", "read_from", "superseded_of"]
 
@@ -63,13 +65,17 @@ async def read_from(context: AppContext, *, after: int) -> int | None:
 
 
 async def outcome_documents(context: AppContext, page: Sequence[Published]) -> list[dict[str, Any]]:
-    """Return entries of the feed as JSON values, with what the shop has stated by this reading."""
+    """Return entries of the feed as JSON values, with facts and windows as of this reading."""
+    orders = {each.order for each in page}
     async with context.database.reading() as connection:
-        facts = await facts_of_orders(connection, {each.order for each in page})
-    return [outcome_document(each, facts[each.order]) for each in page]
+        facts = await facts_of_orders(connection, orders)
+        windows = await windows_of_orders(connection, orders)
+    return [outcome_document(each, facts[each.order], window=windows[each.order]) for each in page]
 
 
-def outcome_document(published: Published, facts: ShopFacts) -> dict[str, Any]:
+def outcome_document(
+    published: Published, facts: ShopFacts, *, window: PaymentWindow
+) -> dict[str, Any]:
     """Return one entry of the feed as JSON values; the shop's notifications carry the same."""
     before = None
     if published.before_outcome is not None:
@@ -83,4 +89,5 @@ def outcome_document(published: Published, facts: ShopFacts) -> dict[str, Any]:
         "because": list(published.because),
         "at": format_instant(published.at),
         **facts.document(),
+        **window_document(window),
     }

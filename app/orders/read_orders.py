@@ -27,7 +27,7 @@ from app.orders.unheard import unheard_of
 from app.receiving.caught_up import Patience, behind_s, spoken_age
 from app.receiving.unread_store import UnreadMessage, messages_with
 from reconcile.instants import Instant, format_instant, format_known
-from reconcile.ledger.explain import ledger_document, ledger_summary
+from reconcile.ledger.explain import ledger_document, ledger_summary, window_document
 from reconcile.ledger.fold import fold
 from reconcile.ledger.history import History
 from reconcile.ledger.ledger import Ledger
@@ -58,6 +58,8 @@ async def order_document(
 
     fulfilled_at, canceled_at
               as the shop has stated it; None if it has not; "unknown" after a restore
+    expected_by, method_class, revocable_until
+              the ends of slow payments; None without any
     pruned    present where any of the order's deliveries has been emptied
     behind_s  seconds for which the oldest unread delivery has waited, where not all could be read
               in time; `fulfillable` is false then, whatever the fingerprint covers
@@ -89,7 +91,7 @@ async def order_document(
             }
             for each in unheard.refusing
         ]
-    document |= found.facts.document()
+    document |= found.facts.document() | window_document(ledger.window)
     if pruned is not None:
         last = format_instant(pruned.last_at)
         count = counted(pruned.deliveries, "delivery", "deliveries")
@@ -225,7 +227,10 @@ async def listed_documents(context: AppContext, ledgers: Sequence[Ledger]) -> li
     """Return rows of a list as JSON values: the summary, and what the shop has stated by now."""
     async with context.database.reading() as connection:
         facts = await facts_of_orders(connection, [each.order for each in ledgers])
-    return [ledger_summary(each) | facts[each.order].document() for each in ledgers]
+    return [
+        ledger_summary(each) | facts[each.order].document() | window_document(each.window)
+        for each in ledgers
+    ]
 
 
 class Changed(NamedTuple):

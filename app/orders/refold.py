@@ -331,6 +331,7 @@ def decided(ledger: Ledger, before: Position | None, *, rules: str) -> Publicati
         findings=f"|{codes}|" if codes else "",
         next_decision_at=ledger.next_decision_at,
         rules=rules,
+        window=ledger.window,
         revision=revise(before, ledger, after=position),
     )
 

@@ -14,7 +14,7 @@ from app.finance.book_line_store import book_rows_of
 from app.finance.break_acts import SeenBreak, breaks_since
 from app.receiving.unread import WINDOW
 from reconcile.instants import Duration, Instant, format_instant
-from reconcile.ledger.fold import FINAL, is_disputed, last_heard
+from reconcile.ledger.fold import FINAL, is_disputed, is_window_open, last_heard
 from reconcile.ledger.history import History
 from reconcile.ledger.ledger import Ledger
 from reconcile.ledger.vocabulary import FindingCode
@@ -23,6 +23,7 @@ from reconcile.matching.breaks import BreakCause
 
 Why = Literal[
     "not_over",
+    "revocable",
     "disputed",
     "to_settle",
     "shared",
@@ -37,6 +38,7 @@ Why = Literal[
 
 SENTENCES: Final[Mapping[Why, str]] = {
     "not_over": "its payment is not over ({})",
+    "revocable": "the customer can revoke its payment until {}",
     "disputed": "its payment is disputed: the provider decides",
     "to_settle": "a person must settle it first ({}): {}",
     "shared": "it shares events with another order: a person must settle whose they are",
@@ -92,8 +94,10 @@ def kept_order(
         do = f"{'; '.join(to_do)}. Then ask again"
         return KeptData(what=order, why="to_settle", detail=detail, do=do)
     over = ledger.outcome == "unresolved" or ledger.outcome in FINAL
-    if not over or ledger.next_decision_at is not None:
+    if not over or ledger.next_decision_at is not None or ledger.window.expected_by is not None:
         return KeptData(what=order, why="not_over", detail=ledger.outcome)
+    if is_window_open(ledger):
+        return KeptData(what=order, why="revocable", until=ledger.window.revocable_until)
     if ledger.case.foreign or ledger.case.moved or ledger.case.foreign_records:
         return KeptData(what=order, why="shared")
     return kept_since(order, last_heard(history), minimum, as_of=ledger.as_of)

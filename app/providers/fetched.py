@@ -13,6 +13,7 @@ from app.core.reading import UnclearAmount, Unreadable
 from app.core.strict_json import parse
 from app.providers import amounts, dates, fields, reader, schemes, sections
 from app.providers.request import Incoming
+from app.providers.slow import SlowMethods
 from reconcile.canonical import canonical_json
 from reconcile.instants import Instant
 from reconcile.ledger.correlate import SAYS_NOTHING_FINAL
@@ -61,6 +62,7 @@ class AnswerReader:
         self._source = source
         self._own_orders = own_orders
         self._claims = reader.ClaimWords(rule.claims or profile.claims)
+        self._slow = SlowMethods(profile.slow, zone=profile.event.zone)
         self._kind = fields.compile_locations(rule.kind)
         self._payment = fields.compile_locations(rule.payment)
         self._session = fields.compile_locations(rule.session)
@@ -123,6 +125,8 @@ class AnswerReader:
         captured = None
         if claim == "succeeded":
             captured = self._stated(self._capture, data) or about.get("capture")
+        occurred_at = self._instant(data, about)
+        slow = self._slow.read(kind, claim, data, occurred_at)
         own = self._states_amount or (claim in reader.GIVES_BACK and self._refund(data) is not None)
         return Event(
             source=self._source,
@@ -134,9 +138,12 @@ class AnswerReader:
             money=money,
             order_money=_money_of(about["order_money"]),
             refunded_total=total,
-            occurred_at=self._instant(data, about),
+            occurred_at=occurred_at,
             standing="fetched" if money is None or own else "answered",
             unclear=UNCLEAR_AMOUNT if data.unclear else None,
+            method=slow.method,
+            expected_by=slow.expected_by,
+            revocable_days=slow.revocable_days,
             **references,
         )
 

@@ -23,6 +23,7 @@ from app.core.reading import (
 from app.core.references import fault_of
 from app.providers import amounts, dates, documents, fields, identifiers, paths, request, sections
 from app.providers.phones import phone_digits
+from app.providers.slow import NOT_SLOW, SlowMethods
 from reconcile.instants import Instant
 from reconcile.ledger.events import UNCLEAR_AMOUNT, ClaimKind, Event, Standing
 from reconcile.money import Money
@@ -217,6 +218,7 @@ class EventReader:
         )
         self._won = Price(priced, amount=priced.won, currency=priced.refund_currency)
         self._tells_parts = bool(priced.won)
+        self._slow = SlowMethods(profile.slow, zone=event.zone)
         self._ordered = Price(priced, amount=priced.order, currency=priced.order_currency)
 
     def read(self, body: bytes, incoming: request.Incoming, *, digest: str) -> Reading:
@@ -411,6 +413,8 @@ class EventReader:
         occurred_at, order = self._instant(data), self._order.text(data)
         if order is not None:
             order = fields.order_named(order, self._source, own=self._own_orders)
+        # With `confirm`, section [slow] is about the provider's answer.
+        slow = NOT_SLOW if unconfirmed else self._slow.read(kind, claim, data, occurred_at)
         return _new_event(
             source=self._source,
             event_id=identity,
@@ -429,6 +433,9 @@ class EventReader:
             reason=self._reason.description(data),
             standing=self._standing,
             unclear=UNCLEAR_AMOUNT if data.unclear else None,
+            method=slow.method,
+            expected_by=slow.expected_by,
+            revocable_days=slow.revocable_days,
         )
 
     def _money(

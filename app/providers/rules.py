@@ -222,6 +222,18 @@ def decimals(pair: tuple[str, Any]) -> int:
     return integer(0, 6)(value)
 
 
+def days_of(most: int) -> Callable[[tuple[str, Any]], int]:
+    """Make a kind: a payment method's name and a number of days from 0 to `most`."""
+
+    def read(pair: tuple[str, Any]) -> int:
+        method, value = pair
+        if not re.fullmatch(r"[A-Za-z0-9_.-]{1,40}", method):
+            raise ValueError("is not a method's name: letters, digits, _, . and -")
+        return integer(0, most)(value)
+
+    return read
+
+
 def constants(pair: tuple[str, Any]) -> Any:
     """Return locations, or a constant that is not a text."""
     name, value = pair

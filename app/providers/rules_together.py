@@ -119,6 +119,9 @@ def what_counts(values: dict[str, Any]) -> Iterable[tuple[str, tuple[str, ...]]]
         if values["amounts"][amount]:
             for key in (amount, *currencies):
                 yield f"amounts.{key}", values["amounts"][key]
+    for key in ("method", "since", "expires"):
+        if values["slow"][key]:
+            yield f"slow.{key}", values["slow"][key]
 
 
 # --- joins of signed content with no visible boundary between two fields --------------------------
@@ -306,6 +309,23 @@ def _reference_fault(text: str, *, credentials: bool = False) -> str | None:
         if re.fullmatch(r"[a-z_]+", name) and name not in questions.REFERENCES:
             return f"has an unknown reference; known are {{{'}, {'.join(questions.REFERENCES)}}}"
     return None
+
+
+def slow_claims_are_pending(values: Values) -> Iterable[TomlMistake]:
+    """Check that [slow] names claims that are pending, and a window for each."""
+    slow, rule = values["slow"], values["fetch_back"]
+    claims = dict((rule and rule["claims"]) or values["claims"])
+    for word in slow["claims"]:
+        if claims.get(word) != "pending":
+            yield TomlMistake("slow.claims", f"names {word!r}, which no claim maps to pending")
+    if slow["claims"] and not any(days for _, days in slow["windows"]):
+        yield TomlMistake("slow.windows", "is missing: how many business days a payment may take")
+    if bool(slow["expires"]) != bool(slow["vouchers"]):
+        yield TomlMistake("slow.vouchers", "belongs with slow.expires, and with nothing else")
+    known = dict((*slow["windows"], *slow["vouchers"]))
+    for method, _ in slow["revocable"]:
+        if not known.get(method):
+            yield TomlMistake(f"slow.revocable.{method}", "is no slow method of this profile")
 
 
 def setup_is_of_this_profile(values: Values) -> Iterable[TomlMistake]:
@@ -662,6 +682,7 @@ _TOGETHER: Final = (
     _joins_are_separable,
     fetch_back_is_safe,
     handshake_is_safe,
+    slow_claims_are_pending,
 )
 
 

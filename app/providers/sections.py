@@ -235,6 +235,37 @@ class AmountsRule:
     decimals: Annotated[tuple[tuple[str, int], ...], Free(rules.decimals)] = ()
 
 
+_CALENDAR_DAYS = Free(rules.days_of(400))
+_BUSINESS_DAYS = Free(rules.days_of(40))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlowRule:
+    """Section [slow]: payment methods that take days, and when the provider should know the end.
+
+    With `confirm` the locations are in the provider's answer, as nobody else's word extends
+    anything.
+
+    claims     words of [claims] that say that such a payment is under way
+    method     the provider's word for the method
+    since      a date that the window is counted from; else the event's own counts
+    expires    until when a voucher can be paid; an event that states it is slow
+    dates      how `since` and `expires` are written
+    windows    (method, business days); 0: not slow. A method that is not named has the longest
+    vouchers   (method, business days after the voucher's expiry)
+    revocable  (method, calendar days in which the customer can revoke a captured payment)
+    """
+
+    claims: Annotated[tuple[str, ...], listed(rules.words)] = ()
+    method: Locations = ()
+    since: Locations = ()
+    expires: Locations = ()
+    dates: Annotated[str, one_of(dates.DATES)] = "rfc3339"
+    windows: Annotated[tuple[tuple[str, int], ...], _BUSINESS_DAYS] = ()
+    vouchers: Annotated[tuple[tuple[str, int], ...], _BUSINESS_DAYS] = ()
+    revocable: Annotated[tuple[tuple[str, int], ...], _CALENDAR_DAYS] = ()
+
+
 _POST = "POST"
 _CLIENT_CREDENTIALS = "grant_type=client_credentials"
 
@@ -357,6 +388,7 @@ class Profile:
     customer: CustomerRule
     environment: EnvironmentRule
     amounts: AmountsRule
+    slow: SlowRule
     fetch_back: FetchBackRule | None
     checkout: CheckoutRule
     rests_on: RestsOnRule | None

@@ -39,6 +39,7 @@ from app.receiving.confirmation_store import (
 from app.receiving.unread_values import values_of
 from reconcile.instants import DAY, HOUR, MINUTE, SECOND, Duration
 from reconcile.ledger.events import Event
+from reconcile.ledger.outcome_attempts import LONGEST_WINDOW
 
 log = structlog.get_logger()
 
@@ -56,8 +57,9 @@ FIRST_PAUSE: Final[Duration] = 5 * SECOND
 LONGEST_PAUSE: Final[Duration] = HOUR
 """Between two questions about one event: twice as long each time, within these bounds."""
 
-ASK_FOR: Final[Duration] = 30 * DAY
-"""How long one event is asked about. Its ledger stays pending, and says why."""
+ASK_FOR: Final[Duration] = LONGEST_WINDOW + 5 * DAY
+"""How long one event is asked about: beyond the window of the slowest payment method, so that its
+provider is asked when the window ends. Its ledger stays pending, and says why."""
 
 SURE_NOT_FOUND: Final = 5
 """Times that a provider must not know an event before it is believed: some are slow to know."""
@@ -179,7 +181,7 @@ async def _later(context: AppContext, due: Confirmation, asked: Duration) -> Non
     """Put it off for our own pause, or for as long as the provider `asked`, within our bounds."""
     now = context.clock.now()
     if now - due.asked_since > ASK_FOR:
-        await _give_up(context, due, "the provider gave no final answer in 30 days")
+        await _give_up(context, due, f"the provider gave no final answer in {ASK_FOR // DAY} days")
         return
     pause = min(max(FIRST_PAUSE * 2 ** min(due.tries, 20), asked), LONGEST_PAUSE)
     async with context.database.writing() as connection:

@@ -46,6 +46,9 @@ answered     the same, but the API states no amount: the amount is that of the u
 UNCLEAR_AMOUNT: Final = "amount"
 """Value of `unclear` for an amount that is not exact in its currency."""
 
+UNKNOWN_METHOD: Final = "unknown"
+"""Value of `method` for a slow payment whose method the event does not name."""
+
 ANSWERS: Final[frozenset[Standing]] = frozenset(("fetched", "answered"))
 """Standings of events that we asked the provider for."""
 
@@ -71,6 +74,12 @@ class Event:
                  running total: amount refunded on the payment so far
     reason       the provider's code for a failure, such as `insufficient_funds`
     unclear      what the event states and nobody can read exactly: `amount`, or None
+    method       class of the payment method, as the profile calls it; UNKNOWN_METHOD for a slow one
+                 that the event does not name; None if the method is not slow
+    expected_by  when the provider should have said how a slow payment ended (pending); None if the
+                 event dates nothing that it could be counted from
+    revocable_days
+                 calendar days after its capture in which the customer can revoke the payment
     standing     how far it can be trusted; the claim of an `unconfirmed` event is always `pending`
     """
 
@@ -91,6 +100,9 @@ class Event:
     reason: str | None = None
     standing: Standing = "said"
     unclear: str | None = None
+    method: str | None = None
+    expected_by: Instant | None = None
+    revocable_days: int | None = None
 
     @property
     def key(self) -> tuple[str, str, str]:

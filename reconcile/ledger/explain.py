@@ -10,6 +10,7 @@ from reconcile.instants import Duration, Instant, format_duration, format_instan
 from reconcile.ledger.correlate import Heard
 from reconcile.ledger.events import ANSWERS
 from reconcile.ledger.ledger import (
+    OVERDUE,
     Attempt,
     Balance,
     Facts,
@@ -17,6 +18,7 @@ from reconcile.ledger.ledger import (
     Finding,
     Ledger,
     Outcome,
+    PaymentWindow,
     Reason,
 )
 from reconcile.ledger.plain import BESIDE_REFUNDS, plain_headline
@@ -57,7 +59,7 @@ def finding_sentence(code: FindingCode, facts: Facts) -> str:
 
 
 AWAITS_CONFIRMATION: Final = "The provider's own answer would change this"
-"""What would change an order that waits for a confirmation without a deadline."""
+"""What would change an order that waits, without a deadline, for what the provider knows."""
 
 _MAY_BE_MISSING: Final = {
     "reason": " ({})",
@@ -136,7 +138,7 @@ def explain(ledger: Ledger) -> tuple[str, ...]:
         sentences += [attempt_sentence(attempt) for attempt in ledger.attempts]
     sentences += [finding_text(finding) for finding in ledger.findings]
     sentences += [withheld_text(reason) for reason in ledger.withheld]
-    awaits = ledger.reasons[0].code == "confirmation_awaited"
+    awaits = ledger.reasons[0].code in ("confirmation_awaited", OVERDUE)
     change = AWAITS_CONFIRMATION if awaits else WHAT_WOULD_CHANGE_IT[ledger.outcome]
     return (*sentences, f"{change}.")
 
@@ -228,6 +230,15 @@ def ledger_document(ledger: Ledger) -> dict[str, Any]:
         "as_of": format_instant(ledger.as_of),
         **document,
         "fingerprint": mark,
+    }
+
+
+def window_document(window: PaymentWindow) -> dict[str, Any]:
+    """Return the ends of an order's slow payments as JSON values."""
+    return {
+        "expected_by": format_known(window.expected_by),
+        "method_class": window.method_class,
+        "revocable_until": format_known(window.revocable_until),
     }
 
 

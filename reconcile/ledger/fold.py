@@ -28,7 +28,7 @@ def fold(history: History, *, policy: Policy, as_of: Instant) -> Ledger:
     changes = [  # without new evidence the ledger changes at the first of these
         attempt.deadline
         for attempt in judgement.attempts
-        if attempt.outcome == "pending" and attempt.deadline is not None
+        if attempt.outcome == "pending" and attempt.deadline is not None and not attempt.overdue
     ]
     if judgement.ship_by is not None and judgement.ship_by > as_of:
         changes.append(judgement.ship_by)
@@ -88,13 +88,15 @@ FINAL: Final[frozenset[Outcome]] = frozenset(
 def is_settled(history: History, ledger: Ledger, *, quiet: Duration) -> bool:
     """Return whether the order is over as of the ledger's instant.
 
-    Its outcome is final, no dispute is open, no decision is ahead, no finding is an error, it
-    shares no evidence with another order, and nothing arrived for `quiet`.
+    Its outcome is final, no dispute is open, no decision is ahead, no window of a slow payment is
+    open, no finding is an error, it shares no evidence with another order, and nothing arrived for
+    `quiet`.
     """
     return (
         ledger.outcome in FINAL
         and not is_disputed(ledger)
         and ledger.next_decision_at is None
+        and not is_window_open(ledger)
         and not ledger.case.foreign
         and not ledger.case.moved
         and not ledger.case.foreign_records
@@ -109,6 +111,16 @@ def is_disputed(ledger: Ledger) -> bool:
     Other money may make up the price beside the disputed payment, or all may be refunded already.
     """
     return any(finding.code == "dispute_open" for finding in ledger.findings)
+
+
+def is_window_open(ledger: Ledger) -> bool:
+    """Return whether a slow payment of the order is under way, or can still be revoked.
+
+    A payment that is overdue at its provider is under way.
+    """
+    window = ledger.window
+    revocable = window.revocable_until
+    return window.expected_by is not None or (revocable is not None and revocable > ledger.as_of)
 
 
 def closed_at(ledger: Ledger) -> Instant | None:

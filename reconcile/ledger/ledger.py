@@ -6,7 +6,7 @@ and `plain` turn those into sentences.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final, Literal, get_args
+from typing import Final, Literal, NamedTuple, get_args
 
 from reconcile.instants import Instant
 from reconcile.ledger.correlate import AttemptEvidence, Case, Heard, cites_of
@@ -68,11 +68,18 @@ class Finding:
         return FINDINGS[self.code].severity
 
 
+OVERDUE: Final = "overdue_at_provider"
+"""Reason of a slow payment whose window is over, and of an order that has nothing but such ones."""
+
+
 @frozen
 class Attempt:
     """One judged attempt of the customer to pay.
 
-    ended_at  date of its final event or deadline, if it has ended
+    ended_at         date of its final event or deadline, if it has ended
+    method           class of a slow payment method; None if the provider names none
+    expected_by      end of a slow payment's window, while it is pending
+    revocable_until  until when the customer can revoke a captured payment, if the profile says
     """
 
     source: str
@@ -81,6 +88,14 @@ class Attempt:
     reason: Reason
     deadline: Instant | None = None
     ended_at: Instant | None = None
+    method: str | None = None
+    expected_by: Instant | None = None
+    revocable_until: Instant | None = None
+
+    @property
+    def overdue(self) -> bool:
+        """Whether the window of a slow payment is over, and nobody knows how the payment ended."""
+        return self.reason.code == OVERDUE
 
 
 @dataclass(slots=True)
@@ -127,6 +142,22 @@ class Entry:
     money: Money
     attempt: str
     cites: tuple[str, ...]
+
+
+class PaymentWindow(NamedTuple):
+    """When the slow payments of an order end.
+
+    expected_by      when the last one under way should have ended; None if none is under way
+    method_class     method of that payment, else of the one that can be revoked the longest
+    revocable_until  until when customers can revoke a captured payment; None if no profile says
+    """
+
+    expected_by: Instant | None = None
+    method_class: str | None = None
+    revocable_until: Instant | None = None
+
+
+NO_WINDOW: Final = PaymentWindow()
 
 
 @frozen
@@ -184,6 +215,23 @@ class Ledger:
     withheld: tuple[Reason, ...]
     next_decision_at: Instant | None
     case: Case
+
+    @property
+    def window(self) -> PaymentWindow:
+        """Return what is known of the order's slow payments."""
+        named = [a for a in self.attempts if a.method is not None]
+        if not named:
+            return NO_WINDOW
+        last = max(
+            named, key=lambda a: (a.expected_by or 0, a.revocable_until or 0, a.reference, a.source)
+        )
+        return PaymentWindow(
+            expected_by=last.expected_by,
+            method_class=last.method,
+            revocable_until=max(
+                [a.revocable_until for a in named if a.revocable_until is not None], default=None
+            ),
+        )
 
 
 new_attempt = maker(Attempt)

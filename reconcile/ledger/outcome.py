@@ -11,6 +11,7 @@ from reconcile.instants import Instant
 from reconcile.ledger.correlate import Case, Heard, cites_of
 from reconcile.ledger.doubt import Doubts, contradicting_bodies, doubts_of
 from reconcile.ledger.ledger import (
+    OVERDUE,
     Attempt,
     AttemptOutcome,
     Balance,
@@ -566,6 +567,8 @@ def _no_money_moved(case: Case, judgement: Judgement) -> Decision:
     unconfirmed = [a for a in waiting if a.reason.code == "awaiting_confirmation"]
     if unconfirmed:
         return "pending", (_of_open("confirmation_awaited", unconfirmed),)
+    if waiting and all(a.overdue for a in waiting):
+        return "pending", (_of_open(OVERDUE, waiting),)
     if waiting:
         return "pending", (_of_open("still_open", waiting),)
     last = max(attempts, key=lambda a: (a.ended_at or 0, a.reference, a.source))
@@ -576,7 +579,7 @@ def _no_money_moved(case: Case, judgement: Judgement) -> Decision:
 
 def _of_open(code: str, attempts: list[Attempt]) -> Reason:
     facts: Facts = (("attempts", len(attempts)),)
-    if code == "still_open":
+    if code in ("still_open", OVERDUE):
         # The order is open as long as any attempt is: its deadline is the last of theirs.
         facts = (*facts, ("deadline_at", max([a.deadline or 0 for a in attempts])))
     return new_reason(code=code, cites=_union(*[a.reason.cites for a in attempts]), facts=facts)

@@ -5,10 +5,10 @@ Leaves out: money. `outcome` judges the order from all attempts.
 
 from typing import Final
 
-from reconcile.instants import LATEST, Instant
+from reconcile.instants import DAY, LATEST, Duration, Instant
 from reconcile.ledger.correlate import AttemptEvidence, Case, Heard, by_date, cites_of
-from reconcile.ledger.events import ANSWERS, ClaimKind
-from reconcile.ledger.ledger import Attempt, AttemptOutcome, Facts, new_attempt, new_reason
+from reconcile.ledger.events import ANSWERS, UNKNOWN_METHOD, ClaimKind
+from reconcile.ledger.ledger import OVERDUE, Attempt, AttemptOutcome, Facts, new_attempt, new_reason
 
 RANKED: Final[tuple[AttemptOutcome, ...]] = (
     "succeeded",
@@ -22,6 +22,10 @@ RANKED: Final[tuple[AttemptOutcome, ...]] = (
 
 _RELEASES: Final[tuple[ClaimKind, ...]] = ("declined", "canceled", "reversed", "expired")
 """Claims that end a reservation of money, if the provider dates them after it."""
+
+LONGEST_WINDOW: Final[Duration] = 60 * DAY
+"""Longest time, after its arrival, that a claim of a slow payment keeps an attempt open. A voucher
+may be payable for longer, but a date of the provider must not hold an order for ever."""
 
 _SAYS: Final[dict[AttemptOutcome, str]] = {outcome: "event_says_" + outcome for outcome in RANKED}
 
@@ -56,8 +60,40 @@ def decide_attempt(evidence: AttemptEvidence, case: Case) -> Attempt:
             reason=new_reason(code=code, cites=cites, facts=facts),
             deadline=deadline_of(evidence, case),
             ended_at=ended,
+            method=_method(evidence),
+            revocable_until=_revocable_until(evidence, stated) if outcome == "succeeded" else None,
         )
     return _undecided(evidence, case)
+
+
+def _slow(evidence: AttemptEvidence) -> list[Heard]:
+    """Return the signed or fetched claims that the payment is under way by a slow method."""
+    return [h for h in evidence.claims.get("pending", ()) if h.event.method is not None]
+
+
+def _slow_until(heard: Heard) -> Instant:
+    """Return when the window of a slow claim ends."""
+    latest = heard.first + LONGEST_WINDOW
+    expected = heard.event.expected_by
+    return latest if expected is None else min(expected, latest)
+
+
+def _method(evidence: AttemptEvidence) -> str | None:
+    """Return the slow method that the latest event names, else UNKNOWN_METHOD if one is slow."""
+    named = [h.event.method for h in evidence.heard if h.event.method is not None]
+    known = [each for each in named if each != UNKNOWN_METHOD]
+    return known[-1] if known else next(iter(named), None)
+
+
+def _revocable_until(evidence: AttemptEvidence, captures: list[Heard]) -> Instant | None:
+    """Return until when the customer can revoke the last capture.
+
+    The longest span of the events that name the method counts, else of those that do not.
+    """
+    spans = [h for h in evidence.heard if h.event.revocable_days is not None]
+    known = [h for h in spans if h.event.method != UNKNOWN_METHOD]
+    days = [h.event.revocable_days or 0 for h in known or spans]
+    return min(captures[-1].at + max(days) * DAY, LATEST) if days else None
 
 
 def _released(evidence: AttemptEvidence, reserved: list[Heard]) -> bool:
@@ -85,6 +121,8 @@ def _undecided(evidence: AttemptEvidence, case: Case) -> Attempt:
             ),
             ended_at=last.at,
         )
+    method, slow = _method(evidence), _slow(evidence)
+    expected_by = max([_slow_until(each) for each in slow], default=None)
     asked = max([each.first for each in evidence.unconfirmed], default=-1)
     answers = [each.first for each in evidence.heard if each.event.standing in ANSWERS]
     if asked > max(answers, default=-1):
@@ -94,17 +132,23 @@ def _undecided(evidence: AttemptEvidence, case: Case) -> Attempt:
             reference=evidence.reference,
             outcome="pending",
             reason=new_reason(code="awaiting_confirmation", cites=all_cites(evidence), facts=()),
+            method=method,
+            expected_by=expected_by,
         )
     deadline = deadline_of(evidence, case)
     over = deadline is not None and case.as_of >= deadline
     code = "no_final_event_by_deadline" if over else "waiting_for_final_event"
+    if over and slow:
+        code = OVERDUE  # the money may still come: only the provider knows
     return new_attempt(
         source=evidence.source,
         reference=evidence.reference,
-        outcome="timed_out" if over else "pending",
+        outcome="timed_out" if over and not slow else "pending",
         reason=new_reason(code=code, cites=all_cites(evidence), facts=(("deadline_at", deadline),)),
         deadline=deadline,
-        ended_at=deadline if over else None,
+        ended_at=deadline if over and not slow else None,
+        method=method,
+        expected_by=deadline if slow else None,
     )
 
 
@@ -117,13 +161,18 @@ def deadline_of(evidence: AttemptEvidence, case: Case) -> Instant | None:
     """Return when to stop waiting for a final event; None if nothing dates the attempt.
 
     It is the session's expiry, else the payment window after its opening, the first known date or
-    the request. Grace is added, because the final event takes time to arrive.
+    the request. Grace is added, because the final event takes time to arrive. Claims of a slow
+    payment extend it to the end of their windows; the session's expiry no longer counts then, since
+    the customer has done their part.
     """
     heard, grace = evidence.heard, case.policy.grace
     window = case.policy.payment_window + grace
     opened = [file.opened for file in evidence.files if file.opened is not None]
+    slow = _slow(evidence)
     if opened:
-        ends = [r.at + window if r.expires_at is None else r.expires_at + grace for r in opened]
+        ends = [
+            r.at + window if r.expires_at is None or slow else r.expires_at + grace for r in opened
+        ]
         end = max(ends)
     elif heard:
         first = heard[0]
@@ -137,4 +186,5 @@ def deadline_of(evidence: AttemptEvidence, case: Case) -> Instant | None:
         if not requests:
             return None
         end = max(requests) + window
+    end = max([end, *[_slow_until(each) for each in slow]])
     return min(end, LATEST)  # providers write the end of the calendar for "never"

@@ -106,7 +106,11 @@ def _counts_in(parts: Sequence[str]) -> Counter[str]:
 
 
 def _attempt_part(attempt: Attempt) -> str:
-    return f"{attempt.reference.replace('|', '/')}={attempt.outcome}"
+    part = f"{attempt.reference.replace('|', '/')}={attempt.outcome}"
+    if attempt.overdue:
+        return f"{part} overdue"
+    # The shop plans its stock by the end of a slow payment's window.
+    return part if attempt.expected_by is None else f"{part} until {attempt.expected_by}"
 
 
 def revise(

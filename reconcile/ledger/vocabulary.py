@@ -554,6 +554,13 @@ REASONS: Final[dict[str, ReasonWords]] = {
         plain="The payment is not finished yet. We wait for it until {deadline_at}.",
         summary="No final event yet, and the deadline is ahead",
     ),
+    "overdue_at_provider": ReasonWords(
+        sentence="Pending: the provider should have said by {deadline_at} how the payment ended; "
+        "ask there",
+        plain="The payment takes days, and the payment service should have said by {deadline_at} "
+        "how it ended. It has not yet, so the payment may still come through.",
+        summary="A slow payment is overdue at the provider",
+    ),
     "confirmation_awaited": ReasonWords(
         sentence="Pending: an event came that does not count by itself, and its provider has not "
         "confirmed it yet",
@@ -627,6 +634,8 @@ ATTEMPT_REASONS: Final[dict[str, str]] = {
     "waiting_for_final_event": "No final event yet; one is awaited until {deadline_at}",
     "awaiting_confirmation": "An event came that does not count by itself; its provider has not "
     "confirmed it",
+    "overdue_at_provider": "No final event had come by {deadline_at}; a payment of this kind stays "
+    "open until the provider says how it ended",
     "no_final_event_by_deadline": "No final event had come by {deadline_at}",
 }
 """Sentences of an attempt's reasons, by code. Plain words and reports are about orders only."""

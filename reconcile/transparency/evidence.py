@@ -19,7 +19,10 @@ from reconcile.money import Money, from_major, to_json
 
 Value = TypeVar("Value")
 
-_INSTANTS: Final = frozenset(("received_at", "occurred_at", "recorded_at", "at", "expires_at"))
+_INSTANTS: Final = frozenset(
+    ("received_at", "occurred_at", "recorded_at", "at", "expires_at", "expected_by")
+)
+_NUMBERS: Final = frozenset(("revocable_days",))
 _MONEY: Final = frozenset(("money", "order_money", "refunded_total"))
 _FLAGS: Final = frozenset(("free", "dated"))
 _US: Final = "_us"
@@ -126,6 +129,10 @@ def _value_of(kind: Callable[..., Value], document: Mapping[str, Any]) -> Value:
             members[name] = tuple(
                 [Tender(kind=_text(each["kind"]), money=_money(each)) for each in given]
             )
+        elif name in _NUMBERS:
+            if type(given) is not int:
+                raise ValueError("the history has something else where a whole number must be")
+            members[name] = given
         elif name in _FLAGS:
             if given is not True:
                 raise ValueError("the history has something else where true must be")

@@ -29,6 +29,9 @@ _SALTS_BYTES: Final = len(_SALTED) * _SALT // 2
 
 _AT: Final = ',"occurred_at":"'
 _END: Final = '"'
+_EXPECTED: Final = ',"expected_by":"'
+_METHOD: Final = ',"method":'
+_REVOCABLE: Final = ',"revocable_days":'
 _UNCLEAR: Final = ',"unclear":'
 
 
@@ -68,13 +71,17 @@ def _said_json(event: Event) -> str:
     at, money, price, refunded = (
         event.occurred_at, event.money, event.order_money, event.refunded_total,
     )  # fmt: skip
+    expected, method, days = event.expected_by, event.method, event.revocable_days
     return (
-        f'{{"claim":"{event.claim}","digest":"{event.digest}","kind":'
-        f"{encode_basestring(event.kind)}"
+        f'{{"claim":"{event.claim}","digest":"{event.digest}"'
+        f"{'' if expected is None else _EXPECTED + format_instant(expected) + _END}"
+        f',"kind":{encode_basestring(event.kind)}'
+        f"{'' if method is None else _METHOD + encode_basestring(method)}"
         f"{'' if money is None else _money_json('money', money)}"
         f"{'' if at is None else _AT + format_instant(at) + _END}"
         f"{'' if price is None else _money_json('order_money', price)}"
         f"{'' if refunded is None else _money_json('refunded_total', refunded)}"
+        f"{'' if days is None else _REVOCABLE + str(days)}"
         f',"source":{encode_basestring(event.source)},"standing":"{event.standing}"'
         f"{'' if event.unclear is None else _UNCLEAR + encode_basestring(event.unclear)}}}"
     )

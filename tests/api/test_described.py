@@ -28,7 +28,8 @@ from app.orders.refold import refold_until_quiet
 from app.orders.shop_facts_store import ShopFacts
 from app.orders.unmask_many import UnmaskRequest, propose_unmasking, unmasking_kind
 from reconcile.instants import SECOND, Instant, format_instant
-from reconcile.ledger.explain import ledger_document, ledger_summary
+from reconcile.ledger.explain import ledger_document, ledger_summary, window_document
+from reconcile.ledger.ledger import NO_WINDOW
 from reconcile.ledger.plain import with_plain
 from tests.api.described import SCHEMAS, faults, not_as_described, operation_of, operations
 from tests.api.driving import Driver, event, of_order
@@ -111,7 +112,7 @@ def test_no_object_is_left_open() -> None:
     assert list(_open_objects(dict(SCHEMAS), "")) == []
 
 
-STATED = ShopFacts(fulfilled_at="unknown").document()
+STATED = ShopFacts(fulfilled_at="unknown").document() | window_document(NO_WINDOW)
 
 
 def test_every_ledger_there_is_an_example_of_is_as_described() -> None:

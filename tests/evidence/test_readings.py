@@ -7,7 +7,7 @@ import rfc8785
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconcile.instants import Instant
+from reconcile.instants import EARLIEST, LATEST, Instant
 from reconcile.ledger.events import Event
 from reconcile.money import Money
 from reconcile.transparency.evidence import value_document
@@ -34,7 +34,8 @@ EVENTS = st.builds(
     order=st.none() | WORDS, session=st.none() | WORDS, payment=st.none() | WORDS,
     movement=st.none() | WORDS, capture=st.none() | WORDS, reason=st.none() | WORDS,
     money=st.none() | MONEY, order_money=st.none() | MONEY, refunded_total=st.none() | MONEY,
-    unclear=st.none() | st.just("amount"),
+    unclear=st.none() | st.just("amount"), method=st.none() | WORDS,
+    expected_by=st.none() | st.integers(EARLIEST, LATEST), revocable_days=st.none() | st.just(56),
 )  # fmt: skip
 
 

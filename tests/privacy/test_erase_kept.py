@@ -24,6 +24,14 @@ ORDERS: dict[str, tuple[str, int, KeptData | None]] = {
                                                    detail="not_attempted")),
     "a payment is open": (f"{PLACED}1s pending e1 pay=pay_1\n", 0,
                           KeptData(what=ORDER, why="not_over", detail="pending")),
+    "a slow payment is overdue at its provider": (
+        f"{PLACED}1s pending e1 pay=pay_1 method=sepa_debit expects=20d\n", 90,
+        KeptData(what=ORDER, why="not_over", detail="pending")),
+    "the customer can revoke it": (
+        f"{OVER}1s pending e2 pay=pay_1 method=sepa_debit revocable=56\n", 55,
+        KeptData(what=ORDER, why="revocable", until=Instant(seconds(1) + 56 * DAY))),
+    "the customer could revoke it": (
+        f"{OVER}1s pending e2 pay=pay_1 method=sepa_debit revocable=56\n", 56, None),
     "paid, and the shop may still ship it": (PAID, 0, KeptData(what=ORDER, why="not_over",
                                                                detail="succeeded")),
     "disputed": (f"{OVER}3s disputed e2 pay=pay_1 ref=d1 money=1500.00/KES\n", 8,

@@ -254,15 +254,15 @@ def test_which_answers_are_final(claim: Any, kind: str, settles: bool) -> None:
         (0, 10, 0, 3_600),
         (0, 99, 0, 3_600),
         (0, 0, 9_999, 3_600),
-        (30 * DAY // SECOND, 0, 0, 5),
-        (30 * DAY // SECOND + 1, 0, 0, None),
+        (65 * DAY // SECOND, 0, 0, 5),
+        (65 * DAY // SECOND + 1, 0, 0, None),
     ],
 )
 async def test_when_it_is_asked_again(
     inbox: Inbox, log: StringIO, after: int, tries: int, asked: int, pause: int | None
 ) -> None:
-    """Twice as long each time, up to an hour; or as long as it asks for. After thirty days no more,
-    which the log says once."""
+    """Twice as long each time, up to an hour; or as long as it asks for. Five days after
+    the longest window of a slow payment no more, which the log says once."""
     await keep(inbox, arrival(unconfirmed("e1")))
     async with inbox.database.writing() as connection:
         (one,) = await take_due(connection, asking(after), limit=1)
@@ -276,7 +276,7 @@ async def test_when_it_is_asked_again(
     ]
     if pause is None:
         assert await marks(inbox) == []
-        assert over == [("e1", "the provider gave no final answer in 30 days")]
+        assert over == [("e1", "the provider gave no final answer in 65 days")]
     else:
         assert await marks(inbox) == [("e1", after + pause, 1)]
         assert over == []

@@ -42,7 +42,7 @@ FIGURES: Final[list[tuple[Any, str, Any]]] = [
     (confirm, "LEASE", 2 * MINUTE),
     (confirm, "FIRST_PAUSE", 5 * SECOND),
     (confirm, "LONGEST_PAUSE", HOUR),
-    (confirm, "ASK_FOR", 30 * DAY),
+    (confirm, "ASK_FOR", 65 * DAY),
     (confirm, "SURE_NOT_FOUND", 5),
     (connection_limits, "SWEEP_S", 1),
     (correlation_store, "LINKS_REMEMBERED", 20_000),

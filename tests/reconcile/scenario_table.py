@@ -127,7 +127,9 @@ def _options(words: list[str], names: dict[str, str]) -> dict[str, Any]:
             options[field_name] = (Tender(kind="gift_card", money=_money(value)),)
         elif name == "free":
             options[field_name] = value == "yes"
-        elif name in ("at", "expires"):
+        elif name == "revocable":
+            options[field_name] = int(value)
+        elif name in ("at", "expires", "expects"):
             options[field_name] = None if value == "none" else moment(value)
         else:
             options[field_name] = None if value == "none" else value
@@ -138,7 +140,8 @@ _EVENT = {
     "pay": "payment", "ses": "session", "ref": "movement", "money": "money", "due": "order_money",
     "why": "reason", "at": "occurred_at", "body": "digest", "source": "source", "order": "order",
     "kind": "kind", "standing": "standing", "cap": "capture", "sum": "refunded_total",
-    "unclear": "unclear",
+    "unclear": "unclear", "method": "method", "expects": "expected_by",
+    "revocable": "revocable_days",
 }  # fmt: skip
 _RECORD = {
     "due": "money", "key": "key", "ses": "session", "expires": "expires_at", "why": "reason",

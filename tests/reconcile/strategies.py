@@ -10,7 +10,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from reconcile.instants import LATEST, SECOND, Instant
-from reconcile.ledger.events import CLAIM_KINDS, UNCLEAR_AMOUNT, Delivery, Event
+from reconcile.ledger.events import CLAIM_KINDS, UNCLEAR_AMOUNT, UNKNOWN_METHOD, Delivery, Event
 from reconcile.ledger.history import History
 from reconcile.ledger.records import HOLD_REASONS, NO_ORDER, RECORD_KINDS, WITHDRAWN, Record, Tender
 from reconcile.money import Money
@@ -50,6 +50,9 @@ def events() -> st.SearchStrategy[Event]:
         reason=_pick(None, "insufficient_funds"),
         standing=_pick("said", "said", "said", "unconfirmed", "fetched"),
         unclear=_pick(*[None] * 9, UNCLEAR_AMOUNT),
+        method=_pick(None, None, None, "sepa_debit", UNKNOWN_METHOD),
+        expected_by=_pick(None, *map(seconds, OFFSETS), seconds(300 * 86_400)),
+        revocable_days=_pick(None, None, 56, 60),
     ).map(_believable)
 
 

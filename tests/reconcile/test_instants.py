@@ -13,8 +13,10 @@ from reconcile.instants import (
     SECOND,
     Duration,
     Instant,
+    add_business_days,
     format_duration,
     format_instant,
+    moment_of,
     parse_instant,
 )
 
@@ -108,3 +110,30 @@ def test_what_is_no_moment_is_refused(text: str) -> None:
 )
 def test_durations_in_words(duration: Duration, words: str) -> None:
     assert format_duration(duration) == words
+
+
+@pytest.mark.parametrize(
+    ("start", "days", "end"),
+    [
+        ("2026-11-20T10:00:00Z", 1, "2026-11-23T10:00:00Z"),  # from a Friday
+        ("2026-11-21T10:00:00Z", 1, "2026-11-23T10:00:00Z"),  # from the Saturday
+        ("2026-11-22T10:00:00Z", 1, "2026-11-23T10:00:00Z"),  # from the Sunday
+        ("2026-11-20T10:00:00Z", 6, "2026-11-30T10:00:00Z"),
+        ("2026-11-20T10:00:00Z", 14, "2026-12-10T10:00:00Z"),
+        ("2026-11-25T10:00:00Z", 0, "2026-11-25T10:00:00Z"),
+        ("1970-01-03T10:00:00Z", 5, "1970-01-09T10:00:00Z"),
+        ("9999-12-30T10:00:00Z", 14, "9999-12-31T23:59:59.999999Z"),
+    ],
+)
+def test_business_days_leave_out_weekends(start: str, days: int, end: str) -> None:
+    assert format_instant(add_business_days(parse_instant(start), days)) == end
+
+
+@given(st.integers(EARLIEST, LATEST - 100 * DAY).map(Instant), st.integers(1, 60))
+def test_business_days_are_those_counted_one_by_one(start: Instant, days: int) -> None:
+    day = start
+    for _ in range(days):
+        day += DAY
+        while moment_of(day).weekday() > 4:
+            day += DAY
+    assert add_business_days(start, days) == day

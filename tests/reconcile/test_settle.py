@@ -50,6 +50,20 @@ def test_an_order_with_a_decision_to_come_is_not_over(quiet: Duration) -> None:
     assert settled(known, after=DAY, quiet=quiet)
 
 
+def test_an_order_is_not_over_while_a_slow_payment_can_still_come_or_be_revoked() -> None:
+    slow = event("e1", "pending", payment="p", method="sepa_debit", expected_by=T + 20 * DAY,
+                 revocable_days=56)  # fmt: skip
+    under_way = history(delivery("d1", 0, slow))
+    assert not settled(under_way, after=365 * DAY)
+    paid = under_way | history(
+        record("r1", "order_placed", 0, money=PRICE),
+        record("r2", "order_fulfilled", 0),
+        delivery("d2", 0, event("e2", "succeeded", payment="p", money=PRICE)),
+    )
+    assert not settled(paid, after=56 * DAY - TICK)
+    assert settled(paid, after=56 * DAY)
+
+
 def test_an_order_of_which_nothing_is_known_is_not_over() -> None:
     assert not settled(history(), after=365 * DAY)
 

@@ -240,6 +240,9 @@ class EventRow(Table, table=True):
     refunded_total: int | None = big_column(null=True)
     refunded_currency: str | None = text_column(marks.CODES, null=True)
     unclear: str | None = text_column(marks.CODES, null=True)
+    method: str | None = text_column(marks.CODES, null=True)
+    expected_by: int | None = big_column(null=True)
+    revocable_days: int | None = big_column(null=True)
 
 
 class ConfirmationRow(Table, table=True):
@@ -354,6 +357,9 @@ class LedgerRow(Table, table=True):
     substance: str = text_column(marks.REFERENCE)
     next_decision_at: int | None = big_column(null=True)
     rules: str = text_column(marks.CODES)
+    expected_by: int | None = big_column(null=True)
+    method_class: str | None = text_column(marks.CODES, null=True)
+    revocable_until: int | None = big_column(null=True)
 
 
 class RevisionRow(Table, table=True):

@@ -1,0 +1,99 @@
+"""Slow payment methods of a profile: which claims are slow, and when the provider should know.
+
+A debit from a bank account takes days, and a voucher is paid when the customer finds the time. The
+window of such a payment is counted in business days from the event's date, or from a later date
+that the event states. Here nothing makes an event unreadable: a method or a date in an unexpected
+form counts as absent, and the longest window of the profile stands in.
+"""
+
+from typing import Any, Final, NamedTuple
+
+from app.core.reading import Unreadable
+from app.providers import dates, fields, sections
+from reconcile.instants import Instant, add_business_days
+from reconcile.ledger.events import UNKNOWN_METHOD, ClaimKind
+
+
+class SlowPayment(NamedTuple):
+    """What an event says of a slow payment: `method`, `expected_by` and `revocable_days` of it."""
+
+    method: str | None = None
+    expected_by: Instant | None = None
+    revocable_days: int | None = None
+
+
+NOT_SLOW: Final = SlowPayment()
+
+
+class SlowMethods:
+    """The section [slow] of one profile, compiled once. `zone`: of dates that state none."""
+
+    def __init__(self, rule: sections.SlowRule, *, zone: str) -> None:
+        self._none = not (rule.claims or rule.expires)
+        self._exact = frozenset(rule.claims)
+        self._prefixes = tuple(word[:-1] for word in rule.claims if word.endswith("*"))
+        self._method = fields.compile_locations(rule.method)
+        self._since = fields.compile_locations(rule.since)
+        self._expires = fields.compile_locations(rule.expires)
+        self._date, self._zone = dates.DATES[rule.dates], zone
+        self._windows, self._vouchers = dict(rule.windows), dict(rule.vouchers)
+        self._revocable = dict(rule.revocable)
+        self._longest = max(self._windows.values(), default=0)
+        self._after_expiry = max(self._vouchers.values(), default=0)
+
+    def read(
+        self, kind: str, claim: ClaimKind, data: fields.EventData, at: Instant | None
+    ) -> SlowPayment:
+        """Return what an event says of a slow payment. `at`: the event's own date."""
+        if self._none or claim not in ("pending", "succeeded"):
+            return NOT_SLOW
+        method = self._method_in(data)
+        if claim == "succeeded":
+            if method is None:
+                return NOT_SLOW
+            return SlowPayment(method=method, revocable_days=self._revocable.get(method))
+        expiry = self._instant(self._expires, data)
+        if expiry is None and kind not in self._exact and not kind.startswith(self._prefixes):
+            return NOT_SLOW
+        word = self._word(data)
+        if word is not None and self._windows.get(word) == 0:
+            return NOT_SLOW
+        if expiry is not None:
+            since: Instant | None = expiry
+            days = self._vouchers.get(method or "", self._after_expiry)
+        else:
+            since = self._instant(self._since, data) or at
+            days = self._windows.get(method or "", self._longest)
+        revocable = max(self._revocable.values(), default=None) if method is None else None
+        return SlowPayment(
+            method=method or UNKNOWN_METHOD,
+            expected_by=None if since is None else add_business_days(since, days),
+            revocable_days=self._revocable.get(method or "", revocable),
+        )
+
+    def _method_in(self, data: fields.EventData) -> str | None:
+        """Return a slow method that the profile knows; None for any other, and for none."""
+        word = self._word(data)
+        known = word in self._vouchers or (word is not None and self._windows.get(word, 0) > 0)
+        return word if known else None
+
+    def _word(self, data: fields.EventData) -> str | None:
+        """Return the provider's word for the method. Of a list only a single one is certain."""
+        value: Any = _lenient(self._method, data)
+        if type(value) is list and len(value) == 1:
+            value = value[0]
+        return value if type(value) is str else None
+
+    def _instant(self, find: fields.Find, data: fields.EventData) -> Instant | None:
+        value = _lenient(find, data)
+        try:
+            return None if value is None else self._date(value, "a date", self._zone)
+        except Unreadable:
+            return None
+
+
+def _lenient(find: fields.Find, data: fields.EventData) -> Any:
+    try:
+        return find(data)
+    except Unreadable:
+        return None
