@@ -146,7 +146,6 @@ STATEMENTS: Final[dict[str, dict[str, tuple[str, ...]]]] = {
     },
     "app/console/privacy_pages.py": {"what belongs to no order is erased": INPUT},
     "app/console/service_pages.py": {"No order changes, and no money moves": INPUT},
-    "app/console/setup_pages.py": {"Nothing has come yet": ("read", "accepted")},
     "app/console/templates/breaks.html": {"Nothing has been reconciled yet": READ},
     "app/console/templates/case.html": {
         "No message says until when": ("read", "readable", "accepted")
@@ -205,7 +204,11 @@ STATEMENTS: Final[dict[str, dict[str, tuple[str, ...]]]] = {
     "app/orders/reindex.py": {"the body has no such event": INPUT},
     "app/receiving/diagnose.py": {"or the request never came": INPUT, "or it never came": INPUT},
     "app/receiving/kept_request.py": {"there is no delivery": READ},
-    "app/receiving/refusals.py": {"no delivery was taken": READ},
+    "app/receiving/source_state.py": {
+        "ok": ALL,
+        "and no payment was among it yet": ALL,
+        "No delivery of it was ever accepted": ("read", "accepted"),
+    },
 }
 """By file: a part of the text that says it, and the evidence that it needs."""
 

@@ -4,6 +4,7 @@ follow, moments in their own zone, and the way on after what did not work."""
 import re
 from collections import Counter
 from html import unescape
+from typing import get_args
 from urllib.parse import urlsplit
 
 import httpx2
@@ -17,7 +18,7 @@ from app.finance.reconcile_period import RunRequest, reconcile_period
 from reconcile.instants import DAY, MINUTE, Instant
 from reconcile.ledger.vocabulary import FINDING_CODES
 from reconcile.matching.breaks import SETTLINGS as SETTLING_CODES
-from reconcile.reporting.closing import BLOCKING, Blocker
+from reconcile.reporting.closing import BLOCKING, Blocker, BlockerCode, unread
 from reconcile.reporting.words import CAUSE_WORDS, SIDE_WORDS
 from tests.console.conftest import RunningConsole, import_bank_and_statement
 from tests.console.test_finance_pages import breaks, of_form, send
@@ -236,6 +237,15 @@ def test_a_reason_against_closing_has_no_code_and_a_way_for_its_reader() -> None
     assert (judge["where"], look["where"]) == ("/do/reverify", "/deliveries")
     assert len(BLOCKING) < len(CAUSE_WORDS)  # so that the sentence must not speak of every break
     assert "Others may stay open" in CHECKS["breaks"][0]
+
+
+def test_over_unread_deliveries_no_other_condition_of_closing_is_said_to_hold() -> None:
+    found = _checks([unread(7)], over=True, may_judge=True)
+    assert [(e["check"], e["state"]) for e in found] == [
+        ("too_early", "passed"),
+        ("unread", "failed"),
+    ]
+    assert set(get_args(BlockerCode)) == set(CHECKS)
 
 
 def test_options_of_commands_are_told_as_fields() -> None:

@@ -77,6 +77,11 @@ class SchedulingContract:
             }
             assert await schedule.last_runs(connection, ["month", "other"]) == {"month": asked}
             assert await schedule.failed_runs(connection, ["month"]) == []
+            assert await schedule.waiting_runs(connection, ["month", "other"]) == []
+            waiting = replace(asked, state="waiting", until=seconds(85), waits_since=seconds(81))
+            assert await schedule.change_run(connection, waiting, before=asked)
+            assert await schedule.waiting_runs(connection, ["month", "other"]) == [waiting]
+            assert await schedule.change_run(connection, asked, before=waiting)
             await schedule.forget_runs(connection, before=seconds(89))
             assert await schedule.newest_runs(connection, until=seconds(99)) == {
                 "month": failed,
