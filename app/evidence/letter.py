@@ -24,7 +24,7 @@ from reconcile.ledger.explain import explain, finding_text
 from reconcile.ledger.history import History
 from reconcile.ledger.ledger import Ledger
 from reconcile.ledger.plain import plain_answer
-from reconcile.ledger.records import Record
+from reconcile.ledger.records import WITHDRAWN, Record
 from reconcile.ledger.unheard import NOTHING, Unheard
 from reconcile.money import Money
 
@@ -308,6 +308,8 @@ WORDS: Final[Mapping[str, str]] = {
     "session_refused": "The payment service refused the session",
     "session_unknown": "The payment service gave no answer",
     "reference_named": "The shop named what it was paid by",
+    "payment_assigned": "A person assigned a payment to the order",
+    "payment_dismissed": "A person said that a payment is of no order",
     "held": "The order was held back",
     "released": "The order was released",
     "finding_accepted": "A person accepted what was found",
@@ -466,6 +468,8 @@ def _record(record: Record, order: str, times: Times, *, first: bool) -> dict[st
     of the day on which it told us."""
     price = record.kind == "order_placed" and not first
     parts = ["The shop stated the price" if price else WORDS[record.kind]]
+    if record.kind == "payment_assigned" and record.reason == WITHDRAWN:
+        parts = ["A person withdrew the assignment of a payment"]
     parts += [f"of another order, {record.order}"] if record.order != order else []
     parts += [str(record.money)] if record.money is not None else []
     parts += [f"session {record.session}"] if record.session is not None else []
