@@ -51,12 +51,12 @@ _KEYS: Final = (
     "FROM records JOIN links ON links.reference = coalesce(records.payment, records.session) "
     "AND links.source = records.source JOIN events ON events.order_key = links.order_key "
     "AND events.source = records.source AND {reference} = links.reference "
-    "WHERE {last} AND records.reason = 'withdrawn' "
+    "WHERE {last} AND records.reason IS NOT NULL "
     "AND events.order_ref IS NULL AND {counts} AND {of_source}"
     ") AS found GROUP BY source, reference HAVING min(number) > ? ORDER BY 3 LIMIT ?"
 )
-"""Payments without an order. One whose assignment was withdrawn is still stored under the order
-that it was first linked to."""
+"""Payments without an order. Events whose assignment was withdrawn are still stored under the order
+that they were first linked to."""
 
 _SHARED: Final = {
     "reference": "coalesce(events.payment, events.session, events.event_id)",
