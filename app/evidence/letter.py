@@ -313,8 +313,6 @@ WORDS: Final[Mapping[str, str]] = {
     "held": "The order was held back",
     "released": "The order was released",
     "finding_accepted": "A person accepted what was found",
-    "payment_dismissed": "A person said that a payment belongs to no order",
-    "payment_assigned": "A person gave a payment to the order, or took it away",
 }
 
 _SENTENCE: Final = 260
