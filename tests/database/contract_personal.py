@@ -187,7 +187,8 @@ class PersonalContract:
     async def test_what_is_erased_is_empty(self, inbox: Inbox, tmp_path: Path) -> None:
         refused = rejection(body=PHONE.encode())
         body = f'{{"phone": "{PHONE}"}}'.encode()
-        await keep(inbox, arrival(paid("e1", "A"), body=body, customer=(DIGEST,)), refused)
+        customer = (DIGEST, KEY.digest("email:jane@example.com"), KEY.digest("name:doe jane"))
+        await keep(inbox, arrival(paid("e1", "A"), body=body, customer=customer), refused)
         await refold_until_quiet(context(inbox), limit=10, progress=quiet)
         erasure = await erase(
             a_month_later(inbox, tmp_path),

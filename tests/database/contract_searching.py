@@ -14,12 +14,11 @@ from app.orders import search_store
 from app.orders.find_orders import PERSON_SEARCHES, FoundOrders, find_orders
 from app.orders.record_store import add_records
 from app.receiving.inbox import Inbox
-from app.receiving.phone_store import drop_notes, notes_of
 from reconcile.instants import DAY, SECOND
 from reconcile.ledger.records import Record
 from reconcile.money import Money
 from tests.contexts import with_given, with_settings
-from tests.database.builders import arrival, commit, context, fetch, keep, plan_of, rows, said
+from tests.database.builders import arrival, commit, context, keep, plan_of, rows, said
 from tests.reconcile.build import seconds
 
 KEY = PhoneKey(b"k" * 32)
@@ -190,16 +189,6 @@ class SearchContract:
         assert "60 persons within the last hour" in limited.notes[0]
         assert (await find(inbox, "jane@example.com", by="Sue", at=LATE + 3_601)).hits != []
         assert (await find(inbox, "jane@example.com", by="Ann")).hits != []
-
-    @pytest.mark.alike
-    async def test_an_erasure_takes_everything_that_a_customer_is_found_by(
-        self, inbox: Inbox
-    ) -> None:
-        await keep(inbox, arrival(said("e1", order="A"), customer=_digests(*CUSTOMER)))
-        notes = await fetch(inbox, notes_of, ["A"])
-        assert len(notes) == len(CUSTOMER)
-        await commit(inbox, drop_notes, notes)
-        assert (await find(inbox, "jane@example.com")).hits == []
 
     @pytest.mark.parametrize("index", INDEXED)
     async def test_a_search_goes_by_index(self, inbox: Inbox, index: str) -> None:
