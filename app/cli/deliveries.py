@@ -120,13 +120,13 @@ def judge_delivery(
     First see why with `deliveries show`, and what the provider's dashboard says of it. If it is
     about money, correct the profile and run `reindex` instead.
     """
-    from app.core.text import counted
     from app.orders.judge_unread import judge_unread
 
     count = running.with_context(
         lambda context: judge_unread(context, delivery, reason=reason, by=by), purpose="writing"
     )
-    printing.note(f"Judged; {counted(count, 'order')} folded again by the service that runs.")
+    are = "1 order is" if count == 1 else f"{count:,} orders are"
+    printing.note(f"Judged; {are} folded again by `serve` or `worker`.")
 
 
 @group.command("show")

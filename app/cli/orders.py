@@ -66,6 +66,14 @@ def print_ledger(
             columns=("at", "kind", "money", "attempt", "cites"),
             form=printing.Format.table,
         )
+    if ledger.get("unread"):
+        print("Messages that may be about it and cannot be read:")
+        print()
+        printing.emit(
+            ledger["unread"],
+            columns=("delivery", "received_at", "source", "names_order", "problem"),
+            form=printing.Format.table,
+        )
     if records:
         printing.emit(
             list(map(_record, records)),

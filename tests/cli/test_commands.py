@@ -96,6 +96,27 @@ def filled(tmp_path: Path) -> dict[str, str]:
     return dict(copy_of(_fill, tmp_path))
 
 
+async def _with_unreadable(folder: Path) -> str:
+    async with driving(folder, with_worker=False) as driver:
+        await driver.send(event("e1"))
+        answer = await driver.send({**event("e2", "refunded"), "occurred_at": "yesterday"})
+        return str(answer.json()["delivery"])
+
+
+def test_a_message_that_cannot_be_read_is_listed_with_its_order_until_it_is_judged(
+    run: Run, tmp_path: Path
+) -> None:
+    delivery = copy_of(_with_unreadable, tmp_path)
+    shown = run("orders", "show", "ORD-1")
+    assert "A message came that we cannot read yet; ask again later." in shown.out
+    assert delivery in shown.out
+    assert not run("orders", "show", "ORD-1", "--format", "json").document["fulfillable"]
+    done = run("deliveries", "judge", delivery, "--reason", "a payout notice")
+    assert (done.code, done.err) == (0, "Judged; 1 order is folded again by `serve` or `worker`.\n")
+    assert run("deliveries", "judge", delivery, "--reason", "again").code == 5
+    assert run("orders", "show", "ORD-1", "--format", "json").document["fulfillable"]
+
+
 def test_orders(run: Run, filled: dict[str, str]) -> None:
     """Orders are folded, listed, filtered and shown, in every format, and as of a moment."""
     assert run("orders", "list", "--format", "json").document == []

@@ -91,6 +91,18 @@ async def test_a_delivery_of_no_order_is_shown_as_such(console: RunningConsole) 
     assert [each["event"] for each in of_order] == ["evt_1"]
 
 
+async def test_an_orders_page_lists_the_messages_that_cannot_be_read(
+    console: RunningConsole,
+) -> None:
+    answer = await console.driver.send({**event("evt_9"), "occurred_at": "yesterday"})
+    async with console.signed_in("support") as client:
+        page = await client.get("/orders/ORD-1")
+    text = " ".join(shown(page.text).split())
+    assert "Messages that cannot be read" in text
+    assert "A message came that we cannot read yet; ask again later." in text
+    assert f"/deliveries/{answer.json()['delivery']}" in page.text
+
+
 async def test_a_note_is_added_and_read_by_all(console: RunningConsole) -> None:
     async with console.signed_in("finance") as client:
         named = await sent(client, "/do/note?order=ORD-1", reason=f"call {PHONE}")

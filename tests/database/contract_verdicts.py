@@ -18,6 +18,13 @@ from app.receiving.source_state_store import (
     arrivals_of,
     refused_in,
 )
+from app.receiving.unread_store import (
+    UnreadMessage,
+    any_unread,
+    forget_unread,
+    messages_with,
+)
+from app.receiving.unread_values import NO_VALUE
 from reconcile.instants import HOUR, Instant
 from reconcile.money import Money
 from tests.database.builders import (
@@ -55,6 +62,8 @@ EVENTS: dict[str, Any] = {
     "b": said("evt_1", order="ORD-1", source="other"),
     "-": None,
 }
+
+MARKED = "SELECT order_key, generation FROM order_due"
 
 MARKS: dict[str, Any] = {"table": "order_due", "columns": ("order_key", "due_at", "generation")}
 
@@ -122,6 +131,28 @@ class VerdictContract:
         window = {"since": seconds(7_200), "until": seconds(7_600)}
         count = await inbox.database.on_snapshot(refused_in, ["shop", "none"], **window)
         assert count == 5
+
+    async def test_a_message_that_cannot_be_read_is_found_by_its_values_until_it_is_forgotten(
+        self, inbox: Inbox
+    ) -> None:
+        """The orders that it names, by themselves or by a payment of its source, become due."""
+
+        async def marks() -> dict[str, int]:
+            return dict(await rows(inbox, MARKED))
+
+        await keep(inbox, arrival(said("e1", order="A")), arrival(said("e2", order="@shop:7")))
+        await keep(inbox, arrival(said("e3", order="B", payment="p_1")))
+        await keep(inbox, arrival(said("e4", order="C", payment="p_2", source="other")))
+        before = await marks()
+        values = frozenset({"A", "p_1", "p_2", "7", NO_VALUE})
+        message = arrival(None, values=values, at=9)
+        await keep(inbox, message)
+        due = {order for order, generation in (await marks()).items() if generation > before[order]}
+        assert due == {"A", "B", "@shop:7"}
+        found = await inbox.database.on_snapshot(messages_with, ["A", "none"])
+        assert found == [UnreadMessage("A", message.delivery_id, "shop", seconds(9))]
+        assert await inbox.database.writer.commit(forget_unread, [message.delivery_id]) == due
+        assert not await inbox.database.on_snapshot(any_unread)
 
     async def test_refusals_are_counted_for_ninety_days(self, inbox: Inbox) -> None:
         long_ago = Instant(T - (REFUSALS_KEPT + 1) * HOUR)
