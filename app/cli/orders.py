@@ -38,6 +38,8 @@ def print_ledger(
     ship = "may be fulfilled" if ledger["fulfillable"] else "must not be fulfilled"
     if ledger["fulfilled_at"] not in (None, "unknown"):
         ship = f"fulfilled at {ledger['fulfilled_at']}"
+    elif ledger["fulfilled_at"] is not None and ledger["fulfillable"]:
+        ship = "not known whether it was fulfilled"
     printing.say(f"{ledger['order']}: {ledger['outcome']}, {ship} (as of {ledger['as_of']})")
     print()
     findings = [each["plain"] for each in ledger["findings"]]

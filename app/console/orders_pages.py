@@ -113,8 +113,7 @@ _CITES: Final = re.compile(r" \[([^\[\]]*)\]\.$")
 
 def row_of(changed: read_orders.Changed) -> dict[str, Any]:
     """Return an order's row of a listing."""
-    return _row(ledger_summary(changed.ledger)) | {
-        "shipped": changed.ledger.case.filed.fulfilled is not None,
+    return _row(ledger_summary(changed.ledger) | changed.facts.document()) | {
         "changed_at": format_instant(changed.at),
         "revision": changed.seq,
     }
@@ -125,7 +124,8 @@ def _row(summary: dict[str, Any]) -> dict[str, Any]:
         "order": summary["order"],
         "outcome": summary["outcome"],
         "fulfillable": summary["fulfillable"],
-        "shipped": summary.get("fulfilled_at") not in (None, "unknown"),
+        "shipped": summary["fulfilled_at"] not in (None, "unknown"),
+        "forgotten": summary["fulfilled_at"] == "unknown",
         "due": summary["totals"]["expected"],
         "captured": summary["totals"]["captured"],
         "findings": summary["findings"],

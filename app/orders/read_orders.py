@@ -234,9 +234,10 @@ async def listed_documents(context: AppContext, ledgers: Sequence[Ledger]) -> li
 
 
 class Changed(NamedTuple):
-    """Present ledger of an order, with number and instant of its last revision."""
+    """Present ledger of an order, what the shop stated, and its last revision."""
 
     ledger: Ledger
+    facts: ShopFacts
     seq: int
     at: Instant
 
@@ -261,8 +262,12 @@ async def newest_orders(
         )
         orders = [each.order for each in found]
         histories = await as_judged(connection, orders, policy=context.policy)
+        facts = await facts_of_orders(connection, orders)
     ledgers = await _folded(context, [histories[order] for order in orders], now)
-    return [Changed(ledger, each.seq, each.at) for ledger, each in zip(ledgers, found, strict=True)]
+    return [
+        Changed(ledger, facts[each.order], each.seq, each.at)
+        for ledger, each in zip(ledgers, found, strict=True)
+    ]
 
 
 async def counted_outcomes(context: AppContext) -> dict[str, int]:

@@ -25,6 +25,7 @@ from app.finance.imports import ImportRequest, import_statement
 from app.finance.match_rules import save_rules
 from app.finance.reconcile_period import RunRequest, reconcile_period
 from app.orders.order_facts import OrderFacts, tell_order
+from app.orders.shop_facts_store import note_restore
 from app.orders.unmask_many import UnmaskRequest, propose_unmasking, unmasking_kind
 from reconcile.instants import DAY, Instant
 from reconcile.money import Money
@@ -271,6 +272,22 @@ async def test_an_order_that_was_shipped_is_not_said_to_be_ready(console: Runnin
     assert "may be shipped" not in page + listed
     assert "do not ship it again" in shown(page)
     assert '<span class="noship">shipped</span>' in listed
+
+
+async def test_after_a_restore_no_page_says_that_an_order_may_be_shipped(
+    console: RunningConsole,
+) -> None:
+    """Before the shop has stated whether it was shipped meanwhile."""
+    now = console.context.clock.now()
+    await tell_order(
+        console.context, OrderFacts(order="ORD-1", money=Money(minor=150_000, currency="KES"))
+    )
+    async with console.context.database.writing() as connection:
+        await note_restore(connection, at=now)
+    async with console.signed_in("support") as client:
+        pages = [(await client.get(each)).text for each in ("/orders/ORD-1", "/orders")]
+    assert all("may be shipped" not in each for each in pages)
+    assert all('<span class="noship">shipping not known</span>' in each for each in pages)
 
 
 async def test_what_is_owed_back_leaves_payments_in_doubt_out(
