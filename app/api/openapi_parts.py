@@ -148,7 +148,11 @@ def operation(
             f"The token lacks the scope `{scope}`, which `scope` names", AUTHENTICATE
         ),
         "422": problem_answer("A parameter is wrong, or there is none of its name"),
-        "503": problem_answer("The store cannot answer now; nothing is lost", RETRY_AFTER),
+        "503": problem_answer(
+            "The store cannot answer now, or deliveries are accepted and not read yet without "
+            "which nothing is concluded (`deliveries_unread`); nothing is lost",
+            RETRY_AFTER,
+        ),
     }
     if identity in _LINKS:
         good = {**answers["200"], "links": _LINKS[identity]}
