@@ -35,7 +35,8 @@ def unread(sources: Mapping[str, int]) -> Alarm | None:
     return Alarm(
         reason="deliveries_unreadable",
         sentence=f"In the last {DAYS} {counted(count, 'genuine delivery', 'genuine deliveries')}"
-        f"{more} could not be read ({each}), so no ledger knows what they say. They were "
+        f"{more} could not be read ({each}), so no ledger knows what they say, and the orders "
+        "that they name are held. They were "
         "acknowledged, and the provider will not send them again: see why with `tallyhook "
         "deliveries list --verdict unreadable`, correct the profile of the source, stop the "
         "service, run `tallyhook reindex` and start it again.",

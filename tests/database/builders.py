@@ -107,6 +107,15 @@ class Remembering:
 
     asks = True
     private_query = False
+    vouches = True
+
+    def payload(self, incoming: Any) -> bytes:
+        """Return the body as it came."""
+        return bytes(incoming.body)
+
+    def orders_named(self, incoming: Any, *, digest: str | None = None) -> set[str]:
+        """Name no order."""
+        return set()
 
     def read(self, body: bytes, *, digest: str, **request: object) -> Reading:
         """Return the event with this body."""
