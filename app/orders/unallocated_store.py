@@ -48,15 +48,15 @@ _KEYS: Final = (
     'SELECT events.source, {reference} AS reference, events."row" AS number FROM events '
     "WHERE events.order_key IS NULL AND {counts} AND {of_source} "
     'UNION ALL SELECT events.source, {reference} AS reference, events."row" AS number '
-    "FROM records JOIN links ON links.reference = coalesce(records.payment, records.session) "
-    "AND links.source = records.source JOIN events ON events.order_key = links.order_key "
+    "FROM records CROSS JOIN links CROSS JOIN events "
+    "WHERE links.reference = coalesce(records.payment, records.session) "
+    "AND links.source = records.source AND events.order_key = links.order_key "
     "AND events.source = records.source AND {reference} = links.reference "
-    "WHERE {last} AND records.reason IS NOT NULL "
-    "AND events.order_ref IS NULL AND {counts} AND {of_source}"
+    "AND {last} AND records.reason IS NOT NULL AND events.order_ref IS NULL AND {counts} AND {of_source}"
     ") AS found GROUP BY source, reference HAVING min(number) > ? ORDER BY 3 LIMIT ?"
 )
 """Payments without an order. Events whose assignment was withdrawn are still stored under the order
-that they were first linked to."""
+that they were first linked to. CROSS JOIN has SQLite begin with the records, which are few."""
 
 _SHARED: Final = {
     "reference": "coalesce(events.payment, events.session, events.event_id)",

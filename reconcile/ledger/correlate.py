@@ -20,7 +20,7 @@ from typing import Final
 from reconcile.instants import EARLIEST, Instant
 from reconcile.ledger.events import ClaimKind, Event
 from reconcile.ledger.history import History
-from reconcile.ledger.placing import Placing
+from reconcile.ledger.placing import CLAIMS, Placing
 from reconcile.ledger.policy import Policy
 from reconcile.ledger.records import PLACINGS, STILL_ASKING, Record
 from reconcile.money import Money
@@ -48,7 +48,8 @@ class Heard:
     first  its first arrival
     count  number of deliveries
     at     the provider's date; if it gave none, the first arrival
-    by     ids that its place in this order, or outside of it, rests on: those of an assignment
+    by     ids that its place in this order, or outside of it, rests on: those of an assignment, or
+           of a record in which the shop named it
     """
 
     event: Event
@@ -184,8 +185,8 @@ class AttemptEvidence:
 
     @property
     def assignment(self) -> str | None:
-        """The id of the record by which a person gave it to this order: then no other claim on it
-        counts."""
+        """The id of the record by which a person or the shop gave it to this order: then no weaker
+        claim on it counts."""
         return next((each.by[0] for each in self.heard if each.by), None)
 
     def belongs_to(self, session: str) -> bool:
@@ -211,8 +212,8 @@ class Case:
 
     heard            the order's own events, by date, then id, then digest
     foreign          events that name another order but share a reference or an id with this one
-    moved            events that would be the order's own or foreign, if a person had not placed
-                     their payment elsewhere; they put nothing in doubt
+    moved            events that would be the order's own or foreign, if a person or the shop had
+                     not placed their payment elsewhere; they put nothing in doubt
     foreign_records  records of other orders whose sessions have events here
     """
 
@@ -242,8 +243,7 @@ def arrange(history: History, *, policy: Policy, as_of: Instant) -> Case:
         known.sort(key=lambda r: (r.recorded_at, r.record_id))
         filed = file_records([r for r in known if r.order == order])
         others = [r for r in known if r.order != order and r.kind not in PLACINGS]
-        if any(r.kind == "payment_assigned" for r in known):
-            claims = known
+        claims = [r for r in known if r.kind in CLAIMS]
     heard, foreign, moved = _hear(history, as_of, claims)
     return Case(
         order=order,
@@ -263,7 +263,7 @@ def _hear(
 ) -> tuple[list[Heard], list[Heard], list[Heard]]:
     """Return the order's own events, the foreign ones and the moved ones, each event once.
 
-    claims  all records, if any of them assigns a payment
+    claims  records that outrank the order that an event names
     """
     order = history.order
     by_key: dict[tuple[str, str, str], Heard] = {}
@@ -290,7 +290,7 @@ def _hear(
             if event.occurred_at is None:
                 heard.at = received
     moved: list[Heard] = []
-    if claims:
+    if claims and (foreign or any(r.order != order or r.kind in PLACINGS for r in claims)):
         own, foreign, moved = _placed(order, list(by_key.values()), claims)
     own.sort(key=by_date)
     if foreign:

@@ -107,7 +107,10 @@ def _substance(heard: Heard) -> tuple[object, ...]:
 
 
 class Shared(NamedTuple):
-    """An attempt of this order that events or records of another order claim too."""
+    """An attempt of this order that events or records of another order claim too.
+
+    records  those of the other order, and those in which the shop named it for this one
+    """
 
     attempt: AttemptEvidence
     heard: list[Heard]
@@ -133,7 +136,8 @@ def shared_references(case: Case) -> list[Shared]:
         ]
         records = [r for r in case.foreign_records if names_attempt(r, attempt)]
         if heard or records:
-            found.append(Shared(attempt, heard, records))
+            own = [r for r in case.filed.named if names_attempt(r, attempt)]
+            found.append(Shared(attempt, heard, [*own, *records]))
     return found
 
 

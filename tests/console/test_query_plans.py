@@ -44,7 +44,8 @@ BY_HAND: Final = "FROM break_deeds JOIN breaks ON id = break_id WHERE deed = 'ma
 
 FEW: Final = {
     "ix_records_holds", "ix_notifications_dead", "ix_notifications_due_at",
-    "sqlite_autoindex_rejections_1", "ix_events_orphaned_session", "ix_records_placing",
+    "sqlite_autoindex_rejections_1", "ix_events_orphaned_session", "ix_events_orphaned_payment",
+    "ix_records_placing",
 }  # fmt: skip
 """Indexes of what is exceptional: holds, and notifications that the shop has not taken; events of
 no order, and what people decided about them; and the newest refused deliveries, of a table that is

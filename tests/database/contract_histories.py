@@ -169,7 +169,7 @@ class HistoryContract:
         assert [problem for problem in report.problems if "ledger" in problem] == []
         assert report.orders == 4
         listed = dict(await rows(inbox, "SELECT order_key, outcome FROM ledgers"))
-        assert listed == {"A": "failed", "B": "failed", "C": "expired", "D": "expired"}
+        assert listed == {"A": "failed", "B": "failed", "C": "expired", "D": "not_attempted"}
 
     @pytest.mark.alike
     async def test_records_come_back_in_the_order_of_recording(self, inbox: Inbox) -> None:
