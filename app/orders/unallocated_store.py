@@ -52,7 +52,8 @@ _KEYS: Final = (
     "WHERE links.reference = coalesce(records.payment, records.session) "
     "AND links.source = records.source AND events.order_key = links.order_key "
     "AND events.source = records.source AND {reference} = links.reference "
-    "AND {last} AND records.reason IS NOT NULL AND events.order_ref IS NULL AND {counts} AND {of_source}"
+    "AND {last} AND records.reason IS NOT NULL AND events.order_ref IS NULL "
+    "AND {counts} AND {of_source}"
     ") AS found GROUP BY source, reference HAVING min(number) > ? ORDER BY 3 LIMIT ?"
 )
 """Payments without an order. Events whose assignment was withdrawn are still stored under the order
