@@ -151,7 +151,8 @@ class Health:
         except TallyhookError:
             # What this process knows by itself, and that it can store nothing: just then alerts
             # ask for it, and a scrape that fails would tell them that nobody answers.
-            self._metrics.set_state({"store_writable": 0} | self._alarms(), orders={}, read={})
+            gauges = {"store_writable": 0} | self._alarms()
+            self._metrics.set_state(gauges, orders={}, read={}, unallocated={})
             return Response(self._metrics.exposition(), media_type=CONTENT_TYPE_LATEST)
         gauges = {
             "orders_due": state.due,
@@ -176,7 +177,14 @@ class Health:
         gauges |= _moments(state, self._certificate)
         if state.free is not None:
             gauges["disk_free_bytes"] = state.free
-        self._metrics.set_state(gauges, orders=state.outcomes, read=state.read)
+        unallocated = self._watchdog.unallocated
+        gauges["unallocated_payments"] = unallocated.count
+        self._metrics.set_state(
+            gauges,
+            orders=state.outcomes,
+            read=state.read,
+            unallocated={money.currency: money.minor for money in unallocated.held},
+        )
         return Response(self._metrics.exposition(), media_type=CONTENT_TYPE_LATEST)
 
     def _alarms(self) -> dict[str, int]:

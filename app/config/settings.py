@@ -550,6 +550,7 @@ class Settings(BaseSettings):
     inbox_max_bytes: int = _number(4 * KIB * MIB, MIB, MIB * MIB)
     inbox_alarm_s: int = _number(10, 1, 86_400)
     inbox_red_s: int = _number(60, 1, 86_400)
+    unallocated_alarm_s: int = _number(86_400, 1, 365 * 86_400)
     rejections_max_count: int = _number(10_000, 0, 1_000_000)
     rejections_max_bytes: int = _number(64 * MIB, 0, 16 * KIB * MIB)
     rejected_body_bytes: int = _number(64 * KIB, 0, 16 * MIB)

@@ -20,6 +20,7 @@ from app.monitoring.watchdog import Watched, alarms
 from app.orders import delivery_log, find_orders, notify_shop, order_notes, read_orders
 from app.orders.delivery_log import arrivals_by_minute
 from app.orders.read_orders import newest_orders
+from app.orders.unallocated import unallocated_totals
 from app.providers.configured import accounts
 from app.receiving.diagnose import diagnose_delivery
 from app.receiving.kept_request import no_delivery
@@ -28,6 +29,7 @@ from reconcile.ledger.attention import ACCEPTABLE, NEEDS_A_PERSON
 from reconcile.ledger.explain import ledger_summary
 from reconcile.ledger.ledger import OUTCOMES as OUTCOME_WORDS
 from reconcile.ledger.vocabulary import FINDING_CODES
+from reconcile.money import to_json
 
 # --- Now ------------------------------------------------------------------------------------------
 
@@ -48,7 +50,8 @@ async def now_document(view: View) -> Document:
     state = await overview(view.context)
     waiting = await newest_orders(view.context, limit=SHOWN, finding=NEEDS_A_PERSON)
     needing = await read_orders.counted_findings(view.context, [NEEDS_A_PERSON])
-    found = await alarms(Watched(view.context))
+    totals = await unallocated_totals(view.context)
+    found = await alarms(Watched(view.context, unallocated=totals))
     waits = await view.console.proposals.waiting(kinds=shown_kinds(view))
     proposals = len(waits) if view.person.may("proposals") else None
     owners = await owners_of_alarms(view.context, found)
@@ -82,6 +85,13 @@ async def now_document(view: View) -> Document:
             for name, alarm in found.items()
         ],
         "proposals": proposals,
+        "unallocated": {
+            "count": totals.count,
+            "held": [to_json(money) for money in totals.held],
+            "unclear": totals.unclear,
+            "oldest_at": format_known(totals.oldest_at),
+            "more": totals.more,
+        },
         "waiting": [row_of(each) for each in waiting],
         "state": {
             "unread": state.unread,

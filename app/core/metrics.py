@@ -50,6 +50,7 @@ class Metrics(Collector):
         self._time_sum = 0.0
         self._gauges: Mapping[str, int] = {}
         self._orders: Mapping[str, int] = {}
+        self._unallocated: Mapping[str, int] = {}
         self._registry = CollectorRegistry()
         self._registry.register(self)
 
@@ -70,16 +71,19 @@ class Metrics(Collector):
         *,
         orders: Mapping[str, int],
         read: Mapping[tuple[str, str], int],
+        unallocated: Mapping[str, int],
     ) -> None:
         """Set what the database says now.
 
         gauges  values by name
         orders  counts by outcome
         read    deliveries read since the database was made, by source and verdict
+        unallocated  minor units of money that no order has, by currency
         """
         self._gauges = gauges
         self._orders = orders
         self._read = read
+        self._unallocated = unallocated
 
     def collect(self) -> Iterator[families.Metric]:
         """Yield the metrics as Prometheus's families."""
@@ -129,6 +133,14 @@ class Metrics(Collector):
         for outcome, count in self._orders.items():
             orders.add_metric((outcome,), count)
         yield orders
+        money = families.GaugeMetricFamily(
+            "tallyhook_unallocated_minor_units",
+            "Money of payments that no order has and nobody has decided about, in minor units.",
+            labels=("currency",),
+        )
+        for currency, minor in self._unallocated.items():
+            money.add_metric((currency,), minor)
+        yield money
 
     def exposition(self) -> bytes:
         """Return all metrics in Prometheus's text form."""
@@ -156,6 +168,7 @@ GAUGES: Final = {
     "notifications_given_up": "Notifications that are only sent again if a person asks for it.",
     "log_leaves": "Deliveries, records, revisions and audit entries that are sealed in the log.",
     "log_waiting": "Leaves that wait to be sealed; 100000: or more.",
+    "unallocated_payments": "Payments with money that no order has and nobody has decided about.",
     "orders_paid_but_not_fulfilled": "Paid orders that the shop has not reported as shipped.",
     "orders_fulfilled_but_not_paid": "Orders that were shipped without being paid.",
     "orders_unread_money_event": "Orders with events of money going back that no profile names.",

@@ -23,9 +23,10 @@ from app.database.facts import database_facts
 from app.golive import golive
 from app.monitoring import preflight
 from app.monitoring.preflight import Check
-from app.monitoring.watchdog import Watched, alarms
+from app.monitoring.watchdog import Watched, alarms, unallocated_words
 from app.orders.delivery_log import list_deliveries
 from app.orders.order_facts import in_force_since
+from app.orders.unallocated import unallocated_totals
 from app.privacy.erasure_journal import VARIABLE as JOURNAL
 from app.privacy.erasure_journal import key_path_of
 from app.privacy.replay_erasures import journal_state
@@ -172,8 +173,11 @@ async def _database(settings: Settings) -> list[Check]:
                 )
             )
             checks += preflight.of_erasure_journal(JOURNAL, await journal_state(context))
-            raised = await alarms(Watched(context))
+            totals = await unallocated_totals(context)
+            raised = await alarms(Watched(context, unallocated=totals))
             checks += [preflight.of_alarm(name, alarm) for name, alarm in raised.items()]
+            if totals.count and "unallocated" not in raised:
+                checks.append(preflight.of_unallocated(unallocated_words(totals)))
             checks += preflight.of_tokens(await ending_soon(context))
             checks += [preflight.of_source(each) for each in await explained_states(context)]
             free = inbox.database.writer.space.free_bytes()

@@ -106,6 +106,12 @@ def of_source(source: SourceState) -> Check:
     return Check(what=f"source {source.source}", state=state, sentence=sentence, do=source.do)
 
 
+def of_unallocated(words: str) -> Check:
+    """Report payments that no order has: how many, and their money."""
+    do = "assign each to its order, or dismiss it: `tallyhook unallocated list`"
+    return weak("unallocated", f"{words}.", do)
+
+
 def of_key_file(variable: str, *, there: bool, needed: bool) -> Iterator[Check]:
     """Check a key file that was created here and is in no backup of the database.
 

@@ -1,8 +1,9 @@
 """Watchdog: looks now and then for problems that cost money and that nobody else reports.
 
-A slow reader, deliveries set aside, silence, unreadable deliveries, payments of no order, a wrong
-clock, a shop that takes no notifications, held orders, events of money that no profile knows,
-failed or waiting scheduled work, and checkpoints that too few witnesses cosign.
+A slow reader, deliveries set aside, silence, unreadable deliveries, payments of no order (because
+of a profile, or because nobody decides about them), a wrong clock, a shop that takes no
+notifications, held orders, events of money that no profile knows, failed or waiting scheduled work,
+and checkpoints that too few witnesses cosign.
 
 Another alarm is another line of WATCHES: readiness, metrics, the feed and the log report all.
 """
@@ -26,6 +27,7 @@ from app.monitoring.alarm_messages import AlarmMessages, forget_owners
 from app.monitoring.health import COUNTED
 from app.orders import counter_store, hold_store, notification_store
 from app.orders.notify_shop import destination_of
+from app.orders.unallocated import UnallocatedTotals, unallocated_totals
 from app.receiving import inbox_store, unread
 from app.receiving.caught_up import behind_s
 from app.receiving.refusals import RefusedAges
@@ -202,11 +204,13 @@ log = structlog.get_logger()
 class Watched(NamedTuple):
     """What the watchdog looks at.
 
-    ages  deliveries that this process refused for their age; None if it receives nothing
+    ages         deliveries that this process refused for their age; None if it receives nothing
+    unallocated  payments that no order has, where they were counted before
     """
 
     context: AppContext
     ages: RefusedAges | None = None
+    unallocated: UnallocatedTotals | None = None
 
 
 class Watch(NamedTuple):
@@ -261,6 +265,31 @@ async def _no_order(watched: Watched) -> Alarm | None:
         )
     paid = map(Paid._make, rows)
     return no_order(Seen(now, paid, whole=came < LOOKED_AT, tied_since=tied))
+
+
+async def _unallocated(watched: Watched) -> Alarm | None:
+    found = watched.unallocated or await unallocated_totals(watched.context)
+    patience = watched.context.settings.unallocated_alarm_s * instants.SECOND
+    if found.oldest_at is None or watched.context.clock.now() - found.oldest_at < patience:
+        return None
+    return Alarm(
+        reason="payments_unallocated",
+        sentence=f"{unallocated_words(found)}, the oldest since "
+        f"{instants.format_instant(found.oldest_at)}: assign each to its order, or dismiss it "
+        "(`tallyhook unallocated list`, or the page Unallocated payments).",
+        pressing=False,
+        since=found.oldest_at,
+    )
+
+
+def unallocated_words(found: UnallocatedTotals) -> str:
+    """Say how many payments no order has, and how much money they hold."""
+    count = counted(found.count, "payment is", "payments are")
+    sums = [str(money) for money in found.held]
+    if found.unclear:
+        sums.append(f"{counted(found.unclear, 'amount', 'amounts')} unclear")
+    more = ", or more" if found.more else ""
+    return f"{count} in no order ({', '.join(sums)}{more})"
 
 
 async def _clock(watched: Watched) -> Alarm | None:
@@ -468,6 +497,12 @@ WATCHES: Final = (
         _no_order,
     ),
     Watch(
+        "unallocated",
+        "1 while a payment of no order has waited TALLYHOOK_UNALLOCATED_ALARM_S for a decision.",
+        _unallocated,
+        dated=True,
+    ),
+    Watch(
         "clock",
         "1 while genuine deliveries are refused for their age and none is taken.",
         _clock,
@@ -530,6 +565,7 @@ class Watchdog:
     alarms    lasting alarms by the name of their Watch
     findings  number of orders with each watched finding
     sources   state of each source, with what explains its refusals
+    unallocated  payments that no order has
     """
 
     def __init__(self, watched: Watched, messages: AlarmMessages | None = None) -> None:
@@ -539,6 +575,7 @@ class Watchdog:
         self.alarms: Mapping[str, Alarm] = {}
         self.findings: Mapping[str, int] = dict.fromkeys(WATCHED, 0)
         self.sources: Sequence[SourceState] = ()
+        self.unallocated = UnallocatedTotals()
 
     @property
     def sentences(self) -> list[str]:
@@ -554,7 +591,9 @@ class Watchdog:
             if count > known[code]:
                 log.warning("orders to look at", finding=code, count=count)
         self.sources = await explained_states(self._watched.context)
-        before, self.alarms = self.alarms, await alarms(self._watched)
+        self.unallocated = await unallocated_totals(self._watched.context)
+        watched = self._watched._replace(unallocated=self.unallocated)
+        before, self.alarms = self.alarms, await alarms(watched)
         await forget_owners(self._watched.context, self.alarms)
         if self._messages is not None:
             await self._messages.note(self.alarms)

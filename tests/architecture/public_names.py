@@ -225,7 +225,10 @@ def metrics() -> Iterator[str]:
     figures.count("shop", "accepted", 0.0)
     figures.count_not_stored("disk")
     figures.set_state(
-        dict.fromkeys({**GAUGES, **FIGURES}, 0), orders={"pending": 1}, read={("shop", "stored"): 1}
+        dict.fromkeys({**GAUGES, **FIGURES}, 0),
+        orders={"pending": 1},
+        read={("shop", "stored"): 1},
+        unallocated={"KES": 1},
     )
     for sample in (sample for family in figures.collect() for sample in family.samples):
         yield f"{sample.name}{{{','.join(sorted(sample.labels))}}}"

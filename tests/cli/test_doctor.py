@@ -164,6 +164,8 @@ def test_a_source_is_judged_by_what_arrived(
     asyncio.run(make(tmp_path))
     ended = run("doctor", "--format", "json")
     (shop,) = [each for each in ended.document if each["what"] == "source shop"]
+    waiting = [each["sentence"] for each in ended.document if each["what"] == "unallocated"]
+    assert waiting == ["1 payment is in no order (KES 1,500.00)."] * (make is _make_nameless)
     assert (ended.code, shop["state"]) == (code, state)
     assert shop["sentence"].startswith(said)
     assert do in shop["do"]

@@ -85,6 +85,11 @@ async def test_a_delivery_of_no_order_is_shown_as_such(console: RunningConsole) 
         page = await client.get("/deliveries?no_order=yes")
         table = await client.get("/deliveries.csv?kind=payment.succeeded")
         of_order = (await client.get("/deliveries.json?order=ORD-1")).json()["deliveries"]
+        now = (await client.get("/now.json")).json()["unallocated"]
+        first = " ".join(shown((await client.get("/")).text).split())
+    held = {"amount": "1500.00", "currency": "KES"}
+    assert (now["count"], now["held"], now["unclear"]) == (1, [held], 0)
+    assert "1 payment is in no order" in first
     assert "payment.succeeded succeeded none KES 1,500.00" in " ".join(shown(page.text).split())
     rows = {row["event"]: row for row in csv.DictReader(io.StringIO(table.text))}
     assert (rows["evt_9"]["order"], rows["evt_1"]["order"]) == ("none", "ORD-1")

@@ -204,6 +204,13 @@ class EventRow(Table, table=True):
         partial_index("ix_events_order_key", "order_key", where="order_key IS NOT NULL"),
         partial_index("ix_events_orphaned_payment", "payment", where="order_key IS NULL"),
         partial_index("ix_events_orphaned_session", "session", where="order_key IS NULL"),
+        # Without kinds that mean nothing, of which a provider may send most: see `unplaced_keys`.
+        partial_index(
+            "ix_events_unplaced",
+            "source",
+            where="order_key IS NULL AND standing <> 'unconfirmed' "
+            "AND claim NOT IN ('ignored', 'unrecognized')",
+        ),
         partial_index("ix_events_unconfirmed", "payment", where="standing = 'unconfirmed'"),
         partial_index("ix_events_movement", "movement", where="movement IS NOT NULL"),
         partial_index("ix_events_capture", "capture", where="capture IS NOT NULL"),

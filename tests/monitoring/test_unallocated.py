@@ -1,0 +1,58 @@
+"""Payments of no order: counted with their money, and an alarm where nobody decides about them."""
+
+from pathlib import Path
+from typing import Any
+
+from app.monitoring.watchdog import unallocated_words
+from app.orders.unallocated import UnallocatedTotals
+from reconcile.instants import HOUR, MINUTE, SECOND, Instant
+from reconcile.money import Money
+from tests.api.driving import Driver, driving, event
+from tests.monitoring.alarms import told
+from tests.reconcile.build import T
+
+NAMELESS: dict[str, Any] = {"order": None, "session": None}
+
+
+async def figures(driver: Driver) -> set[str]:
+    await driver.service.watchdog.look()
+    text = (await driver.client.get("/metrics")).text
+    return {line for line in text.splitlines() if line.startswith("tallyhook_unallocated_")}
+
+
+async def test_an_alarm_is_raised_once_a_payment_of_no_order_has_waited(tmp_path: Path) -> None:
+    """Count and money at once; over as soon as an order has the payment."""
+    settings: dict[str, Any] = {"UNALLOCATED_ALARM_S": "3600"}
+    async with driving(tmp_path, with_worker=False, looking=True, **settings) as driver:
+        assert "tallyhook_unallocated_payments 0.0" in await figures(driver)
+        await driver.send(event("e1", **NAMELESS))
+        driver.clock.put(Instant(T + MINUTE))
+        other = {"reference": "pay_2", "amount": 20, "currency": "USD"}
+        await driver.send(event("e2", payment=other, **NAMELESS))
+        assert await figures(driver) >= {
+            "tallyhook_unallocated_payments 2.0",
+            'tallyhook_unallocated_minor_units{currency="KES"} 150000.0',
+            'tallyhook_unallocated_minor_units{currency="USD"} 2000.0',
+            "tallyhook_unallocated_alarm 0.0",
+        }
+        driver.clock.put(Instant(T + HOUR - SECOND))
+        assert await told(driver, "unallocated") == []
+        driver.clock.put(Instant(T + HOUR))
+        (sentence,) = await told(driver, "unallocated")
+        assert sentence.startswith(
+            "2 payments are in no order (KES 1,500.00, USD 20.00), the oldest since 2026-11-20T"
+        )
+        values = dict(line.split() for line in await figures(driver))
+        assert float(values["tallyhook_unallocated_since_seconds"]) == T // SECOND
+        references = [{"source": "shop", "payment": "pay_1"}]
+        stated = {"amount": "1500.00", "currency": "KES", "references": references}
+        assert (await driver.api("PUT", "/orders/ORD-1", json=stated)).status_code == 200
+        assert await told(driver, "unallocated") == []
+        assert "tallyhook_unallocated_payments 1.0" in await figures(driver)
+
+
+def test_what_is_not_known_of_them_is_said() -> None:
+    held = (Money(minor=100, currency="KES"),)
+    found = UnallocatedTotals(count=3, held=held, unclear=2, oldest_at=T, more=True)
+    said = "3 payments are in no order (KES 1.00, 2 amounts unclear, or more)"
+    assert unallocated_words(found) == said
