@@ -36,8 +36,8 @@ NEWEST: Final = VERSIONS[-1]
 """The version that this program needs."""
 
 DIGESTS: Final = {
-    "sqlite": "9f01832478808e72a87ced7430b66b5bbdba128fde7f16c482ff50d6175ad3fd",
-    "postgresql": "beff913584a18f3af3aaeb60dd6502f0bdea226fa9b469f1f05769c98e57e856",
+    "sqlite": "0fb35bddee183c91bef9cdebcd89e8ea73d4895aaf2fe1655d8823c1fb332a27",
+    "postgresql": "e15d42d0aa1aa19e5d89463104836730f3b88d5ae2cf7b4367e8272935209569",
 }
 """SHA-256 of all objects that the migrations make, by dialect; a test prints what belongs here.
 Where the digest of a database differs, the migrations are run to name the first difference."""

@@ -207,6 +207,7 @@ class EventRow(Table, table=True):
         # Without kinds that mean nothing, of which a provider may send most: see `unplaced_keys`.
         partial_index(
             "ix_events_unplaced",
+            "order_key",
             "source",
             where="order_key IS NULL AND standing <> 'unconfirmed' "
             "AND claim NOT IN ('ignored', 'unrecognized')",
