@@ -117,7 +117,7 @@ async def by_the_operations(driver: Driver, names: list[str], payload: str) -> N
     for name, given in (("outcome", payload), ("finding", payload.replace("%", "") or "-")):
         words = {name: given}
         assert await list_orders(context, after="", limit=10, **words) == []
-    for narrowed in ("verdict", "source", "kind", "order"):
+    for narrowed in ("verdict", "source", "kind"):
         asked: dict[str, Any] = {narrowed: payload}
         assert (await list_deliveries(context, limit=10, **asked)).entries == []
     assert [each async for each in living_breaks(context, causes=[payload])] == []
