@@ -61,6 +61,11 @@ NATIONAL: Final = (
     "and no setting says which country a number without one is of."
 )
 
+NATIONAL_ELSEWHERE: Final = (
+    "If this is a phone number, write it with its country, such as +254 700 000 001: it is no "
+    "number of +{}, which the sources and settings name."
+)
+
 
 @dataclass(slots=True, kw_only=True)
 class FoundOrders:
@@ -121,7 +126,9 @@ async def find_orders(
         sought = replace(sought, phones=(), email=None, person=None)
     found.looked_for = sought.sentences()
     if sought.national:
-        found.notes.append(NATIONAL)
+        found.notes.append(
+            NATIONAL_ELSEWHERE.format(", +".join(sorted(set(known)))) if known else NATIONAL
+        )
     hits: dict[str, str] = {}
     async with context.database.reading() as connection:
         look = _Look(context, connection, sought, limit, found.notes)

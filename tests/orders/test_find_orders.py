@@ -187,6 +187,14 @@ async def test_a_number_that_lacks_its_country_is_reported(driver: Driver) -> No
     assert (await find(driver, "0.50")).notes == []
 
 
+async def test_a_number_that_is_none_of_the_country_that_is_set_is_not_said_to_lack_one(
+    driver: Driver,
+) -> None:
+    context = with_settings(driver.service.context, phone_country="254")
+    (note,) = (await find_orders(context, "0711 223 344 556 677 889", limit=20)).notes
+    assert note.endswith("it is no number of +254, which the sources and settings name.")
+
+
 async def test_a_national_number_is_of_the_country_that_is_set(driver: Driver) -> None:
     context = with_settings(driver.service.context, phone_country="254")
     found = await find_orders(with_sources(context, {}), "0711 223 344", limit=5)
