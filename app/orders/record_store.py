@@ -9,12 +9,13 @@ from app.database.locks import LINKING, take_lock
 from app.database.mapping import RECORD_COLUMNS, RECORD_SELECT, record_of, record_row
 from app.database.statements import PlainConnection, insert_rows, run, statement
 from app.orders.history_store import contest_of
+from app.orders.unallocated_store import PaymentKey, acts_on, orders_naming
 from app.receiving.append_store import mark_due
 from app.receiving.correlation_store import Linking, LinkMemory, Links, keys_of_references
 from app.sealing.leaf_store import RECORD
 from app.sealing.log_queue_store import mark_unsealed
 from reconcile.instants import TICK, Instant
-from reconcile.ledger.records import NO_ORDER, HoldReason, Record, RecordKind
+from reconcile.ledger.records import NO_ORDER, WITHDRAWN, HoldReason, Record, RecordKind
 
 
 async def add_records(
@@ -77,6 +78,9 @@ def linked_orders(
 ) -> dict[Named, str]:
     """Return the order of each reference that belongs to one by now.
 
+    A person's assignment counts before the first link; one that was withdrawn leaves the reference
+    to the order that the shop named it for.
+
     lasting  whether others wait with linking until the caller's transaction ends
     """
     if lasting:
@@ -84,7 +88,21 @@ def linked_orders(
     keys = {each: keys_of_references(each[0], each[2], each[1])[0] for each in references}
     linking = Linking(LinkMemory())
     linking.load(connection, list(keys.values()))
-    return {each: linking.links[key] for each, key in keys.items() if key in linking.links}
+    found = {each: linking.links[key] for each, key in keys.items() if key in linking.links}
+    payments = {each: PaymentKey(each[0], each[2] or each[1] or "") for each in references}
+    acts = acts_on(connection, set(payments.values()))
+    for each, payment in payments.items():
+        assigned = [act for act in acts.get(payment, ()) if act.kind == "payment_assigned"]
+        if not assigned:
+            continue
+        if assigned[-1].reason != WITHDRAWN:
+            found[each] = assigned[-1].order
+            continue
+        among = {act.order for act in assigned} | {found.pop(each, NO_ORDER)}
+        named = orders_naming(connection, payment, None, among - {NO_ORDER})
+        if named:
+            found[each] = named[0]
+    return found
 
 
 def order_records(connection: PlainConnection, order: str) -> list[Record]:

@@ -14,6 +14,7 @@ from app.core.errors import NotFoundError, UsageError
 from app.finance import place_payment as placing
 from app.finance.imports import ImportRequest, import_statement
 from app.finance.match_rules import save_rules
+from app.orders.order_facts import OrderFacts, Reference, ReferenceTaken, tell_order
 from app.orders.read_orders import explain_order
 from app.orders.record_store import add_records
 from app.orders.reindex import reindex
@@ -37,7 +38,6 @@ from tests.database.builders import (
     fetch,
     keep,
     of_the_builders,
-    reference_named,
     rows,
     said,
 )
@@ -256,9 +256,11 @@ class PlacingContract:
         await keep(inbox, arrival(till("e2", "refunded", movement="m", money=KES), at=3))
         [payment] = await listed(at)
         assert (payment.events, payment.waits) == (("e1", "e2"), False)
-        named = replace(reference_named("B", payment="R1"), recorded_at=seconds(20))
-        await commit(inbox, add_records, [named])
         later = context(inbox, at=30)
+        named = (Reference(source="shop", payment="R1"),)
+        await tell_order(later, OrderFacts(order="B", money=KES, references=named))
+        with pytest.raises(ReferenceTaken, match="belongs to order B"):
+            await tell_order(later, OrderFacts(order="A", money=KES, references=named))
         assert await listed(later) == []
         assert await outcome(later, "B") == ("refunded", False)
         assert await outcome(later, "A") == ("pending", False)
