@@ -128,7 +128,7 @@ CAUSES: Final[Mapping[BreakCause, str]] = {
     "refund_amount_differs": "A refund was settled with another amount than was given back.",
     "dispute_won_not_returned": "A dispute was won, and its money has not come back.",
     "fee_unexpected": "The provider took another fee than was agreed.",
-    "late_money": "Money arrived after the order was canceled or had expired.",
+    "late_money": "Money came, or became known, after the order was canceled or given up.",
     "unresolved": "What arrived does not fit the order.",
     "payment_in_doubt": "The order is paid, and a further payment of it may have brought more.",
     "ambiguous": "Several lines could be meant, and nothing says which.",

@@ -473,7 +473,7 @@ SENTENCES: Final[dict[BreakCause, str]] = {
     "settled_never_notified": "The statement has a {kind} of {settled}, and no webhook that was "
     "read says so",
     "fee_unexpected": "The provider took a fee of {fee}; {expected_fee} was expected",
-    "late_money": "{captured} was received after the order had been {why}",
+    "late_money": "{captured} came, or became known, after the order had been {why}",
     "unresolved": "The ledger of the order is unresolved; captured so far: {captured}",
     "payment_in_doubt": "The order is paid, and a further payment of it is in doubt, of up to "
     "{at_stake}",

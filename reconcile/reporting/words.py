@@ -40,7 +40,7 @@ CAUSE_WORDS: Final[Mapping[str, str]] = {
     "dispute_won_not_returned": "Dispute won, money not returned",
     "settled_never_notified": "Settled, no webhook read",
     "fee_unexpected": "Fee other than agreed",
-    "late_money": "Money came too late",
+    "late_money": "Money came, or became known, too late",
     "unresolved": "Order to be resolved",
     "payment_in_doubt": "Payment in doubt",
     "ambiguous": "Several possible matches",

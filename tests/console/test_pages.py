@@ -560,3 +560,24 @@ async def test_now_keeps_an_order_that_needs_a_person_until_it_is_accepted(
     assert driver.rows("SELECT reason FROM audit WHERE action='finding_accepted'") == [
         ("paid by bank transfer",)
     ]
+
+
+async def test_what_finance_accepts_as_a_break_needs_no_person_any_more(
+    console_with_breaks: RunningConsole,
+) -> None:
+    """The order was paid twice; its break is accepted within the limit of one person."""
+    driver = console_with_breaks.driver
+    marked = "SELECT 1 FROM ledgers WHERE order_key='ORD-1' AND findings LIKE '%needs_a%'"
+    await until_async(lambda: bool(driver.rows(marked)))
+    async with console_with_breaks.signed_in("finance") as client:
+        (name,) = [
+            each["id"]
+            for each in (await client.get("/breaks.json")).json()["breaks"]
+            if (each["cause"], each["order"]) == ("paid_twice", "ORD-1")
+        ]
+    by = Proven("a finance")
+    await accept_break(console_with_breaks.context, name, reason="kept as agreed", by=by)
+    assert driver.rows("SELECT reason FROM records WHERE kind='finding_accepted'") == [
+        ("paid_twice",)
+    ]
+    await until_async(lambda: not driver.rows(marked))
