@@ -175,9 +175,10 @@ def plain_answer(
     filed, codes = ledger.case.filed, {finding.code for finding in ledger.findings}
     concluded = {reason.code for reason in ledger.reasons}
     doubts = _unheard_by_customer(ledger, unheard)
-    reasons = [each for each in ledger.reasons if not (doubts and each.code in ABSENT)]
+    incomplete = bool(doubts or behind_s)
+    reasons = [each for each in ledger.reasons if not (incomplete and each.code in ABSENT)]
     sentences = doubts + [plain_reason(reason) for reason in reasons]
-    if filed.canceled is not None and (doubts or "canceled_by_merchant" not in concluded):
+    if filed.canceled is not None and (incomplete or "canceled_by_merchant" not in concluded):
         sentences.append(REASONS["canceled_by_shop"].plain)
     elif filed.fulfilled is None:
         sentences += [plain_reason(reason) for reason in ledger.withheld]
@@ -187,7 +188,7 @@ def plain_answer(
             sentences += [plain_finding(each) for each in _of_code(ledger, code)]
     if ledger.held is None and not _REFUNDS.isdisjoint(codes):
         sentences.append("We do not know of the payment that this refund belongs to.")
-    elif ("canceled_by_merchant" not in concluded and not doubts) or ledger.outcome == "unresolved":
+    elif ledger.outcome == "unresolved" or not (incomplete or "canceled_by_merchant" in concluded):
         sentences.append(NEXT.get(ledger.outcome, ""))
     if filed.fulfilled is not None:
         if "fulfilled_but_not_paid" not in codes:
