@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.database.statements import PlainConnection, run, select_in, select_rows
-from app.receiving.unread_store import forget_unread
+from app.database.statements import PlainConnection, select_in, select_rows
+from app.receiving.unread_store import EMPTIED
 from reconcile.instants import Instant
 
 _WHOLE = (
@@ -104,7 +104,7 @@ async def prune(connection: AsyncConnection, deliveries: Sequence[str], *, now: 
     )
     await select_in(connection, sql=sql, values=deliveries, first=(now,))
     await select_in(connection, sql=_WHOLE, values=deliveries)
-    await run(connection, forget_unread, deliveries)
+    await select_in(connection, sql=EMPTIED, values=deliveries)
 
 
 async def old_rejections(

@@ -49,6 +49,16 @@ _OF_DELIVERIES: Final = (
 _FORGET: Final = "DELETE FROM unread_values WHERE delivery_id IN ({})"
 
 
+EMPTIED: Final = (
+    "DELETE FROM unread_values WHERE delivery_id IN ({}) AND value <> '' "
+    "AND NOT EXISTS (SELECT 1 FROM order_due WHERE order_due.order_key = unread_values.value) "
+    "AND NOT EXISTS (SELECT 1 FROM links WHERE links.reference = unread_values.value "
+    "AND links.source = unread_values.source)"
+)
+"""Deletes the values of messages whose bytes are deleted, except those that name a known order:
+nobody has read or judged the message, so it withholds that order as before."""
+
+
 def any_unread(connection: PlainConnection) -> bool:
     """Return whether any message is noted."""
     return bool(connection.ask("SELECT 1 FROM unread_values LIMIT 1"))

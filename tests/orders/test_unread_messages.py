@@ -12,6 +12,7 @@ from app.orders.find_orders import find_orders
 from app.orders.holds import release
 from app.orders.judge_unread import judge_unread
 from app.orders.reindex import reindex
+from app.orders.retention_store import prune
 from reconcile.instants import MINUTE, Instant
 from reconcile.ledger.plain import REFUSED, UNREAD
 from tests.api.driving import Driver, driving, event, of_order
@@ -226,3 +227,18 @@ async def test_a_person_who_judged_a_message_ends_what_it_withheld(tmp_path: Pat
         assert trail == [(named, "a payout notice"), (nameless, "a payout notice")]
         with pytest.raises(NotFoundError, match="no unreadable message"):
             await judge_unread(driver.context, named, reason="again")
+
+
+async def test_a_message_whose_bytes_are_erased_withholds_its_order_as_before(
+    tmp_path: Path,
+) -> None:
+    async with driving(tmp_path) as driver:
+        await driver.send(event("e1"))
+        name = (await driver.send(unreadable("e2", customer={"phone": "254711223344"}))).json()[
+            "delivery"
+        ]
+        async with driver.context.database.writing() as connection:
+            await prune(connection, [name], now=driver.clock.now())
+        left = {value for (value,) in driver.rows("SELECT value FROM unread_values")}
+        assert left == {"ORD-1", "pay_1", "cs_1"}
+        assert not (await order(driver))["fulfillable"]

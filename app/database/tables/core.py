@@ -141,7 +141,8 @@ class SuspectRow(Table, table=True):
 
 class UnreadValueRow(Table, table=True):
     """One whole value of a message that came from its provider and could not be read; the empty
-    value stands for none. A row goes once the message is read, judged, pruned or erased."""
+    value stands for none. A row goes once the message is read or
+    judged; where it is erased, those stay that name a known order."""
 
     __tablename__ = "unread_values"
     __table_args__ = (Index("ix_unread_values_delivery_id", "delivery_id"), CLUSTERED)
