@@ -5,10 +5,12 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from app.orders.holds import release_all
 from app.orders.refold import refold_until_quiet
 from app.providers.profile import load_profile
 from app.providers.source import Source
-from reconcile.instants import format_instant
+from reconcile.instants import MILLISECOND, Instant, format_instant
+from reconcile.ledger.records import UNREADABLE
 from tests.api.driving import Driver
 from tests.reconcile.build import T
 
@@ -184,7 +186,11 @@ class Play:
     async def _settle(self) -> None:
         if self.settled is not None:
             await self.settled()
-        await refold_until_quiet(self.driver.context, limit=1000, progress=lambda count: None)
+        for _ in range(2):
+            await refold_until_quiet(self.driver.context, limit=1000, progress=lambda count: None)
+            # A message that cannot be read withholds what it names until a person has judged it.
+            if await release_all(self.driver.context, reason=UNREADABLE, why="played"):
+                self.driver.clock.put(Instant(self.driver.clock.now() + MILLISECOND))
 
     async def _look(
         self, rows: Sequence[tuple[str, Construction, Target]], wanted: bool, wrong: str
