@@ -13,7 +13,7 @@ from app.core.http import Exchange
 from app.core.ids import new_id
 from app.core.recorded import Recorded, send_on
 from app.orders.delivery_log import last_came
-from app.providers.connecting import setup_facts
+from app.providers.connecting import names_no_order, setup_facts
 from app.providers.examples import WantedEvent, examples_of, shape_event
 from app.providers.source import Source
 from app.receiving.source_state import SourceState, explained_states
@@ -160,11 +160,14 @@ async def do_test_event(view: View, reason: str) -> ActionResult:
     )
     async with httpx2.AsyncClient(transport=view.console.transport, trust_env=False) as client:
         answer = await send_on(client, request, service_path, limit_s=LIMIT_S)
-    return _outcome(answer, service, reference)
+    nameless = names_no_order(source.profile) if reference is None else None
+    return _outcome(answer, service, reference, nameless=nameless)
 
 
-def _outcome(answer: Exchange, service: str, reference: str | None) -> ActionResult:
-    """Say what the service answered."""
+def _outcome(
+    answer: Exchange, service: str, reference: str | None, *, nameless: str | None
+) -> ActionResult:
+    """Say what the service answered; nameless: what to do where the event names no order."""
     if answer.taken:
         about = "" if reference is None else f" of order {reference}"
         return ActionResult(
@@ -172,6 +175,7 @@ def _outcome(answer: Exchange, service: str, reference: str | None) -> ActionRes
             lines=(
                 f"The service answered that it keeps the event{about}; it stands among the "
                 "deliveries within a second, and where it is of an order, among the orders.",
+                *([] if nameless is None else [nameless]),
             ),
             back="/deliveries",
         )

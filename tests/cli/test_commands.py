@@ -210,6 +210,8 @@ def test_a_table_says_none_where_an_event_is_in_no_order(run: Run, tmp_path: Pat
     said = {row["kind"]: (row["order"], row["claim"], row["money"]) for row in rows}
     assert said == {"payment.succeeded": ("none", "succeeded", "KES 1500.00"), "": ("", "", "")}
     document = run("deliveries", "list", "--no-order", "--format", "json").document
+    shown = run("deliveries", "show", document[0]["delivery"])
+    assert "Taken, but it names no order: put the reference into order.reference" in shown.err
     assert [(each["event"], each["order"]) for each in document] == [("e1", None)]
 
 

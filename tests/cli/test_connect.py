@@ -191,7 +191,8 @@ def test_what_cannot_be_connected_is_reported(
 def test_waiting_ends_with_what_came_or_with_what_silence_means(
     filled: dict[str, str], run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Exit code 0 for what was taken; 1 for nothing, and for what was refused, with the mistake."""
+    """Exit code 0 for what was taken; 1 for nothing, for what names no order, and for what was
+    refused, with the mistake."""
     words = ("connect", "checkout", "--name", "shop", "--config", str(tmp_path / "t.env"))
     ended = run(*words, "--wait", "0.1")
     assert (ended.code, "Nothing came." in ended.out) == (1, True)
@@ -207,6 +208,12 @@ def test_waiting_ends_with_what_came_or_with_what_silence_means(
     arrivals.append(FirstDelivery(entry=entry, refused=False, unknown=False, diagnoses=[]))
     ended = run(*words, "--wait", "1")
     assert (ended.code, "taken: dlv_1, stored" in ended.out) == (0, True)
+    nameless = "Taken, but it names no order: put the reference into order.reference."
+    arrivals.append(
+        FirstDelivery(entry=entry, refused=False, unknown=False, diagnoses=[], no_order=nameless)
+    )
+    ended = run(*words, "--wait", "1")
+    assert (ended.code, nameless in ended.out) == (1, True)
     mistake = Diagnosis(mistake="other_secret", sentence="Another secret fits.")
     refused = replace(entry, verdict="signature_mismatch")
     arrivals.append(FirstDelivery(entry=refused, refused=True, unknown=False, diagnoses=[mistake]))
@@ -234,7 +241,16 @@ async def test_the_first_delivery_is_awaited_and_examined(tmp_path: Path) -> Non
 
         assert await output(send=None) is None
         taken = await output(send=lambda: driver.send(event("e2")))
-        assert (taken.refused, taken.entry.verdict) == (False, "stored")
+        assert (taken.refused, taken.entry.verdict, taken.no_order) == (False, "stored", None)
+        nameless = await output(
+            send=lambda: driver.send(
+                event("e5", order=None, session=None, payment={"reference": "p5"})
+            )
+        )
+        assert nameless.no_order == (
+            "Taken, but it names no order: put the reference into order.reference of the checkout "
+            "session."
+        )
         body = json.dumps(event("e3")).encode()
         wrong = await output(
             send=lambda: driver.send(body.replace(b" ", b""), signed(body, at=driver.clock.now()))
