@@ -259,7 +259,8 @@ class Application:
         except UsageError as error:
             document = {"problem": str(error), "looked_for": [], "orders": [], "notes": []}
             status = 400
-        if len(document["orders"]) == 1 and not document["more"]:
+        alone = not (document["more"] or document.get("unallocated"))
+        if len(document["orders"]) == 1 and alone:
             only = document["orders"][0]["order"]
             return RedirectResponse(address("orders", only), status_code=303)
         values = {"doc": document}

@@ -607,6 +607,8 @@ def not_known(seen: breaks.Break) -> bool:
 def too_much(rules: Rules, seen: breaks.Break) -> str | None:
     """Return why one person may not accept a break alone; None if they may."""
     money = seen.money
+    if seen.cause == "payment_unallocated":
+        return "a payment is left without an order by two people only: assign it, or dismiss it"
     if rules.alone_max and not_known(seen):
         return "how much is at stake is not known, and one person may accept up to a limit only"
     most = rules.above(money)

@@ -470,6 +470,25 @@ async def test_a_search_with_one_hit_goes_there(console: RunningConsole) -> None
     assert "No order was found in orders by reference; payments" in shown(none.text)
 
 
+async def test_a_payment_of_no_order_is_found_and_links_to_its_page(
+    console: RunningConsole,
+) -> None:
+    """A viewer, who may not open it, is told of it all the same."""
+    nameless = driving.event(
+        "evt_till", order=None, session=None, payment={"reference": "SJK4H7TR2P"}
+    )
+    await console.driver.send(nameless)
+    pages = []
+    for role in ("support", "viewer"):
+        async with console.signed_in(role) as client:
+            pages.append((await client.post("/find", data={"text": "SJK4H7TR2P"})).text)
+    for page in pages:
+        assert "We have the payment SJK4H7TR2P of shop, KES 1,500.00" in shown(page)
+        assert "No order was found" not in shown(page)
+    there = [f'href="{address("unallocated", "shop:SJK4H7TR2P")}"' in page for page in pages]
+    assert there == [True, False]
+
+
 async def test_a_form_does_its_work_once(console: RunningConsole) -> None:
     async with console.signed_in("finance") as client:
         page = (await client.get("/do/note?order=ORD-1")).text

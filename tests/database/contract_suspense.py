@@ -2,6 +2,7 @@
 
 import pytest
 
+from app.finance.break_acts import accept_break
 from app.finance.reconcile_period import RunRequest, reconcile_period
 from app.finance.report_period import report_journal, report_period
 from app.receiving.inbox import Inbox
@@ -52,6 +53,9 @@ class SuspenseContract:
         assert [each.cause for each in report.break_lines] == ["payment_unallocated"]
         assert "assign" in report.break_lines[0].next_step
         assert held == {"received": 1, "closing": 1}
+        name = report.break_lines[0].identity
+        later = context(inbox, at=LATER)
+        assert await accept_break(later, name, reason="let it be", by=BOB), "it takes two"
         assert await journal(inbox) == (
             ["settled payment", "captured without an order"],
             {"bank": 1, "unallocated": -1},
