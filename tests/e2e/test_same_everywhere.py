@@ -185,6 +185,10 @@ async def _unknown_then(
     assert _letters(local_text(sentence, UTC)) in _letters(shown(page.text))
 
 
+BESIDE: Final = ("fulfilled_at", "canceled_at", "expected_by", "method_class", "revocable_until")
+"""What a document has beside its ledger, and a bundle has not."""
+
+
 async def _same_evidence(
     installation: Installation, ledger: dict[str, Any], as_of: Instant
 ) -> None:
@@ -194,7 +198,7 @@ async def _same_evidence(
         {name: value for name, value in each.items() if name not in ("plain", "staff")}
         for each in ledger["findings"]
     ]
-    outside = ("plain", "staff", "pruned", "fulfilled_at", "canceled_at")
+    outside = ("plain", "staff", "pruned", *BESIDE)
     read = {name: value for name, value in ledger.items() if name not in outside}
     assert json.loads(members["ledger.json"]) == read | {"findings": findings}
     explained, letter = members["explanation.txt"].decode(), shown(members["report.html"].decode())
@@ -212,8 +216,7 @@ async def test_every_order_is_described_the_same(installation: Installation) -> 
 
 def _as_listed(ledger: dict[str, Any]) -> dict[str, Any]:
     """What a list says of an order, by its ledger."""
-    same = ("order", "outcome", "fulfillable", "totals", "next_decision_at", "fulfilled_at",
-            "canceled_at")  # fmt: skip
+    same = ("order", "outcome", "fulfillable", "totals", "next_decision_at", *BESIDE)
     return {name: ledger[name] for name in same} | {
         "findings": list(dict.fromkeys(each["code"] for each in ledger["findings"])),
         "plain": ledger["plain"]["answer"][0],
