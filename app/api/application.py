@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import nullcontext
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeVar
 
 from anyio import CapacityLimiter
 from starlette.applications import Starlette
@@ -50,8 +50,11 @@ class ApiRoute(Route):
     (`operator`) behind a person's own token.
 
     Every answer to a program or person that is admitted says `Tallyhook-Behind` where accepted
-    deliveries are unread: an endpoint about one order, which waits for them, says it itself.
+    deliveries are unread.
     """
+
+    waits: ClassVar[bool] = False
+    """Whether its endpoints wait for unread deliveries, and say themselves what is left of them."""
 
     def __init__(
         self,
@@ -71,7 +74,7 @@ class ApiRoute(Route):
 
     async def _admit(self, request: Request) -> Response:
         who = await self._api.admitted(request, self.scopes[request.method])
-        behind = await self._api.behind_s()
+        behind = 0 if self.waits else await self._api.behind_s()
         try:
             only_parameters(request, self._takes[request.method])
             answer = await self._endpoints[request.method](request, who)
@@ -93,6 +96,12 @@ class ApiRoute(Route):
 
 def _saying(behind: int) -> dict[str, str]:
     return {"Tallyhook-Behind": str(behind)} if behind else {}
+
+
+class WaitingRoute(ApiRoute):
+    """An address of the API about one order."""
+
+    waits = True
 
 
 class _Whole(Convertor[str]):
@@ -142,8 +151,8 @@ def build_application(
             Route("/api/v1/openapi.json", api.openapi),
             ApiRoute("/api/v1/outcomes", api, GET=("read", api.outcomes)),
             ApiRoute("/api/v1/orders", api, GET=("read", api.list_orders)),
-            ApiRoute("/api/v1/checkout/sessions", api, POST=("checkout", checkouts.start)),
-            ApiRoute(
+            WaitingRoute("/api/v1/checkout/sessions", api, POST=("checkout", checkouts.start)),
+            WaitingRoute(
                 "/api/v1/orders/{reference:path}",
                 api,
                 GET=("read", api.get_order),
