@@ -559,6 +559,7 @@ REASONS: Final[dict[str, ReasonWords]] = {
         "ask there",
         plain="The payment takes days, and the payment service should have said by {deadline_at} "
         "how it ended. It has not yet, so the payment may still come through.",
+        staff="Ask the payment service how the payment ended.",
         summary="A slow payment is overdue at the provider",
     ),
     "confirmation_awaited": ReasonWords(
