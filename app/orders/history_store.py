@@ -85,8 +85,9 @@ PARTS: Final = (
         table="events",
         known="received_at",
         key="event_id, source, digest",
-        columns="event_id, source, digest, order_key, claim, occurred_at, order_ref, session, "
-        "payment, movement, amount, currency, order_amount, order_currency, standing",
+        # Not `order_key`: an event that names no order gets one when somebody assigns its payment.
+        columns="event_id, source, digest, claim, occurred_at, order_ref, session, payment, "
+        "movement, amount, currency, order_amount, order_currency, standing",
     ),
     EvidenceTable(
         name="records",
@@ -94,7 +95,7 @@ PARTS: Final = (
         known="recorded_at",
         key="id",
         columns='id, kind, order_key, at, amount, currency, source, "key", session, expires_at, '
-        "reason, tenders, free, dated",
+        "reason, payment, replaces, tenders, free, dated",
     ),
     _lines(
         "book_lines",

@@ -14,6 +14,7 @@ from app.core.errors import NotFoundError, UsageError
 from app.finance import place_payment as placing
 from app.finance.imports import ImportRequest, import_statement
 from app.finance.match_rules import save_rules
+from app.orders.history_store import history_digests
 from app.orders.order_facts import OrderFacts, Reference, ReferenceTaken, tell_order
 from app.orders.read_orders import explain_order
 from app.orders.record_store import add_records
@@ -26,6 +27,7 @@ from app.orders.unallocated import (
     unallocated_totals,
 )
 from app.receiving.inbox import Inbox
+from reconcile.instants import EARLIEST
 from reconcile.ledger.records import Record
 from reconcile.money import Money
 from tests.contexts import with_sources
@@ -38,6 +40,7 @@ from tests.database.builders import (
     fetch,
     keep,
     of_the_builders,
+    quiet,
     rows,
     said,
 )
@@ -237,6 +240,18 @@ class PlacingContract:
             assert [each for each in report.problems if not of_the_builders(each)] == []
             await reindex(with_sources(at, SOURCES))
         assert {each: await outcome(at, each) for each in "ABC"} == seen
+
+    async def test_what_a_closed_month_rests_on_is_as_it_was_after_an_assignment(
+        self, inbox: Inbox
+    ) -> None:
+        """An event that named no order is an order's then; its day's digest has not changed."""
+        at = await prepared(inbox, "A")
+        span: dict[str, Any] = {"after": EARLIEST, "until": seconds(5), "progress": quiet}
+        before = await fetch(inbox, history_digests, **span)
+        await assign(at, "A", by=BOB)
+        assert await fetch(inbox, history_digests, **span) == before
+        later = await fetch(inbox, history_digests, **{**span, "until": seconds(99)})
+        assert len(before) < sum(each.count for each in later)
 
     async def test_withdrawn_twice_a_payment_is_unallocated_again(self, inbox: Inbox) -> None:
         at = await prepared(inbox, "A", "B")
