@@ -43,6 +43,7 @@ def everything_fixed(loop: VirtualLoop, chance: random.Random) -> Iterator[None]
         "aiosqlite.core.Connection._connect": connecting,
         "app.core.ids._chances": [],
         "app.core.ids.os": SimpleNamespace(urandom=chance.randbytes),
+        "app.receiving.diagnose.asyncio": SimpleNamespace(to_thread=_inline),
         "app.orders.read_feed.monotonic": loop.time,
         "app.receiving.inbox_writer_store.monotonic": loop.time,
         "app.checkout.client.time": SimpleNamespace(monotonic=loop.time),
