@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from reconcile.canonical import fingerprint
 from reconcile.instants import Duration, Instant, format_duration, format_instant, format_known
-from reconcile.ledger.correlate import Heard
+from reconcile.ledger.correlate import Heard, cites_of
 from reconcile.ledger.events import ANSWERS
 from reconcile.ledger.ledger import (
     OVERDUE,
@@ -136,6 +136,15 @@ def explain(ledger: Ledger) -> tuple[str, ...]:
     sentences = [_reason(reason) for reason in ledger.reasons]
     if len(ledger.attempts) > 1:
         sentences += [attempt_sentence(attempt) for attempt in ledger.attempts]
+    moved: dict[str, list[Heard]] = {}
+    for each in ledger.case.moved:
+        reference = each.event.payment or each.event.session or each.event.event_id
+        moved.setdefault(reference, []).append(each)
+    sentences += [
+        f"{reference} does not count here: a person, or the shop, said that it is not this order's"
+        f"{_cites(cites_of(heard))}"
+        for reference, heard in moved.items()
+    ]
     sentences += [finding_text(finding) for finding in ledger.findings]
     sentences += [withheld_text(reason) for reason in ledger.withheld]
     awaits = ledger.reasons[0].code in ("confirmation_awaited", OVERDUE)

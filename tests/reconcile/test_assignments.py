@@ -6,6 +6,7 @@ import pytest
 
 from reconcile.instants import Instant
 from reconcile.ledger.events import Delivery, Event
+from reconcile.ledger.explain import explain
 from reconcile.ledger.fold import fold
 from reconcile.ledger.ledger import Ledger
 from reconcile.ledger.records import WITHDRAWN, Record
@@ -102,6 +103,10 @@ def test_the_other_order_keeps_the_events_and_its_own_payment_is_not_in_doubt() 
     assert [each.event.event_id for each in other.case.moved] == ["evt_1"]
     assert (other.outcome, other.fulfillable) == ("succeeded", True)
     assert [entry.cites for entry in other.entries] == [("evt_5",)]
+    assert (
+        "R1 does not count here: a person, or the shop, said that it is not this order's "
+        "[evt_1, rec_1]."
+    ) in explain(other)
 
 
 def test_an_event_that_names_only_the_session_follows_the_payment_that_was_assigned() -> None:
