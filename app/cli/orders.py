@@ -82,6 +82,11 @@ def print_ledger(
             columns=("at", "record", "what", "by"),
             form=printing.Format.table,
         )
+    method = ledger["method_class"]
+    if ledger["expected_by"] is not None:
+        print(f"Slow payment ({method}): its end is expected by {ledger['expected_by']}.")
+    if ledger["revocable_until"] is not None:
+        print(f"The customer can revoke the payment ({method}) until {ledger['revocable_until']}.")
     if ledger["next_decision_at"] is not None:
         print(f"Next decision at {ledger['next_decision_at']}, unless something new is reported.")
     if "pruned" in ledger:

@@ -161,7 +161,8 @@ PLANTED = {
         "INSERT INTO events SELECT 99, order_key, source, 'e99', digest, delivery_id, received_at, "
         "kind, claim, occurred_at, order_ref, session, payment, movement, amount, currency, "
         "order_amount, order_currency, reason, standing, capture, refunded_total, "
-        "refunded_currency, unclear FROM events WHERE event_id='e1'",
+        "refunded_currency, unclear, method, expected_by, revocable_days FROM events "
+        "WHERE event_id='e1'",
         ["the event e99 of ORD-1 is in the index, and no delivery gives it"],
     ),
     "a link to another order": (
@@ -198,7 +199,8 @@ PLANTED = {
     ),
     "a ledger of nothing": (
         "INSERT INTO ledgers SELECT 'O-9', as_of, outcome, fulfillable, findings, substance, "
-        "next_decision_at, rules FROM ledgers WHERE order_key='ORD-1'",
+        "next_decision_at, rules, expected_by, method_class, revocable_until FROM ledgers "
+        "WHERE order_key='ORD-1'",
         ["order O-9 has no due mark"],
     ),
     "what was published": (
