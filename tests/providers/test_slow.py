@@ -153,6 +153,20 @@ def test_what_gocardless_has_not_confirmed_extends_nothing() -> None:
     assert (said.standing, window(said)) == ("unconfirmed", (None, None, None))
 
 
+def test_paypal_says_itself_that_an_echeck_is_under_way_and_its_webhook_does_not() -> None:
+    capture = {
+        "id": "WH-1", "event_type": "PAYMENT.CAPTURE.PENDING", "resource_type": "capture",
+        "create_time": "2026-11-20T10:00:00Z",
+        "resource": {
+            "id": "2GG", "custom_id": "ORD-1", "status_details": {"reason": "ECHECK"},
+            "amount": {"value": "90.00", "currency_code": "EUR"},
+        },
+    }  # fmt: skip
+    said = read("paypal", capture)
+    assert (said.standing, window(said)) == ("unconfirmed", (None, None, None))
+    assert window(answered("paypal", capture)) == ("ECHECK", "2026-11-30T10:00:00Z", None)
+
+
 @pytest.mark.parametrize(
     ("answer", "said"),
     [
