@@ -159,7 +159,8 @@ def nothing_known(
     if message is not None:
         return NotFoundError(
             f"nothing is known yet of order {history.order!r}: a message of {message.source} names "
-            f"it and cannot be read; `tallyhook deliveries show {message.delivery_id}` says why"
+            f"it and cannot be read; `tallyhook deliveries show {message.delivery_id}` says why",
+            behind_s=behind_s,
         )
     if behind_s:
         return NotFoundError(
