@@ -30,8 +30,7 @@ from app.orders.unread_holds import unread_naming
 from app.providers import identifiers
 from app.receiving.due_store import backwards, marks_of
 from app.receiving.phone_store import deliveries_by_phone, has_other_keys, orders_by_phone
-from app.receiving.unread_store import messages_with
-from app.receiving.unread_values import NO_VALUE
+from app.receiving.unread_store import NO_VALUE, messages_with
 from reconcile.instants import HOUR, Instant, format_instant
 from reconcile.ledger.events import UNCONFIRMED
 from reconcile.ledger.explain import ledger_summary, window_document

@@ -6,8 +6,7 @@ from typing import Final
 from app.database.statements import PlainConnection
 from app.orders.unread_holds import judged_at, unread_naming
 from app.receiving.source_state_store import arrivals_of, last_read, refused_in
-from app.receiving.unread_store import messages_with, problems_of
-from app.receiving.unread_values import NO_VALUE
+from app.receiving.unread_store import NO_VALUE, messages_with, problems_of
 from reconcile.instants import Instant
 from reconcile.ledger.history import History
 from reconcile.ledger.ledger import Ledger

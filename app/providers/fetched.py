@@ -12,7 +12,7 @@ from typing import Any, Final
 from app.core.reading import UnclearAmount, Unreadable
 from app.core.strict_json import parse
 from app.providers import amounts, dates, fields, reader, schemes, sections
-from app.providers.request import Incoming
+from app.providers.request import FETCHED, Incoming
 from app.providers.slow import SlowMethods
 from reconcile.canonical import canonical_json
 from reconcile.instants import Instant
@@ -226,11 +226,7 @@ def is_answer(headers: str) -> bool:
     return headers.startswith(f"{FETCHED}: ")
 
 
-FETCHED: Final = ":fetched"
-"""Name of the first line of a kept answer's head: method and address of the question."""
-
 __all__ = [
-    "FETCHED",
     "NOT_FOUND",
     "NOT_KNOWN",
     "AnswerReader",

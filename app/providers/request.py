@@ -17,6 +17,9 @@ from urllib.parse import quote_plus, unquote_to_bytes, urlsplit
 from app.core.reading import Unreadable
 from app.core.strict_json import parse_written
 
+FETCHED: Final = ":fetched"
+"""Name of the first line of a kept answer's head: method and address of the question."""
+
 # --- forms and queries ----------------------------------------------------------------------------
 
 

@@ -20,9 +20,9 @@ from app.core.http import asked_to_wait
 from app.core.ids import new_id
 from app.core.periodic import PeriodicTask, TaskGroup
 from app.core.reading import Unreadable
-from app.providers.fetched import FETCHED, NOT_FOUND, NOT_KNOWN, keep_answer
+from app.providers.fetched import NOT_FOUND, NOT_KNOWN, keep_answer
 from app.providers.provider_client import AnsweredQuestion, ProviderClient
-from app.providers.request import Incoming
+from app.providers.request import FETCHED, Incoming
 from app.providers.source import Source
 from app.receiving.append_store import Arrival, keep_arrivals
 from app.receiving.confirmation_store import (

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from app.database.statements import PlainConnection, insert_rows
-from app.providers.fetched import FETCHED
+from app.providers.request import FETCHED
 from app.receiving.refusal_store import Rejection
 from reconcile.instants import DAY, EARLIEST, HOUR, Instant
 

@@ -9,8 +9,10 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from app.database.statements import PlainConnection, insert_rows, select_rows
-from app.receiving.unread_values import NO_VALUE
 from reconcile.instants import Instant
+
+NO_VALUE: Final = ""
+"""Stands for a message from which no value, or not every value, can be read."""
 
 
 class UnreadMessage(NamedTuple):

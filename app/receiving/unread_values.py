@@ -14,6 +14,7 @@ from app.core.reading import TRIAL
 from app.core.references import fault_of
 from app.providers.request import Incoming, parse_pairs
 from app.providers.source import Source
+from app.receiving.unread_store import NO_VALUE
 
 LEAST_LENGTH: Final = 4
 """Characters of a value that may be a reference: shorter ones, such as `KES`, are in most messages.
@@ -22,9 +23,6 @@ The member that names the order counts at any length."""
 MOST_VALUES: Final = 2_000
 """Values kept of one message, some 200 kB: an event has a few dozen. One with more counts as if no
 value could be read, beside those that are kept."""
-
-NO_VALUE: Final = ""
-"""Stands for a message from which no value, or not every value, can be read."""
 
 _TOKENS: Final = re.compile(
     rb'"((?:[^"\\]++|\\.)*+)"(\s*+:)?|(?<![\w.+-])(\d{1,40})(?![\w.])', re.DOTALL

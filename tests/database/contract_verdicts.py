@@ -19,12 +19,12 @@ from app.receiving.source_state_store import (
     refused_in,
 )
 from app.receiving.unread_store import (
+    NO_VALUE,
     UnreadMessage,
     any_unread,
     forget_unread,
     messages_with,
 )
-from app.receiving.unread_values import NO_VALUE
 from reconcile.instants import HOUR, Instant
 from reconcile.money import Money
 from tests.database.builders import (
