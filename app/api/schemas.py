@@ -244,6 +244,12 @@ _LEDGER: Final = members(
             "only where there are any. One that does not name the order is one from which no value "
             "can be read. The fingerprint does not cover it.",
         ),
+        "unallocated": described(
+            listed(members({"payment": WORD, "received_at": INSTANT, "money": MONEY})),
+            "Payments of no order that may be for this one: each is what is still due, and its "
+            "payer has this customer's phone number. There only where there are any. The "
+            "fingerprint does not cover it.",
+        ),
         "refusing": described(
             listed(members({"source": WORD, "since": INSTANT, "refused": COUNT})),
             "Sources of the order of which nothing was accepted since refusals began; there only "
@@ -255,7 +261,7 @@ _LEDGER: Final = members(
             "something does, and then `fulfillable` is false.",
         ),
     },
-    optional=("pruned", "unread", "refusing", "behind_s"),
+    optional=("pruned", "unread", "unallocated", "refusing", "behind_s"),
 )
 
 _ATTEMPT: Final = members(

@@ -76,6 +76,14 @@ def print_ledger(
             columns=("delivery", "received_at", "source", "names_order", "problem"),
             form=printing.Format.table,
         )
+    if ledger.get("unallocated"):
+        print("Payments without an order that may be for this one:")
+        print()
+        printing.emit(
+            ledger["unallocated"],
+            columns=("payment", "received_at", "money"),
+            form=printing.Format.table,
+        )
     if records:
         printing.emit(
             list(map(_record, records)),

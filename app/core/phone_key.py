@@ -37,10 +37,18 @@ class PhoneKey:
 
     def digest(self, identifier: str) -> bytes:
         """Return the key's name and the HMAC-SHA-256 of E.164 digits, or of another identifier as
-        `providers.identifiers` writes it, cut to DIGEST_BYTES."""
+        `providers.identifiers` writes it, cut to DIGEST_BYTES. The last bit is 0 for a number and
+        1 for any other identifier."""
         code = self._begun.copy()
         code.update(identifier.encode())
-        return self.name + code.digest()[: DIGEST_BYTES - _NAMING]
+        *most, last = code.digest()[: DIGEST_BYTES - _NAMING]
+        return self.name + bytes([*most, last & ~1 | (not identifier.isdecimal())])
+
+
+def is_of_a_number(digest: bytes) -> bool:
+    """Check whether a digest is of a phone number: a name or the end of a card is shared by many
+    people, and says less of who paid."""
+    return not digest[-1] & 1
 
 
 def read_phone_key(path: Path) -> PhoneKey | None:

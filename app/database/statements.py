@@ -334,11 +334,12 @@ def statement(template: str, **fragments: str) -> str:
 def select_rows(
     connection: PlainConnection, *, sql: str, values: Iterable[Any], first: Sequence[Any] = ()
 ) -> Rows:
-    """Run a query in which `IN ({})` stands for a list of values: all texts, or all integers.
-    `first`: the values of the `?` before the list."""
+    """Run a query in which `IN ({})` stands for a list of values: all texts, all integers, or
+    all bytes. `first`: the values of the `?` before the list."""
     wanted = list(values)
     if connection.dialect != "sqlite":
-        kind = "bigint" if wanted and isinstance(wanted[0], int) else "text"
+        kinds = {int: "bigint", bytes: "bytea"}
+        kind = kinds.get(type(wanted[0]), "text") if wanted else "text"
         return connection.ask(sql.replace("IN ({})", f"= ANY(?::{kind}[])"), (*first, wanted))
     found: Rows = []
     for start in range(0, len(wanted), MAX_LISTED):

@@ -410,6 +410,11 @@ def unheard_sentences(unheard: Unheard, times: Times) -> list[str]:
             f"A message of {each.source}, received at {times.at(each.received_at)}, cannot be read "
             f"({each.problem}): {about}. [{each.delivery}]"
         )
+    said += [
+        f"A payment of {each.money}, received at {times.at(each.received_at)}, names no order, and "
+        f"its payer has this customer's number: it may be for this order. [{each.id}]"
+        for each in unheard.payments
+    ]
     for source in unheard.sources:
         if source.refusing_since is not None:
             said.append(
@@ -443,7 +448,8 @@ def _money(ledger: Ledger, unheard: Unheard = NOTHING) -> list[tuple[str, str]]:
         others = (("Reversed", balance.reversed), ("Lost in disputes", balance.lost))
         rows += [(w, str(Money(minor=minor, currency=currency))) for w, minor in others if minor]
         rows.append(("Left with the shop", str(Money(minor=left, currency=currency))))
-    paid = "not known" if unheard.messages or unheard.refusing else "nothing"
+    heard = not (unheard.messages or unheard.refusing or unheard.payments)
+    paid = "nothing" if heard else "not known"
     return rows if ledger.balances else [*rows, ("Paid", paid)]
 
 

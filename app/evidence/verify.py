@@ -404,6 +404,9 @@ def _unheard(heard: dict[str, Any]) -> list[str]:
     return [
         _some("what messages say that came and could not be read",
               [each["delivery"] for each in unread], "they may be about this order (heard.json)"),
+        _some("that payments without an order are not for it",
+              [each["payment"] for each in heard["unallocated"]],
+              "their amount and their payer's number fit (heard.json)"),
         *[f"that nothing more came of {each['source']}: all of it has been refused since "
           f"{each['refusing_since']} (heard.json)" for each in refusing],
         f"what refused messages say, {refused}: they count for nothing, and anyone can send these "

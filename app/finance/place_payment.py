@@ -23,6 +23,7 @@ from app.access.proposals import Agree, Agreed, ProposalKind, check_reason, prop
 from app.context.context import AppContext
 from app.core.errors import NotFoundError, UsageError
 from app.core.ids import new_id
+from app.core.phone_key import is_of_a_number
 from app.core.references import fault_of
 from app.database.engine import Connection
 from app.database.locks import LINKING, take_lock
@@ -35,12 +36,11 @@ from app.orders.ledger_store import times_released
 from app.orders.read_orders import spoken_of
 from app.orders.record_store import add_records
 from app.orders.search_store import records_of_amount
-from app.orders.unallocated import Unallocated, found_payment
+from app.orders.unallocated import Unallocated, due_of, found_payment
 from app.orders.unallocated_store import acts_on
 from app.receiving.phone_store import notes_of, orders_by_phone
 from reconcile.instants import DAY, TICK, Duration, Instant, format_instant
 from reconcile.ledger.fold import fold
-from reconcile.ledger.ledger import Ledger
 from reconcile.ledger.records import DISMISSED_AS, NO_ORDER, WITHDRAWN, DismissedAs, Record
 from reconcile.money import Money, to_json
 
@@ -128,7 +128,8 @@ async def suggested_orders(context: AppContext, payment: Unallocated) -> list[Su
 async def _suggestions(
     context: AppContext, connection: Connection, payment: Unallocated
 ) -> list[Suggestion]:
-    digests = {note[0] for note in await notes_of(connection, payment.deliveries)}
+    notes = await notes_of(connection, payment.deliveries)
+    digests = {note[0] for note in notes if is_of_a_number(note[0])}
     of_number = {
         order
         for digest in digests
@@ -159,19 +160,6 @@ async def _suggestions(
             found.append(Suggestion(order=order, due=due, reasons=tuple(reasons)))
     found.sort(key=lambda each: (not each.fits, -len(each.reasons), each.order))
     return found[:SUGGESTED]
-
-
-def due_of(ledger: Ledger) -> Money | None:
-    """Return what is still to be paid of an order; None without a price, and where it is canceled
-    or its price and its money are of several currencies."""
-    price, held = ledger.expected, ledger.held
-    if price is None or ledger.case.filed.canceled is not None:
-        return None
-    if held is None:
-        return price
-    if held.currency != price.currency:
-        return None
-    return Money(minor=max(price.minor - held.minor, 0), currency=price.currency)
 
 
 def only_fit(suggestions: list[Suggestion]) -> str | None:

@@ -11,16 +11,14 @@ from app.access.operators import note_in_trail, permitted
 from app.context.context import AppContext
 from app.core.errors import UsageError
 from app.core.masking import Masking, looks_like_a_phone
-from app.core.reading import Unreadable
 from app.core.text import is_human_text
 from app.database.engine import Connection
 from app.orders.history_store import gather
 from app.orders.pending_session_store import pending_sessions_of
 from app.orders.read_orders import explain_order
 from app.providers.source import Source
-from app.receiving.delivery_log_store import RawDelivery, find_in_log, raw_delivery
-from app.receiving.header_codec import read_request
-from app.receiving.kept_request import no_delivery
+from app.receiving.delivery_log_store import find_in_log, raw_delivery
+from app.receiving.kept_request import no_delivery, phones_in
 from app.receiving.refusal_store import find_rejection
 
 LOOKED_AT: Final = 50
@@ -28,22 +26,6 @@ LOOKED_AT: Final = 50
 
 MAX_REASON: Final = 500
 """Characters of a reason: it stays in the trail for ever."""
-
-
-def phones_in(delivery: RawDelivery, sources: Mapping[str, Source]) -> list[str]:
-    """Return the phone numbers that a delivery names, as E.164 digits.
-
-    There are none where its body is gone, its source is not configured, or its profile names no
-    place of a phone.
-    """
-    source = sources.get(delivery.source)
-    if source is None or delivery.body is None:
-        return []
-    body = delivery.body if delivery.whole is None else delivery.whole
-    try:
-        return source.phones(read_request(delivery.headers, body))
-    except Unreadable:
-        return []
 
 
 async def phones_of(

@@ -8,7 +8,6 @@ from urllib.parse import unquote_plus
 from app.access.operators import note_in_trail, permitted
 from app.context.context import AppContext
 from app.core.masking import Masking, masked_at_sight, masked_phone
-from app.orders.customers import phones_in
 from app.providers.connecting import names_no_order
 from app.receiving.delivery_log_store import (
     LogEntry,
@@ -23,7 +22,7 @@ from app.receiving.delivery_log_store import (
     refused_naming,
 )
 from app.receiving.header_codec import URL, is_left_out
-from app.receiving.kept_request import no_delivery
+from app.receiving.kept_request import no_delivery, phones_in
 from reconcile.instants import EARLIEST, MINUTE, Instant, format_instant
 from reconcile.money import to_json
 

@@ -65,6 +65,7 @@ async def order_document(
               in time; `fulfillable` is false then, whatever the fingerprint covers
 
     unread    messages that may be about the order and cannot be read, where there are any
+    unallocated  payments of no order that may be for this one, where there are any
     refusing  sources of the order of which everything is refused, where there are any
 
     The fingerprint covers every member but these, `as_of` and `plain`, also of findings.
@@ -82,6 +83,8 @@ async def order_document(
     )
     if unheard.messages:
         document["unread"] = unheard_document(unheard)["unread"]
+    if unheard.payments:
+        document["unallocated"] = unheard_document(unheard)["unallocated"]
     if unheard.refusing:
         document["refusing"] = [
             {

@@ -17,23 +17,24 @@ from app.core.errors import NotFoundError, UsageError
 from app.core.masking import masked_phone
 from app.database.engine import Connection
 from app.database.statements import PlainConnection, run
-from app.orders.customers import phones_in
 from app.orders.unallocated_store import (
     PaymentKey,
     acts_on,
     evidence_of,
     keys_named,
+    keys_of_numbers,
     orders_linked_to,
     orders_naming,
     unplaced_keys,
 )
 from app.receiving.delivery_log_store import raw_delivery
+from app.receiving.kept_request import phones_in
 from reconcile.instants import Instant, format_instant, format_known
 from reconcile.ledger.correlate import FOLLOWS_SUCCESS, AttemptEvidence
 from reconcile.ledger.events import UNCONFIRMED, Delivery, Standing
 from reconcile.ledger.fold import fold
 from reconcile.ledger.history import History
-from reconcile.ledger.ledger import AttemptOutcome, Entry, Movement
+from reconcile.ledger.ledger import AttemptOutcome, Entry, Ledger, Movement
 from reconcile.ledger.movements import entries_of
 from reconcile.ledger.policy import Policy
 from reconcile.ledger.records import NO_ORDER, WITHDRAWN, Record
@@ -382,6 +383,39 @@ async def read_unallocated(context: AppContext, payment: str) -> Unallocated:
                 f"{payment} is no unallocated payment: it is of order {', '.join(found.named)}"
             )
         return await _with_phone(context, connection, found)
+
+
+def due_of(ledger: Ledger) -> Money | None:
+    """Return what is still to be paid of an order; None without a price, and where it is canceled
+    or its price and its money are of several currencies."""
+    price, held = ledger.expected, ledger.held
+    if price is None or ledger.case.filed.canceled is not None:
+        return None
+    if held is None:
+        return price
+    if held.currency != price.currency:
+        return None
+    return Money(minor=max(price.minor - held.minor, 0), currency=price.currency)
+
+
+def fitting_payments(
+    connection: PlainConnection, history: History, ledger: Ledger
+) -> list[Unallocated]:
+    """Return payments of no order that may pay this one: they are what is still due, and their
+    payer has a number of its customer."""
+    due = due_of(ledger)
+    if due is None or not due.minor:
+        return []
+    things = [history.order, *(each.delivery_id for each in history.deliveries)]
+    keys = keys_of_numbers(connection, things)
+    evidence, acts = evidence_of(connection, keys), acts_on(connection, keys)
+    found = {
+        each.id: each
+        for deliveries in evidence.values()
+        for each in folded(deliveries, acts, policy=ledger.case.policy, as_of=ledger.as_of)
+        if each.waits and each.held == due
+    }
+    return [found[name] for name in sorted(found)]
 
 
 def found_payment(

@@ -7,9 +7,11 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from app.core.phone_key import is_of_a_number
 from app.database.mapping import EVENT_SELECT, RECORD_SELECT, delivery_of, record_of
 from app.database.statements import PlainConnection, select_rows, statement
 from app.orders.history_store import contest_of, histories_of
+from app.receiving.phone_store import NOTES_OF
 from reconcile.ledger.events import Delivery, Event
 from reconcile.ledger.records import Record
 
@@ -110,6 +112,33 @@ def placed_keys(connection: PlainConnection) -> list[PaymentKey]:
         "WHERE kind IN ('payment_assigned', 'payment_dismissed') ORDER BY 1, 2"
     )
     return [PaymentKey(row[0], row[1]) for row in rows if row[0] is not None and row[1] is not None]
+
+
+_DELIVERIES_OF: Final = "SELECT thing FROM phones WHERE kind = 'delivery' AND digest IN ({})"
+_ORPHANS_BROUGHT: Final = (
+    "SELECT DISTINCT events.source, coalesce(events.payment, events.session, events.event_id) "
+    "FROM deliveries JOIN events ON events.event_id = deliveries.event_id "
+    "AND events.source = deliveries.source AND events.digest = deliveries.digest "
+    "WHERE events.order_key IS NULL AND deliveries.id IN ({})"
+)
+
+MOST_OF_NUMBERS: Final = 500
+"""Deliveries of one customer's numbers that are looked at, the last ones."""
+
+
+def keys_of_numbers(connection: PlainConnection, things: Sequence[str]) -> list[PaymentKey]:
+    """Return payments without an order whose payer has a phone number that was noted of one of
+    these orders or deliveries."""
+    notes = select_rows(connection, sql=NOTES_OF, values=things)
+    digests = sorted({bytes(row[0]) for row in notes if is_of_a_number(bytes(row[0]))})
+    if not digests:
+        return []
+    rows = select_rows(connection, sql=_DELIVERIES_OF, values=digests)
+    brought = sorted({row[0] for row in rows} - set(things))[-MOST_OF_NUMBERS:]
+    return [
+        PaymentKey(row[0], row[1])
+        for row in select_rows(connection, sql=_ORPHANS_BROUGHT, values=brought)
+    ]
 
 
 # --- their evidence ------------------------------------------------------------------------------

@@ -4,13 +4,14 @@ from collections.abc import Collection
 from typing import Final
 
 from app.database.statements import PlainConnection
+from app.orders.unallocated import fitting_payments
 from app.orders.unread_holds import judged_at, unread_naming
 from app.receiving.source_state_store import arrivals_of, last_read, refused_in
 from app.receiving.unread_store import NO_VALUE, messages_with, problems_of
 from reconcile.instants import Instant
 from reconcile.ledger.history import History
 from reconcile.ledger.ledger import Ledger
-from reconcile.ledger.unheard import MessageNotRead, SourceHeard, Unheard
+from reconcile.ledger.unheard import MessageNotRead, PaymentOfNoOrder, SourceHeard, Unheard
 
 MOST_SHOWN: Final = 100
 """Messages shown of one order, the first ones: a wrong profile makes every message unreadable."""
@@ -51,8 +52,14 @@ def unheard_of(
                 refused=states[source].refused_since_then if refusing else 0,
             )
         )
+    fitting = [
+        PaymentOfNoOrder(id=each.id, received_at=each.received_at, money=each.held)
+        for each in fitting_payments(connection, history, ledger)
+        if each.held is not None
+    ]
     return Unheard(
         sources=tuple(heard),
+        payments=tuple(fitting),
         messages=tuple(
             MessageNotRead(
                 delivery=each.delivery_id,

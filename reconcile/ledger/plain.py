@@ -112,6 +112,12 @@ REFUSED: Final = (
 )
 """For a customer, where all that a source of the order sends is refused."""
 
+UNALLOCATED: Final = (
+    "A payment of {money} came without the number of an order and may be for this one: it is being "
+    "looked into."
+)
+"""For a customer, where a payment of no order has the amount due and the customer's number."""
+
 FORGOTTEN: Final = "It is not known at present whether the shop has shipped the order already."
 """For a customer, where a restore has lost what the shop stated."""
 
@@ -211,7 +217,7 @@ def _unheard_by_customer(ledger: Ledger, unheard: Unheard) -> list[str]:
     found = [UNREAD] if unheard.messages or UNREADABLE in ledger.case.filed.holds else []
     if unheard.refusing and not any(entry.kind == "captured" for entry in ledger.entries):
         found.append(REFUSED)
-    return found
+    return found + [UNALLOCATED.format(money=each.money) for each in unheard.payments]
 
 
 def _unheard_by_staff(unheard: Unheard) -> list[str]:
@@ -223,6 +229,12 @@ def _unheard_by_staff(unheard: Unheard) -> list[str]:
             f"{which} of {first.source} that may be about this order cannot be read: find out what "
             f"`tallyhook deliveries show {first.delivery}` says before anything else is done."
         )
+    found += [
+        f"The payment {each.id} of {each.money} names no order, and its payer has this customer's "
+        f"number: see `tallyhook unallocated show {each.id}`, and assign it if it is for this "
+        "order."
+        for each in unheard.payments
+    ]
     for each in unheard.refusing:
         assert each.refusing_since is not None
         found.append(

@@ -1,4 +1,5 @@
-"""What may be about an order and is in no ledger: messages that were not read, or were refused.
+"""What may be about an order and is in no ledger: messages that were not read, or were refused,
+and payments of no order.
 
 Leaves out: how they are found. A statement of absence about an order, such as "we have had no word
 of a payment", is made only where nothing of this stands against it.
@@ -8,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from reconcile.instants import Instant, format_instant, format_known, parse_instant
+from reconcile.money import Money, from_major, to_json
 from reconcile.values import frozen
 
 
@@ -42,17 +44,29 @@ class SourceHeard:
 
 
 @frozen
+class PaymentOfNoOrder:
+    """A payment that no order has, of what is due for this one, by a payer with its customer's
+    number."""
+
+    id: str
+    received_at: Instant
+    money: Money
+
+
+@frozen
 class Unheard:
     """All that may be about an order and was not heard.
 
     sources   the sources of the order; all, where nothing says which
     messages  by arrival
+    payments  of no order that may be for this one
     refused   deliveries of these sources that were refused since the order is known; anyone can
               send such
     """
 
     sources: tuple[SourceHeard, ...] = ()
     messages: tuple[MessageNotRead, ...] = ()
+    payments: tuple[PaymentOfNoOrder, ...] = ()
     refused: int = 0
 
     @property
@@ -86,6 +100,14 @@ def unheard_document(unheard: Unheard) -> dict[str, Any]:
             }
             for each in unheard.messages
         ],
+        "unallocated": [
+            {
+                "payment": each.id,
+                "received_at": format_instant(each.received_at),
+                "money": to_json(each.money),
+            }
+            for each in unheard.payments
+        ],
         "refused": unheard.refused,
     }
 
@@ -105,6 +127,14 @@ def unheard_of_document(document: Mapping[str, Any]) -> Unheard:
         messages=tuple(
             MessageNotRead(**{**each, "received_at": parse_instant(each["received_at"])})
             for each in document["unread"]
+        ),
+        payments=tuple(
+            PaymentOfNoOrder(
+                id=each["payment"],
+                received_at=parse_instant(each["received_at"]),
+                money=from_major(each["money"]["amount"], each["money"]["currency"]),
+            )
+            for each in document["unallocated"]
         ),
         refused=document["refused"],
     )

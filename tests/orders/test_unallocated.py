@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from app.core.errors import NotFoundError
+from app.finance.place_payment import suggested_orders
 from app.orders.unallocated import (
     Unallocated,
     UnallocatedRequest,
@@ -15,6 +16,7 @@ from app.orders.unallocated import (
     unallocated_totals,
 )
 from reconcile.instants import MINUTE
+from reconcile.ledger.plain import UNALLOCATED
 from reconcile.money import Money
 from tests.api.driving import Driver, driving, event
 from tests.reconcile.build import T
@@ -107,3 +109,42 @@ async def test_a_payment_leaves_the_list_when_a_later_event_names_its_order(driv
     await driver.send(till("e1"))
     await driver.send(event("e2", payment={"reference": "R1", "amount": 3250}))
     assert await listed(driver) == []
+
+
+PAYER = {"phone": "254711223344", "name": "Wanjiku Kamau"}
+
+
+@pytest.mark.parametrize(
+    ("customer", "amount", "fits"),
+    [
+        (PAYER, 3250, True),
+        ({**PAYER, "phone": "254700000001"}, 3250, False),
+        ({"name": PAYER["name"]}, 3250, False),
+        (PAYER, 3249, False),
+    ],
+    ids=["number and amount", "the name alone", "the name without a number", "the number alone"],
+)
+async def test_an_unpaid_order_names_the_payment_that_may_be_for_it(
+    driver: Driver, customer: dict[str, str], amount: int, fits: bool
+) -> None:
+    """It is the amount due, and the payer has a phone number of the order's customer."""
+    await driver.api("PUT", "/orders/ORD-1", json={"amount": "3250.00", "currency": "KES"})
+    await driver.send(event("e1", "declined", customer=PAYER))
+    await driver.send(till("e2", customer=customer, payment={"reference": "R1", "amount": amount}))
+    order = (await driver.api("GET", "/orders/ORD-1")).json()
+    payments = order.get("unallocated", [])
+    assert [each["payment"] for each in payments] == (["shop:R1"] if fits else [])
+    said = UNALLOCATED.format(money=f"KES {amount:,}.00")
+    assert (order["plain"]["answer"][0] == said) is fits
+    assert any("tallyhook unallocated show shop:R1" in each for each in order["staff"]) is fits
+    payment = await read_unallocated(driver.context, "R1")
+    suggested = await suggested_orders(driver.context, payment)
+    assert [each.order for each in suggested if each.fits] == (["ORD-1"] if fits else [])
+
+
+async def test_a_paid_order_names_no_payment_of_the_same_customer(driver: Driver) -> None:
+    await driver.api("PUT", "/orders/ORD-1", json={"amount": "1500.00", "currency": "KES"})
+    await driver.send(event("e1", customer=PAYER))
+    await driver.send(till("e2", customer=PAYER, payment={"reference": "R1", "amount": 1500}))
+    order = (await driver.api("GET", "/orders/ORD-1")).json()
+    assert (order["outcome"], "unallocated" in order) == ("succeeded", False)
