@@ -341,8 +341,7 @@ def release_orders(
 
 @orders_group.command(
     "accept",
-    epilog="Such as: tallyhook orders accept ORD-1042 --finding refund_failed --reason 'paid by "
-    "bank transfer'",
+    epilog="Such as: tallyhook orders accept ORD-1042 --finding overpaid --reason tip",
 )
 def accept_finding(
     reference: Annotated[str, typer.Argument(help="The order's reference.", metavar="REF")],

@@ -257,7 +257,9 @@ class Application:
             text = (await form_fields(view.request)).get("text", "")
             document = await find_document(view, text)
         except UsageError as error:
-            document = {"problem": str(error), "looked_for": [], "orders": [], "notes": []}
+            document = {
+                "problem": str(error), "looked_for": [], "orders": [], "notes": [], "more": False,
+            }  # fmt: skip
             status = 400
         alone = not (document["more"] or document.get("unallocated"))
         if len(document["orders"]) == 1 and alone:

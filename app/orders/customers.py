@@ -18,7 +18,8 @@ from app.orders.pending_session_store import pending_sessions_of
 from app.orders.read_orders import explain_order
 from app.providers.source import Source
 from app.receiving.delivery_log_store import find_in_log, raw_delivery
-from app.receiving.kept_request import no_delivery, phones_in
+from app.receiving.header_codec import phones_in
+from app.receiving.kept_request import no_delivery
 from app.receiving.refusal_store import find_rejection
 
 LOOKED_AT: Final = 50

@@ -21,8 +21,8 @@ from app.receiving.delivery_log_store import (
     raw_delivery,
     refused_naming,
 )
-from app.receiving.header_codec import URL, is_left_out
-from app.receiving.kept_request import no_delivery, phones_in
+from app.receiving.header_codec import URL, is_left_out, phones_in
+from app.receiving.kept_request import no_delivery
 from reconcile.instants import EARLIEST, MINUTE, Instant, format_instant
 from reconcile.money import to_json
 

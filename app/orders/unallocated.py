@@ -28,7 +28,7 @@ from app.orders.unallocated_store import (
     unplaced_keys,
 )
 from app.receiving.delivery_log_store import raw_delivery
-from app.receiving.kept_request import phones_in
+from app.receiving.header_codec import phones_in
 from reconcile.instants import Instant, format_instant, format_known
 from reconcile.ledger.correlate import FOLLOWS_SUCCESS, AttemptEvidence
 from reconcile.ledger.events import UNCONFIRMED, Delivery, Standing

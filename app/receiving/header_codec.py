@@ -6,10 +6,15 @@ read, method and address, stands before them under names that no header can have
 
 import hashlib
 import re
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Final
 
+from app.core.reading import Unreadable
 from app.providers.request import Headers, Incoming
+
+if TYPE_CHECKING:
+    from app.providers.source import Source
+    from app.receiving.delivery_log_store import RawDelivery
 
 _LEFT_OUT: Final = frozenset({b"authorization", b"cookie", b"proxy-authorization"})
 """Headers that may hold credentials; their values are never kept."""
@@ -70,3 +75,19 @@ def restored(headers: Headers, tokens: Iterable[bytes]) -> list[tuple[bytes, byt
 
 def _digest(value: bytes) -> bytes:
     return b"(left out, sha256 %b)" % hashlib.sha256(value).hexdigest().encode()
+
+
+def phones_in(delivery: "RawDelivery", sources: "Mapping[str, Source]") -> list[str]:
+    """Return the phone numbers that a delivery names, as E.164 digits.
+
+    There are none where its body is gone, its source is not configured, or its profile names no
+    place of a phone.
+    """
+    source = sources.get(delivery.source)
+    if source is None or delivery.body is None:
+        return []
+    body = delivery.body if delivery.whole is None else delivery.whole
+    try:
+        return source.phones(read_request(delivery.headers, body))
+    except Unreadable:
+        return []

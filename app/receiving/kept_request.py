@@ -3,17 +3,14 @@
 Leaves out: sending, and whether the request was genuine.
 """
 
-from collections.abc import Mapping
 from typing import NamedTuple
 
 from app.access.operators import note_in_trail, permitted
 from app.context.context import AppContext
 from app.core.errors import NotFoundError, UsageError
-from app.core.reading import Unreadable
 from app.core.recorded import Recorded, of_request
 from app.core.text import counted
-from app.providers.source import Source
-from app.receiving.delivery_log_store import RawDelivery, find_in_log, raw_delivery
+from app.receiving.delivery_log_store import find_in_log, raw_delivery
 from app.receiving.header_codec import is_left_out, read_request
 from app.receiving.refusal_store import find_rejection
 
@@ -81,19 +78,3 @@ def _why_not(delivery_id: str, repeat: bool, pruned: bool) -> str:
             "shows the first with its event"
         )
     return f"the body of {delivery_id} was not kept whole, so it cannot be sent as it came"
-
-
-def phones_in(delivery: RawDelivery, sources: Mapping[str, Source]) -> list[str]:
-    """Return the phone numbers that a delivery names, as E.164 digits.
-
-    There are none where its body is gone, its source is not configured, or its profile names no
-    place of a phone.
-    """
-    source = sources.get(delivery.source)
-    if source is None or delivery.body is None:
-        return []
-    body = delivery.body if delivery.whole is None else delivery.whole
-    try:
-        return source.phones(read_request(delivery.headers, body))
-    except Unreadable:
-        return []

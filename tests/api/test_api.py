@@ -375,7 +375,7 @@ async def test_the_feed_is_gap_free_in_pages_of_any_size(driver: Driver) -> None
     assert last["before"] == {"outcome": "pending", "fulfillable": False}
     assert set(last) == {
         "id", "order", "outcome", "fulfillable", "before", "because", "at", "fulfilled_at",
-        "canceled_at",
+        "canceled_at", "expected_by", "method_class", "revocable_until",
     }  # fmt: skip
 
 

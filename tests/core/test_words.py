@@ -19,6 +19,8 @@ NOUNS = (
 )
 
 COUNTED_ONLY_FROM_TWO = {
+    "{page.searched} deliveries",  # a limit
+    "{count} orders",  # beside its own sentence for one
     "{bodies} bodies",  # of one id, that disagree
     "{bodies} different bodies",
     "{deliveries} times",  # delivered again

@@ -94,7 +94,7 @@ async def test_a_session_that_was_opened_for_another_order_is_reported(tmp_path:
         driver.clock.put(LATER)
         archive = await build(driver)
     files = unpack(archive)
-    assert json.loads(files["ledger.json"])["outcome"] == "unresolved"
+    assert json.loads(files["ledger.json"])["outcome"] == "not_attempted"
     assert "of another order, ORD-2" in files["report.html"].decode()
     assert verify_evidence(archive).valid
 

@@ -226,9 +226,8 @@ def _is_quiet(service: Service) -> bool:
 
 
 def _says_that_a_clock_is_off(service: Service) -> bool:
-    """Return whether the alarm is raised and readiness is red."""
+    """Return whether the alarm is raised, and the service ready: refusals decide nothing."""
     status, _, body = service.process.request("GET", "/readyz")
     told = json.loads(body)
-    off = "clock" in told
     assert (status == 503) == bool(told["reasons"])
-    return off and status == 503
+    return "clock" in told and status == 200

@@ -6,7 +6,8 @@ from typing import Any
 import httpx2
 
 from app.providers.provider_client import LIMIT_S
-from reconcile.instants import DAY, HOUR, SECOND
+from app.receiving.confirm import ASK_FOR
+from reconcile.instants import HOUR, SECOND
 from tests.api.driving import Driver
 from tests.receiving.asking import PAID, Provider, asking, deliver, outcome, stream, waiting
 from tests.waiting import soon
@@ -21,7 +22,7 @@ async def due_after(driver: Driver, tries: int) -> int:
     return int(due)
 
 
-async def test_pauses_double_up_to_an_hour_and_end_after_a_month(asking: Any) -> None:
+async def test_pauses_double_up_to_an_hour_and_end_when_the_longest_window_has(asking: Any) -> None:
     """Then it is asked about no more; its order stays pending."""
     async with asking(Provider(500)) as driver:
         await deliver(driver, PAID)
@@ -33,7 +34,7 @@ async def test_pauses_double_up_to_an_hour_and_end_after_a_month(asking: Any) ->
         hour = HOUR // SECOND
         assert pauses == [5, 10, 20, 40, 80, 160, 320, 640, 1280, 2560, hour, hour]
         await due_after(driver, 13)
-        driver.clock.put(driver.clock.now() + 30 * DAY)
+        driver.clock.put(driver.clock.now() + ASK_FOR)
         await waiting(driver, 0)
         assert await outcome(driver) == "pending"
 
