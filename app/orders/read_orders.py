@@ -25,6 +25,7 @@ from app.orders.retention_store import Pruned, pruned_among
 from app.orders.shop_facts_store import UNKNOWN, ShopFacts, facts_of_orders, shop_facts
 from app.orders.unheard import unheard_of
 from app.receiving.caught_up import Patience, behind_s, spoken_age
+from app.receiving.source_state_store import arrivals_by_source
 from app.receiving.unread_store import UnreadMessage, messages_with
 from reconcile.instants import Instant, format_instant, format_known
 from reconcile.ledger.explain import ledger_document, ledger_summary, window_document
@@ -134,7 +135,15 @@ async def _explained(
         known = history.known_at(instant)
         if not spoken_of(known):
             message = next(iter(messages_with(connection, [order])), None)
-            raise nothing_known(history, as_of, behind_s=behind, message=message)
+            refusing = next(
+                (
+                    (source, each.refusing_since)
+                    for source, each in arrivals_by_source(connection, context.sources).items()
+                    if each.refusing_since is not None
+                ),
+                None,
+            )
+            raise nothing_known(history, as_of, behind_s=behind, message=message, refusing=refusing)
         ledger = fold(known, policy=context.policy, as_of=instant)
         facts = shop_facts(connection, [order], as_of=as_of)[order]
         pruned = pruned_among(connection, [each.delivery_id for each in history.deliveries])
@@ -153,11 +162,13 @@ def nothing_known(
     *,
     behind_s: int = 0,
     message: UnreadMessage | None = None,
+    refusing: tuple[str, Instant] | None = None,
 ) -> NotFoundError:
     """Return the error that nothing was known of an order by then.
 
     behind_s  age in seconds of accepted deliveries that are unread, and may be about it
     message   one that names it and cannot be read
+    refusing  a source of which everything is refused, and since when
     """
     if message is not None:
         return NotFoundError(
@@ -170,6 +181,12 @@ def nothing_known(
             f"nothing is known yet of order {history.order!r}: deliveries that came up to "
             f"{spoken_age(behind_s)} ago are accepted and not read yet; ask again later",
             behind_s=behind_s,
+        )
+    if refusing is not None and not spoken_of(history):
+        source, since = refusing
+        return NotFoundError(
+            f"nothing is known of order {history.order!r}, and every delivery of {source} has been "
+            f"refused since {format_instant(since)}: `tallyhook doctor` says why"
         )
     if as_of is None or not spoken_of(history):
         return NotFoundError(f"nothing is known of order {history.order!r}")

@@ -6,7 +6,7 @@ from typing import Final
 from app.database.statements import PlainConnection
 from app.orders.unallocated import fitting_payments
 from app.orders.unread_holds import judged_at, unread_naming
-from app.receiving.source_state_store import arrivals_of, last_read, refused_in
+from app.receiving.source_state_store import arrivals_by_source, last_read, refused_in
 from app.receiving.unread_store import NO_VALUE, messages_with, problems_of
 from reconcile.instants import Instant
 from reconcile.ledger.history import History
@@ -39,7 +39,7 @@ def unheard_of(
         ]
     found = [each for each in found if each[0].received_at <= until][:MOST_SHOWN]
     problems = problems_of(connection, [each.delivery_id for each, _ in found])
-    states = arrivals_of(connection, of_order)
+    states = arrivals_by_source(connection, of_order)
     heard = []
     for source in of_order:
         since = states[source].refusing_since

@@ -23,7 +23,7 @@ from app.receiving.refusal_store import newest_rejections
 from app.receiving.source_state_store import (
     LastEvent,
     SourceArrivals,
-    arrivals_of,
+    arrivals_by_source,
     last_events,
 )
 from reconcile.instants import DAY, Instant, format_instant, format_known
@@ -83,7 +83,7 @@ class SourceState:
 
 async def source_arrivals(context: AppContext) -> Mapping[str, SourceArrivals]:
     """Return what came of every configured source."""
-    return await context.database.on_snapshot(arrivals_of, list(context.sources))
+    return await context.database.on_snapshot(arrivals_by_source, list(context.sources))
 
 
 async def source_states(context: AppContext) -> list[SourceState]:

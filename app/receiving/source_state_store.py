@@ -113,7 +113,9 @@ _MORE: Final = (
 )
 
 
-def arrivals_of(connection: PlainConnection, sources: Collection[str]) -> dict[str, SourceArrivals]:
+def arrivals_by_source(
+    connection: PlainConnection, sources: Collection[str]
+) -> dict[str, SourceArrivals]:
     """Return what came of each of these sources."""
     names = [prefix + source for prefix in (ACCEPTED, READ_AT) for source in sources]
     instants = {}

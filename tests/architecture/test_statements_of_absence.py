@@ -43,7 +43,7 @@ EVIDENCE: Final = {
     ),
     "accepted": Evidence(
         "No source that may have sent it has had everything refused; else that is said.",
-        "app.receiving.source_state_store:arrivals_of",
+        "app.receiving.source_state_store:arrivals_by_source",
         "tests/orders/test_unread_messages.py::"
         "test_refused_messages_change_the_answer_only_while_nothing_is_accepted",
     ),

@@ -15,7 +15,7 @@ from app.receiving.inbox import Inbox
 from app.receiving.source_state_store import (
     REFUSALS_KEPT,
     SourceArrivals,
-    arrivals_of,
+    arrivals_by_source,
     refused_in,
 )
 from app.receiving.unread_store import (
@@ -103,7 +103,7 @@ class VerdictContract:
             return replace(rejection(), received_at=received, verdict=verdict, source=source)
 
         async def state(source: str = "shop") -> SourceArrivals:
-            found = await inbox.database.on_snapshot(arrivals_of, ["shop", "other"])
+            found = await inbox.database.on_snapshot(arrivals_by_source, ["shop", "other"])
             return found[source]
 
         assert await state() == SourceArrivals()

@@ -183,9 +183,13 @@ async def test_refused_messages_change_the_answer_only_while_nothing_is_accepted
         found = await order(driver)
         assert found["plain"]["answer"] == [REFUSED]
         assert [(each["source"], each["refused"]) for each in found["refusing"]] == [("shop", 2)]
+        unknown = await driver.api("GET", "/orders/ORD-9")
+        assert "every delivery of shop has been refused since" in unknown.json()["detail"]
         await driver.send(of_order("ORD-2", "e2"))
         found = await order(driver)
         assert "refusing" not in found
+        unknown = await driver.api("GET", "/orders/ORD-9")
+        assert unknown.json()["detail"] == "Nothing is known of order 'ORD-9'."
         assert found["plain"]["answer"] == ["We have had no word of a payment for this order."]
 
 
