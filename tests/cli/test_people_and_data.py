@@ -286,6 +286,23 @@ def test_an_order_shows_who_stated_what(run: Run, tmp_path: Path) -> None:
     assert (entry["who"], entry["subject"]) == ("token:shop", "ORD-1")
 
 
+def test_a_finding_is_accepted_with_a_reason_in_the_trail(run: Run, tmp_path: Path) -> None:
+    async def fill() -> None:
+        async with driving(tmp_path) as driver:
+            document = {"amount": "1000.00", "currency": "KES"}
+            await driver.api("PUT", "/orders/ORD-1", json=document)
+            await driver.send(event("e1"))
+
+    asyncio.run(fill())
+    given = ("orders", "accept", "ORD-1", "--reason", "a tip", "--finding")
+    assert run(*given, "overpaid").code == 0
+    (entry,) = run("audit", "list", "--action", "finding_accepted", "--format", "json").document
+    assert (entry["subject"], entry["reason"]) == ("ORD-1", "a tip")
+    refused = run(*given, "refund_failed")
+    assert refused.code == 2
+    assert "ORD-1" in refused.err
+
+
 def test_the_consoles_port_is_one_setting(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """For `console`, `serve --console` and the links of invitations; the command line wins."""
     asked = list[object]()
