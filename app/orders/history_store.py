@@ -28,6 +28,7 @@ from app.receiving.correlation_store import keys_of_references
 from reconcile.instants import Instant
 from reconcile.ledger.events import UNCONFIRMED, Delivery, Event
 from reconcile.ledger.history import History
+from reconcile.ledger.placing import CLAIMS
 from reconcile.ledger.records import Record
 from reconcile.periods import day_of
 from reconcile.reporting.closing import EvidenceDigest
@@ -320,13 +321,13 @@ def _with_foreign(connection: PlainConnection, found: dict[str, History]) -> dic
 def _with_touching(history: History, pool: list[Delivery], naming: list[Record]) -> History:
     """Add deliveries that share a mark with the history, and those that nameless ones lead to.
 
-    The search ends at an event that names another order, unless its payment is assigned to this
-    one: what it shares with its own order is that order's affair. So the result is the same
-    whichever order a nameless event was kept under.
+    The search ends at an event that names another order, unless its payment or session was
+    assigned to this one or named for it: what it shares with its own order is that order's affair.
+    So the result is the same whichever order a nameless event was kept under.
     """
     known = {delivery.event.key for delivery in history.deliveries}
     marks = _marks_of_records(history.records)
-    assigned = _marks_of_records(r for r in history.records if r.kind == "payment_assigned")
+    placed = _marks_of_records(r for r in history.records if r.kind in CLAIMS)
     for delivery in history.deliveries:
         marks |= _marks(delivery.event)
     left = [delivery for delivery in pool if delivery.event.key not in known]
@@ -335,7 +336,7 @@ def _with_touching(history: History, pool: list[Delivery], naming: list[Record])
         touching += new
         left = [delivery for delivery in left if delivery not in new]
         for delivery in new:
-            if delivery.event.order is None or assigned & _marks(delivery.event):
+            if delivery.event.order is None or placed & _marks(delivery.event):
                 marks |= _marks(delivery.event)
     named = frozenset(record for record in naming if marks & _marks_of_records([record]))
     return history | History(order=history.order, deliveries=frozenset(touching), records=named)

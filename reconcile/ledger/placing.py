@@ -5,8 +5,9 @@ Leaves out: what events name; that counts where nobody assigned the payment and 
 A person's assignment outranks the shop's naming (a reference that it named, a session that we
 opened for it), which outranks the order that the event names. Of all assignments of a payment the
 latest counts alone. It covers every event that names the payment, and the events of its session
-that name no payment of their own; an assignment of a session covers the payments of that session.
-A payment that the shop named for several orders is placed by none of these.
+that name no payment of their own; what is said of a session covers the payments that events tie to
+it. A payment that the shop named for several orders, itself or by its sessions, is placed by none
+of these.
 """
 
 from collections.abc import Iterable, Sequence
@@ -30,8 +31,8 @@ class Placed(NamedTuple):
     """The strongest claim on an event.
 
     order  the order that the event was given to; None if that was withdrawn
-    by     ids that it rests on: the assignment's, and that of an event which ties the session to
-           the assigned payment; that of the record in which the shop named its order
+    by     ids that it rests on: the assignment's, or that of the record in which the shop named its
+           order, and those of events which tie its session to the payment
     """
 
     order: str | None
@@ -85,10 +86,27 @@ class Placing:
                 return Placed(record.order, by)
         else:
             by = ()
-        named = [record for key in keys for record in self._named.get(key, ())]
-        if len({record.order for record in named}) == 1:
-            return Placed(named[0].order, (*by, named[0].record_id))
+        named = [
+            (record, (record.record_id, *path))
+            for key, path in self._tied(keys).items()
+            for record in self._named.get(key, ())
+        ]
+        if len({record.order for record, _ in named}) == 1:
+            record, rests_on = min(named, key=lambda each: (len(each[1]), each[1]))
+            return Placed(record.order, (*by, *rests_on))
         return Placed(None, by) if by else None
+
+    def _tied(self, keys: list[Key]) -> dict[Key, tuple[str, ...]]:
+        """Return these references and all that events tie to them, each with those events' ids."""
+        found: dict[Key, tuple[str, ...]] = dict.fromkeys(keys, ())
+        wanted = list(keys)
+        while wanted:
+            key = wanted.pop(0)
+            for other, tie in sorted(self._ties.get(key, {}).items()):
+                if other not in found:
+                    found[other] = (*found[key], tie)
+                    wanted.append(other)
+        return found
 
 
 def _keys(each: Event | Record) -> list[Key]:
