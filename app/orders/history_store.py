@@ -321,25 +321,40 @@ def _with_foreign(connection: PlainConnection, found: dict[str, History]) -> dic
 def _with_touching(history: History, pool: list[Delivery], naming: list[Record]) -> History:
     """Add deliveries that share a mark with the history, and those that nameless ones lead to.
 
-    The search ends at an event that names another order, unless its payment or session was
-    assigned to this one or named for it: what it shares with its own order is that order's affair.
-    So the result is the same whichever order a nameless event was kept under.
+    The search ends at an event that names another order: what it shares with its own order is that
+    order's affair. So the result is the same whichever order a nameless event was kept under. It
+    does not end where a person or the shop placed something that these events lead to: each order
+    must see the same placing.
     """
     known = {delivery.event.key for delivery in history.deliveries}
     marks = _marks_of_records(history.records)
-    placed = _marks_of_records(r for r in history.records if r.kind in CLAIMS)
     for delivery in history.deliveries:
         marks |= _marks(delivery.event)
     left = [delivery for delivery in pool if delivery.event.key not in known]
-    touching: list[Delivery] = []
-    while new := [delivery for delivery in left if marks & _marks(delivery.event)]:
-        touching += new
-        left = [delivery for delivery in left if delivery not in new]
-        for delivery in new:
-            if delivery.event.order is None or placed & _marks(delivery.event):
-                marks |= _marks(delivery.event)
+    touching = _reached(marks, left, through_other_orders=True)
+    reached = marks.union(*(_marks(delivery.event) for delivery in touching))
+    placed = any(r.kind in CLAIMS and reached & _marks_of_records([r]) for r in naming)
+    if not placed:
+        touching = _reached(marks, left, through_other_orders=False)
+    for delivery in touching:
+        if delivery.event.order is None or placed:
+            marks |= _marks(delivery.event)
     named = frozenset(record for record in naming if marks & _marks_of_records([record]))
     return history | History(order=history.order, deliveries=frozenset(touching), records=named)
+
+
+def _reached(
+    marks: "set[Mark]", pool: list[Delivery], *, through_other_orders: bool
+) -> list[Delivery]:
+    """Return the deliveries that share one of these marks, or a mark of such a delivery."""
+    known, left, found = set(marks), pool, list[Delivery]()
+    while new := [delivery for delivery in left if known & _marks(delivery.event)]:
+        found += new
+        left = [delivery for delivery in left if delivery not in new]
+        for delivery in new:
+            if through_other_orders or delivery.event.order is None:
+                known |= _marks(delivery.event)
+    return found
 
 
 Mark = tuple[str, str, str]
