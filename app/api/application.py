@@ -54,7 +54,7 @@ class ApiRoute(Route):
     """
 
     waits: ClassVar[bool] = False
-    """Whether its endpoints wait for unread deliveries, and say themselves what is left of them."""
+    """True where endpoints wait for unread deliveries and set `Tallyhook-Behind` themselves."""
 
     def __init__(
         self,

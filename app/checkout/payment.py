@@ -39,7 +39,7 @@ class CheckoutPayment:
 
     @property
     def settled(self) -> bool:
-        """Whether the service has opened or refused it."""
+        """Return whether the service has opened or refused it."""
         return self.opened is not None or self.refused is not None
 
 

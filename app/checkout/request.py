@@ -345,15 +345,18 @@ class SessionRefused:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerUnclear:
-    """It is unknown what the service did. `code` from a closed list, such as `timed_out`.
-    `wait_s`: how long the service wants no requests at all."""
+    """Answer that leaves unknown what the service did.
+
+    code    from a closed list, such as `timed_out`
+    wait_s  seconds for which the service wants no requests at all
+    """
 
     code: str
     wait_s: float = 0.0
 
     @property
     def reached(self) -> bool:
-        """Whether the service itself answered, and not a gateway before it."""
+        """Return whether the service itself answered, not a gateway before it."""
         return self.code not in NOT_REACHED
 
 

@@ -120,7 +120,7 @@ def judge_delivery(
     First see why with `deliveries show`, and what the provider's dashboard says of it. If it is
     about money, correct the profile and run `reindex` instead.
     """
-    from app.orders.judge_unread import judge_unread
+    from app.orders.set_aside import judge_unread
 
     count = running.with_context(
         lambda context: judge_unread(context, delivery, reason=reason, by=by), purpose="writing"

@@ -56,7 +56,7 @@ class News:
 
     @property
     def may_ship(self) -> bool:
-        """Whether the order can be shipped, if the shop's own books have not shipped it."""
+        """Return whether the order can be shipped, if the shop's own books have not shipped it."""
         return self.fulfillable and not self.superseded and self.fulfilled_at is None
 
 

@@ -103,7 +103,7 @@ def start_payment(
 
 
 NOT_SO: Final = "not so"
-"""In place of a moment: the order was not canceled, or not shipped. It takes back a moment."""
+"""Stands in place of a moment: the order was not canceled, or not shipped."""
 
 
 def tell_order(

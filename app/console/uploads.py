@@ -66,7 +66,7 @@ MAX_FIELDS: Final = 20
 MAX_FIELD_BYTES: Final = 4_096
 MAX_HEAD_BYTES: Final = 4_096
 MAX_NAME_BYTES: Final = 120
-"""Of a file's name, for listings and for disks that allow 255 bytes."""
+"""Longest name of a file, in characters: disks allow 255 bytes."""
 
 PREFIX: Final = "tallyhook-uploads-"
 

@@ -58,7 +58,7 @@ ACTIONS: Final[Mapping[ActKind, Action]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placing:
-    """What a person wants to do about a payment.
+    """Request to assign, withdraw or dismiss a payment.
 
     payment   its id or its provider reference
     order     the order to assign it to
@@ -107,7 +107,7 @@ class Suggestion:
 
     @property
     def fits(self) -> bool:
-        """Whether amount due and phone number are equal."""
+        """Return whether the amount due and the phone number are equal."""
         return {"amount", "number"} <= set(self.reasons)
 
     def document(self) -> dict[str, Any]:

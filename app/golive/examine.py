@@ -144,7 +144,7 @@ def _mode(path: Path) -> int | None:
 
 
 def _may_write_to(folder: Path) -> bool:
-    """Whether this user may make files in a folder; of one that is to be made, in the nearest one
+    """Return whether this user may make files in a folder; if it is missing, in the nearest one
     that is there."""
     there = next((each for each in (folder, *folder.parents) if each.exists()), folder)
     return os.access(there, os.W_OK | os.X_OK)

@@ -407,7 +407,7 @@ async def _schedule(watched: Watched) -> Alarm | None:
 
 
 WAITS: Final[instants.Duration] = instants.HOUR
-"""How long scheduled work may wait for accepted deliveries to be read without an alarm."""
+"""Time for which scheduled work may wait for unread deliveries without an alarm."""
 
 
 async def _schedule_waits(watched: Watched) -> Alarm | None:

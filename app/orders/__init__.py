@@ -12,7 +12,6 @@ __all__ = (
     "hold_store",
     "holds",
     "index_store",
-    "judge_unread",
     "ledger_store",
     "listing_store",
     "notification_store",

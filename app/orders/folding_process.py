@@ -98,7 +98,7 @@ class FoldingProcess:
         """The child until it has begun."""
         self._stopping = asyncio.Event()
         self.working = False
-        """Whether a child folds and seals just now."""
+        """Return whether a child folds and seals now."""
         self.alive = False
 
     def tell(self) -> None:

@@ -104,7 +104,7 @@ class FoundEvent:
 
     @property
     def is_payment(self) -> bool:
-        """Whether it says that somebody pays or paid."""
+        """Return whether it says that somebody pays or paid."""
         return self.claim in ("succeeded", "authorized", "pending")
 
 

@@ -11,14 +11,16 @@ import structlog
 
 from app.access.operators import note_in_trail, permitted
 from app.context.context import AppContext
+from app.core.errors import NotFoundError
 from app.core.ids import new_id
 from app.database.engine import Connection
 from app.database.statements import run
+from app.orders.customers import checked_reason
 from app.orders.history_store import gather
 from app.orders.hold_store import holds_of, some_holds
 from app.orders.record_store import Named, add_records, after_all, hold_record, owners_of
 from app.providers.request import Incoming
-from app.receiving.append_store import Arrival
+from app.receiving.append_store import Arrival, mark_due
 from app.receiving.framing import Received
 from app.receiving.header_codec import read_request
 from app.receiving.inbox_store import (
@@ -29,7 +31,13 @@ from app.receiving.inbox_store import (
     try_again,
 )
 from app.receiving.reader import Holding
-from app.receiving.unread_store import UnreadMessage, keep_unread, orders_named
+from app.receiving.unread_store import (
+    UnreadMessage,
+    forget_unread,
+    is_unread,
+    keep_unread,
+    orders_named,
+)
 from app.receiving.unread_values import values_of
 from reconcile.ledger.records import HoldReason, RecordKind
 
@@ -155,3 +163,29 @@ HOLDING: Final = Holding(
     orders_of=orders_of, hold=hold_orders, release=release_orders, release_left=release_left
 )
 """These functions, for the reader of the inbox."""
+
+
+async def judge_unread(
+    context: AppContext, delivery: str, *, reason: str, by: str | None = None
+) -> int:
+    """Note that a person knows what a message says. Returns how many orders are folded again.
+
+    Raises NotFoundError where it is no unreadable message that waits for that, and UsageError
+    without a reason or for a person who may not.
+    """
+    why = checked_reason(reason, [])
+    async with context.database.writing() as connection:
+        who = await permitted(connection, by=by, action="message_judged")
+        if not await run(connection, is_unread, delivery):
+            raise NotFoundError(
+                f"{delivery} is no unreadable message that waits for a person; `tallyhook "
+                "deliveries list --verdict unreadable` lists those that could not be read"
+            )
+        orders = await run(connection, forget_unread, [delivery])
+        now = context.clock.now()
+        await run(connection, mark_due, dict.fromkeys(orders, now))
+        await note_in_trail(
+            connection, who, action="message_judged", subject=delivery, at=now, reason=why
+        )
+    context.signals.evidence_arrived.set()
+    return len(orders)

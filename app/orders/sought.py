@@ -74,7 +74,7 @@ _SIGNS: Final[dict[str, str]] = {
     "ft": "HUF", "lei": "RON MDL", "kr": "SEK NOK DKK ISK", "fr": "CHF", "sfr": "CHF",
     "dh": "AED MAD", "dhs": "AED MAD", "₡": "CRC", "₲": "PYG", "le": "SLE",
 }  # fmt: skip
-"""How people write currencies beside their codes, and the currencies that each may mean."""
+"""Currencies by what people write in place of their codes."""
 
 _PHONE: Final = re.compile(r"\+?[\d\s().-]{7,30}", re.ASCII)
 _KINDS: Final = frozenset(EXPONENTS.values())
@@ -103,7 +103,7 @@ _ACCOUNT: Final = re.compile(
     r"\b(?:for account|account(?: number)?|acc\.?(?: no\.?)?)[.: ]+(?=[\w#/-]*\d)([\w#/-]{1,40})",
     re.ASCII | re.I,
 )
-"""What the customer typed as the account: mostly the order's number."""
+"""Account number that the customer typed, in an SMS: mostly the order's number."""
 
 _PRICED: Final = re.compile(r"(?<![^\W_])[A-Za-z\u00a2\u20b5]{2,5}\.? ?\d(?:[\d.,]*\d)?", re.ASCII)
 _MONEY_AFTER: Final = re.compile(r"(?<![\w.,])\d(?:[\d.,]*\d)? ?[A-Z]{3}\b", re.ASCII)
@@ -139,7 +139,7 @@ class Sought:
 
     @property
     def of_a_person(self) -> str:
-        """What it names a person by, for the trail: never the number or name itself. Empty where it
+        """Kinds of personal identifiers in it, for the trail: never their values. Empty where it
         names nobody."""
         if self.phones:
             return "a phone number"

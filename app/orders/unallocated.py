@@ -137,7 +137,7 @@ class Unallocated:
 
     @property
     def state(self) -> State:
-        """Whether somebody must still decide."""
+        """Return whether somebody must still decide."""
         if self.assigned_to is not None:
             return "assigned"
         if self.named:
@@ -146,7 +146,7 @@ class Unallocated:
 
     @property
     def waits(self) -> bool:
-        """Whether money of it waits for a person's decision."""
+        """Return whether money of it waits for a person's decision."""
         moved = bool(self.entries) or self.amount_unclear or self.disputed
         return self.state == "open" and moved and (self.held is None or self.held.minor != 0)
 
@@ -454,7 +454,7 @@ def found_payment(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnallocatedTotals:
-    """What waits for a person.
+    """Totals of the payments that wait for a person.
 
     count      payments with money that nobody has decided about
     held       what is left of them, by currency

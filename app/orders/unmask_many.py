@@ -38,7 +38,7 @@ MOST_ORDERS: Final = 200
 """Orders of one proposal: one person can call them in a day or two, and another review them."""
 
 OPEN_FOR: Final[Duration] = DAY
-"""From the approval on: a day's work. A person who needs them tomorrow asks again tomorrow."""
+"""Time from the approval for which the numbers can be seen: one day's work."""
 
 NAME: Final = "unmask"
 

@@ -29,7 +29,7 @@ _SET_ASIDE: Final[HoldReason] = "poisoned_delivery"
 
 
 class HoldChange(NamedTuple):
-    """What is to be recorded of an order, and the earliest instant of it."""
+    """Record to write for an order, and its earliest instant."""
 
     kind: RecordKind
     at: Instant

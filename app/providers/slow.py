@@ -15,7 +15,7 @@ from reconcile.ledger.events import UNKNOWN_METHOD, ClaimKind
 
 
 class SlowPayment(NamedTuple):
-    """What an event says of a slow payment: `method`, `expected_by` and `revocable_days` of it."""
+    """An event's `method`, `expected_by` and `revocable_days`."""
 
     method: str | None = None
     expected_by: Instant | None = None

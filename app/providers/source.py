@@ -273,7 +273,7 @@ class Source:
 
     @property
     def vouches(self) -> bool:
-        """Whether a request that passed verification comes from the provider."""
+        """Return whether a verified request comes from the provider."""
         return not (self.unsigned or self.profile.unconfirmed)
 
     def orders_named(self, incoming: Incoming, *, digest: str | None = None) -> set[str]:

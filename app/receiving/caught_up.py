@@ -1,4 +1,4 @@
-"""What is accepted and not read yet, as everybody who asks about orders learns of it.
+"""Waits for accepted deliveries to be read, and tells how old the oldest unread one is.
 
 A delivery counts as unread where it was accepted before the question, and is still unread two
 seconds later. Questions about one order wait that long, lists and pages do not wait, and what
@@ -28,7 +28,7 @@ _PAUSE_S: Final = 0.02
 """Pause between two looks, where the reader is another process."""
 
 Patience = Literal["long", "short", "none"]
-"""How a question waits: up to READ_WITHIN_S; up to SOON_S; or not at all, so that it counts only
+"""Patience of a question: up to READ_WITHIN_S; up to SOON_S; or not at all, so that it counts only
 deliveries that are older than READ_WITHIN_S."""
 
 

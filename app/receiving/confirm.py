@@ -58,8 +58,8 @@ LONGEST_PAUSE: Final[Duration] = HOUR
 """Between two questions about one event: twice as long each time, within these bounds."""
 
 ASK_FOR: Final[Duration] = LONGEST_WINDOW + 5 * DAY
-"""How long one event is asked about: beyond the window of the slowest payment method, so that its
-provider is asked when the window ends. Its ledger stays pending, and says why."""
+"""Time for which one event is asked about: beyond the window of the slowest payment method, so that
+its provider is asked when the window ends. Its ledger stays pending, and says why."""
 
 SURE_NOT_FOUND: Final = 5
 """Times that a provider must not know an event before it is believed: some are slow to know."""

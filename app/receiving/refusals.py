@@ -135,7 +135,7 @@ class RefusedBody:
 
 
 class RefusedAges:
-    """What one receiver refused for its age, of each source since it last took a delivery of it.
+    """Refusals for age of one receiver, by source, since it last accepted a delivery of the source.
 
     Sources are those that are configured, so they are few.
     """

@@ -1,4 +1,4 @@
-"""What each source delivered last, and the state of its deliveries.
+"""State of each source, from its last deliveries and refusals.
 
     counts outside the ring, its last deliveries ──judge──▶ state ──a refusing one──▶ explanation
 

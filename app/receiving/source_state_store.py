@@ -1,4 +1,4 @@
-"""What each source delivered last, and what was refused of it since.
+"""Last deliveries of each source, and refusals since then, by hour.
 
 The ring of rejections is bounded, so that junk pushes genuine ones out of it. These counts stay.
 """
@@ -31,7 +31,7 @@ class Accepted(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceArrivals:
-    """What came of one source.
+    """Arrivals of one source.
 
     last_accepted_at    the last delivery that was accepted
     last_read_at        the last one that could be read

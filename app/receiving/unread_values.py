@@ -1,4 +1,4 @@
-"""What a message that could not be read may be about: the whole values in it.
+"""Whole values in a message that could not be read: the orders or payments it may be about.
 
 Leaves out: which orders have these names. Values are found without the rules that the message
 broke: a profile may be wrong, and a body may not even be JSON.

@@ -1,4 +1,4 @@
-"""What of an order needs a person, until it is settled or somebody has accepted it.
+"""Findings and outcomes that need a person, until they are settled or accepted.
 
 Leaves out: who settles it, and how; `plain` says what to do.
 """

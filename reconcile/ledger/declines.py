@@ -1,4 +1,4 @@
-"""What a customer may hear of a decline, by the payment service's code.
+"""Words for customers about a decline, by the payment service's code.
 
 Leaves out: every reason that would help a thief, or accuse a customer. A stolen card, a suspicion
 of fraud and a block list read like a decline without any reason, as Stripe
@@ -75,7 +75,7 @@ CUSTOMER_WORDS: Final[dict[str, str]] = {
     "mobile_pin_required": CONFIRM,
     "shopper_cancelled": STOPPED,
 }
-"""What each code means in words for a customer.
+"""Meaning of each code, in words for a customer.
 
 Stripe asks to present `fraudulent`, `lost_card`, `merchant_blacklist`, `pickup_card`,
 `restricted_card`, `security_violation` and `stolen_card` like `generic_decline`; Adyen asks to keep
@@ -84,7 +84,7 @@ Card` and `Restricted Card`. None of them is here.
 """
 
 WITHOUT_REASON: Final = "The customer's bank can say more, and another way to pay may work."
-"""What follows a decline whose reason is not told, or not known."""
+"""Advice for a customer where the reason of the decline is hidden or unknown."""
 
 _BETWEEN: Final = re.compile(r"[^a-z0-9]+")
 

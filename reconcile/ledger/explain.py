@@ -59,7 +59,7 @@ def finding_sentence(code: FindingCode, facts: Facts) -> str:
 
 
 AWAITS_CONFIRMATION: Final = "The provider's own answer would change this"
-"""What would change an order that waits, without a deadline, for what the provider knows."""
+"""Sentence on an order that waits for the provider without a deadline."""
 
 _MAY_BE_MISSING: Final = {
     "reason": " ({})",

@@ -94,7 +94,7 @@ class Attempt:
 
     @property
     def overdue(self) -> bool:
-        """Whether the window of a slow payment is over, and nobody knows how the payment ended."""
+        """Return whether a slow payment's window is over and its end is unknown."""
         return self.reason.code == OVERDUE
 
 

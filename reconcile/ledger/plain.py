@@ -35,7 +35,7 @@ WAITING: Final[dict[Outcome, str]] = {
     "authorized": "The order waits until it is taken.",
     "pending": "The order waits until the payment is finished.",
 }
-"""What an order that nobody has shipped or canceled waits for."""
+"""Reason to wait, for an order that is neither shipped nor canceled."""
 
 SHIPPING: Final[dict[Outcome, str]] = {
     "unresolved": "Do not ship.",
@@ -52,7 +52,7 @@ SHIPPING: Final[dict[Outcome, str]] = {
     "timed_out": "Do not ship: no final word of the payment has come.",
     "not_attempted": "Do not ship: no payment of it is known.",
 }
-"""What to do with an order that nobody has shipped or canceled, and that nothing withholds."""
+"""Next step for an order that is not shipped, canceled or withheld."""
 
 IN_ANSWER: Final[tuple[FindingCode, ...]] = (
     "dispute_open",
@@ -290,7 +290,7 @@ _STILL_OPEN: Final[dict[Outcome, tuple[str, str]]] = {
         "Cancel the payment at the payment service, so that no money comes after all.",
     ),
 }
-"""What to do about an open payment of an order that was shipped, and of one that was canceled."""
+"""Next step for an open payment of a shipped order, and of a canceled one."""
 
 _REFUNDS: Final = frozenset(("refund_pending", "refund_overdue", "refund_failed"))
 

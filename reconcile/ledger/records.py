@@ -133,7 +133,7 @@ class Record:
 
     @property
     def due(self) -> Money | None:
-        """What is due at providers: the price less the tenders, never below zero."""
+        """Return the amount due at providers: the price less the tenders, never below zero."""
         tendered = self.tendered
         if self.money is None or tendered is None:
             return self.money

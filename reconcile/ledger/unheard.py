@@ -1,5 +1,5 @@
-"""What may be about an order and is in no ledger: messages that were not read, or were refused,
-and payments of no order.
+"""Evidence that may be about an order and is in no ledger: messages that were not read, or were
+refused, and payments of no order.
 
 Leaves out: how they are found. A statement of absence about an order, such as "we have had no word
 of a payment", is made only where nothing of this stands against it.
@@ -30,7 +30,7 @@ class MessageNotRead:
 
 @frozen
 class SourceHeard:
-    """What came of one source of an order.
+    """Arrivals of one source of an order.
 
     last_read_at    the last delivery that was read
     refusing_since  first refusal after the last accepted delivery; None if there is none

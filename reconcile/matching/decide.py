@@ -81,7 +81,7 @@ class Pair:
 
     @property
     def tendered(self) -> int:
-        """What the book has beside the money of providers: the orders' tenders, or nothing.
+        """Return the part of the book that is no money of providers: the orders' tenders, or 0.
 
         A book has whole prices, or what was due at providers. The nearer of both is meant.
         """
@@ -91,12 +91,12 @@ class Pair:
 
     @property
     def charge(self) -> int:
-        """What the book says that came, without tenders."""
+        """Return the amount received by the book, without tenders."""
         return self.lines.charge - self.tendered
 
     @property
     def credit(self) -> int:
-        """What the book says that went back, without tenders that were given back."""
+        """Return the amount given back by the book, without tenders."""
         return min(self.lines.credit, self.charge) if self.tendered else self.lines.credit
 
 

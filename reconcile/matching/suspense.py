@@ -18,7 +18,7 @@ from reconcile.money import Money
 from reconcile.values import frozen
 
 PlacedIn = Literal["order", "nowhere", "to_refund", "other_business"]
-"""Where a person put a payment: into an order, out of it again, or aside as one of two."""
+"""Place of a payment: an order, none again, or one of two dismissals."""
 
 SuspenseFlow = Literal["received", "refunded", "assigned", "other_business"]
 FLOWS_OF_SUSPENSE: Final[tuple[SuspenseFlow, ...]] = get_args(SuspenseFlow)
@@ -31,7 +31,7 @@ other_business  to the account that was named; negative: what came later reopene
 
 @frozen
 class Placement:
-    """What a person said of a payment.
+    """A person's act on a payment.
 
     at       when it was recorded
     order    the order that it was given to
@@ -106,7 +106,7 @@ class Suspended:
 
     @property
     def bucket(self) -> Bucket | None:
-        """Where statement lines of the payment stand; None: an order has it."""
+        """Bucket of the payment's statement lines; None: an order has it."""
         stands = self.stands
         if stands is not None and stands.into == "order":
             return None

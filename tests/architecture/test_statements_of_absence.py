@@ -17,7 +17,7 @@ ROOT: Final = Path(__file__).parents[2]
 
 
 class Evidence(NamedTuple):
-    """What a kind of evidence means, the function that looks at it, and a test that holds it.
+    """Kind of evidence: its meaning, the function that looks at it, and a test of that.
 
     guard  `module:function`; empty: the wording itself
     proof  `file::test`; empty: the sentence is all there is to it
@@ -70,7 +70,7 @@ EVIDENCE: Final = {
 
 READ: Final = ("read",)
 ALL: Final = ("read", "readable", "accepted", "placed")
-"""What a sentence for a customer or a bank needs that says that there is no payment."""
+"""Evidence for a sentence to a customer or bank that says that there is no payment."""
 
 STATED: Final = ("stated",)
 BOUNDED: Final = ("bounded", "read")

@@ -73,7 +73,7 @@ def test_the_file_system_of_a_database(
     ["journal_mode=DELETE", "journal_mode=MEMORY", "synchronous=NORMAL", "synchronous=OFF"],
 )
 def test_a_database_that_does_not_take_its_settings(pragma: str, tmp_path: Path) -> None:
-    """What is read back decides."""
+    """The value that is read back decides."""
     with closing(sqlite3.connect(tmp_path / "t.db", isolation_level=None)) as connection:
         for asked in ("journal_mode=WAL", "synchronous=FULL"):
             connection.execute(f"PRAGMA {asked}")
@@ -84,7 +84,7 @@ def test_a_database_that_does_not_take_its_settings(pragma: str, tmp_path: Path)
 
 
 def test_two_databases_that_are_named_are_warned_of(tmp_path: Path) -> None:
-    """As where the systemd unit names one, and the file another."""
+    """For example, the systemd unit names one and the file another."""
     config = tmp_path / "t.env"
     config.write_text("TALLYHOOK_DATABASE_URL=postgresql+asyncpg://u@db/t\n")
     given = {"TALLYHOOK_ENVIRONMENT": "sandbox", "TALLYHOOK_CONFIG": str(config)}

@@ -286,7 +286,7 @@ WORDS: Final = {
     "unallocated assign": ("R1", "--order", "ORD-1", *WHY),
     "unallocated dismiss": ("R1", "--as", "to_refund", *WHY),
 }
-"""What commands are given that take more than any word."""
+"""Arguments of commands that do not take just any word."""
 
 
 def needed_by(command: Any) -> list[str]:

@@ -75,7 +75,7 @@ class Message:
 
     @property
     def is_hidden(self) -> bool:
-        """Whether it is genuine, accepted and in no ledger, and will not be read by waiting."""
+        """Return whether it is genuine, accepted, in no ledger, and no wait will have it read."""
         return self.fate in ("unreadable", "nameless", "set_aside")
 
 
@@ -103,7 +103,7 @@ class World:
 
     @property
     def refusing(self) -> bool:
-        """Whether nothing was accepted since the last refusals began. What is unread counts as
+        """Return whether nothing was accepted since the last refusals began. Unread ones count as
         accepted once it is read, and what is set aside never did."""
         counted = [m for m in self.messages if m.fate not in ("unread", "set_aside")]
         return bool(counted) and counted[-1].fate == "refused"

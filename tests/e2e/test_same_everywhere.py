@@ -186,7 +186,7 @@ async def _unknown_then(
 
 
 BESIDE: Final = ("fulfilled_at", "canceled_at", "expected_by", "method_class", "revocable_until")
-"""What a document has beside its ledger, and a bundle has not."""
+"""Members of a document that its ledger and bundle lack."""
 
 
 async def _same_evidence(

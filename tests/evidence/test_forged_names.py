@@ -1,4 +1,4 @@
-"""Who holds the shop's own key gives two things one name, or one thing another's.
+"""Forgeries by a holder of the shop's key: two things with one name, or one with another's.
 
 A name is no place to hide in. What is hidden behind a hash, a mark or another order is reported
 first.
@@ -420,7 +420,7 @@ def test_an_entry_has_its_own_name(crossed: Crossed) -> None:
 def test_what_is_of_another_order_by_now_is_reported_first(
     crossed: Crossed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who has the database can seal that a delivery is another order's, and leave it out."""
+    """A holder of the database can seal a delivery under another order, and leave it out."""
     gone = _refund(unpack(crossed.full))
 
     def change(members: Members) -> None:

@@ -209,7 +209,7 @@ FORGERIES: dict[str, tuple[str, Callable[[Any], object], set[str]]] = {
 def test_what_does_not_hang_together_is_found_without_the_key(
     bundles: Bundles, forge: Forge, what: str
 ) -> None:
-    """Who signs again with a key that is believed cannot change what hangs together."""
+    """A second signature with a trusted key does not hide a change."""
     name, change, steps = FORGERIES[what]
     assert steps <= set(failed(forge(bundles.full, changed(name, change)))), what
 
@@ -354,7 +354,7 @@ def test_a_strangers_profile_is_not_read_for_long(bundles: Bundles, forge: Forge
 
 
 def test_a_strangers_words_move_no_terminal(bundles: Bundles, forge: Forge) -> None:
-    """Who makes a bundle chooses its names: what a step prints of them is printable."""
+    """The maker of a bundle chooses its names, so each step prints them escaped."""
 
     def rename(members: Members) -> None:
         members["history.json"] = members["history.json"].replace(

@@ -10,9 +10,9 @@ from app.core.errors import NotFoundError
 from app.core.reading import TRIAL
 from app.orders.find_orders import find_orders
 from app.orders.holds import release
-from app.orders.judge_unread import judge_unread
 from app.orders.reindex import reindex
 from app.orders.retention_store import prune
+from app.orders.set_aside import judge_unread
 from reconcile.instants import MINUTE, Instant
 from reconcile.ledger.plain import REFUSED, UNREAD
 from tests.api.driving import Driver, driving, event, of_order

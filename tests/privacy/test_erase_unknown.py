@@ -191,7 +191,7 @@ async def test_one_that_was_read_goes_though_no_order_is_known(driver: Driver) -
 
 CUSTOMERS = PROFILE + '[customer]\nphone = "json:phone"\n'
 NUMBERED = CUSTOMERS.replace('payment = "json:payment"', 'payment = "{json:payment}"')
-"""In which a payment that is a number can be read."""
+"""Profile that reads a payment reference that is a number."""
 
 
 @pytest.fixture
