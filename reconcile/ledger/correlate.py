@@ -61,12 +61,12 @@ class Heard:
 
 def cites_of(heard: Sequence[Heard]) -> tuple[str, ...]:
     """Return the event ids, each once, in the order given; then the ids of assignments."""
+    if len(heard) == 1 and not heard[0].by:  # most often
+        return (heard[0].event.event_id,)
     ids = [each.event.event_id for each in heard]
     by = [cite for each in heard if each.by for cite in each.by]
     if by:
         return tuple(dict.fromkeys([*ids, *by]))
-    if len(ids) == 1:
-        return (ids[0],)
     if len(ids) == 2:
         return (ids[0],) if ids[0] == ids[1] else (ids[0], ids[1])
     return tuple(dict.fromkeys(ids))
@@ -141,6 +141,7 @@ class AttemptEvidence:
     session      the first session that its events name
     links        events that tie coarse events to it, by session, refund or dispute
     sums         whether any of its events states a running total of refunds
+    slow         whether any of its events names a slow method, or how long it can be revoked
     """
 
     __slots__ = (
@@ -150,6 +151,7 @@ class AttemptEvidence:
         "links",
         "reference",
         "session",
+        "slow",
         "source",
         "sums",
         "unconfirmed",
@@ -165,6 +167,7 @@ class AttemptEvidence:
         self.claims: dict[ClaimKind, list[Heard]] = {}
         self.links: list[Link] = []
         self.sums = False
+        self.slow = False
 
     def names(self, session: str) -> Heard | None:
         """Return the first event of the attempt that names this session."""
@@ -199,6 +202,8 @@ class AttemptEvidence:
             self.session = event.session
         if event.refunded_total is not None:
             self.sums = True
+        if event.method is not None or event.revocable_days is not None:
+            self.slow = True
         same = self.claims.get(event.claim)
         if same is None:
             self.claims[event.claim] = [heard]

@@ -68,6 +68,8 @@ def decide_attempt(evidence: AttemptEvidence, case: Case) -> Attempt:
 
 def _slow(evidence: AttemptEvidence) -> list[Heard]:
     """Return the signed or fetched claims that the payment is under way by a slow method."""
+    if not evidence.slow:
+        return []
     return [h for h in evidence.claims.get("pending", ()) if h.event.method is not None]
 
 
@@ -80,6 +82,8 @@ def _slow_until(heard: Heard) -> Instant:
 
 def _method(evidence: AttemptEvidence) -> str | None:
     """Return the slow method that the latest event names, else UNKNOWN_METHOD if one is slow."""
+    if not evidence.slow:
+        return None
     named = [h.event.method for h in evidence.heard if h.event.method is not None]
     known = [each for each in named if each != UNKNOWN_METHOD]
     return known[-1] if known else next(iter(named), None)
@@ -90,6 +94,8 @@ def _revocable_until(evidence: AttemptEvidence, captures: list[Heard]) -> Instan
 
     The longest span of the events that name the method counts, else of those that do not.
     """
+    if not evidence.slow:
+        return None
     spans = [h for h in evidence.heard if h.event.revocable_days is not None]
     known = [h for h in spans if h.event.method != UNKNOWN_METHOD]
     days = [h.event.revocable_days or 0 for h in known or spans]
@@ -186,5 +192,6 @@ def deadline_of(evidence: AttemptEvidence, case: Case) -> Instant | None:
         if not requests:
             return None
         end = max(requests) + window
-    end = max([end, *[_slow_until(each) for each in slow]])
+    if slow:
+        end = max([end, *[_slow_until(each) for each in slow]])
     return min(end, LATEST)  # providers write the end of the calendar for "never"
