@@ -5,17 +5,21 @@ to load; tests/architecture compares each list with them.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Any, Final, cast
+from typing import Any, Final, TypeVar, cast
 
 from sqlalchemy import column, table
 
+from reconcile.canonical import canonical_json
 from reconcile.instants import Instant
 from reconcile.ledger.events import CLAIM_KINDS, Delivery, Event
 from reconcile.ledger.records import RECORD_KINDS, Record, RecordKind, Tender
 from reconcile.money import Money, new_money
+from reconcile.transparency.event_members import part_document, part_of, state_document, state_of
 from reconcile.values import maker
+
+Value = TypeVar("Value")
 
 DELIVERY_COLUMNS: Final = (
     "id",
@@ -59,6 +63,13 @@ EVENT_COLUMNS: Final = (
     "method",
     "expected_by",
     "revocable_days",
+    "shop",
+    "suggested",
+    "agreement",
+    "standalone",
+    "parts",
+    "states",
+    "stated_at",
 )
 
 RECORD_COLUMNS: Final = (
@@ -140,7 +151,23 @@ def event_row(
         event.method,
         event.expected_by,
         event.revocable_days,
+        event.shop,
+        event.suggested,
+        event.agreement,
+        1 if event.standalone else None,
+        _written(event.parts, part_document),
+        _written(event.states, state_document),
+        event.stated_at,
     )
+
+
+def _written(values: tuple[Value, ...], document: Callable[[Value], dict[str, Any]]) -> str | None:
+    """Write values as a JSON array; None where there are none."""
+    return canonical_json([document(each) for each in values]).decode() if values else None
+
+
+def _read(text: str | None, parse: Callable[[dict[str, Any]], Value]) -> tuple[Value, ...]:
+    return () if text is None else tuple([parse(each) for each in json.loads(text)])
 
 
 _delivery, _event = maker(Delivery), maker(Event)
@@ -152,7 +179,8 @@ def delivery_of(row: Sequence[Any]) -> Delivery:
     (_, source, event_id, digest, delivery_id, received_at, kind, claim, occurred_at, order,
      session, payment, movement, amount, currency, order_amount, order_currency,
      reason, standing, capture, refunded, refunded_currency, unclear,
-     method, expected_by, revocable_days) = row
+     method, expected_by, revocable_days, shop, suggested, agreement, standalone, parts, states,
+     stated_at) = row
     # fmt: on
     if claim not in _CLAIMS:
         raise ValueError(f"the stored claim of event {event_id} is none of ours; reindex")
@@ -182,6 +210,13 @@ def delivery_of(row: Sequence[Any]) -> Delivery:
             method=method,
             expected_by=expected_by,
             revocable_days=revocable_days,
+            shop=shop,
+            suggested=suggested,
+            agreement=agreement,
+            standalone=bool(standalone),
+            parts=_read(parts, part_of),
+            states=_read(states, state_of),
+            stated_at=stated_at,
         ),
     )
 

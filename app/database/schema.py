@@ -36,8 +36,8 @@ NEWEST: Final = VERSIONS[-1]
 """The version that this program needs."""
 
 DIGESTS: Final = {
-    "sqlite": "0fb35bddee183c91bef9cdebcd89e8ea73d4895aaf2fe1655d8823c1fb332a27",
-    "postgresql": "e15d42d0aa1aa19e5d89463104836730f3b88d5ae2cf7b4367e8272935209569",
+    "sqlite": "fbc1fe6d1b60fe86a9e2425fc499edf3452795d5dc5c80dabe5e6b0cea2c60b7",
+    "postgresql": "f2bbff938f7c211895e21f1783e22e16947d3fb0a5d24f53b0cc6617c9362cc2",
 }
 """SHA-256 of all objects that the migrations make, by dialect; a test prints what belongs here.
 Where the digest of a database differs, the migrations are run to name the first difference."""

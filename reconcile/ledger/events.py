@@ -55,6 +55,58 @@ ANSWERS: Final[frozenset[Standing]] = frozenset(("fetched", "answered"))
 UNCONFIRMED: Final[Standing] = "unconfirmed"
 """Standing of an event that can make an order pending, and nothing else."""
 
+Shop = Literal["ours", "other"]
+"""Whose shop an event states that its payment belongs to, by the settings of its source."""
+
+PartKind = Literal[
+    "base",
+    "tip",
+    "fee",
+    "surcharge",
+    "donation",
+    "tax",
+    "shipping",
+    "discount",
+    "financed_discount",
+]
+"""Parts that a provider names of an amount: what was charged for the price (base), what came on top
+of it, and what the shop (discount) or the provider (financed_discount) gave."""
+
+PART_KINDS: Final[tuple[PartKind, ...]] = get_args(PartKind)
+
+StateMember = Literal["captured", "refunded", "charged_back", "refund", "chargeback"]
+"""Members of a payment's position: three sums, and single movements by their reference."""
+
+STATE_MEMBERS: Final[tuple[StateMember, ...]] = get_args(StateMember)
+
+StateWord = Literal["done", "pending", "undone"]
+"""How a member stands: the money has moved, is under way, or has not moved after all."""
+
+STATE_WORDS: Final[tuple[StateWord, ...]] = get_args(StateWord)
+
+
+@frozen
+class Part:
+    """A part of a captured amount, as the provider names it."""
+
+    kind: PartKind
+    money: Money
+
+
+@frozen
+class State:
+    """A member of a payment's position, as a fetched answer states it.
+
+    reference  of a single refund or chargeback
+    at         when the provider dates it
+    """
+
+    member: StateMember
+    word: StateWord = "done"
+    money: Money | None = None
+    reference: str | None = None
+    at: Instant | None = None
+
 
 @frozen
 class Event:
@@ -80,6 +132,13 @@ class Event:
                  event dates nothing that it could be counted from
     revocable_days
                  calendar days after its capture in which the customer can revoke the payment
+    shop         whose shop its payment belongs to; None if the event does not state it
+    suggested    order that the event names, if it may not link its payment to it
+    agreement    reference of the subscription or billing agreement that the payment renews
+    standalone   whether the refund or payout belongs to no payment
+    parts        parts of the amount that the provider names
+    states       members of the payment's position that a fetched answer states
+    stated_at    the provider's version of `states`
     standing     how far it can be trusted; the claim of an `unconfirmed` event is always `pending`
     """
 
@@ -103,6 +162,13 @@ class Event:
     method: str | None = None
     expected_by: Instant | None = None
     revocable_days: int | None = None
+    shop: Shop | None = None
+    suggested: str | None = None
+    agreement: str | None = None
+    standalone: bool = False
+    parts: tuple[Part, ...] = ()
+    states: tuple[State, ...] = ()
+    stated_at: Instant | None = None
 
     @property
     def key(self) -> tuple[str, str, str]:

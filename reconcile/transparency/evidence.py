@@ -16,15 +16,26 @@ from reconcile.ledger.history import History
 from reconcile.ledger.policy import Policy
 from reconcile.ledger.records import RECORD_KINDS, Record, Tender
 from reconcile.money import Money, from_major, to_json
+from reconcile.transparency.event_members import part_document, part_of, state_document, state_of
 
 Value = TypeVar("Value")
 
 _INSTANTS: Final = frozenset(
-    ("received_at", "occurred_at", "recorded_at", "at", "expires_at", "expected_by")
+    ("received_at", "occurred_at", "recorded_at", "at", "expires_at", "expected_by", "stated_at")
 )
 _NUMBERS: Final = frozenset(("revocable_days",))
 _MONEY: Final = frozenset(("money", "order_money", "refunded_total"))
-_FLAGS: Final = frozenset(("free", "dated"))
+_FLAGS: Final = frozenset(("free", "dated", "standalone"))
+_TUPLES: Final[Mapping[str, Callable[[Mapping[str, Any]], Any]]] = {
+    "tenders": lambda each: Tender(kind=_text(each["kind"]), money=_money(each)),
+    "parts": part_of,
+    "states": state_of,
+}
+_DOCUMENTS: Final[Mapping[str, Callable[[Any], dict[str, Any]]]] = {
+    "tenders": lambda each: {"kind": each.kind, **to_json(each.money)},
+    "parts": part_document,
+    "states": state_document,
+}
 _US: Final = "_us"
 
 
@@ -56,9 +67,9 @@ def value_document(value: Event | Record) -> dict[str, Any]:
         given = getattr(value, each.name)
         if isinstance(given, Money):
             document[each.name] = to_json(given)
-        elif each.name == "tenders":
+        elif each.name in _DOCUMENTS:
             if given:
-                document[each.name] = [{"kind": t.kind, **to_json(t.money)} for t in given]
+                document[each.name] = [_DOCUMENTS[each.name](one) for one in given]
         elif given is not None and given is not False:
             document[each.name] = format_instant(given) if each.name in _INSTANTS else given
     return document
@@ -125,10 +136,8 @@ def _value_of(kind: Callable[..., Value], document: Mapping[str, Any]) -> Value:
     for name, given in document.items():
         if name in _MONEY:
             members[name] = _money(given)
-        elif name == "tenders":
-            members[name] = tuple(
-                [Tender(kind=_text(each["kind"]), money=_money(each)) for each in given]
-            )
+        elif name in _TUPLES:
+            members[name] = tuple([_TUPLES[name](each) for each in given])
         elif name in _NUMBERS:
             if type(given) is not int:
                 raise ValueError("the history has something else where a whole number must be")

@@ -10,15 +10,27 @@ import hashlib
 from collections.abc import Iterable
 from hashlib import sha256
 from json.encoder import encode_basestring
-from typing import Final
+from typing import Any, Final
 
+from reconcile.canonical import canonical_json
 from reconcile.instants import format_instant
 from reconcile.ledger.events import Event
 from reconcile.money import Money, major_text
+from reconcile.transparency.event_members import part_document, state_document
 
 SAID: Final = "said"
 
-TEXTS: Final = ("capture", "event_id", "movement", "order", "payment", "reason", "session")
+TEXTS: Final = (
+    "agreement",
+    "capture",
+    "event_id",
+    "movement",
+    "order",
+    "payment",
+    "reason",
+    "session",
+    "suggested",
+)
 """Parts that are one text each. A text that is None has no part."""
 
 _SALT: Final = 32
@@ -32,6 +44,9 @@ _END: Final = '"'
 _EXPECTED: Final = ',"expected_by":"'
 _METHOD: Final = ',"method":'
 _REVOCABLE: Final = ',"revocable_days":'
+_SHOP: Final = ',"shop":"'
+_STANDALONE: Final = ',"standalone":true'
+_STATED_AT: Final = ',"stated_at":"'
 _UNCLEAR: Final = ',"unclear":'
 
 
@@ -49,14 +64,16 @@ def part_hashes(event: Event, *, secret: bytes, salt: bytes) -> dict[str, str]:
     drawn = hashlib.shake_256(secret + salt).hexdigest(_SALTS_BYTES)
     hashes = {}
     for name, start, value in (
-        ("capture", 0, event.capture),
-        ("event_id", 32, event.event_id),
-        ("movement", 64, event.movement),
-        ("order", 96, event.order),
-        ("payment", 128, event.payment),
-        ("reason", 160, event.reason),
-        (SAID, 192, event),
-        ("session", 224, event.session),
+        ("agreement", 0, event.agreement),
+        ("capture", 32, event.capture),
+        ("event_id", 64, event.event_id),
+        ("movement", 96, event.movement),
+        ("order", 128, event.order),
+        ("payment", 160, event.payment),
+        ("reason", 192, event.reason),
+        (SAID, 224, event),
+        ("session", 256, event.session),
+        ("suggested", 288, event.suggested),
     ):
         if value is None:
             continue
@@ -72,6 +89,9 @@ def _said_json(event: Event) -> str:
         event.occurred_at, event.money, event.order_money, event.refunded_total,
     )  # fmt: skip
     expected, method, days = event.expected_by, event.method, event.revocable_days
+    stated_at = event.stated_at
+    parts = [part_document(each) for each in event.parts]
+    states = [state_document(each) for each in event.states]
     return (
         f'{{"claim":"{event.claim}","digest":"{event.digest}"'
         f"{'' if expected is None else _EXPECTED + format_instant(expected) + _END}"
@@ -80,11 +100,21 @@ def _said_json(event: Event) -> str:
         f"{'' if money is None else _money_json('money', money)}"
         f"{'' if at is None else _AT + format_instant(at) + _END}"
         f"{'' if price is None else _money_json('order_money', price)}"
+        f"{_array('parts', parts) if parts else ''}"
         f"{'' if refunded is None else _money_json('refunded_total', refunded)}"
         f"{'' if days is None else _REVOCABLE + str(days)}"
-        f',"source":{encode_basestring(event.source)},"standing":"{event.standing}"'
+        f"{'' if event.shop is None else _SHOP + event.shop + _END}"
+        f',"source":{encode_basestring(event.source)}'
+        f"{_STANDALONE if event.standalone else ''}"
+        f',"standing":"{event.standing}"'
+        f"{'' if stated_at is None else _STATED_AT + format_instant(stated_at) + _END}"
+        f"{_array('states', states) if states else ''}"
         f"{'' if event.unclear is None else _UNCLEAR + encode_basestring(event.unclear)}}}"
     )
+
+
+def _array(name: str, documents: list[dict[str, Any]]) -> str:
+    return f',"{name}":{canonical_json(documents).decode()}'
 
 
 def _money_json(name: str, money: Money) -> str:

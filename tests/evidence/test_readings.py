@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconcile.instants import EARLIEST, LATEST, Instant
-from reconcile.ledger.events import Event
+from reconcile.ledger.events import PART_KINDS, STATE_MEMBERS, STATE_WORDS, Event, Part, State
 from reconcile.money import Money
 from reconcile.transparency.evidence import value_document
 from reconcile.transparency.order_tree import order_commitment
@@ -26,6 +26,11 @@ WORDS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1)
 MONEY = st.builds(
     Money, minor=st.integers(-(2**53), 2**53), currency=st.sampled_from(["KES", "JPY", "BHD"])
 )
+STATES = st.builds(
+    State, member=st.sampled_from(STATE_MEMBERS), word=st.sampled_from(STATE_WORDS),
+    money=st.none() | MONEY, reference=st.none() | WORDS,
+    at=st.none() | st.integers(EARLIEST, LATEST),
+)  # fmt: skip
 EVENTS = st.builds(
     Event,
     source=WORDS, event_id=WORDS, digest=st.just("0f" * 32), kind=WORDS,
@@ -36,6 +41,10 @@ EVENTS = st.builds(
     money=st.none() | MONEY, order_money=st.none() | MONEY, refunded_total=st.none() | MONEY,
     unclear=st.none() | st.just("amount"), method=st.none() | WORDS,
     expected_by=st.none() | st.integers(EARLIEST, LATEST), revocable_days=st.none() | st.just(56),
+    shop=st.sampled_from([None, "ours", "other"]), suggested=st.none() | WORDS,
+    agreement=st.none() | WORDS, standalone=st.booleans(),
+    parts=st.just(()) | st.tuples(st.builds(Part, kind=st.sampled_from(PART_KINDS), money=MONEY)),
+    states=st.just(()) | st.tuples(STATES), stated_at=st.none() | st.integers(EARLIEST, LATEST),
 )  # fmt: skip
 
 

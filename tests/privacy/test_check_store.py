@@ -161,7 +161,8 @@ PLANTED = {
         "INSERT INTO events SELECT 99, order_key, source, 'e99', digest, delivery_id, received_at, "
         "kind, claim, occurred_at, order_ref, session, payment, movement, amount, currency, "
         "order_amount, order_currency, reason, standing, capture, refunded_total, "
-        "refunded_currency, unclear, method, expected_by, revocable_days FROM events "
+        "refunded_currency, unclear, method, expected_by, revocable_days, "
+        "shop, suggested, agreement, standalone, parts, states, stated_at FROM events "
         "WHERE event_id='e1'",
         ["the event e99 of ORD-1 is in the index, and no delivery gives it"],
     ),

@@ -125,7 +125,7 @@ def _options(words: list[str], names: dict[str, str]) -> dict[str, Any]:
             options[field_name] = _money(value)
         elif name == "tender":
             options[field_name] = (Tender(kind="gift_card", money=_money(value)),)
-        elif name == "free":
+        elif name in ("free", "standalone"):
             options[field_name] = value == "yes"
         elif name == "revocable":
             options[field_name] = int(value)
@@ -141,7 +141,8 @@ _EVENT = {
     "why": "reason", "at": "occurred_at", "body": "digest", "source": "source", "order": "order",
     "kind": "kind", "standing": "standing", "cap": "capture", "sum": "refunded_total",
     "unclear": "unclear", "method": "method", "expects": "expected_by",
-    "revocable": "revocable_days",
+    "revocable": "revocable_days", "shop": "shop", "suggests": "suggested",
+    "agreement": "agreement", "standalone": "standalone",
 }  # fmt: skip
 _RECORD = {
     "due": "money", "key": "key", "ses": "session", "expires": "expires_at", "why": "reason",

@@ -252,6 +252,13 @@ class EventRow(Table, table=True):
     method: str | None = text_column(marks.CODES, null=True)
     expected_by: int | None = big_column(null=True)
     revocable_days: int | None = big_column(null=True)
+    shop: str | None = text_column(marks.CODES, null=True)
+    suggested: str | None = text_column(marks.REFERENCE, null=True)
+    agreement: str | None = text_column(marks.REFERENCE, null=True)
+    standalone: int | None = big_column(null=True)
+    parts: str | None = text_column(marks.CODES, null=True)
+    states: str | None = text_column(marks.REFERENCE, null=True)
+    stated_at: int | None = big_column(null=True)
 
 
 class ConfirmationRow(Table, table=True):
