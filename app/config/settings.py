@@ -370,6 +370,8 @@ class SourceSettings(Section):
     account       accounts whose events count, for profiles whose events name one
     orders        `own`: events of other sources, and the shop's records unless they say so, never
                   mean an order of this source
+    link_mismatch `hold`: a payment that only its order number links counts only if its amount is a
+                  price of the order
     """
 
     profile: Profile = "checkout"
@@ -379,6 +381,7 @@ class SourceSettings(Section):
     credentials: NamedSecrets = Field(default_factory=dict)
     account: Accounts = ()
     orders: Annotated[Literal["shared", "own"], BeforeValidator(lowered)] = "shared"
+    link_mismatch: Annotated[Literal["accept", "hold"], BeforeValidator(lowered)] = "accept"
 
 
 class CheckoutSettings(Section):
@@ -640,6 +643,9 @@ class Settings(BaseSettings):
             fulfillment_window=self.fulfillment_window_s * SECOND or None,
             refund_window=self.refund_window_s * SECOND,
             require_order_record_since=required_since,
+            mismatch_held=tuple(
+                sorted(n for n, each in self.sources.items() if each.link_mismatch == "hold")
+            ),
         )
 
     @classmethod

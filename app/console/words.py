@@ -162,6 +162,8 @@ FINDINGS: Final[Mapping[FindingCode, str]] = {
     "refund_overdue": "Refund overdue at the provider",
     "refund_failed": "Refund failed",
     "reversal_amount_mismatch": "Reversal of another amount",
+    "amount_not_price": "Amount is no price of the order",
+    "maybe_other_shop": "Perhaps another shop's payment",
     "assignment_contradicted": "Assigned, but its event names another order",
     "same_id_different_body": "Messages of one name differ",
     "conflicting_amounts": "Messages state different amounts",

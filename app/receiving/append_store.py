@@ -21,6 +21,7 @@ from app.receiving.confirmation_store import note_confirmations
 from app.receiving.correlation_store import Linking, LinkMemory, Links
 from app.receiving.due_store import backwards
 from app.receiving.inbox_store import Suspect, Unread, take_out, take_suspect_out
+from app.receiving.other_shop_store import hold_for_others
 from app.receiving.phone_store import PhoneNote, phone_note, write_phone_notes
 from app.receiving.refusal_store import Rejection, RejectionRing
 from app.receiving.source_state_store import Accepted, note_sources
@@ -345,11 +346,12 @@ def _write(connection: PlainConnection, judged: Judged) -> None:  # 5
         for value in each.values
     ]
     due = _due(judged)  # 4
+    latest = max((each.received_at for each in arrivals), default=EARLIEST)
     if unread:
         keep_unread(connection, unread)
-        latest = max(each.received_at for each in arrivals)
         due = dict.fromkeys(orders_named(connection, unread), latest) | due
     mark_due(connection, due)
+    hold_for_others(connection, [event for event, _, _ in judged.fresh], at=latest)
     mark_unsealed(connection, DELIVERY, [arrival.delivery_id for arrival in arrivals])
 
 

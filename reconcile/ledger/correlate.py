@@ -249,7 +249,8 @@ def arrange(history: History, *, policy: Policy, as_of: Instant) -> Case:
         filed = file_records([r for r in known if r.order == order])
         others = [r for r in known if r.order != order and r.kind not in PLACINGS]
         claims = [r for r in known if r.kind in CLAIMS]
-    heard, foreign, moved = _hear(history, as_of, claims)
+    # Which payments the shop named matters where others are held to the price, even in one order.
+    heard, foreign, moved = _hear(history, as_of, claims, always=bool(policy.mismatch_held))
     return Case(
         order=order,
         policy=policy,
@@ -264,11 +265,12 @@ def arrange(history: History, *, policy: Policy, as_of: Instant) -> Case:
 
 
 def _hear(
-    history: History, as_of: Instant, claims: Sequence[Record]
+    history: History, as_of: Instant, claims: Sequence[Record], *, always: bool
 ) -> tuple[list[Heard], list[Heard], list[Heard]]:
     """Return the order's own events, the foreign ones and the moved ones, each event once.
 
     claims  records that outrank the order that an event names
+    always  note what these records say even where no other order is concerned
     """
     order = history.order
     by_key: dict[tuple[str, str, str], Heard] = {}
@@ -295,7 +297,9 @@ def _hear(
             if event.occurred_at is None:
                 heard.at = received
     moved: list[Heard] = []
-    if claims and (foreign or any(r.order != order or r.kind in PLACINGS for r in claims)):
+    if claims and (
+        always or foreign or any(r.order != order or r.kind in PLACINGS for r in claims)
+    ):
         own, foreign, moved = _placed(order, list(by_key.values()), claims)
     own.sort(key=by_date)
     if foreign:

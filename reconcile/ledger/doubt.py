@@ -5,6 +5,7 @@ judges the rest. Only signed or fetched events can put a payment in doubt.
 """
 
 from collections.abc import Iterable, Sequence
+from itertools import combinations
 from typing import Final, NamedTuple
 
 from reconcile.ledger.correlate import FOLLOWS_SUCCESS, AttemptEvidence, Case, Heard, cites_of
@@ -29,10 +30,12 @@ def doubts_of(
     bodies: list[list[Heard]],
     price: Money | None,
     priced_by: tuple[str, ...],
+    unpriced: Sequence[Payment],
 ) -> Doubts:
     """Return every reason for doubt of every payment, in the order of the checks.
 
     price, priced_by  what the order costs, if statements agree, and the ids that state it
+    unpriced          see `held_to_prices`
     """
     doubts: Doubts = {}
     for group in bodies:
@@ -76,7 +79,66 @@ def doubts_of(
         )
         if found:
             doubts.setdefault(id(attempt), []).extend(found)
+    for payment in unpriced:
+        facts = (
+            ("attempt", payment.attempt.reference),
+            *(("captured", capture.money) for capture in payment.captures),
+        )
+        cites = tuple(dict.fromkeys([c for m in payment.captures for c in m.cites]))
+        reason = new_reason(code="amount_not_price", cites=cites, facts=facts)
+        doubts.setdefault(id(payment.attempt), []).append(reason)
     return doubts
+
+
+# --- amounts of payments that only their order number links ---------------------------------------
+
+MOST_TOGETHER: Final = 8
+"""Payments of one order whose sums are compared with its prices: 255 sums. Of more, each alone."""
+
+
+def held_to_prices(case: Case, payments: Sequence[Payment]) -> tuple[list[Payment], list[str]]:
+    """Return the payments in doubt because only their order number links them and they are not of
+    its price; and the ids of the prices that others are of. Only for sources that ask for it.
+
+    A payment counts if its amount, or the sum of some such payments, is a price that was in force
+    at their date or later. Not only the sum of all: a stranger's payment beside two that make up
+    the price would otherwise put these in doubt.
+    """
+    found = [
+        each
+        for each in payments
+        if each.captures
+        and each.attempt.source in case.policy.mismatch_held
+        and each.attempt.assignment is None
+    ]
+    together = MOST_TOGETHER if len(found) <= MOST_TOGETHER else 1
+    right: set[int] = set()
+    prices: list[str] = []
+    for count in range(1, together + 1):
+        for some in combinations(found, count):
+            price = _price_of(case, some)
+            if price is not None:
+                right |= {id(each) for each in some}
+                prices.append(price.record_id)
+    return [each for each in found if id(each) not in right], prices
+
+
+def _price_of(case: Case, payments: Sequence[Payment]) -> Record | None:
+    """Return the record of a price in force at the first capture, or later, that all make up."""
+    captures = [capture for payment in payments for capture in payment.captures]
+    since = min([each.at for capture in captures for each in capture.heard])
+    prices = case.filed.prices
+    before = [n for n, record in enumerate(prices) if record.recorded_at <= since]
+    amounts = [capture.money for capture in captures]
+    for record in prices[max(before, default=0) :]:
+        due = record.due
+        if (
+            due is not None
+            and all(each is not None and each.currency == due.currency for each in amounts)
+            and sum([each.minor for each in amounts if each is not None]) == due.minor
+        ):
+            return record
+    return None
 
 
 def contradicting_bodies(case: Case) -> list[list[Heard]]:

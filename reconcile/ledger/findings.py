@@ -16,7 +16,7 @@ from reconcile.ledger.events import ANSWERS, ClaimKind
 from reconcile.ledger.ledger import Facts, Finding, new_finding
 from reconcile.ledger.movements import Payment, movement_date
 from reconcile.ledger.outcome import Judgement, standing
-from reconcile.ledger.records import STILL_ASKING, RecordKind
+from reconcile.ledger.records import MAYBE_OTHERS, STILL_ASKING, RecordKind
 from reconcile.ledger.vocabulary import FINDING_CODES
 
 _FINAL: Final[tuple[ClaimKind, ...]] = ("declined", "canceled", "expired")
@@ -451,6 +451,15 @@ def held_back(case: Case, judgement: Judgement) -> list[Finding]:
     ]
 
 
+def maybe_other_shop(case: Case, judgement: Judgement) -> list[Finding]:
+    """Find the standing hold for a payment that may be another shop's."""
+    record = case.filed.holds.get(MAYBE_OTHERS)
+    if record is None:
+        return []
+    facts = (("held_at", record.at),)
+    return [new_finding(code="maybe_other_shop", cites=(record.record_id,), facts=facts)]
+
+
 CHECKS: Final[tuple[Check, ...]] = (
     of_events,
     findings_money.semantic_duplicate,
@@ -465,6 +474,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     findings_money.disputes,
     findings_money.refunds_under_way,
     findings_money.reversal_amounts,
+    findings_money.amounts_that_are_no_price,
     findings_money.unread_money_event,
 )
 """Checks that need no record of the merchant.
@@ -481,5 +491,6 @@ CHECKS_OF_RECORDS: Final[tuple[Check, ...]] = (
     paid_after_cancel,
     price_changed,
     held_back,
+    maybe_other_shop,
 )
 """Checks that need a record of the merchant."""

@@ -100,6 +100,16 @@ def captures(case: Case, judgement: Judgement) -> list[Finding]:
     return found
 
 
+def amounts_that_are_no_price(case: Case, judgement: Judgement) -> list[Finding]:
+    """Find payments in doubt because only their order number links them, at no price of it."""
+    return [
+        new_finding(code="amount_not_price", cites=reason.cites, facts=reason.facts)
+        for reasons in (judgement.doubts.values() if case.policy.mismatch_held else ())
+        for reason in reasons
+        if reason.code == "amount_not_price"
+    ]
+
+
 def _other_currencies(judgement: Judgement, expected: Money) -> list[Finding]:
     """Find money held in other currencies, beside some in the order's currency."""
     cites: dict[str, list[str]] = {}

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from reconcile.instants import Instant
 from reconcile.ledger.correlate import Case, Heard, cites_of
-from reconcile.ledger.doubt import Doubts, contradicting_bodies, doubts_of
+from reconcile.ledger.doubt import Doubts, contradicting_bodies, doubts_of, held_to_prices
 from reconcile.ledger.ledger import (
     OVERDUE,
     Attempt,
@@ -119,6 +119,10 @@ def decide(case: Case) -> Judgement:
     movements = movements_of(payments)
     captures = [m for m in movements if m.kind == "captured"]
     expected, bodies = _expected(case), contradicting_bodies(case)
+    unpriced: Sequence[Payment] = ()
+    if case.policy.mismatch_held:
+        unpriced, prices = held_to_prices(case, payments)
+        expected.cites = _union(expected.cites, tuple(prices))
     judgement = Judgement(
         expected=expected,
         attempts=attempts,
@@ -128,7 +132,12 @@ def decide(case: Case) -> Judgement:
         balances=balances_of(movements),
         bodies=bodies,
         doubts=doubts_of(
-            case, payments, bodies=bodies, price=expected.money, priced_by=expected.cites
+            case,
+            payments,
+            bodies=bodies,
+            price=expected.money,
+            priced_by=expected.cites,
+            unpriced=unpriced,
         ),
     )
     judgement.plain = all(payment.plain for payment in payments)

@@ -29,6 +29,8 @@ class Policy:
     require_order_record_since
                         an order whose earliest evidence came later is fulfillable only at a price
                         stated by the shop; None: the price of the events is enough
+    mismatch_held       sources of which a payment that only its order number links is in doubt
+                        unless its amount is a price of the order
     """
 
     payment_window: Duration = 30 * MINUTE
@@ -38,6 +40,7 @@ class Policy:
     fulfillment_window: Duration | None = DAY
     refund_window: Duration = 10 * DAY
     require_order_record_since: Instant | None = None
+    mismatch_held: tuple[str, ...] = ()
 
 
 def policy_text(policy: Policy) -> str:

@@ -38,12 +38,17 @@ payment_dismissed  a person says that a payment belongs to no order
 finding_accepted   a person accepts a finding of the order as it is
 """
 
-HoldReason = Literal["rules_changed", "poisoned_delivery", "unreadable_delivery"]
+HoldReason = Literal[
+    "rules_changed", "poisoned_delivery", "unreadable_delivery", "maybe_other_shop"
+]
 """Why an order is held: only new rules made it fulfillable; a delivery of it was set aside; a
-message of its provider that names it cannot be read."""
+message of its provider that names it cannot be read; its payment may be another shop's."""
 
 UNREADABLE: Final[HoldReason] = "unreadable_delivery"
 """Reason of a hold for a message of the order's provider that cannot be read."""
+
+MAYBE_OTHERS: Final[HoldReason] = "maybe_other_shop"
+"""Reason of a hold for a payment that may be another shop's on the same provider account."""
 
 HOLD_REASONS: Final[tuple[HoldReason, ...]] = get_args(HoldReason)
 

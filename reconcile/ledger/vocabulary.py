@@ -38,6 +38,8 @@ FindingCode = Literal[
     "refund_overdue",
     "refund_failed",
     "reversal_amount_mismatch",
+    "amount_not_price",
+    "maybe_other_shop",
     "same_id_different_body",
     "conflicting_amounts",
     "paid_twice",
@@ -225,6 +227,26 @@ FINDINGS: Final[dict[FindingCode, FindingWords]] = {
         "it: we cannot say which of the two has gone back.",
         staff="Ask the payment service how much it took back: {stated}, or {taken}.",
         summary="A reversal states another amount than was left to take back",
+    ),
+    "amount_not_price": FindingWords(
+        "warning",
+        sentence="Only the order number links {attempt} to this order, and {captured} is no price "
+        "that the order has had since: the payment is not counted",
+        plain="{captured} came with the number of this order and is not its price. It may have "
+        "been meant for something else.",
+        staff="Find out whether the payment of {captured} is for this order. If so, name it in the "
+        "order's `references` or assign it; if not, assign it to its own order.",
+        summary="A payment that only the order number links is not of the order's price",
+    ),
+    "maybe_other_shop": FindingWords(
+        "warning",
+        sentence="Held since {held_at}: a payment of more than the price is linked by the order "
+        "number alone, and its provider account also brings payments for orders that nobody placed",
+        plain="The order waits until somebody has checked that its payment is meant for it.",
+        staff="Do not ship yet: another shop may use this provider account, and the payment may be "
+        "for its order of the same number. Compare it with the provider's dashboard; then run "
+        "`tallyhook orders release` for it, or assign the payment elsewhere.",
+        summary="A payment may be another shop's on the same provider account",
     ),
     "same_id_different_body": FindingWords(
         "error",
@@ -426,6 +448,13 @@ REASONS: Final[dict[str, ReasonWords]] = {
         plain="{captured} is said to have been paid, which is {times} times the price of "
         "{expected}. Probably the amount was sent in the wrong unit, such as cents for shillings.",
         summary="An amount in minor units was taken for major units",
+    ),
+    "amount_not_price": ReasonWords(
+        sentence="Unresolved: only the order number links {attempt} to this order, and its amount, "
+        "{captured}, is no price of the order",
+        plain="{captured} came with the number of this order and is not its price. It may have "
+        "been meant for something else.",
+        summary="A payment that only the order number links is not of the order's price",
     ),
     "returned_in_other_currency": ReasonWords(
         sentence="Unresolved: {returned} went back on {attempt}, which is not the currency that "

@@ -38,6 +38,9 @@ _DOCUMENTS: Final[Mapping[str, Callable[[Any], dict[str, Any]]]] = {
 }
 _US: Final = "_us"
 
+_NAMES: Final = frozenset(("mismatch_held",))
+"""Choices of a policy that are names. All others are microseconds, or None."""
+
 
 def history_document(history: History, *, policy: Policy, as_of: Instant) -> dict[str, Any]:
     """Return the history as known at `as_of`, the policy and the instant: the input of a fold."""
@@ -47,7 +50,7 @@ def history_document(history: History, *, policy: Policy, as_of: Instant) -> dic
     return {
         "order": history.order,
         "as_of": format_instant(as_of),
-        "policy": {f"{each.name}{_US}": getattr(policy, each.name) for each in fields(policy)},
+        "policy": policy_document(policy),
         "deliveries": [
             {
                 "delivery_id": each.delivery_id,
@@ -57,6 +60,15 @@ def history_document(history: History, *, policy: Policy, as_of: Instant) -> dic
             for each in deliveries
         ],
         "records": [value_document(each) for each in records],
+    }
+
+
+def policy_document(policy: Policy) -> dict[str, Any]:
+    """Return a policy as JSON values: its durations in microseconds, its names as lists."""
+    choices = {each.name: getattr(policy, each.name) for each in fields(policy)}
+    return {
+        **{f"{name}{_US}": given for name, given in choices.items() if name not in _NAMES},
+        **{name: list(choices[name]) for name in _NAMES if choices[name]},
     }
 
 
@@ -101,7 +113,13 @@ def history_of(document: Mapping[str, Any]) -> tuple[History, Policy, Instant]:
                 raise ValueError("the history has an amount that is not written with its decimals")
             records.append(record)
         choices = {name.removesuffix(_US): given for name, given in document["policy"].items()}
-        if not all(given is None or type(given) is int for given in choices.values()):
+        for name in _NAMES & choices.keys():
+            choices[name] = tuple([_text(each) for each in choices[name]])
+        if not all(
+            given is None or type(given) is int
+            for name, given in choices.items()
+            if name not in _NAMES
+        ):
             raise ValueError("the policy's durations are whole microseconds")
         history = History(
             order=_text(document["order"]),

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
@@ -19,8 +19,10 @@ from app.monitoring.watchdog import Watched, alarms
 from app.orders import holds, rebuild, refold
 from app.orders.hold_store import count_held
 from app.orders.holds import hold_if_due, release, release_all
+from app.orders.policy_version_store import note_required
 from app.orders.read_orders import explain_order, list_orders
 from app.orders.rebuild import refold_all
+from app.orders.record_store import add_records
 from app.orders.refold import TakingUp, refold_due
 from app.receiving import pace
 from app.receiving.inbox import Inbox
@@ -28,9 +30,9 @@ from app.receiving.refusals import RefusedAges
 from reconcile.ledger.fold import fold
 from reconcile.ledger.ledger import Ledger, Outcome
 from reconcile.money import Money
-from tests.database.builders import arrival, change, context, fetch, keep, quiet, rows, said
+from tests.database.builders import arrival, change, commit, context, fetch, keep, quiet, rows, said
 from tests.database.contract_ledgers import folded, paid
-from tests.reconcile.build import DUE, seconds
+from tests.reconcile.build import DUE, record, seconds
 
 
 def of_before(history: Any, *, outcome: Outcome = "unresolved", **words: Any) -> Ledger:
@@ -81,6 +83,7 @@ async def hold_records(inbox: Inbox) -> list[tuple[Any, ...]]:
     )
 
 
+MORE: Final = Money(minor=2 * DUE.minor, currency=DUE.currency)
 HELD_A = ("A", "held", "rules_changed", "service")
 OF_BEFORE = ("A", "unresolved", 0)
 AS_HELD = ("A", "succeeded", 0)
@@ -337,3 +340,62 @@ class HoldContract:
         ]  # fmt: skip
         assert "held" not in await alarms(Watched(at, RefusedAges()))
         assert await fetch(inbox, count_held) == 0
+
+    @pytest.mark.alike
+    @pytest.mark.parametrize(
+        ("changed", "held"),
+        [
+            ({}, True),
+            ({"live": False}, False),
+            ({"required": False}, False),
+            ({"stranger": False}, False),
+            ({"money": DUE}, False),
+            ({"named": True}, False),
+            ({"shop": "other"}, False),
+        ],
+        ids=["all of it", "sandbox", "no records required", "no orders of nobody", "the price",
+             "named by the shop", "the stranger's is known as such"],
+    )  # fmt: skip
+    async def test_more_than_the_price_on_an_account_with_strangers_waits_for_a_person(
+        self, inbox: Inbox, changed: dict[str, Any], held: bool
+    ) -> None:
+        case = {"live": True, "required": True, "stranger": True, "money": MORE, "named": False,
+                "shop": None} | changed  # fmt: skip
+        if case["live"]:
+            await change(inbox, "UPDATE meta SET value='live' WHERE name='environment'")
+        if case["required"]:
+            await commit(inbox, note_required, now=seconds(-99))
+        placed = record("rec_1", "order_placed", -9, order="A", money=DUE)
+        naming = record("rec_2", "reference_named", -8, order="A", source="shop", payment="p-A")
+        await commit(inbox, add_records, [placed, naming] if case["named"] else [placed])
+        other = said("other", "succeeded", order="B", payment="p-B", money=MORE, shop=case["shop"])
+        ours = said("ours", "succeeded", order="A", payment="p-A", money=case["money"])
+        await keep(inbox, *([arrival(other)] if case["stranger"] else []), arrival(ours, at=1))
+        expected = [("A", "held", "maybe_other_shop", "service")] if held else []
+        assert await hold_records(inbox) == expected
+
+    @pytest.mark.alike
+    async def test_a_person_releases_what_may_be_another_shops_once_for_all(
+        self, inbox: Inbox
+    ) -> None:
+        """Later events of strangers neither add a hold nor lift one."""
+        await change(inbox, "UPDATE meta SET value='live' WHERE name='environment'")
+        await commit(inbox, note_required, now=seconds(-99))
+        placed = record("rec_1", "order_placed", -9, order="A", money=DUE)
+        await commit(inbox, add_records, [placed])
+        ours = said("ours", "succeeded", order="A", payment="p-A", money=MORE)
+        await keep(inbox, arrival(ours, at=1))
+        assert await hold_records(inbox) == []
+        again = replace(ours, event_id="again", digest="ab" * 32)
+        other = said("other", "succeeded", order="B", payment="p-B", money=MORE)
+        await keep(inbox, arrival(other, at=2), arrival(again, at=2))
+        await folded(context(inbox, at=3))
+        assert len(await hold_records(inbox)) == 1
+        (ledger,) = await list_orders(context(inbox, at=4), finding="maybe_other_shop")
+        assert is_held(ledger)
+        await release(context(inbox, at=5), ["A"], reason="maybe_other_shop")
+        last = replace(ours, event_id="last", digest="cd" * 32)
+        await keep(inbox, arrival(last, at=6))
+        await folded(context(inbox, at=7))
+        assert len(await hold_records(inbox)) == 2
+        assert [each[2] for each in await published(inbox)][-1] == 1

@@ -8,6 +8,7 @@ them), when a row reached us. WHAT is one of
 
     tick                          the clock only
     policy since=T                the shop's own price is demanded of orders first heard of later
+    policy mismatch=SOURCE        what only its number links counts at a price of the order alone
     CLAIM id [pay=] [ses=] …      an event; `at=` dates it otherwise than its arrival, or `at=none`
     again id [body=]              one more delivery of an event already stated
     record KIND id [due=] …       a record of the merchant's side; `at=` as above; `free=yes`
@@ -90,8 +91,12 @@ def _row(scenario: Scenario, line: str, *, where: str) -> None:
     time, kind, *words = what.split()
     now = moment(time)
     if kind == "policy":
-        since = moment(words[0].removeprefix("since="))
-        scenario.policy = replace(POLICY, require_order_record_since=since)
+        option, _, value = words[0].partition("=")
+        scenario.policy = (
+            replace(POLICY, require_order_record_since=moment(value))
+            if option == "since"
+            else replace(POLICY, mismatch_held=(value,))
+        )
     elif kind == "record":
         scenario.members.append(_record(words, now))
     elif kind == "again":
