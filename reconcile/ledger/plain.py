@@ -15,7 +15,7 @@ from reconcile.instants import Duration, Instant, format_duration, plain_instant
 from reconcile.ledger.attention import is_accepted
 from reconcile.ledger.declines import WITHOUT_REASON, customer_words
 from reconcile.ledger.ledger import Facts, FactValue, Finding, Ledger, Outcome, Reason
-from reconcile.ledger.records import UNREADABLE
+from reconcile.ledger.records import MAYBE_OTHERS, UNREADABLE
 from reconcile.ledger.unheard import NOTHING, Unheard
 from reconcile.ledger.vocabulary import FINDINGS, REASONS, FindingCode
 from reconcile.money import Money, new_money
@@ -118,6 +118,11 @@ UNALLOCATED: Final = (
 )
 """For a customer, where a payment of no order has the amount due and the customer's number."""
 
+NOT_SURELY_FOR_IT: Final = (
+    "Money came with the number of this order, and it is being checked that it is meant for it."
+)
+"""For a customer, where the payment may be another shop's."""
+
 FORGOTTEN: Final = "It is not known at present whether the shop has shipped the order already."
 """For a customer, where a restore has lost what the shop stated."""
 
@@ -183,7 +188,10 @@ def plain_answer(
     doubts = _unheard_by_customer(ledger, unheard)
     incomplete = bool(doubts or behind_s)
     reasons = [each for each in ledger.reasons if not (incomplete and each.code in ABSENT)]
-    sentences = doubts + [plain_reason(reason) for reason in reasons]
+    if MAYBE_OTHERS in filed.holds:
+        sentences = [*doubts, NOT_SURELY_FOR_IT]
+    else:
+        sentences = doubts + [plain_reason(reason) for reason in reasons]
     if filed.canceled is not None and (incomplete or "canceled_by_merchant" not in concluded):
         sentences.append(REASONS["canceled_by_shop"].plain)
     elif filed.fulfilled is None:
@@ -307,7 +315,9 @@ def _staff_of(finding: Finding, ledger: Ledger) -> str:
     if finding.code == "unrecognized_event":
         unread = {each.cites for each in _of_code(ledger, "unread_money_event")}
         return "" if finding.cites in unread else staff_finding(finding)
-    if finding.code == "held_back" and (filed.fulfilled or filed.canceled):
+    if finding.code == "held_back" and (
+        filed.fulfilled or filed.canceled or ("hold", MAYBE_OTHERS) in finding.facts
+    ):
         return ""
     if finding.code in _REFUNDS and ledger.held is None:
         return _filled(
@@ -349,7 +359,7 @@ def _of_code(ledger: Ledger, code: FindingCode) -> list[Finding]:
 def _owed_to_customer(ledger: Ledger) -> str:
     """Return what is to be given back, with what of it is on its way."""
     owed, returning = ledger.owed, ledger.returning
-    if owed is None:
+    if owed is None or MAYBE_OTHERS in ledger.case.filed.holds:
         return ""
     if ledger.returning_more:
         return f"{owed} is to be given back. A part of it, or all of it, is already on its way."
@@ -371,6 +381,8 @@ def _owed_by_staff(ledger: Ledger) -> str:
     accepted = ledger.case.filed.canceled is None and any(is_accepted(f, ledger) for f in surplus)
     if owed is None or accepted:
         return ""
+    if MAYBE_OTHERS in ledger.case.filed.holds:
+        return "Give nothing back before it is known whose payment it is."
     if ledger.returning_more:
         return (
             f"{owed} is owed back, and a refund of an unknown amount is on its way: ask the "
@@ -393,6 +405,8 @@ def plain_headline(ledger: Ledger) -> str:
     """Return the first sentence of the answer."""
     if ledger.reasons[0].code in ABSENT and UNREADABLE in ledger.case.filed.holds:
         return UNREAD
+    if MAYBE_OTHERS in ledger.case.filed.holds:
+        return NOT_SURELY_FOR_IT
     return plain_reason(ledger.reasons[0])
 
 
@@ -441,6 +455,8 @@ def _code_of(reason: Reason) -> str | None:
 def staff_reason(reason: Reason) -> str:
     """Return what to do because of a reason; empty if nothing."""
     code = _code_of(reason) if reason.code in _NOT_PAID else None
+    if ("hold", MAYBE_OTHERS) in reason.facts:
+        return FINDINGS["maybe_other_shop"].staff
     if code is None:
         return REASONS[reason.code].staff.format_map(_words(reason.facts))
     if customer_words(code) is None:
