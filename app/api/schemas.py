@@ -246,9 +246,9 @@ _LEDGER: Final = members(
         ),
         "unallocated": described(
             listed(members({"payment": WORD, "received_at": INSTANT, "money": MONEY})),
-            "Payments of no order that may be for this one: each is what is still due, and its "
-            "payer has this customer's phone number. There only where there are any. The "
-            "fingerprint does not cover it.",
+            "Payments of no order that may be for this one: each names it and may not be linked by "
+            "that, or is what is still due and its payer has this customer's phone number. There "
+            "only where there are any. The fingerprint does not cover it.",
         ),
         "refusing": described(
             listed(members({"source": WORD, "since": INSTANT, "refused": COUNT})),
@@ -490,6 +490,9 @@ _UNALLOCATED: Final = members(
         "why": members({"code": {"enum": list(WHY)}, "sentence": WORD}),
         "state": {"enum": list(UNALLOCATED_STATES)},
         "assigned_to": MAYBE_WORD,
+        "suggested": described(
+            listed(WORD), "Orders that its events name, and that may not link it."
+        ),
         "named": described(listed(WORD), "Orders that its events, or the shop, name."),
         "last_act": described(MAYBE_WORD, "The last decision about it, for `replaces`."),
         "dismissed": maybe(

@@ -370,6 +370,9 @@ class SourceSettings(Section):
     account       accounts whose events count, for profiles whose events name one
     orders        `own`: events of other sources, and the shop's records unless they say so, never
                   mean an order of this source
+    link_by       `references`: a payment belongs to an order only if the shop named it or its
+                  session, or an event ties it to one of these; an order that its event names is
+                  only suggested
     link_mismatch `hold`: a payment that only its order number links counts only if its amount is a
                   price of the order
     """
@@ -381,6 +384,7 @@ class SourceSettings(Section):
     credentials: NamedSecrets = Field(default_factory=dict)
     account: Accounts = ()
     orders: Annotated[Literal["shared", "own"], BeforeValidator(lowered)] = "shared"
+    link_by: Annotated[Literal["order", "references"], BeforeValidator(lowered)] = "order"
     link_mismatch: Annotated[Literal["accept", "hold"], BeforeValidator(lowered)] = "accept"
 
 

@@ -222,6 +222,7 @@ def _sources(dossier: gather_evidence.Dossier) -> list[Mapping[str, Any]]:
             "profile": each.profile,
             "file": f"profile-{number}.toml",
             "orders": each.orders,
+            "link_by": each.link_by,
         }
         for number, each in enumerate(dossier.profiles, 1)
     ]

@@ -86,11 +86,13 @@ class DeliveryEvidence:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profiled:
     """A source and the profile that reads it now. `text` is the profile's file, without secrets;
-    `orders`: whether its orders are `shared` with other sources or its `own`."""
+    `orders`: whether its orders are `shared` with other sources or its `own`; `link_by`: what
+    links a payment to an order, as the setting says."""
 
     source: str
     profile: str
     orders: str
+    link_by: str
     text: bytes = field(repr=False)
 
 
@@ -390,6 +392,7 @@ def _profiles(rows: Iterable[store.StoredDelivery], context: AppContext) -> tupl
             source=name,
             profile=context.sources[name].profile.name,
             orders="own" if context.sources[name].own_orders else "shared",
+            link_by="order" if context.sources[name].links else "references",
             text=profile_text(context.settings.sources[name].profile).encode(),
         )
         for name in names

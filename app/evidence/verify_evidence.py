@@ -48,13 +48,17 @@ def bodies(bundle: verify.Bundle) -> Found:
     """Check that the bodies say what the history says they do, as the profiles in here read
     them."""
     profiles, count, left = _profiles(bundle), 0, 0
-    own = {s["source"] for s in bundle.document("sources.json") if s.get("orders") == "own"}
+    sources = bundle.document("sources.json")
+    own = {s["source"] for s in sources if s.get("orders") == "own"}
+    unlinked = {s["source"] for s in sources if s.get("link_by") == "references"}
     for kept in _kept(bundle):
         source = kept.stated["source"]
         profile, reader = profiles.get(source), None
         if profile is not None:
             with suppress(ConfigurationError):
-                reader = ProfileReader(source, profile, own_orders=source in own)
+                reader = ProfileReader(
+                    source, profile, own_orders=source in own, links=source not in unlinked
+                )
         if reader is None:
             left += 1
             continue

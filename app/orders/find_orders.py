@@ -320,6 +320,7 @@ class _Look:
             yield order, f"this is a {kind} of it, at {source}"
         with_name = await search_store.events_with(connection, name, limit=self._enough)
         with_name += await search_store.unplaced_of_event(connection, name, limit=self._enough)
+        with_name += await search_store.events_suggesting(connection, name, limit=NEWEST_UNPLACED)
         for event in with_name:
             if event.order is None:
                 self._note_unplaced(event)

@@ -307,6 +307,23 @@ _OF_DELIVERIES: Final = text(
 ).bindparams(bindparam("ids", expanding=True))
 
 
+_SUGGESTING: Final = text(
+    statement(
+        "SELECT {columns} FROM events WHERE events.order_key IS NULL "
+        'AND events.suggested = :name ORDER BY events."row" LIMIT :limit',
+        columns=_EVENT,
+    )
+)
+
+
+async def events_suggesting(
+    connection: AsyncConnection, order: str, *, limit: int
+) -> list[FoundEvent]:
+    """Return events of no order that name this one and may not link their payment to it."""
+    rows = await connection.execute(_SUGGESTING, {"name": order, "limit": limit})
+    return [_found_event(row) for row in rows]
+
+
 async def events_of_deliveries(connection: AsyncConnection, ids: Sequence[str]) -> list[FoundEvent]:
     """Return events of no order that these deliveries brought."""
     rows = await connection.execute(_OF_DELIVERIES, {"ids": list(ids)}) if ids else ()

@@ -23,6 +23,7 @@ from app.orders.unallocated_store import (
     evidence_of,
     keys_named,
     keys_of_numbers,
+    keys_suggesting,
     orders_linked_to,
     orders_naming,
     unplaced_keys,
@@ -40,11 +41,13 @@ from reconcile.ledger.policy import Policy
 from reconcile.ledger.records import NO_ORDER, WITHDRAWN, Record
 from reconcile.money import Money, to_json
 
-Why = Literal["names_no_order", "assignment_withdrawn"]
+Why = Literal["names_no_order", "may_not_link", "assignment_withdrawn"]
 """Why a payment has no order. Closed vocabulary."""
 
 WHY: Final[Mapping[Why, str]] = {
     "names_no_order": "It names no order, and nobody has said which one it is for.",
+    "may_not_link": "The order that it names is only suggested: the shop has named neither it nor "
+    "its session.",
     "assignment_withdrawn": "It was assigned to an order, and the assignment was withdrawn.",
 }
 
@@ -98,6 +101,7 @@ class Unallocated:
     why          why no order has it
     dismissed    the record by which it was dismissed, while that stands
     assigned_to  the order that a person gave it to
+    suggested    the orders that its events name and may not link it to
     named        the orders that its events name, or the shop named it for; none of an unallocated
                  payment
     last_act     id of the last record by which a person placed it
@@ -124,6 +128,7 @@ class Unallocated:
     why: Why
     dismissed: Record | None
     assigned_to: str | None
+    suggested: tuple[str, ...]
     named: tuple[str, ...]
     last_act: str | None
     deliveries: tuple[str, ...]
@@ -172,6 +177,7 @@ class Unallocated:
             "why": {"code": self.why, "sentence": WHY[self.why]},
             "state": self.state,
             "assigned_to": self.assigned_to,
+            "suggested": list(self.suggested),
             "named": list(self.named),
             "last_act": self.last_act,
             "dismissed": None
@@ -266,6 +272,10 @@ def _unallocated(
     keys = {each.event.key for each in heard}
     brought = sorted((d.received_at, d.delivery_id) for d in known if d.event.key in keys)
     standings = {event.standing for event in said}
+    suggested = {event.suggested for event in said if event.suggested is not None}
+    why: Why = "may_not_link" if suggested else "names_no_order"
+    if any(each.reason == WITHDRAWN and each.order != NO_ORDER for each in acts):
+        why = "assignment_withdrawn"
     return Unallocated(
         id=f"{evidence.source}:{evidence.reference}",
         source=evidence.source,
@@ -283,11 +293,10 @@ def _unallocated(
         received_at=heard[0].first,
         changed_at=max([heard[-1].first, *(each.recorded_at for each in acts)], key=int),
         standing=next(word for standing, word in SIGNED.items() if standing in standings),
-        why="names_no_order"
-        if not any(each.reason == WITHDRAWN and each.order != NO_ORDER for each in acts)
-        else "assignment_withdrawn",
+        why=why,
         dismissed=None if last is None else _standing_dismissal(last, evidence),
         assigned_to=last.order if last is not None and assigned else None,
+        suggested=tuple(sorted(suggested)),
         named=tuple(sorted({orders[event.key] for event in said if event.key in orders})),
         last_act=None if last is None else last.record_id,
         deliveries=tuple(delivery_id for _, delivery_id in brought),
@@ -401,19 +410,20 @@ def due_of(ledger: Ledger) -> Money | None:
 def fitting_payments(
     connection: PlainConnection, history: History, ledger: Ledger
 ) -> list[Unallocated]:
-    """Return payments of no order that may pay this one: they are what is still due, and their
-    payer has a number of its customer."""
+    """Return payments of no order that may pay this one: they name it and may not be linked to it,
+    or they are what is still due and their payer has a number of its customer."""
+    suggesting = keys_suggesting(connection, history.order)
     due = due_of(ledger)
-    if due is None or not due.minor:
-        return []
-    things = [history.order, *(each.delivery_id for each in history.deliveries)]
-    keys = keys_of_numbers(connection, things)
+    keys = list(suggesting)
+    if due is not None and due.minor:
+        things = [history.order, *(each.delivery_id for each in history.deliveries)]
+        keys += keys_of_numbers(connection, things)
     evidence, acts = evidence_of(connection, keys), acts_on(connection, keys)
     found = {
         each.id: each
         for deliveries in evidence.values()
         for each in folded(deliveries, acts, policy=ledger.case.policy, as_of=ledger.as_of)
-        if each.waits and each.held == due
+        if each.waits and (each.held == due or history.order in each.suggested)
     }
     return [found[name] for name in sorted(found)]
 

@@ -141,6 +141,22 @@ def keys_of_numbers(connection: PlainConnection, things: Sequence[str]) -> list[
     ]
 
 
+MOST_SUGGESTING: Final = 500
+"""Payments that name one order without belonging to it, of which the first are looked at."""
+
+_SUGGESTING: Final = (
+    "SELECT DISTINCT source, coalesce(payment, session, event_id) FROM events "
+    "WHERE order_key IS NULL AND suggested = ? AND standing <> 'unconfirmed' "
+    "ORDER BY 1, 2 LIMIT ?"
+)
+
+
+def keys_suggesting(connection: PlainConnection, order: str) -> list[PaymentKey]:
+    """Return payments without an order whose events name this one and may not link to it."""
+    rows = connection.ask(_SUGGESTING, (order, MOST_SUGGESTING))
+    return [PaymentKey(row[0], row[1]) for row in rows]
+
+
 # --- their evidence ------------------------------------------------------------------------------
 
 _ORPHANS: Final = "SELECT {event} FROM events WHERE order_key IS NULL AND events.{member} IN ({})"

@@ -110,6 +110,7 @@ def compile_sources(settings: Settings, *, phone_key: PhoneKey | None = None) ->
                 phone_key=phone_key,
                 accounts=given.account,
                 own_orders=given.orders == "own",
+                links=given.link_by == "order",
             )
             problems += _problems_of_account(name, given, profile)
             if source.signs_address and not settings.public_url:

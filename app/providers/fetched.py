@@ -40,7 +40,9 @@ def keep_answer(asked: Event, *, question: str, status: int, answer: bytes) -> b
     for name in ("money", "order_money"):
         stated: Money | None = getattr(asked, name)
         about[name] = None if stated is None else [stated.minor, stated.currency]
-    for name in ("capture", "occurred_at"):
+    if asked.suggested is not None:
+        about |= {"suggested": asked.suggested, "kind": asked.kind}
+    for name in ("capture", "occurred_at", "agreement"):
         if getattr(asked, name) is not None:
             about[name] = getattr(asked, name)
     return canonical_json(
@@ -56,11 +58,21 @@ def keep_answer(asked: Event, *, question: str, status: int, answer: bytes) -> b
 class AnswerReader:
     """Reads the answers that one source's provider gave."""
 
-    def __init__(self, source: str, profile: sections.Profile, *, own_orders: bool = False) -> None:
+    def __init__(
+        self,
+        source: str,
+        profile: sections.Profile,
+        *,
+        own_orders: bool = False,
+        links: bool = True,
+    ) -> None:
         rule = profile.fetch_back
         assert rule is not None
         self._source = source
-        self._own_orders = own_orders
+        self._own_orders, self._links = own_orders, links
+        self._moves_by_itself = reader.KindWords(profile.event.own_reference)
+        self._standalone = reader.KindWords(profile.event.standalone)
+        self._agreement = fields.compile_locations(rule.agreement)
         self._claims = reader.ClaimWords(rule.claims or profile.claims)
         self._slow = SlowMethods(profile.slow, zone=profile.event.zone)
         self._kind = fields.compile_locations(rule.kind)
@@ -107,6 +119,7 @@ class AnswerReader:
                 kind=NOT_KNOWN,
                 claim="pending",
                 standing="fetched",
+                suggested=about.get("suggested"),
                 **references,
             )
         body = document["answer"].encode()
@@ -116,6 +129,12 @@ class AnswerReader:
         kind = fields.required_text(self._kind(data), "the answer's kind")
         claim: ClaimKind = self._claims.meaning(kind)
         references |= self._own_references(claim, data, references)
+        suggested = about.get("suggested")
+        own_kind = kind in self._moves_by_itself or about.get("kind", "") in self._moves_by_itself
+        if own_kind or not self._links:
+            suggested, references["order"] = references["order"] or suggested, None
+        elif references["order"] is not None:
+            suggested = None
         total = None if claim in reader.STATES_NO_SUM else self._price(self._refunded_total, data)
         money = self._money(claim, data, about, is_sum=total is not None)
         if claim in reader.GIVES_BACK:
@@ -144,6 +163,9 @@ class AnswerReader:
             method=slow.method,
             expected_by=slow.expected_by,
             revocable_days=slow.revocable_days,
+            suggested=suggested,
+            agreement=self._stated(self._agreement, data) or about.get("agreement"),
+            standalone=claim in reader.GIVES_BACK and kind in self._standalone,
             **references,
         )
 

@@ -52,6 +52,19 @@ class ClaimWords:
         return self._otherwise
 
 
+class KindWords:
+    """Kinds that a profile lists, some by their beginning."""
+
+    __slots__ = ("_beginnings", "_exact")
+
+    def __init__(self, words: tuple[str, ...]) -> None:
+        self._exact = frozenset(words)
+        self._beginnings = tuple(word[:-1] for word in words if word.endswith("*"))
+
+    def __contains__(self, kind: str) -> bool:
+        return kind in self._exact or (bool(self._beginnings) and kind.startswith(self._beginnings))
+
+
 GIVES_BACK: Final[frozenset[ClaimKind]] = frozenset(
     {
         "refunded",
@@ -167,6 +180,7 @@ class EventReader:
         phone_key: PhoneKey | None = None,
         *,
         own_orders: bool = False,
+        links: bool = True,
         accounts: frozenset[str] | None = None,
     ) -> None:
         event, priced = profile.event, profile.amounts
@@ -192,7 +206,11 @@ class EventReader:
         self._standing: Standing = "unconfirmed" if profile.unconfirmed else "said"
         self._account = ProfileField(profile.account.where)
         self._accounts = accounts if profile.account.where else None
-        self._own_orders = own_orders
+        self._own_orders, self._links = own_orders, links
+        self._own_references = KindWords(event.own_reference)
+        self._suggested = ProfileField(event.suggested)
+        self._standalone = KindWords(event.standalone)
+        self._agreement = ProfileField(event.agreement)
         self._id, self._kind = ProfileField(event.id), ProfileField(event.kind)
         self._occurred_at, self._date = ProfileField(event.occurred_at), dates.DATES[event.dates]
         self._zone = event.zone
@@ -413,6 +431,10 @@ class EventReader:
         occurred_at, order = self._instant(data), self._order.text(data)
         if order is not None:
             order = fields.order_named(order, self._source, own=self._own_orders)
+        links = self._links and kind not in self._own_references
+        if order is None and (hint := self._suggested.text(data)) is not None:
+            links = False
+            order = fields.order_named(hint, self._source, own=self._own_orders)
         # With `confirm`, section [slow] is about the provider's answer.
         slow = NOT_SLOW if unconfirmed else self._slow.read(kind, claim, data, occurred_at)
         return _new_event(
@@ -422,9 +444,12 @@ class EventReader:
             kind=kind,
             claim="pending" if unconfirmed else claim,
             occurred_at=occurred_at,
-            order=order,
+            order=order if links else None,
+            suggested=None if links else order,
             session=self._session.text(data),
             payment=self._payment.text(data),
+            agreement=self._agreement.text(data),
+            standalone=moved and kind in self._standalone,
             movement=self._movement.text(data) if moved else None,
             capture=self._capture.text(data) if claim == "succeeded" else None,
             money=money,

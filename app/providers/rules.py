@@ -200,6 +200,13 @@ def claims(pair: tuple[str, Any]) -> str:
     return one_of(CLAIM_KINDS)(meaning)
 
 
+def kinds(value: Any) -> str:
+    """Return a kind of events, or the beginning of several with a `*` behind it."""
+    if "*" in words(value)[:-1]:
+        raise ValueError("may have a * at its end only")
+    return str(value)
+
+
 def credential_note(pair: tuple[str, Any]) -> str:
     name, value = pair
     if not re.fullmatch(r"[a-z0-9_]{1,40}", name):

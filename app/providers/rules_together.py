@@ -113,7 +113,7 @@ class SignatureCoverage:
 
 def what_counts(values: dict[str, Any]) -> Iterable[tuple[str, tuple[str, ...]]]:
     """Yield the keys whose value decides what an event is worth, each with its locations."""
-    for key in ("kind", "order", "session", "payment", "movement", "capture"):
+    for key in ("kind", "order", "session", "payment", "movement", "capture", "agreement"):
         yield f"event.{key}", values["event"][key]
     for amount, currencies in PRICES.items():
         if values["amounts"][amount]:

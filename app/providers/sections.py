@@ -167,6 +167,11 @@ class EventRule:
     capture     which capture of its payment a success is
     respond_by  until when the shop may answer a dispute; written as `occurred_at` is
     further_ids  ids that people read off a receipt, such as a charge's; each that is present counts
+    agreement    the subscription or billing agreement that a payment renews
+    suggested    where an order stands that only suggests itself; read where `order` is absent
+    own_reference  kinds whose `order` is the merchant's reference of the movement, not the order;
+                   a kind may end in `*`
+    standalone   kinds of refunds and payouts that belong to no payment; the same
     """
 
     items: Annotated[str | None, rules.items_path] = None
@@ -183,6 +188,10 @@ class EventRule:
     reason: Locations = ()
     respond_by: Locations = ()
     further_ids: Locations = ()
+    agreement: Locations = ()
+    suggested: Locations = ()
+    own_reference: Annotated[tuple[str, ...], listed(rules.kinds)] = ()
+    standalone: Annotated[tuple[str, ...], listed(rules.kinds)] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -306,6 +315,7 @@ class FetchBackRule:
     environment: Locations = ()
     movement: Locations = ()
     capture: Locations = ()
+    agreement: Locations = ()
     occurred_at: Locations = ()
     dated_as_event: Annotated[bool, rules.flag] = False
     amount: Locations = ()

@@ -185,6 +185,8 @@ class Source:
     accounts                whose events count, where the profile names the member that says; all
                             others are foreign
     own_orders              whether its orders are kept apart: see `fields.order_named`
+    links                   whether a payment may belong to an order because its event names it;
+                            else the order that it names is only suggested
     ends                    secret → when it expires, for secrets that were replaced
 
     Raises ConfigurationError where there is no secret, or one is blank, ill-formed or too short.
@@ -202,6 +204,7 @@ class Source:
         phone_key: PhoneKey | None = None,
         accounts: Iterable[str] = (),
         own_orders: bool = False,
+        links: bool = True,
     ) -> None:
         self.name = name
         self.profile = profile
@@ -215,14 +218,21 @@ class Source:
             Ending(partial(compile_with, strict=True), given.listed, ends) if ends else None
         )
         self._reader = EventReader(
-            name, profile, phone_key, own_orders=own_orders, accounts=frozenset(accounts)
+            name,
+            profile,
+            phone_key,
+            own_orders=own_orders,
+            links=links,
+            accounts=frozenset(accounts),
         )
         self._answers = (
-            AnswerReader(name, profile, own_orders=own_orders) if profile.fetch_back else None
+            AnswerReader(name, profile, own_orders=own_orders, links=links)
+            if profile.fetch_back
+            else None
         )
         asked = () if profile.fetch_back is None else profile.fetch_back.url
         self.answers_with_event = bool(asked) and all("{id}" in url for url in asked)
-        self.own_orders = own_orders
+        self.own_orders, self.links = own_orders, links
         self.asks = profile.confirm is not None
         self._acknowledge = compile_acknowledgement(profile)
         texts = [*given.listed, *given.named.values()]
@@ -344,12 +354,16 @@ class ProfileReader:
     Raises ConfigurationError where bodies are wrapped.
     """
 
-    def __init__(self, source: str, profile: Profile, *, own_orders: bool = False) -> None:
+    def __init__(
+        self, source: str, profile: Profile, *, own_orders: bool = False, links: bool = True
+    ) -> None:
         if profile.signature.mac.removeprefix(NAMED) in WRAPPED:
             raise ConfigurationError([f"bodies of {profile.name} cannot be read without a secret"])
-        self._reader = EventReader(source, profile, own_orders=own_orders)
+        self._reader = EventReader(source, profile, own_orders=own_orders, links=links)
         self._answers = (
-            AnswerReader(source, profile, own_orders=own_orders) if profile.fetch_back else None
+            AnswerReader(source, profile, own_orders=own_orders, links=links)
+            if profile.fetch_back
+            else None
         )
 
     def read(self, incoming: Incoming, *, digest: str) -> Reading:

@@ -112,11 +112,9 @@ REFUSED: Final = (
 )
 """For a customer, where all that a source of the order sends is refused."""
 
-UNALLOCATED: Final = (
-    "A payment of {money} came without the number of an order and may be for this one: it is being "
-    "looked into."
-)
-"""For a customer, where a payment of no order has the amount due and the customer's number."""
+UNALLOCATED: Final = "A payment of {money} came that is on no order and may be for this one: it is being looked into."
+"""For a customer, where a payment of no order names this one, or has the amount due and the
+customer's number."""
 
 NOT_SURELY_FOR_IT: Final = (
     "Money came with the number of this order, and it is being checked that it is meant for it."
@@ -238,9 +236,9 @@ def _unheard_by_staff(unheard: Unheard) -> list[str]:
             f"`tallyhook deliveries show {first.delivery}` says before anything else is done."
         )
     found += [
-        f"The payment {each.id} of {each.money} names no order, and its payer has this customer's "
-        f"number: see `tallyhook unallocated show {each.id}`, and assign it if it is for this "
-        "order."
+        f"The payment {each.id} of {each.money} is on no order and may be for this one, by the "
+        "order that it names or by its payer's number: see `tallyhook unallocated show "
+        f"{each.id}`, and assign it if it is for this order."
         for each in unheard.payments
     ]
     for each in unheard.refusing:

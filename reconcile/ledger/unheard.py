@@ -45,8 +45,8 @@ class SourceHeard:
 
 @frozen
 class PaymentOfNoOrder:
-    """A payment that no order has, of what is due for this one, by a payer with its customer's
-    number."""
+    """A payment that no order has: it names this one and may not be linked to it, or it is what is
+    due, by a payer with its customer's number."""
 
     id: str
     received_at: Instant

@@ -8,6 +8,7 @@ import pytest
 
 from app.core.errors import NotFoundError
 from app.finance.place_payment import suggested_orders
+from app.orders.find_orders import find_orders
 from app.orders.unallocated import (
     Unallocated,
     UnallocatedRequest,
@@ -56,6 +57,43 @@ async def test_a_payment_of_no_order_is_listed_with_its_money_and_why(driver: Dr
     assert (found.why, found.received_at, found.changed_at) == ("names_no_order", T, T + MINUTE)
     document = found.document(now=T + MINUTE)
     assert (document["age_s"], document["held"]["amount"]) == (60, "3000.00")
+
+
+@pytest.fixture
+async def by_references(tmp_path: Path) -> AsyncIterator[Driver]:
+    settings: dict[str, Any] = {"SOURCES__SHOP__LINK_BY": "references"}
+    async with driving(tmp_path, with_worker=False, **settings) as driven:
+        yield driven
+
+
+async def test_an_order_that_may_not_link_is_a_suggestion_that_search_and_answer_show(
+    by_references: Driver,
+) -> None:
+    driver = by_references
+    body = {"amount": "3250.00", "currency": "KES"}
+    assert (await driver.api("PUT", "/orders/ORD-7", json=body)).is_success
+    await driver.send(event("e1", order={"reference": "ORD-7"}, session=None))
+    [found] = await listed(driver)
+    assert (found.why, found.suggested, found.named) == ("may_not_link", ("ORD-7",), ())
+    search = await find_orders(driver.context, "ORD-7", limit=5)
+    assert [each["id"] for each in search.unallocated] == [found.id]
+    answer = (await driver.api("GET", "/orders/ORD-7")).json()
+    assert answer["outcome"] == "not_attempted"
+    assert [each["payment"] for each in answer["unallocated"]] == [found.id]
+    assert "may be for this one" in answer["plain"]["answer"][0]
+
+
+async def test_a_payment_that_may_not_link_counts_once_the_shop_names_it(
+    by_references: Driver,
+) -> None:
+    driver = by_references
+    body = {"amount": "1500.00", "currency": "KES"}
+    await driver.send(event("e1", order={"reference": "ORD-8"}, session=None))
+    named = {"references": [{"source": "shop", "payment": "pay_1"}]}
+    assert (await driver.api("PUT", "/orders/ORD-7", json=body | named)).is_success
+    assert (await driver.api("GET", "/orders/ORD-7")).json()["outcome"] == "succeeded"
+    assert await listed(driver) == []
+    assert (await driver.api("GET", "/orders/ORD-8")).status_code == 404
 
 
 async def test_a_session_without_a_payment_of_its_own_is_no_second_payment(driver: Driver) -> None:

@@ -140,6 +140,8 @@ def as_written(event: Event, *, with_id: bool) -> dict[str, Any]:
         "kind": event.kind,
         "claim": event.claim,
         "order": event.order,
+        "suggested": event.suggested,
+        "agreement": event.agreement,
         "session": event.session,
         "payment": event.payment,
         "movement": event.movement,

@@ -351,6 +351,47 @@ def test_a_sources_own_orders_are_named_after_it() -> None:
         only(own, body_of(data__order__reference="o" * 195))
 
 
+@pytest.mark.parametrize(
+    ("links", "own", "order", "suggested"),
+    [
+        (True, (), "ORD-1042", None),
+        (False, (), None, "ORD-1042"),
+        (True, ("payment.*",), None, "ORD-1042"),
+        (True, ("payment.succeeded",), None, "ORD-1042"),
+        (True, ("payment.refunded", "refund.*"), "ORD-1042", None),
+    ],
+)
+def test_an_order_links_unless_it_is_a_movements_reference_or_the_source_forbids_it(
+    links: bool, own: tuple[str, ...], order: str | None, suggested: str | None
+) -> None:
+    event = dataclasses.replace(CHECKOUT.event, own_reference=own)
+    profile = dataclasses.replace(CHECKOUT, event=event)
+    source = Source(name="web", profile=profile, secrets=[SECRET], links=links)
+    read = only(source, body_of())
+    assert (read.order, read.suggested) == (order, suggested)
+
+
+@pytest.mark.parametrize(("kept_by", "read_by"), [(True, False), (False, True), (False, False)])
+def test_an_answer_links_as_its_source_says_now(kept_by: bool, read_by: bool) -> None:
+    profile = load_profile("mpesa_stk")
+    asked = Event(
+        source="s",
+        event_id="e",
+        digest="0" * 64,
+        kind="stk",
+        claim="pending",
+        session="ws_1",
+        order="ORD-1" if kept_by else None,
+        suggested=None if kept_by else "ORD-1",
+    )
+    body = b'{"ResultCode": "0", "ResultDesc": "ok", "CheckoutRequestID": "ws_1"}'
+    kept = keep_answer(asked, question="POST", status=200, answer=body)
+    source = Source(name="s", profile=profile, secrets=[SECRET], links=read_by)
+    read = source.read_answer(kept, digest="1" * 64)
+    linked = kept_by and read_by
+    assert (read.order, read.suggested) == (("ORD-1", None) if linked else (None, "ORD-1"))
+
+
 def test_a_key_has_one_identity_in_every_spelling() -> None:
     raw = bytes(range(32))
     adyen, mollie = load_profile("adyen"), load_profile("mollie")

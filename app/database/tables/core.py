@@ -205,6 +205,9 @@ class EventRow(Table, table=True):
         partial_index("ix_events_order_key", "order_key", where="order_key IS NOT NULL"),
         partial_index("ix_events_orphaned_payment", "payment", where="order_key IS NULL"),
         partial_index("ix_events_orphaned_session", "session", where="order_key IS NULL"),
+        partial_index(
+            "ix_events_suggested", "suggested", where="order_key IS NULL AND suggested IS NOT NULL"
+        ),
         # Without kinds that mean nothing, of which a provider may send most: see `unplaced_keys`.
         partial_index(
             "ix_events_unplaced",
