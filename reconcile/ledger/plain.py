@@ -112,7 +112,10 @@ REFUSED: Final = (
 )
 """For a customer, where all that a source of the order sends is refused."""
 
-UNALLOCATED: Final = "A payment of {money} came that is on no order and may be for this one: it is being looked into."
+UNALLOCATED: Final = (
+    "A payment of {money} came that is on no order, and may be for this one: it is being "
+    "looked into."
+)
 """For a customer, where a payment of no order names this one, or has the amount due and the
 customer's number."""
 
