@@ -129,6 +129,36 @@ def accounts(value: Any) -> Any:
     return found
 
 
+MAX_ONLY: Final = 20
+"""Members by which one source tells its shop from others."""
+
+
+def only(value: Any) -> Any:
+    """Parse a JSON object: members, each with the values that our shop's payments have.
+
+    Raises ValueError.
+    """
+    if not isinstance(value, str):
+        return value
+    try:
+        found = json.loads(value)
+    except ValueError:
+        found = None
+    named = found.items() if isinstance(found, dict) and len(found) <= MAX_ONLY else ()
+    if not named or not all(
+        name.strip() == name != ""
+        and isinstance(values, list)
+        and values
+        and all(isinstance(each, str) and each for each in values)
+        for name, values in named
+    ):
+        raise ValueError(
+            f"must be a JSON object of 1 to {MAX_ONLY} members, each with the values of your shop: "
+            '{"data.object.metadata.shop": ["north"]}'
+        )
+    return {name: tuple(values) for name, values in named}
+
+
 def networks(value: Any) -> Any:
     """Parse IP addresses or networks of proxies. Raises ValueError, also for too wide a network.
 
@@ -324,6 +354,7 @@ MIB: Final = 1024 * KIB
 Secrets = Annotated[tuple[DatedSecret, ...], NoDecode, BeforeValidator(secrets)]
 NamedSecrets = Annotated[dict[str, SecretStr], NoDecode, BeforeValidator(named)]
 Accounts = Annotated[tuple[str, ...], NoDecode, BeforeValidator(accounts)]
+Only = Annotated[dict[str, tuple[str, ...]], NoDecode, BeforeValidator(only)]
 BaseUrl = Annotated[str, BeforeValidator(base_url)]
 PublicUrl = Annotated[str, BeforeValidator(public_url)]
 HttpsUrl = Annotated[str, BeforeValidator(https_url)]
@@ -368,6 +399,7 @@ class SourceSettings(Section):
     keys          keys by id or by the part's name, for profiles whose requests name their key
     credentials   for asking the provider back, by the names in the profile
     account       accounts whose events count, for profiles whose events name one
+    only          members by which events state their shop, each with the values of ours
     orders        `own`: events of other sources, and the shop's records unless they say so, never
                   mean an order of this source
     link_by       `references`: a payment belongs to an order only if the shop named it or its
@@ -383,6 +415,7 @@ class SourceSettings(Section):
     keys: NamedSecrets = Field(default_factory=dict)
     credentials: NamedSecrets = Field(default_factory=dict)
     account: Accounts = ()
+    only: Only = Field(default_factory=dict)
     orders: Annotated[Literal["shared", "own"], BeforeValidator(lowered)] = "shared"
     link_by: Annotated[Literal["order", "references"], BeforeValidator(lowered)] = "order"
     link_mismatch: Annotated[Literal["accept", "hold"], BeforeValidator(lowered)] = "accept"

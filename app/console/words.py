@@ -37,6 +37,7 @@ TONES: Final[Mapping[str, str]] = {
     "duplicate": "quiet",
     "duplicate_with_different_body": "look",
     "unreadable": "bad",
+    "not_ours": "quiet",
     "delivered": "good",
     "waiting": "wait",
     "dead": "bad",
@@ -81,6 +82,8 @@ VERDICTS: Final[Mapping[str, str]] = {
     "duplicate_with_different_body": "An event id that came before, with other content: both are "
     "kept, and a person must look.",
     "unreadable": "Genuine, and not to be read by the source's profile: correct the profile.",
+    "not_ours": "Genuine, and of another shop or seller on the same provider account: it is kept, "
+    "and counts for no order.",
     "signature_missing": "Refused: no signature came with it.",
     "signature_mismatch": "Refused: its signature fits none of the source's secrets.",
     "timestamp_missing": "Refused: it does not say when it was signed.",

@@ -35,6 +35,7 @@ VERDICTS: Final = (
     "duplicate",
     "duplicate_with_different_body",
     "unreadable",
+    "not_ours",
     "signature_missing",
     "signature_mismatch",
     "timestamp_missing",
@@ -45,7 +46,7 @@ VERDICTS: Final = (
     "wrong_environment",
     "wrong_account",
 )
-"""Every verdict; the first four are acknowledged, the others are rejections."""
+"""Every verdict; the first five are acknowledged, the others are rejections."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -150,6 +150,7 @@ class Publication:
 
     rules   the rules by which it was folded
     window  what is known of the order's slow payments
+    known   whether anything is known of the order; else it is in no list
     """
 
     order: str
@@ -159,6 +160,7 @@ class Publication:
     next_decision_at: Instant | None
     rules: str
     window: PaymentWindow
+    known: bool
     revision: Revision | None
 
 
@@ -182,14 +184,18 @@ def publish(
     orders = [each.order for each in publications]
     before, numbers_before = standing(connection, orders), last_numbers(connection, orders)
     numbers = dict(numbers_before)
-    if publications:
+    listed = [each for each in publications if each.known]
+    if listed:
         statements.insert_rows(
             connection,
             table="ledgers",
             columns=LEDGER_COLUMNS,
-            rows=[ledger_row(each) for each in publications],
+            rows=[ledger_row(each) for each in listed],
             conflict=_REPLACE_LEDGER,
         )
+    for each in publications:
+        if not each.known:
+            connection.ask("DELETE FROM ledgers WHERE order_key=?", (each.order,))
     revisions = [each.revision for each in publications if each.revision is not None]
     if revisions:
         # The counter's row stays locked until the commit, so numbers are in commit order.
@@ -215,7 +221,7 @@ def publish(
             connection,
             [(m.order, decisions.get(m.order, put_aside_until), m.generation) for m in due],
         )
-    after = {each.order: (each.position.outcome, each.findings) for each in publications}
+    after = {each.order: (each.position.outcome, each.findings) for each in listed}
     relist(connection, before=before, numbers_before=numbers_before, after=after, numbers=numbers)
     tally(connection, before=before.values(), after=after.values())
 

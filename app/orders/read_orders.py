@@ -33,6 +33,7 @@ from reconcile.ledger.fold import fold
 from reconcile.ledger.history import History
 from reconcile.ledger.ledger import Ledger
 from reconcile.ledger.plain import with_plain
+from reconcile.ledger.shops import judge_shops
 from reconcile.ledger.unheard import Unheard, unheard_document
 from reconcile.transparency.evidence import value_document
 
@@ -197,9 +198,11 @@ def nothing_known(
 
 
 def spoken_of(history: History) -> bool:
-    """Tell whether a history has more than events of other orders."""
+    """Tell whether a history has more than events of other orders and of other shops."""
+    aside = judge_shops([delivery.event for delivery in history.deliveries]).aside
     return bool(history.records) or any(
-        delivery.event.order in (None, history.order) for delivery in history.deliveries
+        delivery.event.order in (None, history.order) and delivery.event.key not in aside
+        for delivery in history.deliveries
     )
 
 

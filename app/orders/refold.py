@@ -24,7 +24,7 @@ from app.receiving.due_store import Due
 from app.receiving.pace import Pace
 from reconcile.instants import MINUTE, SECOND, TICK, Instant
 from reconcile.ledger.attention import NEEDS_A_PERSON, needs_person
-from reconcile.ledger.fold import fold
+from reconcile.ledger.fold import fold, is_known
 from reconcile.ledger.history import History
 from reconcile.ledger.ledger import Ledger
 from reconcile.ledger.policy import Policy, policy_text
@@ -324,6 +324,7 @@ def decided(ledger: Ledger, before: Position | None, *, rules: str) -> Publicati
     if needs_person(ledger):
         words.append(NEEDS_A_PERSON)
     codes = "|".join(dict.fromkeys(words))
+    known = is_known(ledger)
     return new_publication(
         order=ledger.order,
         as_of=ledger.as_of,
@@ -332,7 +333,8 @@ def decided(ledger: Ledger, before: Position | None, *, rules: str) -> Publicati
         next_decision_at=ledger.next_decision_at,
         rules=rules,
         window=ledger.window,
-        revision=revise(before, ledger, after=position),
+        known=known,
+        revision=revise(before, ledger, after=position) if known or before is not None else None,
     )
 
 

@@ -304,7 +304,7 @@ AT_ONCE: Final = 500
 MAX_PROBLEMS: Final = 50
 """Problems that are listed; the others are only counted."""
 
-_READ: Final = frozenset(("stored", "duplicate_with_different_body"))
+_READ: Final = frozenset(("stored", "duplicate_with_different_body", "not_ours"))
 """Verdicts that may change places: the first body of an id can be another by arrival than by
 commit."""
 

@@ -69,7 +69,7 @@ _ITS_EVENT: Final = (
     "events.event_id = deliveries.event_id AND events.source = deliveries.source "
     "AND events.digest = deliveries.digest AND events.received_at = deliveries.received_at"
 )
-_READ: Final = "deliveries.verdict IN ('stored', 'duplicate_with_different_body')"
+_READ: Final = "deliveries.verdict IN ('stored', 'duplicate_with_different_body', 'not_ours')"
 _WITHOUT_EVENT: Final = statement(
     "{read} AND NOT EXISTS (SELECT 1 FROM events WHERE {its_event} "
     "AND events.delivery_id = deliveries.id)",
@@ -105,7 +105,7 @@ _DELIVERIES: Final = Layer(
         LayerProof(
             "the verdict of {} does not fit its event",
             "id",
-            "verdict NOT IN ('stored', 'duplicate_with_different_body', 'duplicate') "
+            "verdict NOT IN ('stored', 'duplicate_with_different_body', 'duplicate', 'not_ours') "
             "AND NOT (verdict = 'unreadable' AND event_id IS NULL)",
         ),
         LayerProof(

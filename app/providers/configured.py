@@ -1,7 +1,7 @@
 """Compiles the configured sources, and the clients that ask their providers."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 
 import httpx2
 from pydantic import SecretStr
@@ -10,10 +10,12 @@ from app.config.settings import Settings, SourceSettings
 from app.core.errors import ConfigurationError
 from app.core.phone_key import PhoneKey
 from app.providers.doctor import Account
+from app.providers.fields import LOCATIONS, compile_location
 from app.providers.fingerprints import key_identities
 from app.providers.profile import load_profile, shipped_profiles
 from app.providers.provider_client import ProviderClient
 from app.providers.questions import Questions
+from app.providers.rules_together import covers
 from app.providers.sections import Profile
 from app.providers.source import Source
 from reconcile.instants import Instant
@@ -109,10 +111,12 @@ def compile_sources(settings: Settings, *, phone_key: PhoneKey | None = None) ->
                 ends=ends_of(given),
                 phone_key=phone_key,
                 accounts=given.account,
+                only=only_locations(given, profile),
                 own_orders=given.orders == "own",
                 links=given.link_by == "order",
             )
             problems += _problems_of_account(name, given, profile)
+            problems += _problems_of_only(name, given, profile)
             if source.signs_address and not settings.public_url:
                 variable = "TALLYHOOK_PUBLIC_URL"
                 raise ConfigurationError(
@@ -132,7 +136,7 @@ def compile_sources(settings: Settings, *, phone_key: PhoneKey | None = None) ->
 
 def _problems_of_account(name: str, given: SourceSettings, profile: Profile) -> list[str]:
     variable, where = f"TALLYHOOK_SOURCES__{name.upper()}__ACCOUNT", profile.account.where
-    if where and not given.account:
+    if profile.shares_key and not given.account:
         return [
             f"{variable}: is missing; write your account as {' or '.join(where)} of profile"
             f" {profile.name} names it, or other merchants' events would count"
@@ -140,6 +144,44 @@ def _problems_of_account(name: str, given: SourceSettings, profile: Profile) -> 
     if given.account and not where:
         return [f"{variable}: means nothing; the events of profile {profile.name} name no account"]
     return []
+
+
+def only_locations(given: SourceSettings, profile: Profile) -> dict[str, tuple[str, ...]]:
+    """Return the members of ONLY as locations: a bare path is one of the body."""
+    form = profile.request.body == "form"
+    return {
+        member
+        if member.partition(":")[0] in LOCATIONS
+        else f"{'form' if form else 'json'}:{member}": values
+        for member, values in given.only.items()
+    }
+
+
+def _problems_of_only(name: str, given: SourceSettings, profile: Profile) -> list[str]:
+    """Find members by which anyone could say whose payment it is."""
+    variable, problems = f"TALLYHOOK_SOURCES__{name.upper()}__ONLY", []
+    for location in only_locations(given, profile):
+        try:
+            compile_location(location)
+        except ValueError as error:
+            problems.append(f"{variable}: {location} {error}")
+            continue
+        if not profile.unconfirmed and not covers(asdict(profile), location):
+            problems.append(
+                f"{variable}: {location} is not covered by the signature of profile"
+                f" {profile.name}, so that anyone could write it; name a member that is signed"
+            )
+        elif profile.unconfirmed and profile.fetch_back is None:
+            problems.append(
+                f"{variable}: means nothing; no event of profile {profile.name} counts by itself,"
+                " and its provider is not asked"
+            )
+        elif profile.unconfirmed and not location.startswith(("json:", "root:")):
+            problems.append(
+                f"{variable}: {location} is no member of the provider's answer, which alone counts;"
+                " name one such as json:metadata.shop"
+            )
+    return problems
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,7 +221,7 @@ def _holders(settings: Settings) -> Iterator[_KeyHolder]:
         yield _KeyHolder(
             variable=stem + given_as,
             keys=key_identities(profile, secrets_of(given)),
-            accounts=frozenset(given.account if profile.account.where else ()),
+            accounts=frozenset(given.account if profile.shares_key else ()),
         )
     if settings.shop.secret is not None:
         secret = settings.shop.secret.get_secret_value()

@@ -7,6 +7,7 @@ The kept bytes hold the references of the event that was asked about, since an a
 repeat them. So the bytes alone can be read again at any time.
 """
 
+from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 from app.core.reading import UnclearAmount, Unreadable
@@ -65,6 +66,8 @@ class AnswerReader:
         *,
         own_orders: bool = False,
         links: bool = True,
+        accounts: frozenset[str] = frozenset(),
+        only: Mapping[str, Collection[str]] = reader.NO_MEMBERS,
     ) -> None:
         rule = profile.fetch_back
         assert rule is not None
@@ -73,6 +76,9 @@ class AnswerReader:
         self._moves_by_itself = reader.KindWords(profile.event.own_reference)
         self._standalone = reader.KindWords(profile.event.standalone)
         self._agreement = fields.compile_locations(rule.agreement)
+        self._shop = reader.ShopMembers(
+            rule.account, accounts=accounts, connected=profile.account.connected, only=only
+        )
         self._claims = reader.ClaimWords(rule.claims or profile.claims)
         self._slow = SlowMethods(profile.slow, zone=profile.event.zone)
         self._kind = fields.compile_locations(rule.kind)
@@ -166,6 +172,7 @@ class AnswerReader:
             suggested=suggested,
             agreement=self._stated(self._agreement, data) or about.get("agreement"),
             standalone=claim in reader.GIVES_BACK and kind in self._standalone,
+            shop=self._shop.read(claim, data),
             **references,
         )
 

@@ -6,6 +6,7 @@ one delivery.
 """
 
 import hmac
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from typing import Final
 
@@ -25,7 +26,7 @@ from app.providers import amounts, dates, documents, fields, identifiers, paths,
 from app.providers.phones import phone_digits
 from app.providers.slow import NOT_SLOW, SlowMethods
 from reconcile.instants import Instant
-from reconcile.ledger.events import UNCLEAR_AMOUNT, ClaimKind, Event, Standing
+from reconcile.ledger.events import UNCLEAR_AMOUNT, ClaimKind, Event, Shop, Standing
 from reconcile.money import Money
 from reconcile.values import maker
 
@@ -84,11 +85,18 @@ COVERS_ORDER: Final[frozenset[ClaimKind]] = frozenset({"succeeded", "authorized"
 UNSTATED: Final = "unstated"
 """In place of an environment: the profile names the member that states it, and it is absent."""
 
+NO_MEMBERS: Final[Mapping[str, Collection[str]]] = {}
+"""Of a source that names no members of its own by which it knows its shop."""
+
 STATES_NO_SUM: Final[frozenset[ClaimKind]] = frozenset({"pending", "unrecognized", "ignored"})
 """Claims without a sum of refunds: their meaning for the money is not known, or not final."""
 
 MEANT_AS_STATED: Final[frozenset[ClaimKind]] = frozenset({"unrecognized", "ignored"})
 """Claims that need no confirmation, since they change no payment."""
+
+NAMES_ITS_OWN: Final[frozenset[ClaimKind]] = GIVES_BACK | MEANT_AS_STATED
+"""Claims whose members, such as metadata, may be a refund's or dispute's own: only the account says
+whose the payment is."""
 
 _new_event, _new_reading = maker(Event), maker(Reading)
 
@@ -170,6 +178,60 @@ class Price:
             return amounts.read_amount(self._read, value, currency, name=name)
 
 
+class ShopMembers:
+    """Members by which the events of one source state their account and their shop.
+
+    where      locations of the account
+    accounts   accounts that are ours; empty: all are, except where only other accounts are named
+    connected  as in `AccountRule`
+    only       members of the shop's own making, each with the values that are ours
+    """
+
+    __slots__ = ("_account", "_accounts", "_asks_account", "_connected", "_only")
+
+    def __init__(
+        self,
+        where: sections.Locations,
+        *,
+        accounts: frozenset[str],
+        connected: bool,
+        only: Mapping[str, Collection[str]],
+    ) -> None:
+        self._account = fields.compile_locations(where)
+        self._asks_account = bool(where) and (connected or bool(accounts))
+        self._accounts, self._connected = accounts, connected
+        self._only = [
+            (fields.compile_location(location), frozenset(values))
+            for location, values in only.items()
+        ]
+
+    def read(self, claim: ClaimKind, data: fields.EventData) -> Shop | None:
+        """Return whose shop an event states; None where its source asks nothing. Never raises."""
+        found: list[Shop] = []
+        if self._asks_account:
+            named = _text_at(self._account, data)
+            if named is not None:
+                found.append("ours" if named in self._accounts else "other")
+            elif not self._connected:
+                found.append("unstated")
+        if self._only:
+            own = [] if claim in NAMES_ITS_OWN else self._only
+            stated = [
+                text in ours for find, ours in own if (text := _text_at(find, data)) is not None
+            ]
+            found.append("unstated" if not stated else "ours" if all(stated) else "other")
+        return next((word for word in _STRONGEST if word in found), None)
+
+
+_STRONGEST: Final[tuple[Shop, ...]] = ("other", "unstated", "ours")
+
+
+def _text_at(find: fields.Find, data: fields.EventData) -> str | None:
+    with suppress(Unreadable):
+        return fields.as_text(find(data), "the shop")
+    return None
+
+
 class EventReader:
     """Reads the events of one source."""
 
@@ -181,7 +243,8 @@ class EventReader:
         *,
         own_orders: bool = False,
         links: bool = True,
-        accounts: frozenset[str] | None = None,
+        accounts: frozenset[str] = frozenset(),
+        only: Mapping[str, Collection[str]] = NO_MEMBERS,
     ) -> None:
         event, priced = profile.event, profile.amounts
         self._source = source
@@ -205,12 +268,18 @@ class EventReader:
         self._claims = ClaimWords(profile.claims, otherwise=otherwise)
         self._standing: Standing = "unconfirmed" if profile.unconfirmed else "said"
         self._account = ProfileField(profile.account.where)
-        self._accounts = accounts if profile.account.where else None
         self._own_orders, self._links = own_orders, links
         self._own_references = KindWords(event.own_reference)
         self._suggested = ProfileField(event.suggested)
         self._standalone = KindWords(event.standalone)
         self._agreement = ProfileField(event.agreement)
+        self._accounts = accounts if profile.shares_key else None
+        self._shop = ShopMembers(
+            () if profile.shares_key else profile.account.where,
+            accounts=accounts,
+            connected=profile.account.connected,
+            only=only,
+        )
         self._id, self._kind = ProfileField(event.id), ProfileField(event.kind)
         self._occurred_at, self._date = ProfileField(event.occurred_at), dates.DATES[event.dates]
         self._zone = event.zone
@@ -410,6 +479,7 @@ class EventReader:
             digest=data.digest,
             kind=kind,
             claim=claim,
+            shop=self._shop.read(claim, data),
             standing=self._standing,
         )
 
@@ -461,6 +531,7 @@ class EventReader:
             method=slow.method,
             expected_by=slow.expected_by,
             revocable_days=slow.revocable_days,
+            shop=self._shop.read(claim, data),
         )
 
     def _money(

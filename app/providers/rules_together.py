@@ -444,6 +444,10 @@ def _key_says_whose_it_is(values: Values) -> Iterable[TomlMistake]:
 
 def _account_is_signed(values: Values) -> Iterable[TomlMistake]:
     where = values["account"]["where"]
+    if values["account"]["connected"] and not where:
+        yield TomlMistake("account.connected", "means nothing without account.where")
+    if values["confirm"]:
+        return  # what is unsigned then decides nothing
     for signed, coverage in _coverages(values):
         if not all(coverage.covers(location) for location in where):
             yield TomlMistake("account.where", f"is not covered by signature.{signed}")
@@ -641,6 +645,11 @@ def _coverages(values: Values) -> list[tuple[str, SignatureCoverage]]:
         )
         for key, form in forms
     ]
+
+
+def covers(values: Values, location: str) -> bool:
+    """Check that a profile's signature covers a location, in each form of what it signs."""
+    return all(each.covers(location) for _, each in _coverages(values))
 
 
 _OF_THE_QUERY: Final = frozenset({"@query", "@target-uri", "@request-target"})

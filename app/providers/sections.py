@@ -82,11 +82,13 @@ class SignatureRule:
 class AccountRule:
     """Section [account]: whose event it is, where the key alone does not tell.
 
-    where         the member that names the provider's account
+    where         the member that names the provider's account or entity
+    connected     whether events name an account only if it is another than the key's own
     undocumented  whether no such member is known, so that no event counts by itself
     """
 
     where: Locations = ()
+    connected: Annotated[bool, rules.flag] = False
     undocumented: Annotated[bool, rules.flag] = False
 
 
@@ -289,6 +291,7 @@ class FetchBackRule:
     headers           further headers of every request; {credential:NAME} stands for a credential
     token_method, token_body
                       how the access token of `oauth` is requested
+    account           whose account the answer is of; without it, the credentials say so
     kind … currency   locations in the answer; no `amount`: the request fixed it, nobody else could
     occurred_at       where the answer is the event itself; written as the event's own date
     dated_as_event    whether the answer has the date of the event that was asked about
@@ -313,6 +316,7 @@ class FetchBackRule:
     session: Locations = ()
     order: Locations = ()
     environment: Locations = ()
+    account: Locations = ()
     movement: Locations = ()
     capture: Locations = ()
     agreement: Locations = ()
@@ -403,6 +407,13 @@ class Profile:
     checkout: CheckoutRule
     rests_on: RestsOnRule | None
     claims: Claims = ()
+
+    @property
+    def shares_key(self) -> bool:
+        """Whether its key is every merchant's, so that events of other accounts are refused."""
+        return (
+            self.signature.key == "provider" and bool(self.account.where) and not self.unconfirmed
+        )
 
     @property
     def unconfirmed(self) -> bool:

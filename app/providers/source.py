@@ -3,7 +3,7 @@
 import hmac
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple
 
@@ -14,7 +14,7 @@ from app.providers import fields
 from app.providers.documents import DOCUMENTS
 from app.providers.fetched import AnswerReader
 from app.providers.named.contract import WRAPPED, Secrets, Signed
-from app.providers.reader import EventReader
+from app.providers.reader import NO_MEMBERS, EventReader
 from app.providers.request import Incoming, Reason, Refusal
 from app.providers.schemes import NAMED, TOKENS, UNSIGNED
 from app.providers.sections import HandshakeRule, Profile
@@ -183,7 +183,8 @@ class Source:
 
     phone_key               makes digests of the customers' phone numbers; None: none are made
     accounts                whose events count, where the profile names the member that says; all
-                            others are foreign
+                            others are foreign under a shared key, else of another shop
+    only                    locations by which our shop is known, each with its values
     own_orders              whether its orders are kept apart: see `fields.order_named`
     links                   whether a payment may belong to an order because its event names it;
                             else the order that it names is only suggested
@@ -203,6 +204,7 @@ class Source:
         ends: Mapping[str, Instant] | None = None,
         phone_key: PhoneKey | None = None,
         accounts: Iterable[str] = (),
+        only: Mapping[str, Collection[str]] = NO_MEMBERS,
         own_orders: bool = False,
         links: bool = True,
     ) -> None:
@@ -217,16 +219,20 @@ class Source:
         self._ending = (
             Ending(partial(compile_with, strict=True), given.listed, ends) if ends else None
         )
+        ours = frozenset(accounts)
         self._reader = EventReader(
             name,
             profile,
             phone_key,
             own_orders=own_orders,
             links=links,
-            accounts=frozenset(accounts),
+            accounts=ours,
+            only=only,
         )
         self._answers = (
-            AnswerReader(name, profile, own_orders=own_orders, links=links)
+            AnswerReader(
+                name, profile, own_orders=own_orders, links=links, accounts=ours, only=only
+            )
             if profile.fetch_back
             else None
         )
@@ -278,7 +284,7 @@ class Source:
         try:
             payload = self._verifier.payload(incoming)
         except Unreadable:
-            return Belonging(foreign=bool(self.profile.account.where))
+            return Belonging(foreign=self.profile.shares_key)
         return self._reader.belonging(payload, incoming)
 
     @property

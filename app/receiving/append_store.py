@@ -36,7 +36,9 @@ from app.sealing.log_queue_store import mark_unsealed
 from reconcile.instants import DAY, EARLIEST, MINUTE, Instant
 from reconcile.ledger.events import UNCONFIRMED, Event
 
-StoredVerdict = Literal["stored", "duplicate", "duplicate_with_different_body", "unreadable"]
+StoredVerdict = Literal[
+    "stored", "duplicate", "duplicate_with_different_body", "unreadable", "not_ours"
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +109,7 @@ class KnownEvents:
         bodies = self.bodies.get(key)
         if bodies is None:
             self.bodies[key] = {event.digest: (None, event.order)}
-            return "stored"
+            return "not_ours" if event.shop == "other" else "stored"
         if event.digest in bodies:
             return "duplicate"
         linking.torn.add(key)

@@ -5,6 +5,9 @@ If there is none yet it waits as an orphan, and the transaction that makes the l
 The first link of a reference stays; a second order that names it makes the two contested, and
 each order's history then holds what touches it of the other's.
 
+An event that is of another shop's payment by its own words counts as nameless: the order that it
+names is the other shop's.
+
 What is unconfirmed anyone may have written: it goes to the order that it names or is linked to, and
 links, adopts and contests nothing.
 """
@@ -109,7 +112,7 @@ class Linking:
         nameless = []
         for event in fresh:
             keys = keys_of(event)
-            if event.order is None:
+            if event.order is None or event.shop == "other":
                 nameless.append((event, keys))
                 continue
             self.orders[event.key] = event.order

@@ -148,7 +148,9 @@ def _entry(row: Sequence[Any]) -> LogEntry:
     )
 
 
-_ACCEPTED: Final = ("stored", "duplicate", "duplicate_with_different_body", "unreadable")
+_ACCEPTED: Final = (
+    *("stored", "duplicate", "duplicate_with_different_body", "unreadable", "not_ours"),
+)
 """Verdicts of the half that was accepted."""
 
 _UNUSUAL: Final = text("verdict <> 'stored'")

@@ -23,6 +23,7 @@ from reconcile.ledger.history import History
 from reconcile.ledger.placing import CLAIMS, Placing
 from reconcile.ledger.policy import Policy
 from reconcile.ledger.records import PLACINGS, STILL_ASKING, Record
+from reconcile.ledger.shops import judge_shops
 from reconcile.money import Money
 
 SAYS_NOTHING_FINAL: frozenset[ClaimKind] = frozenset(("pending", "unrecognized"))
@@ -50,6 +51,7 @@ class Heard:
     at     the provider's date; if it gave none, the first arrival
     by     ids that its place in this order, or outside of it, rests on: those of an assignment, or
            of a record in which the shop named it
+    whose  ids of other events that say that its payment is our shop's
     """
 
     event: Event
@@ -57,14 +59,15 @@ class Heard:
     count: int
     at: Instant
     by: tuple[str, ...] = ()
+    whose: tuple[str, ...] = ()
 
 
 def cites_of(heard: Sequence[Heard]) -> tuple[str, ...]:
-    """Return the event ids, each once, in the order given; then the ids of assignments."""
-    if len(heard) == 1 and not heard[0].by:  # most often
+    """Return the event ids, each once, in the order given; then those that their place rests on."""
+    if len(heard) == 1 and not (heard[0].by or heard[0].whose):  # most often
         return (heard[0].event.event_id,)
     ids = [each.event.event_id for each in heard]
-    by = [cite for each in heard if each.by for cite in each.by]
+    by = [cite for each in heard if each.by or each.whose for cite in (*each.by, *each.whose)]
     if by:
         return tuple(dict.fromkeys([*ids, *by]))
     if len(ids) == 2:
@@ -219,6 +222,8 @@ class Case:
     foreign          events that name another order but share a reference or an id with this one
     moved            events that would be the order's own or foreign, if a person or the shop had
                      not placed their payment elsewhere; they put nothing in doubt
+    not_ours         events of payments of other shops, or of shops that are not known; they belong
+                     to no ledger
     foreign_records  records of other orders whose sessions have events here
     """
 
@@ -228,6 +233,7 @@ class Case:
     heard: list[Heard]
     foreign: list[Heard]
     moved: list[Heard]
+    not_ours: list[Heard]
     filed: Filed
     attempts: list[AttemptEvidence]
     foreign_records: Sequence[Record]
@@ -250,7 +256,9 @@ def arrange(history: History, *, policy: Policy, as_of: Instant) -> Case:
         others = [r for r in known if r.order != order and r.kind not in PLACINGS]
         claims = [r for r in known if r.kind in CLAIMS]
     # Which payments the shop named matters where others are held to the price, even in one order.
-    heard, foreign, moved = _hear(history, as_of, claims, always=bool(policy.mismatch_held))
+    heard, foreign, moved, not_ours = _hear(
+        history, as_of, claims, always=bool(policy.mismatch_held)
+    )
     return Case(
         order=order,
         policy=policy,
@@ -258,6 +266,7 @@ def arrange(history: History, *, policy: Policy, as_of: Instant) -> Case:
         heard=heard,
         foreign=foreign,
         moved=moved,
+        not_ours=not_ours,
         filed=filed,
         attempts=_attempts(order, heard, filed),
         foreign_records=others,
@@ -266,8 +275,9 @@ def arrange(history: History, *, policy: Policy, as_of: Instant) -> Case:
 
 def _hear(
     history: History, as_of: Instant, claims: Sequence[Record], *, always: bool
-) -> tuple[list[Heard], list[Heard], list[Heard]]:
-    """Return the order's own events, the foreign ones and the moved ones, each event once.
+) -> tuple[list[Heard], list[Heard], list[Heard], list[Heard]]:
+    """Return the order's own events, the foreign ones, the moved ones, and those of payments that
+    are not ours; each event once.
 
     claims  records that outrank the order that an event names
     always  note what these records say even where no other order is concerned
@@ -297,6 +307,10 @@ def _hear(
             if event.occurred_at is None:
                 heard.at = received
     moved: list[Heard] = []
+    not_ours = _not_ours(by_key, claims)
+    if not_ours:
+        own = [each for each in own if each.event.key in by_key]
+        foreign = [each for each in foreign if each.event.key in by_key]
     if claims and (
         always or foreign or any(r.order != order or r.kind in PLACINGS for r in claims)
     ):
@@ -304,7 +318,28 @@ def _hear(
     own.sort(key=by_date)
     if foreign:
         foreign.sort(key=by_date)
-    return own, foreign, moved
+    return own, foreign, moved, not_ours
+
+
+def _not_ours(by_key: dict[tuple[str, str, str], Heard], claims: Sequence[Record]) -> list[Heard]:
+    """Take out the events of payments that are another shop's or whose shop is not known.
+
+    A person or the shop that places a payment says that it is ours.
+    """
+    events = [each.event for each in by_key.values()]
+    shops = judge_shops(events)
+    for key, ids in shops.rests_on.items():
+        by_key[key].whose = ids
+    placing = Placing(claims, events) if shops.aside and claims else None
+    found: list[Heard] = []
+    for key in shops.aside:
+        placed = None if placing is None else placing.placed(by_key[key].event)
+        if placed is not None and placed.order is not None:
+            by_key[key].by = placed.by
+        else:
+            found.append(by_key.pop(key))
+    found.sort(key=by_date)
+    return found
 
 
 def _placed(

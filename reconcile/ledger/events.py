@@ -55,8 +55,9 @@ ANSWERS: Final[frozenset[Standing]] = frozenset(("fetched", "answered"))
 UNCONFIRMED: Final[Standing] = "unconfirmed"
 """Standing of an event that can make an order pending, and nothing else."""
 
-Shop = Literal["ours", "other"]
-"""Whose shop an event states that its payment belongs to, by the settings of its source."""
+Shop = Literal["ours", "other", "unstated"]
+"""Whose shop an event states that its payment belongs to, by the settings of its source, which asks
+for it; `unstated`: the event states none."""
 
 PartKind = Literal[
     "base",
@@ -132,7 +133,7 @@ class Event:
                  event dates nothing that it could be counted from
     revocable_days
                  calendar days after its capture in which the customer can revoke the payment
-    shop         whose shop its payment belongs to; None if the event does not state it
+    shop         whose shop its payment belongs to; None if its source does not ask
     suggested    order that the event names, if it may not link its payment to it
     agreement    reference of the subscription or billing agreement that the payment renews
     standalone   whether the refund or payout belongs to no payment

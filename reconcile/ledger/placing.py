@@ -47,7 +47,7 @@ class Placing:
         self._latest: Final[dict[Key, Record]] = {}
         self._named: Final[dict[Key, list[Record]]] = {}
         for record in records:
-            for key in _keys(record):
+            for key in keys_of(record):
                 if record.kind == "payment_assigned":
                     self._latest[key] = record
                 elif record.kind in NAMINGS:
@@ -55,14 +55,14 @@ class Placing:
         self._ties: Final[dict[Key, dict[Key, str]]] = {}
         for event in events:
             if event.standing != UNCONFIRMED:
-                keys = _keys(event)
+                keys = keys_of(event)
                 for one, other in zip(keys, reversed(keys), strict=True) if len(keys) > 1 else ():
                     known = self._ties.setdefault(one, {})
                     known[other] = min(event.event_id, known.get(other, event.event_id))
 
     def placed(self, event: Event) -> Placed | None:
         """Return the claim that covers an event; None if what it names itself counts."""
-        keys = _keys(event)
+        keys = keys_of(event)
         if not keys:
             return None
         direct = self._latest.get(keys[0])
@@ -109,7 +109,7 @@ class Placing:
         return found
 
 
-def _keys(each: Event | Record) -> list[Key]:
+def keys_of(each: Event | Record) -> list[Key]:
     """Return what an event or a record names: its payment first, then its session."""
     source = each.source or ""
     keys: list[Key] = []

@@ -1,0 +1,119 @@
+"""Whose shop each payment belongs to, where several shops or sellers share a provider account.
+
+Leaves out: which order an event belongs to (`placing`), and how an event states its shop; that was
+judged by the settings of its source when it was read.
+
+Payments are judged, not events. Events that name one payment or session, directly or through an
+event that names both, are of one shop. Evidence that opens or pays it decides: it is another shop's
+if some of that evidence states another shop, else ours if some states ours. Money going back,
+cancellations and events without a meaning decide only where no such evidence does. While nothing
+decides, and the source asks for the shop, whose it is is not known.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
+from typing import Final, Literal, NamedTuple
+
+from reconcile.ledger.events import UNCONFIRMED, ClaimKind, Event
+from reconcile.ledger.placing import keys_of
+
+Aside = Literal["other", "unknown"]
+"""Why a payment is set aside: it is another shop's, or whose it is is not known yet."""
+
+OPENS: Final[frozenset[ClaimKind]] = frozenset(
+    ("pending", "authorized", "succeeded", "declined", "expired", "timed_out")
+)
+"""Claims of events that open or pay a payment, and so decide whose it is."""
+
+EventKey = tuple[str, str, str]
+Mark = tuple[str, str, str]
+"""Source, kind of reference, and reference; an event that names none has one of its own."""
+
+
+class Shops(NamedTuple):
+    """The judgement of a set of events, by their keys.
+
+    aside     events that are set aside, with the reason
+    rests_on  ids of the other events by which an event that does not say so itself is ours
+    """
+
+    aside: Mapping[EventKey, Aside]
+    rests_on: Mapping[EventKey, tuple[str, ...]]
+
+
+NOBODY_ASKS: Final = Shops({}, {})
+
+
+def judge_shops(events: Collection[Event]) -> Shops:
+    """Judge whose payment each event is about."""
+    if all(event.shop is None for event in events):
+        return NOBODY_ASKS
+    stated: dict[Mark, list[Event]] = defaultdict(list)
+    ties: dict[Mark, dict[Mark, str]] = defaultdict(dict)
+    ours: dict[Mark, str] = {}
+    for event in events:
+        if event.standing == UNCONFIRMED:
+            continue
+        marks = _marks(event)
+        for mark in marks:
+            stated[mark].append(event)
+            if event.shop == "ours":
+                ours[mark] = min(event.event_id, ours.get(mark, event.event_id))
+            for other in marks:
+                if other != mark:
+                    known = ties[mark].get(other, event.event_id)
+                    ties[mark][other] = min(event.event_id, known)
+    verdicts: dict[Mark, Aside | Literal["ours"] | None] = {}
+    for mark in stated:
+        if mark not in verdicts:
+            reached = _reached([mark], ties)
+            verdict = _verdict([event for each in reached for event in stated[each]])
+            verdicts |= dict.fromkeys(reached, verdict)
+    aside: dict[EventKey, Aside] = {}
+    rests_on: dict[EventKey, tuple[str, ...]] = {}
+    for event in events:
+        marks = _marks(event)
+        verdict = verdicts.get(marks[0], verdicts.get(marks[-1]))
+        if event.standing == UNCONFIRMED:
+            # Anyone may have written it: it only follows what is known, and decides nothing.
+            if verdict == "other" or (verdict is None and event.shop == "other"):
+                aside[event.key] = "other"
+        elif verdict == "ours":
+            if event.shop != "ours":
+                paths = [(*path, ours[m]) for m, path in _reached(marks, ties).items() if m in ours]
+                rests_on[event.key] = min(paths, key=lambda path: (len(path), path))
+        elif verdict is not None:
+            aside[event.key] = verdict
+    return Shops(aside, rests_on)
+
+
+def _marks(event: Event) -> list[Mark]:
+    return [*keys_of(event)] or [(event.source, "event", event.event_id)]
+
+
+def _reached(
+    marks: Iterable[Mark], ties: Mapping[Mark, Mapping[Mark, str]]
+) -> dict[Mark, tuple[str, ...]]:
+    """Return these marks and all that events tie to them, each with those events' ids."""
+    found: dict[Mark, tuple[str, ...]] = dict.fromkeys(marks, ())
+    wanted = list(found)
+    for mark in wanted:
+        for other, tie in sorted(ties.get(mark, {}).items()):
+            if other not in found:
+                found[other] = (*found[mark], tie)
+                wanted.append(other)
+    return found
+
+
+def _verdict(events: Iterable[Event]) -> Aside | Literal["ours"] | None:
+    """Return whose payment it is; None where its source asks nothing."""
+    decisive: set[str | None] = set()
+    others: set[str | None] = set()
+    for event in events:
+        (decisive if event.claim in OPENS else others).add(event.shop)
+    for said in (decisive, others):
+        if "other" in said:
+            return "other"
+        if "ours" in said:
+            return "ours"
+    return "unknown" if "unstated" in decisive | others else None
