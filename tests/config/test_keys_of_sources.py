@@ -170,7 +170,7 @@ def test_an_account_that_is_missing_or_means_nothing_stops_the_start(
         "TALLYHOOK_GRACE_S": "soon",
         "TALLYHOOK_SOURCES__PIX__PROFILE": "woovi",
         "TALLYHOOK_SOURCES__PIX__SECRETS": json.dumps([pem(RSA)]),
-        "TALLYHOOK_SOURCES__CARD__PROFILE": "stripe",
+        "TALLYHOOK_SOURCES__CARD__PROFILE": "kopokopo",
         "TALLYHOOK_SOURCES__CARD__SECRETS": TEXT,
         "TALLYHOOK_SOURCES__CARD__ACCOUNT": "acct_1",
         "TALLYHOOK_SOURCES__BEE__PROFILE": "chargebee",
