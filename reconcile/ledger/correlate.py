@@ -145,6 +145,7 @@ class AttemptEvidence:
     links        events that tie coarse events to it, by session, refund or dispute
     sums         whether any of its events states a running total of refunds
     slow         whether any of its events names a slow method, or how long it can be revoked
+    parts        whether any of its events names parts of its amount
     """
 
     __slots__ = (
@@ -152,6 +153,7 @@ class AttemptEvidence:
         "files",
         "heard",
         "links",
+        "parts",
         "reference",
         "session",
         "slow",
@@ -171,6 +173,7 @@ class AttemptEvidence:
         self.links: list[Link] = []
         self.sums = False
         self.slow = False
+        self.parts = False
 
     def names(self, session: str) -> Heard | None:
         """Return the first event of the attempt that names this session."""
@@ -207,6 +210,8 @@ class AttemptEvidence:
             self.sums = True
         if event.method is not None or event.revocable_days is not None:
             self.slow = True
+        if event.parts:
+            self.parts = True
         same = self.claims.get(event.claim)
         if same is None:
             self.claims[event.claim] = [heard]

@@ -67,6 +67,8 @@ _MAY_BE_MISSING: Final = {
     "still_lost": ", but {} of it stays lost",
     "not_lost": ", and {} of what was disputed stays with the shop",
     "under_way": ", {} of it is under way",
+    "on_top": ", {} of it on top of the price",
+    "discount": ", after a discount of {} at the provider",
 }
 """Optional facts, and the words around them if they are present."""
 
@@ -254,7 +256,9 @@ def window_document(window: PaymentWindow) -> dict[str, Any]:
 def _totals(ledger: Ledger) -> dict[str, Any]:
     """Return expected, captured, refunded and held; reversed and lost if not zero.
 
-    `expected` is what is due at providers; where the shop stated tenders, price and tenders follow.
+    `expected` is what is due at providers; where the shop stated tenders, price and tenders follow,
+    and where discounts at providers count, their sum. `on_top` is the part of `held` on top of the
+    price, by kind; absent if there is none.
 
     owed_back   what must still be given back, less refunds under way; absent if nothing is owed,
                 None if a refund under way states no amount
@@ -279,6 +283,10 @@ def _totals(ledger: Ledger) -> dict[str, Any]:
     if placed is not None and placed.money is not None and placed.tenders:
         totals["price"] = to_json(placed.money)
         totals["tenders"] = [{"kind": t.kind, **to_json(t.money)} for t in placed.tenders]
+    if ledger.discount is not None:
+        totals["discount"] = to_json(ledger.discount)
+    if ledger.on_top:
+        totals["on_top"] = [{"kind": p.kind, **to_json(p.money)} for p in ledger.on_top]
     if ledger.owed is not None:
         totals["owed_back"] = to_json(ledger.owed)
         if ledger.returning is not None:

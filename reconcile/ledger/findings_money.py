@@ -25,6 +25,7 @@ from reconcile.ledger.outcome import (
     paid_several_times,
     returning_facts,
     reversal_mismatch,
+    times_paid,
     under_way,
 )
 from reconcile.ledger.policy import Policy
@@ -71,7 +72,7 @@ def captures(case: Case, judgement: Judgement) -> list[Finding]:
     captured, expected = judgement.captures, judgement.expected
     if not captured or (expected.money is None and not expected.stated):
         return []
-    if len(captured) == 1 and captured[0].money == expected.money:
+    if len(captured) == 1 and captured[0].money == expected.money and not judgement.came_on_top:
         return []
     if expected.money is None:
         return [_mismatch("amount_mismatch", judgement, captured)]
@@ -93,7 +94,7 @@ def captures(case: Case, judgement: Judgement) -> list[Finding]:
     elif not found:
         currency = expected.money.currency
         total = sum([b.captured for b in judgement.balances if b.currency == currency])
-        if total < expected.money.minor:
+        if total - judgement.came_on_top < expected.money.minor:
             found.append(_mismatch("amount_mismatch", judgement, captured))
             if is_off_by_factor(expected.money, new_money(minor=total, currency=currency)):
                 found.append(_mismatch("amount_off_by_minor_unit", judgement, captured))
@@ -143,8 +144,11 @@ def _surplus(judgement: Judgement, expected: Money) -> Finding:
     owed = Money(minor=judgement.surplus, currency=expected.currency)
     cites = tuple(dict.fromkeys([c for m in captured for c in m.cites]))
     if paid_several_times(judgement):
-        times = len([m for m in captured if m.money == expected])
-        facts: Facts = (("times", times), *judgement.expected.facts(), ("owed", owed))
+        facts: Facts = (
+            ("times", times_paid(judgement)),
+            *judgement.expected.facts(),
+            ("owed", owed),
+        )
         facts += returning_facts(judgement)
         return new_finding(code="paid_twice", cites=cites, facts=facts)
     facts = (*judgement.expected.facts(), ("surplus", owed), *returning_facts(judgement))

@@ -8,13 +8,15 @@ from typing import Final
 
 from reconcile.instants import EARLIEST, Duration, Instant
 from reconcile.ledger.correlate import arrange
+from reconcile.ledger.events import Part
 from reconcile.ledger.findings import find, fulfillment_deadline
 from reconcile.ledger.findings_money import next_refund_due
 from reconcile.ledger.fulfilling import withheld
 from reconcile.ledger.history import History
 from reconcile.ledger.ledger import Ledger, Outcome, new_ledger
 from reconcile.ledger.movements import entries_of
-from reconcile.ledger.outcome import decide
+from reconcile.ledger.on_top import by_kind
+from reconcile.ledger.outcome import Judgement, decide
 from reconcile.ledger.policy import Policy
 from reconcile.money import Money, new_money
 
@@ -50,6 +52,9 @@ def fold(history: History, *, policy: Policy, as_of: Instant) -> Ledger:
         held=money(judgement.held),
         owed=money(judgement.owed) if judgement.owed else None,
         returning=money(judgement.returning) if judgement.returning else None,
+        on_top=_on_top(judgement, judgement.on_top),
+        came_on_top=_on_top(judgement, judgement.came_on_top),
+        discount=judgement.expected.discount,
         returning_more=judgement.owed > 0
         and any(each.amount is None for payment in judgement.payments for each in payment.pending),
         movements=judgement.movements,
@@ -61,6 +66,11 @@ def fold(history: History, *, policy: Policy, as_of: Instant) -> Ledger:
         next_decision_at=min(changes, default=None),
         case=case,
     )
+
+
+def _on_top(judgement: Judgement, minor: int) -> tuple[Part, ...]:
+    currency = judgement.currency
+    return () if not minor or currency is None else by_kind(judgement.shares, minor, currency)
 
 
 # --- when an order is over ------------------------------------------------------------------------

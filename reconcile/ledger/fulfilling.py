@@ -91,14 +91,15 @@ def _may_go_back(case: Case, judgement: Judgement) -> Iterable[Reason]:
         return
     if judgement.plain:
         return
-    on_hold = 0
+    on_hold: dict[int, int] = {}
     cites: list[Heard] = []
     for payment in judgement.sure():
         held, heard = _on_hold(payment, price.currency)
-        on_hold += held
+        on_hold[id(payment.attempt)] = held
         cites += heard
-    if on_hold and judgement.counted - on_hold < price.minor:
-        facts = (("pending", new_money(minor=on_hold, currency=price.currency)),)
+    pending = sum(on_hold.values())
+    if pending and judgement.counted_less(on_hold) < price.minor:
+        facts = (("pending", new_money(minor=pending, currency=price.currency)),)
         yield new_reason(code="money_may_go_back", cites=cites_of(cites), facts=facts)
 
 

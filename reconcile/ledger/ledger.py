@@ -10,6 +10,7 @@ from typing import Final, Literal, NamedTuple, get_args
 
 from reconcile.instants import Instant
 from reconcile.ledger.correlate import AttemptEvidence, Case, Heard, cites_of
+from reconcile.ledger.events import Part
 from reconcile.ledger.records import Record
 from reconcile.ledger.vocabulary import FINDINGS, FindingCode, Severity
 from reconcile.money import Money
@@ -190,6 +191,9 @@ class Ledger:
                       surplus, or after a cancellation all that is held; None if nothing
     returning         part of `owed` that refunds under way will take; None if nothing
     returning_more    whether a refund under way states no amount, so that it may take more of it
+    on_top            part of `held` that is on top of the price, by kind
+    came_on_top       what came on top of the price, some of which may have gone back, by kind
+    discount          what discounts at providers took off the price in `expected`; None if nothing
     movements         the movements behind the entries
     reasons           why the outcome is what it is, the deciding reason first
     withheld          why a paid order must not be fulfilled; empty for other orders
@@ -207,6 +211,9 @@ class Ledger:
     owed: Money | None
     returning: Money | None
     returning_more: bool
+    on_top: tuple[Part, ...]
+    came_on_top: tuple[Part, ...]
+    discount: Money | None
     movements: Sequence[Movement]
     attempts: tuple[Attempt, ...]
     entries: tuple[Entry, ...]

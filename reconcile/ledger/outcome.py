@@ -3,8 +3,8 @@
 Leaves out: findings, which observe but do not decide, and all wording.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 from reconcile.instants import Instant
@@ -31,6 +31,7 @@ from reconcile.ledger.movements import (
     movements_of,
     payments_of,
 )
+from reconcile.ledger.on_top import Counted, counted_of, counting, discounted
 from reconcile.ledger.outcome_attempts import decide_attempt
 from reconcile.money import Money, new_money
 
@@ -44,10 +45,11 @@ _LAST_WORD: Final[dict[AttemptOutcome, Outcome]] = {
 
 @dataclass(slots=True)
 class Expectation:
-    """The price of the order, less what the shop says was paid otherwise, and its ids.
+    """The price of the order, less tenders and discounts, and the ids that state it.
 
     money    what is due at providers; None if nobody stated it, or if statements differ
     tendered what of the whole price was paid otherwise; None: nothing
+    discount what discounts at providers take off the whole price; None: nothing
     by_shop  whether the shop itself stated it, by a record or a session requested through us
     """
 
@@ -56,13 +58,14 @@ class Expectation:
     stated: tuple[Money, ...] = ()
     by_shop: bool = False
     tendered: Money | None = None
+    discount: Money | None = None
 
     def facts(self) -> Facts:
-        """Return what is due, and what of the whole price was paid otherwise, if known."""
+        """Return what is due, if known, and what of the whole price is not."""
         if self.money is None:
             return ()
-        otherwise: Facts = () if self.tendered is None else (("tendered", self.tendered),)
-        return (("expected", self.money), *otherwise)
+        less = (("tendered", self.tendered), ("discount", self.discount))
+        return (("expected", self.money), *[each for each in less if each[1] is not None])
 
 
 @dataclass(slots=True)
@@ -75,7 +78,14 @@ class Judgement:
     doubts    why payments are in doubt, by attempt
     currency  of the price, else of all captures; None if they have none or several
     held      minor units in that currency: captured, less returns and open disputes
-    counted   the same without payments in doubt: the price is compared with it
+    shares    what payments not in doubt have in it, for `on_top.counting`
+    came_on_top
+              what came on top of the price on these payments
+    on_top    part of that which is still held
+    lost_in_doubt
+              what payments in doubt returned beyond their smallest stated capture
+    counted   `held` of the payments not in doubt, less `on_top` and `lost_in_doubt`: the price is
+              compared with it
     surplus   what `counted` exceeds the price by; 0 if there is no price or no excess
     owed      what must be given back: the surplus; all that is held if the shop canceled
     returning part of `owed` that refunds under way will take
@@ -94,6 +104,10 @@ class Judgement:
     doubts: Doubts
     currency: str | None = None
     held: int = 0
+    shares: Sequence[Counted] = ()
+    came_on_top: int = 0
+    on_top: int = 0
+    lost_in_doubt: int = 0
     counted: int = 0
     surplus: int = 0
     owed: int = 0
@@ -104,6 +118,17 @@ class Judgement:
     open_disputes: Sequence[Dispute] = ()
     ship_by: Instant | None = None
     plain: bool = True
+
+    @property
+    def worth(self) -> int | None:
+        """The price in minor units; None if it is unknown."""
+        return None if self.expected.money is None else self.expected.money.minor
+
+    def counted_less(self, on_hold: Mapping[int, int]) -> int:
+        """Return `counted` if these sums went back too, by the `id()` of the attempt."""
+        sure = zip(self.sure(), self.shares, strict=True)
+        shares = [share.less(on_hold.get(id(payment.attempt), 0)) for payment, share in sure]
+        return counting(shares, self.worth) - self.lost_in_doubt
 
     def sure(self) -> list[Payment]:
         """Return the payments that are not in doubt."""
@@ -142,8 +167,11 @@ def decide(case: Case) -> Judgement:
     )
     judgement.plain = all(payment.plain for payment in payments)
     moved = judgement.doubts or captures or any(payment.moved for payment in payments)
-    decided = _money_moved(judgement) if moved else _no_money_moved(case, judgement)
-    judgement.outcome, judgement.reasons = decided
+    judgement.outcome, judgement.reasons = (
+        _money_moved(judgement, percent=case.policy.provider_discount_percent)
+        if moved
+        else _no_money_moved(case, judgement)
+    )
     # Nobody knows the amount of an order in doubt.
     certain = judgement.outcome != "unresolved" or judgement.reasons[0].code == "amount_differs"
     if case.filed.canceled is not None and judgement.held > 0 and certain:
@@ -243,7 +271,7 @@ def _returning(judgement: Judgement, payments: Sequence[Payment]) -> int:
     return min(judgement.owed, sum([under_way(each, judgement.currency) for each in payments]))
 
 
-def _weigh(judgement: Judgement) -> None:
+def _weigh(judgement: Judgement, *, percent: int) -> None:
     """Set currency, `held`, `counted` and `surplus`, and what of it is owed back.
 
     A payment in doubt does not count, but returns beyond its smallest stated capture are deducted.
@@ -257,28 +285,53 @@ def _weigh(judgement: Judgement) -> None:
             return
         (currency,) = found
     judgement.currency = currency
+    shares = []
     for payment in judgement.payments:
         kept, on_hold = standing(payment, currency)
         judgement.held += kept - on_hold
         if id(payment.attempt) not in judgement.doubts:
             judgement.counted += kept - on_hold
+            shares.append(counted_of(payment, currency, kept=kept - on_hold))
         elif payment.returns or payment.disputes:
             came = 0
             for capture in payment.captures:
                 stated = [m.minor for m in capture.stated if m.currency == currency]
                 came += min(stated, default=0)
-            judgement.counted -= max(0, at_most_returned(payment, currency) - came)
+            judgement.lost_in_doubt += max(0, at_most_returned(payment, currency) - came)
+    judgement.shares = shares
+    if any(payment.attempt.parts for payment in judgement.sure()):
+        price = _weigh_parts(judgement, percent=percent)
+    judgement.counted -= judgement.lost_in_doubt
     if price is not None and judgement.counted > price.minor:
         judgement.surplus = judgement.owed = judgement.counted - price.minor
         judgement.returning = _returning(judgement, judgement.sure())
 
 
+def _weigh_parts(judgement: Judgement, *, percent: int) -> Money | None:
+    """Take accepted discounts off the price, and what is on top off `counted`. Return the price."""
+    expected, shares = judgement.expected, judgement.shares
+    if expected.money is not None:
+        currency = expected.money.currency
+        off = sum(discounted(shares, expected.money.minor, percent=percent))
+        if off:
+            expected.discount = new_money(minor=off, currency=currency)
+            expected.money = new_money(minor=expected.money.minor - off, currency=currency)
+    whole = [replace(each, kept=each.captured) for each in shares]
+    judgement.came_on_top = sum([each.kept for each in whole]) - counting(whole, judgement.worth)
+    kept, judgement.counted = judgement.counted, counting(shares, judgement.worth)
+    judgement.on_top = kept - judgement.counted
+    return expected.money
+
+
 # --- the order: money moved ----------------------------------------------------------------------
 
 
-def _money_moved(judgement: Judgement) -> Decision:
-    """Return the decision of the first line that fits, of the table in reconcile/README.md."""
-    _weigh(judgement)
+def _money_moved(judgement: Judgement, *, percent: int) -> Decision:
+    """Return the decision of the first line that fits, of the table in reconcile/README.md.
+
+    percent  how much of the price a discount at the provider may take off
+    """
+    _weigh(judgement, percent=percent)
     gone = False
     if not judgement.plain:
         judgement.open_disputes = [d for p in judgement.payments for d in p.open_disputes]
@@ -365,10 +418,20 @@ def _counting(judgement: Judgement) -> bool:
 
 def paid_several_times(judgement: Judgement) -> bool:
     """Return whether at least two captures that count are exactly the price each."""
+    return times_paid(judgement) > 1
+
+
+def times_paid(judgement: Judgement) -> int:
+    """Return how many captures that count are the price, with or without money on top."""
     price = judgement.expected.money
     if len(judgement.captures) < 2 or price is None:
-        return False
-    return len([m for p in judgement.sure() for m in p.captures if m.money == price]) > 1
+        return 0
+    times = 0
+    for payment, share in zip(judgement.sure(), judgement.shares, strict=True):
+        exact = len([m for m in payment.captures if m.money == price])
+        alone = share.captured - share.surely_on_top(price.minor) == price.minor
+        times += 1 if len(payment.captures) == 1 and alone else exact
+    return times
 
 
 def _doubtful(judgement: Judgement) -> Decision | None:
@@ -411,7 +474,11 @@ def _charged_back(judgement: Judgement) -> Decision | None:
 def _refunded(judgement: Judgement) -> Decision | None:
     gone = any(b.refunded or b.reversed for b in judgement.balances)
     others = [b for b in judgement.balances if b.currency != judgement.currency]
-    if not gone or judgement.held > 0 or any(b.captured > b.returned for b in others):
+    if (
+        not gone
+        or judgement.held > judgement.on_top
+        or any(b.captured > b.returned for b in others)
+    ):
         return None
     return "refunded", (_all_given_back(judgement),)
 
@@ -447,7 +514,9 @@ def _partly_refunded(judgement: Judgement) -> Decision | None:
     own = [b for b in judgement.balances if b.currency == currency]
     if not any(b.refunded or b.reversed for b in judgement.balances):
         return None
-    if price is not None and not any(b.captured >= price.minor for b in own):
+    if price is not None and not any(
+        b.captured - judgement.came_on_top >= price.minor for b in own
+    ):
         return None
     return "partially_refunded", (_money_reason(judgement, "refunded_in_part"),)
 
@@ -519,6 +588,8 @@ def _money_reason(
         facts.append(("captured", None))
     for b in judgement.balances:
         facts.append(("captured", new_money(minor=b.captured, currency=b.currency)))
+        if judgement.on_top and b.currency == judgement.currency:
+            facts.append(("on_top", new_money(minor=judgement.on_top, currency=b.currency)))
         if b.refunded + b.reversed:
             money = new_money(minor=b.refunded + b.reversed, currency=b.currency)
             facts.append(("refunded", money))

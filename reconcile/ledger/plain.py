@@ -529,10 +529,14 @@ def _words(facts: Facts, *, optional: frozenset[str] = frozenset()) -> dict[str,
         elif words.get(name):
             text = f"{words[name]} and {text}"
         words[name] = text
-    for tendered in _money(facts, "tendered"):
+    tendered, discount = _money(facts, "tendered"), _money(facts, "discount")
+    if tendered or discount:
         (expected,) = _money(facts, "expected")
-        price = new_money(minor=expected.minor + tendered.minor, currency=expected.currency)
-        words["expected"] += f" ({price} less {tendered} paid otherwise)"
+        minor = sum([each.minor for each in (expected, *tendered, *discount)])
+        less = [f"{each} paid otherwise" for each in tendered]
+        less += [f"a discount of {each}" for each in discount]
+        price = new_money(minor=minor, currency=expected.currency)
+        words["expected"] += f" ({price} less {' and '.join(less)})"
     return words
 
 

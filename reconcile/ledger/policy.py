@@ -31,6 +31,9 @@ class Policy:
                         stated by the shop; None: the price of the events is enough
     mismatch_held       sources of which a payment that only its order number links is in doubt
                         unless its amount is a price of the order
+    provider_discount_percent
+                        how much of the price a discount that the shop gave at the provider may
+                        take off, from 0 to 100
     """
 
     payment_window: Duration = 30 * MINUTE
@@ -41,6 +44,7 @@ class Policy:
     refund_window: Duration = 10 * DAY
     require_order_record_since: Instant | None = None
     mismatch_held: tuple[str, ...] = ()
+    provider_discount_percent: int = 0
 
 
 def policy_text(policy: Policy) -> str:

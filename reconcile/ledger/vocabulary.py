@@ -361,7 +361,7 @@ class ReasonWords(NamedTuple):
 REASONS: Final[dict[str, ReasonWords]] = {
     # orders where money moved
     "paid_in_full": ReasonWords(
-        sentence="Paid in full: {captured} captured of {expected} due",
+        sentence="Paid in full: {captured} captured{on_top} of {expected} due{discount}",
         plain="Paid in full: {expected}.",
         summary="Paid in full",
     ),
@@ -373,38 +373,39 @@ REASONS: Final[dict[str, ReasonWords]] = {
         summary="Paid, and nobody has said what the order costs",
     ),
     "paid_several_times": ReasonWords(
-        sentence="Paid more than once: {captured} captured of {expected} due{under_way}",
+        sentence="Paid more than once: {captured} captured{on_top} of {expected} "
+        "due{discount}{under_way}",
         plain="Paid more than once: {captured} for a price of {expected}.",
         summary="Paid more than once; a refund is owed",
     ),
     "overpayment_returned": ReasonWords(
-        sentence="Paid in full: {captured} captured, and what came beyond the {expected} due has "
-        "been given back",
+        sentence="Paid in full: {captured} captured{on_top}, and what came beyond the "
+        "{expected} due has been given back",
         plain="Paid in full: {expected}. What was paid too much has been given back.",
         summary="Paid, and what came beyond the price given back",
     ),
     "overpayment_returned_in_part": ReasonWords(
-        sentence="Paid more than once: {captured} captured of {expected} due, and {returned} of it "
-        "given back so far{under_way}",
+        sentence="Paid more than once: {captured} captured{on_top} of {expected} due{discount}, "
+        "and {returned} of it given back so far{under_way}",
         plain="Paid more than once: {captured} for a price of {expected}. {returned} has been "
         "given back.",
         summary="Paid more than once, and a part of the surplus given back",
     ),
     "paid_with_surplus": ReasonWords(
-        sentence="Paid, and more than is due: {captured} captured of {expected} due; {surplus} is "
-        "owed back{under_way}",
+        sentence="Paid, and more than is due: {captured} captured{on_top} of {expected} "
+        "due{discount}; {surplus} is owed back{under_way}",
         plain="Paid {surplus} too much: {captured} for a price of {expected}.",
         summary="Paid, and more than is due; a refund is owed",
     ),
     "paid_with_surplus_returned_in_part": ReasonWords(
-        sentence="Paid, and more than is due: {captured} captured of {expected} due, and some of "
-        "it given back; {surplus} is still owed back{under_way}",
+        sentence="Paid, and more than is due: {captured} captured{on_top} of {expected} "
+        "due{discount}, and some of it given back; {surplus} is still owed back{under_way}",
         plain="Paid too much: {captured} for a price of {expected}. Some of it has been given "
         "back.",
         summary="Paid, and some of what came beyond the price given back",
     ),
     "refunded_in_full": ReasonWords(
-        sentence="Refunded: all of the {captured} captured has been given back",
+        sentence="Refunded: all of the {captured} captured{on_top} has been given back",
         plain="Paid {captured}, and all of it has been given back.",
         summary="All of the captured money was given back",
     ),

@@ -39,7 +39,9 @@ _DOCUMENTS: Final[Mapping[str, Callable[[Any], dict[str, Any]]]] = {
 _US: Final = "_us"
 
 _NAMES: Final = frozenset(("mismatch_held",))
-"""Choices of a policy that are names. All others are microseconds, or None."""
+"""Choices of a policy that are names. Those not in `_PERCENT` either are microseconds or None."""
+
+_PERCENT: Final = frozenset(("provider_discount_percent",))
 
 
 def history_document(history: History, *, policy: Policy, as_of: Instant) -> dict[str, Any]:
@@ -67,8 +69,13 @@ def policy_document(policy: Policy) -> dict[str, Any]:
     """Return a policy as JSON values: its durations in microseconds, its names as lists."""
     choices = {each.name: getattr(policy, each.name) for each in fields(policy)}
     return {
-        **{f"{name}{_US}": given for name, given in choices.items() if name not in _NAMES},
+        **{
+            f"{name}{_US}": given
+            for name, given in choices.items()
+            if name not in _NAMES | _PERCENT
+        },
         **{name: list(choices[name]) for name in _NAMES if choices[name]},
+        **{name: choices[name] for name in _PERCENT if choices[name]},
     }
 
 
@@ -120,7 +127,7 @@ def history_of(document: Mapping[str, Any]) -> tuple[History, Policy, Instant]:
             for name, given in choices.items()
             if name not in _NAMES
         ):
-            raise ValueError("the policy's durations are whole microseconds")
+            raise ValueError("the policy's durations and percentages are whole numbers")
         history = History(
             order=_text(document["order"]),
             deliveries=frozenset(deliveries),

@@ -169,7 +169,7 @@ def conservation_law(fold: Fold, history: History, as_of: Instant) -> None:
 
     Captured less refunded, reversed and lost is the sum of the entries in every currency. Held is
     that sum in the order's currency less open disputes. Without payments in doubt, the surplus is
-    what held exceeds the price by.
+    what held less on top exceeds the price by.
     """
     ledger = fold(history, policy=POLICY, as_of=as_of)
     for balance in ledger.balances:
@@ -200,7 +200,9 @@ def _held_law(ledger: Ledger, held: Money) -> None:
     )
     if owed and ledger.expected is not None and not doubtful:
         surplus = owed[0].get("surplus", owed[0].get("owed"))
-        assert surplus == Money(minor=held.minor - ledger.expected.minor, currency=held.currency)
+        on_top = sum(part.money.minor for part in ledger.on_top)
+        beyond = held.minor - on_top - ledger.expected.minor
+        assert surplus == Money(minor=beyond, currency=held.currency)
 
 
 TAKES_AWAY: tuple[ClaimKind, ...] = (

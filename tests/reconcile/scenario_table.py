@@ -9,11 +9,13 @@ them), when a row reached us. WHAT is one of
     tick                          the clock only
     policy since=T                the shop's own price is demanded of orders first heard of later
     policy mismatch=SOURCE        what only its number links counts at a price of the order alone
+    policy discount=N             discounts at the provider count up to N percent of the price
     CLAIM id [pay=] [ses=] …      an event; `at=` dates it otherwise than its arrival, or `at=none`
     again id [body=]              one more delivery of an event already stated
     record KIND id [due=] …       a record of the merchant's side; `at=` as above; `free=yes`
 
-with `money=`, `due=`, `sum=` and `tender=` (a gift card) as `1500.00/KES`. Two events of one id
+with `money=`, `due=`, `sum=` and `tender=` (a gift card) as `1500.00/KES`, and the parts of an
+event's amount as `parts=base:90.00/KES,tip:10.00/KES`. Two events of one id
 need different `body=`.
 """
 
@@ -23,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from reconcile.instants import SECOND, Instant
-from reconcile.ledger.events import CLAIM_KINDS, Delivery, Event
+from reconcile.ledger.events import CLAIM_KINDS, Delivery, Event, Part
 from reconcile.ledger.history import History
 from reconcile.ledger.policy import Policy
 from reconcile.ledger.records import Record, Tender
@@ -96,6 +98,8 @@ def _row(scenario: Scenario, line: str, *, where: str) -> None:
             replace(POLICY, require_order_record_since=moment(value))
             if option == "since"
             else replace(POLICY, mismatch_held=(value,))
+            if option == "mismatch"
+            else replace(POLICY, provider_discount_percent=int(value))
         )
     elif kind == "record":
         scenario.members.append(_record(words, now))
@@ -130,6 +134,9 @@ def _options(words: list[str], names: dict[str, str]) -> dict[str, Any]:
             options[field_name] = _money(value)
         elif name == "tender":
             options[field_name] = (Tender(kind="gift_card", money=_money(value)),)
+        elif name == "parts":
+            named = [each.split(":") for each in value.split(",")]
+            options[field_name] = tuple([Part(kind=k, money=_money(m)) for k, m in named])  # type: ignore[arg-type]
         elif name in ("free", "standalone"):
             options[field_name] = value == "yes"
         elif name == "revocable":
@@ -147,7 +154,7 @@ _EVENT = {
     "kind": "kind", "standing": "standing", "cap": "capture", "sum": "refunded_total",
     "unclear": "unclear", "method": "method", "expects": "expected_by",
     "revocable": "revocable_days", "shop": "shop", "suggests": "suggested",
-    "agreement": "agreement", "standalone": "standalone",
+    "agreement": "agreement", "standalone": "standalone", "parts": "parts",
 }  # fmt: skip
 _RECORD = {
     "due": "money", "key": "key", "ses": "session", "expires": "expires_at", "why": "reason",

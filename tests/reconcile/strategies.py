@@ -10,18 +10,41 @@ from typing import Any
 from hypothesis import strategies as st
 
 from reconcile.instants import LATEST, SECOND, Instant
-from reconcile.ledger.events import CLAIM_KINDS, UNCLEAR_AMOUNT, UNKNOWN_METHOD, Delivery, Event
+from reconcile.ledger.events import (
+    CLAIM_KINDS,
+    UNCLEAR_AMOUNT,
+    UNKNOWN_METHOD,
+    Delivery,
+    Event,
+    Part,
+    PartKind,
+)
 from reconcile.ledger.history import History
 from reconcile.ledger.records import HOLD_REASONS, NO_ORDER, RECORD_KINDS, WITHDRAWN, Record, Tender
 from reconcile.money import Money
 from tests.reconcile.build import ORDER, T, event, record, seconds
 from tests.reconcile.laws import TAKES_AWAY
 
+
+def _part(kind: PartKind, minor: int) -> Part:
+    return Part(kind=kind, money=Money(minor=minor, currency="KES"))
+
+
 OFFSETS = (0, 1, 5, 60, 299, 1_000, 1_801, 2_100, 2_101, 4_000, 90_000, 200_000)
 AMOUNTS = (None, *(Money(minor=m, currency="KES") for m in (0, 5_000, 10_000, 15_000)))
 PRICES = (None, None, Money(minor=15_000, currency="KES"), Money(minor=10_000, currency="KES"))
 NEVER = (LATEST - T) // SECOND
 ODD_DATES = (None, -seconds(0) // SECOND, NEVER, 40_000_000)
+
+
+PARTS = (
+    (_part("base", 10_000), _part("tip", 5_000)),
+    (_part("base", 5_000),),
+    (_part("fee", 5_000), _part("tax", 1_000)),
+    (_part("shipping", 15_000),),
+    (_part("discount", 5_000),),
+    (_part("discount", 1_000), _part("financed_discount", 5_000), _part("tip", 1_000)),
+)
 
 
 def _pick(*values: Any, often: Any = ()) -> st.SearchStrategy[Any]:
@@ -53,6 +76,7 @@ def events() -> st.SearchStrategy[Event]:
         method=_pick(None, None, None, "sepa_debit", UNKNOWN_METHOD),
         expected_by=_pick(None, *map(seconds, OFFSETS), seconds(300 * 86_400)),
         revocable_days=_pick(None, None, 56, 60),
+        parts=_pick((), (), (), *PARTS),
     ).map(_believable)
 
 
@@ -99,9 +123,10 @@ def strangers(draw: st.DrawFn) -> list[Delivery]:
 
 
 def _strange(claim: Any, money: Money | None, at: int | None) -> Event:
+    parts = PARTS[(money.minor + (at or 0)) % len(PARTS)] if money is not None else ()
     return event(
         "e", claim, at, payment="pay_strange", money=money, kind="charge.refund_issued",
-        movement="m_strange",
+        movement="m_strange", parts=parts,
     )  # fmt: skip
 
 

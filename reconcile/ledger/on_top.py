@@ -1,0 +1,155 @@
+"""Money on top of the price, and discounts at the provider: parts that it names of a payment.
+
+Leaves out: which payments count; `outcome` gives the ones that do.
+
+If the provider states bases, the captured amount less its base is on top. Else it is what the
+provider names as such, as far as all captures together exceed the price: it never makes an order
+underpaid. Money that goes back is taken from the price first.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from reconcile.ledger.events import Part, PartKind
+from reconcile.ledger.movements import Payment
+from reconcile.money import Money
+
+ON_TOP: Final[tuple[PartKind, ...]] = ("tip", "donation", "surcharge", "fee", "shipping", "tax")
+"""Kinds of parts on top of a price. Shops quote tax and shipping inside the price more often than
+the others, so an amount on top is given to them last."""
+
+
+@dataclass(slots=True)
+class Counted:
+    """A payment's share of what counts toward the price, in minor units of one currency.
+
+    captured   amount that came
+    kept       `captured` less returns and open disputes; negative if more went back than came
+    beyond     part of `captured` beyond the bases that its provider states
+    named      further part that its provider names as on top; it may be within the price
+    kinds      sums of what is named, by kind
+    discount   sum that the shop gave at the provider
+    financed   sum that the provider gave
+    """
+
+    captured: int
+    kept: int
+    beyond: int = 0
+    named: int = 0
+    kinds: dict[PartKind, int] | None = None
+    discount: int = 0
+    financed: int = 0
+
+    def less(self, minor: int) -> "Counted":
+        """Return the share with less of it kept."""
+        return replace(self, kept=self.kept - minor)
+
+    def surely_on_top(self, price: int) -> int:
+        """Return what is on top of the price if nothing else was paid."""
+        return self.beyond + min(self.named, max(0, self.captured - self.beyond - price))
+
+
+def counted_of(payment: Payment, currency: str, *, kept: int) -> Counted:
+    """Return a payment's share. Of an event's parts, those in another currency are skipped."""
+    found = Counted(captured=payment.captured(currency), kept=kept)
+    if not payment.attempt.parts:
+        return found
+    kinds: dict[PartKind, int] = {}
+    seen: set[int] = set()
+    for capture in payment.captures:
+        if capture.money is None or capture.money.currency != currency:
+            continue
+        own = [h.event.parts for h in capture.heard if h.event.parts and id(h) not in seen]
+        seen |= {id(h) for h in capture.heard}
+        stated = _stated(own, currency)
+        base = stated.pop("base", None)
+        found.discount += stated.pop("discount", 0)
+        found.financed += stated.pop("financed_discount", 0)
+        named = sum(stated.values())
+        if base is None:
+            found.named += min(named, capture.money.minor)
+        else:
+            beyond = max(0, capture.money.minor - base)
+            found.beyond += beyond
+            stated["surcharge"] = stated.get("surcharge", 0) + max(0, beyond - named)
+        for kind, minor in stated.items():
+            kinds[kind] = kinds.get(kind, 0) + minor
+    found.kinds = kinds
+    return found
+
+
+def _stated(events: Iterable[Sequence[Part]], currency: str) -> dict[PartKind, int]:
+    """Return the smallest base, and the largest of each other part, of a capture."""
+    found: dict[PartKind, int] = {}
+    for parts in events:
+        own: dict[PartKind, int] = {}
+        for part in parts:
+            if part.money.currency == currency:
+                own[part.kind] = own.get(part.kind, 0) + max(0, part.money.minor)
+        for kind, minor in own.items():
+            best = min if kind == "base" else max
+            found[kind] = best(found.get(kind, minor), minor)
+    return found
+
+
+def counting(shares: Sequence[Counted], price: int | None) -> int:
+    """Return what counts toward the price: money kept, less what of it is on top.
+
+    What is on top is judged over all captures. Payments from which nothing went back can't count
+    for less than they would without the others: so no refund of a payment that the order does not
+    need makes it underpaid.
+    """
+    over_all = _counting(shares, price)
+    untouched = [each for each in shares if each.kept == each.captured or each.kept < 0]
+    if len(untouched) == len(shares):
+        return over_all
+    return max(over_all, _counting(untouched, price))
+
+
+def _counting(shares: Sequence[Counted], price: int | None) -> int:
+    kept = beyond = named = excess = 0
+    for each in shares:
+        own = min(each.beyond, max(0, each.kept))
+        kept += each.kept
+        beyond += own
+        excess += each.captured - each.beyond
+        if price is not None and each.named:
+            most, alone = each.named, each.captured - each.beyond - price
+            # What a payment of at least the price names may lie within the price.
+            named += min(most if alone < 0 else min(most, alone), max(0, each.kept - own))
+    return kept - beyond - min(named, max(0, excess - (price or 0)))
+
+
+def discounted(shares: Sequence[Counted], price: int, *, percent: int) -> tuple[int, int]:
+    """Return what the provider financed of the price, and what the shop's discount takes off.
+
+    percent  how much of the price a discount at the provider may take off
+
+    Discounts of payments that went back do not count beside others. Those of several payments add
+    up only as far as these lack them: of an order paid twice, one discount counts.
+    """
+    lacking = price - sum([s.captured - s.beyond for s in shares if s.kept == s.captured])
+    taken = []
+    left = [share for share in shares if share.kept > 0] or shares
+    for given, most in (
+        ([share.financed for share in left], price),
+        ([share.discount for share in left], price * percent // 100),
+    ):
+        off = min(most, sum(given), max(max(given, default=0), lacking))
+        taken.append(max(0, off))
+        lacking -= taken[-1]
+    financed, discount = taken
+    return financed, min(discount, price - financed)
+
+
+def by_kind(shares: Sequence[Counted], minor: int, currency: str) -> tuple[Part, ...]:
+    """Return an amount on top by kind, in the order of ON_TOP."""
+    found = []
+    for kind in ON_TOP:
+        given = sum([(each.kinds or {}).get(kind, 0) for each in shares])
+        part = min(given, minor)
+        minor -= part
+        if part:
+            found.append(Part(kind=kind, money=Money(minor=part, currency=currency)))
+    return tuple(found)
