@@ -90,6 +90,7 @@ class AnswerReader:
             profile.environment.sandbox: "sandbox",
             profile.environment.live: "live",
         }
+        self._either = profile.environment.either
         self._movement = fields.compile_locations(rule.movement)
         self._capture = fields.compile_locations(rule.capture)
         self._dated_as_event = rule.dated_as_event
@@ -205,6 +206,8 @@ class AnswerReader:
         if self._environment is None or environment is None:
             return
         word = fields.as_text(self._environment(data), "the answer's environment")
+        if word is not None and word == self._either:
+            return
         if word is None and environment != "live":
             return
         if word is None or self._environments.get(word) != environment:

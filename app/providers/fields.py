@@ -142,6 +142,9 @@ def _field(word: str, pairs: Callable[[EventData], request.Pairs]) -> Callable[[
         asked = _ASKED.fullmatch(name)
         if asked is not None:
             member, then, value = make(asked["member"]), make(asked["name"]), asked["value"]
+            if value.endswith("*"):
+                begins = value[:-1]
+                return lambda data: then(data) if (member(data) or "").startswith(begins) else None
             return lambda data: then(data) if member(data) == value else None
         wanted = name.encode("utf-8")
 
@@ -149,8 +152,9 @@ def _field(word: str, pairs: Callable[[EventData], request.Pairs]) -> Callable[[
             found = [value for key, value in pairs(data) if key == wanted]
             if len(found) > 1:
                 raise Unreadable(f"the {word} field {name} came more than once")
-            # Bytes that are no UTF-8 become characters that no field may have.
-            return found[0].decode("utf-8", "surrogateescape") if found else None
+            # Bytes that are no UTF-8 become characters that no field may have. A form sends the
+            # fields that it has no value for as empty ones.
+            return (found[0].decode("utf-8", "surrogateescape") or None) if found else None
 
         return find
 

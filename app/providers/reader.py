@@ -245,6 +245,7 @@ class EventReader:
         links: bool = True,
         accounts: frozenset[str] = frozenset(),
         only: Mapping[str, Collection[str]] = NO_MEMBERS,
+        key_environment: str | None = None,
     ) -> None:
         event, priced = profile.event, profile.amounts
         self._source = source
@@ -290,6 +291,7 @@ class EventReader:
         self._phone, self._country = ProfileField(profile.customer.phone), profile.customer.country
         self._environment = ProfileField(profile.environment.where)
         self._names_environments = bool(profile.environment.where)
+        self._key_environment = key_environment
         self._environments: dict[str, str | None] = {
             profile.environment.sandbox: "sandbox",
             profile.environment.live: "live",
@@ -463,9 +465,14 @@ class EventReader:
         )
 
     def _event(self, data: fields.EventData) -> Event:
-        identity = fields.event_id(self._id.find(data), self._id.name)
         kind = fields.required_text(self._kind.find(data), self._kind.name)
         claim = self._claims.meaning(kind)
+        try:
+            identity = fields.event_id(self._id.find(data), self._id.name)
+        except Unreadable:
+            if claim != "ignored":
+                raise
+            identity = data.digest
         try:
             return self._detailed(identity, kind, claim, data)
         except Unreadable:
@@ -554,14 +561,27 @@ class EventReader:
             return self._date(value, self._occurred_at.name_in(data), self._zone)
 
     def _environment_of(self, data: fields.EventData) -> str | None:
-        value = self._environment.find(data)
+        """Return the environment of an event: its own word, else the one of the source's keys.
+        Raises Unreadable. An ignored kind may leave it out, since it moves no money anywhere."""
+        try:
+            value = self._environment.find(data)
+        except Unreadable:
+            if not self._is_ignored(data):
+                raise
+            value = None
+        if value is None and self._names_environments:
+            return self._key_environment or (None if self._is_ignored(data) else UNSTATED)
         if value is None:
-            return UNSTATED if self._names_environments else None
+            return None
         word = str(value).lower() if type(value) is bool else value
         if type(word) is not str or word not in self._environments:
             words = " nor ".join(self._environments)
             raise Unreadable(f"{self._environment.name} is neither {words}")
         return self._environments[word]
+
+    def _is_ignored(self, data: fields.EventData) -> bool:
+        kind = self._kind.find(data)
+        return type(kind) is str and self._claims.meaning(kind) == "ignored"
 
 
 def is_only_a_sum(claim: ClaimKind, money: Money | None, total: Money | None) -> bool:

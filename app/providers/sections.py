@@ -6,6 +6,7 @@ hold. README.md explains every key. `rules_together.py` fills in an empty `encod
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -216,13 +217,29 @@ class CustomerRule:
 class EnvironmentRule:
     """Section [environment]: where the environment stands and the provider's words for the two.
 
-    either  the word of events that belong to either environment: they count in both
+    either        the word of events that belong to either environment: they count in both
+    sandbox_keys  how secrets of the sandbox begin, for events that state no environment
+    live_keys     how secrets of live begin
     """
 
     where: Locations = ()
     sandbox: Annotated[str, rules.text] = "sandbox"
     live: Annotated[str, rules.text] = "live"
     either: Annotated[str | None, rules.text] = None
+    sandbox_keys: Annotated[tuple[str, ...], listed(rules.words)] = ()
+    live_keys: Annotated[tuple[str, ...], listed(rules.words)] = ()
+
+    def of_keys(self, secrets: Iterable[str]) -> str | None:
+        """Return the environment that all these secrets belong to; None where they don't say."""
+        found = {
+            "sandbox"
+            if secret.startswith(self.sandbox_keys)
+            else "live"
+            if secret.startswith(self.live_keys)
+            else None
+            for secret in secrets
+        }
+        return found.pop() if len(found) == 1 else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -220,6 +220,7 @@ class Source:
             Ending(partial(compile_with, strict=True), given.listed, ends) if ends else None
         )
         ours = frozenset(accounts)
+        texts = [*given.listed, *given.named.values()]
         self._reader = EventReader(
             name,
             profile,
@@ -228,6 +229,7 @@ class Source:
             links=links,
             accounts=ours,
             only=only,
+            key_environment=profile.environment.of_keys(texts),
         )
         self._answers = (
             AnswerReader(
@@ -241,7 +243,6 @@ class Source:
         self.own_orders, self.links = own_orders, links
         self.asks = profile.confirm is not None
         self._acknowledge = compile_acknowledgement(profile)
-        texts = [*given.listed, *given.named.values()]
         rule = profile.handshake
         self.handshake = None if rule is None else Handshake(profile, rule, texts)
         self.unsigned = profile.signature.mac == UNSIGNED
