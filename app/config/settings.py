@@ -591,6 +591,7 @@ class Settings(BaseSettings):
     inbox_alarm_s: int = _number(10, 1, 86_400)
     inbox_red_s: int = _number(60, 1, 86_400)
     unallocated_alarm_s: int = _number(86_400, 1, 365 * 86_400)
+    accept_provider_discounts: int = _number(0, 0, 100)
     rejections_max_count: int = _number(10_000, 0, 1_000_000)
     rejections_max_bytes: int = _number(64 * MIB, 0, 16 * KIB * MIB)
     rejected_body_bytes: int = _number(64 * KIB, 0, 16 * MIB)
@@ -680,6 +681,7 @@ class Settings(BaseSettings):
             fulfillment_window=self.fulfillment_window_s * SECOND or None,
             refund_window=self.refund_window_s * SECOND,
             require_order_record_since=required_since,
+            provider_discount_percent=self.accept_provider_discounts,
             mismatch_held=tuple(
                 sorted(n for n, each in self.sources.items() if each.link_mismatch == "hold")
             ),

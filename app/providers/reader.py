@@ -26,7 +26,15 @@ from app.providers import amounts, dates, documents, fields, identifiers, paths,
 from app.providers.phones import phone_digits
 from app.providers.slow import NOT_SLOW, SlowMethods
 from reconcile.instants import Instant
-from reconcile.ledger.events import UNCLEAR_AMOUNT, ClaimKind, Event, Shop, Standing
+from reconcile.ledger.events import (
+    PART_KINDS,
+    UNCLEAR_AMOUNT,
+    ClaimKind,
+    Event,
+    Part,
+    Shop,
+    Standing,
+)
 from reconcile.money import Money
 from reconcile.values import maker
 
@@ -307,6 +315,12 @@ class EventReader:
         )
         self._won = Price(priced, amount=priced.won, currency=priced.refund_currency)
         self._tells_parts = bool(priced.won)
+        self._parts = tuple(
+            (kind, Price(priced, amount=where, currency=currency))
+            for kind in PART_KINDS
+            if (where := getattr(priced, kind))
+            for currency in (priced.parts_currency or priced.payment_currency,)
+        )
         self._slow = SlowMethods(profile.slow, zone=event.zone)
         self._ordered = Price(priced, amount=priced.order, currency=priced.order_currency)
 
@@ -539,7 +553,19 @@ class EventReader:
             expected_by=slow.expected_by,
             revocable_days=slow.revocable_days,
             shop=self._shop.read(claim, data),
+            parts=self._parts_of(data) if claim == "succeeded" and self._parts else (),
         )
+
+    def _parts_of(self, data: fields.EventData) -> tuple[Part, ...]:
+        """Return the parts of a payment that are stated exactly. Never raises."""
+        unclear, found = data.unclear, []
+        for kind, price in self._parts:
+            with suppress(Unreadable):
+                money = price.read(data)
+                if money is not None and (money.minor > 0 or (kind == "base" and not money.minor)):
+                    found.append(Part(kind=kind, money=money))
+        data.unclear = unclear
+        return tuple(found)
 
     def _money(
         self, claim: ClaimKind, ordered: Money | None, data: fields.EventData, *, is_sum: bool

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 from app.core.toml_file import TomlMistake, Values
 from app.providers import encodings, keys, paths, questions, schemes, template
 from app.providers.named import contract
+from reconcile.ledger.events import PART_KINDS
 
 # --- which locations of a profile its signature covers --------------------------------------------
 
@@ -29,6 +30,7 @@ PRICES: Final = {
     "refunded_total": ("refund_currency", "payment_currency"),
     "won": ("refund_currency",),
     "order": ("order_currency",),
+    **dict.fromkeys(PART_KINDS, ("parts_currency", "payment_currency")),
 }
 """The amounts of a profile, each with the keys of its currency: the first stated one counts."""
 

@@ -248,6 +248,12 @@ class AmountsRule:
 
     refunded_total  the sum refunded of the payment so far
     won             the part of `refund` that a won dispute gives back; the rest was lost
+    base            what of `payment` is for the price; the rest of it is on top
+    tip … shipping  parts of `payment` that are on top of the price, as far as it exceeds the price
+    discount        what the shop took off at the provider
+    financed_discount
+                    what the provider took off and pays to the shop
+    parts_currency  of `base` … `financed_discount`, where it may differ from `payment_currency`
     decimals        (currency, decimals of the provider's minor unit) where ISO 4217 differs
     """
 
@@ -260,6 +266,16 @@ class AmountsRule:
     won: Locations = ()
     order: Locations = ()
     order_currency: Locations = ()
+    base: Locations = ()
+    tip: Locations = ()
+    fee: Locations = ()
+    surcharge: Locations = ()
+    donation: Locations = ()
+    tax: Locations = ()
+    shipping: Locations = ()
+    discount: Locations = ()
+    financed_discount: Locations = ()
+    parts_currency: Locations = ()
     decimals: Annotated[tuple[tuple[str, int], ...], Free(rules.decimals)] = ()
 
 
