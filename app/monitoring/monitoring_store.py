@@ -8,12 +8,13 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Final
 
-from sqlalchemy import text
+from sqlalchemy import bindparam, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.core.ids import first_id
 from app.core.reading import TRIED
 from app.database.statements import Rows
+from app.providers.request import FETCHED
 from reconcile.instants import Instant
 
 # --- what the watchdog reads ----------------------------------------------------------------------
@@ -22,9 +23,11 @@ UNREADABLE: Final = (
     # The verdict is in the text, not among the values: the index has this verdict only.
     "SELECT source, count(*) FROM (SELECT source FROM deliveries "
     "WHERE verdict = 'unreadable' AND id >= :start AND coalesce(problem, '') <> :tried "
+    "AND (source NOT IN :unvouched OR substr(headers, 1, 10) = :answers) "
     "ORDER BY id DESC LIMIT :enough) AS found GROUP BY source"
 )
-"""Latest unreadable deliveries, counted by source, without the trials of `golive`."""
+"""Latest unreadable deliveries, counted by source, without the trials of `golive`, and without
+what anybody can send: of such sources only our questions' answers count."""
 
 
 PAID: Final = (
@@ -66,12 +69,21 @@ async def deliveries_between(
 
 
 async def unreadable_since(
-    connection: AsyncConnection, start: Instant, *, enough: int
+    connection: AsyncConnection, start: Instant, *, unvouched: Sequence[str], enough: int
 ) -> dict[str, int]:
-    """Count unreadable deliveries since `start` by source, among the latest `enough`."""
-    rows = await connection.execute(
-        text(UNREADABLE), {"start": first_id("dlv_", start), "tried": TRIED, "enough": enough}
-    )
+    """Count unreadable deliveries since `start` by source, among the latest `enough`.
+
+    unvouched  sources whose requests anybody can make
+    """
+    values = {
+        "start": first_id("dlv_", start),
+        "tried": TRIED,
+        "unvouched": ["", *unvouched],
+        "answers": f"{FETCHED}: ",
+        "enough": enough,
+    }
+    latest = text(UNREADABLE).bindparams(bindparam("unvouched", expanding=True))
+    rows = await connection.execute(latest, values)
     return {source: int(count) for source, count in rows}
 
 

@@ -248,9 +248,12 @@ async def _silence(watched: Watched) -> Alarm | None:
 
 async def _unreadable(watched: Watched) -> Alarm | None:
     start = watched.context.clock.now() - unread.WINDOW
+    unvouched = [name for name, each in watched.context.sources.items() if not each.vouches]
     async with watched.context.database.reading() as connection:
         return unread.unread(
-            await monitoring_store.unreadable_since(connection, start, enough=unread.ENOUGH)
+            await monitoring_store.unreadable_since(
+                connection, start, unvouched=unvouched, enough=unread.ENOUGH
+            )
         )
 
 

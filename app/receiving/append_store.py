@@ -17,7 +17,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from app.database.locks import LINKING, REFUSING, take_lock
 from app.database.mapping import DELIVERY_COLUMNS, EVENT_COLUMNS, event_row
 from app.database.statements import PlainConnection, insert_rows, run, select_rows
-from app.receiving.confirmation_store import note_confirmations
+from app.receiving.confirmation_store import ToAsk, note_confirmations
 from app.receiving.correlation_store import Linking, LinkMemory, Links
 from app.receiving.due_store import backwards
 from app.receiving.inbox_store import Suspect, Unread, take_out, take_suspect_out
@@ -62,6 +62,7 @@ class Arrival:
     values   whole values of what could not be read, which may name an order; empty where it was
              read, or nobody vouches for it
     peer     what kind of address it came from, for the log alone; empty where that is not known
+    lane     whose share of the questions to its provider an unconfirmed event uses: see `lane_of`
     """
 
     delivery_id: str
@@ -77,6 +78,7 @@ class Arrival:
     asked_about: bool = True
     values: frozenset[str] = frozenset()
     peer: str = ""
+    lane: int = 0
 
 
 NewEvent = tuple[Event, str, Instant]
@@ -364,9 +366,13 @@ async def keep_arrivals(
     return (await run(connection, append, arrivals, LinkMemory())).verdicts
 
 
-def _unconfirmed(arrivals: Sequence[Arrival]) -> list[tuple[Event, Instant]]:
+def _unconfirmed(arrivals: Sequence[Arrival]) -> list[ToAsk]:
     """Events to ask about, redelivered ones too: see `confirmation_store`."""
-    return [(a.event, a.received_at) for a in arrivals if a.event is not None and _awaits(a)]
+    return [
+        ToAsk(a.event, a.received_at, a.lane)
+        for a in arrivals
+        if a.event is not None and _awaits(a)
+    ]
 
 
 def _awaits(arrival: Arrival) -> bool:

@@ -29,12 +29,12 @@ from app.receiving.confirmation_store import (
     Asking,
     Confirmation,
     any_due,
+    asked_count,
     drop_most_asked,
     is_known,
     put_off,
     settle,
     take_due,
-    waiting_count,
 )
 from app.receiving.unread_values import values_of
 from reconcile.instants import DAY, HOUR, MINUTE, SECOND, Duration
@@ -47,8 +47,9 @@ AT_ONCE: Final = 8
 """Questions to one provider at one moment: few enough for any provider's limit on requests."""
 
 MAX_WAITING: Final = 10_000
-"""Events of one source that are asked about; of more, those asked about most are given up. Genuine
-ones are settled by one of the first questions: a flood of others does not push them out."""
+"""Events of one source that are asked about again; of more, those asked about most are given up.
+Genuine ones are settled by one of the first questions. Events never asked about stay: what may
+come of them is bounded where they are received."""
 
 LEASE: Final[Duration] = 2 * MINUTE
 """How long whoever takes a confirmation has for it; asking takes 20 seconds at most."""
@@ -96,7 +97,7 @@ async def confirm_due(confirmer: Confirmer, source: str) -> int:
 
 async def _keep_bounded(context: AppContext, source: str) -> None:
     async with context.database.reading() as connection:
-        if await waiting_count(connection, source) <= MAX_WAITING:
+        if await asked_count(connection, source) <= MAX_WAITING:
             return
     async with context.database.writing() as connection:
         gone = await drop_most_asked(connection, source, keep=MAX_WAITING)

@@ -3,12 +3,15 @@
 A row is written in the transaction that stores an arrival of its event, a repeated one too: where
 the event says no more than that something changed, it may have changed again. It is taken for a
 while by whoever asks, and removed once an answer that settles it is stored, unless the event came
-again meanwhile. A row whose taker died comes due again by itself, and so does one that only a clock
-that was ahead can have put off for so long.
+again meanwhile. Events that name what the shop or our checkout named are asked about first, then
+those that were asked about least, and of these each lane's in turn. A row whose taker died comes
+due again by itself, and so does one that only a clock that was ahead can have put off for so long.
 """
 
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final, NamedTuple
 
 from sqlalchemy import (
     ColumnElement,
@@ -27,11 +30,22 @@ from sqlalchemy import (
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.database.mapping import EVENT_COLUMNS, EVENTS, delivery_of
-from app.database.statements import PlainConnection, insert_rows
+from app.database.statements import PlainConnection, insert_rows, select_rows
+from app.receiving.refusals import LANES
 from reconcile.instants import Duration, Instant
 from reconcile.ledger.events import UNCONFIRMED, Event
 
-_COLUMNS = ("source", "event_id", "digest", "asked_since", "due_at", "tries")
+_COLUMNS = (
+    "source",
+    "event_id",
+    "digest",
+    "asked_since",
+    "due_at",
+    "tries",
+    "named",
+    "lane",
+    "turn",
+)
 _CONFIRMATIONS = table("confirmations", *map(column, _COLUMNS))
 _MARKS = _CONFIRMATIONS.c
 
@@ -41,8 +55,12 @@ _DROP_SETTLED = (
     "AND events.digest=confirmations.digest AND standing=:unconfirmed AND claim<>'ignored')"
 )
 _ADD_UNSETTLED = (
-    "INSERT INTO confirmations (source, event_id, digest, asked_since, due_at, tries) "
-    "SELECT source, event_id, digest, :now, :now, 0 FROM events "
+    "INSERT INTO confirmations "
+    "(source, event_id, digest, asked_since, due_at, tries, named, lane, turn) "
+    "SELECT source, event_id, digest, :now, :now, 0, CASE WHEN EXISTS (SELECT 1 FROM links "
+    "WHERE links.source=events.source AND ((links.kind='payment' "
+    "AND links.reference=events.payment) OR (links.kind='session' "
+    "AND links.reference=events.session))) THEN 1 ELSE 0 END, 0, 0 FROM events "
     "WHERE standing=:unconfirmed AND claim<>'ignored' AND NOT EXISTS "
     "(SELECT 1 FROM events AS answer WHERE answer.order_key=events.order_key "
     "AND answer.source=events.source AND answer.standing IN ('fetched', 'answered') "
@@ -63,19 +81,58 @@ class Confirmation:
     taken_until: Instant
 
 
-def note_confirmations(
-    connection: PlainConnection, events: Sequence[tuple[Event, Instant]]
-) -> None:
-    """Note that these events (each with its arrival) are to be asked about, at once."""
-    if events:
-        rows = {event.key: received for event, received in events}
-        insert_rows(
-            connection,
-            table="confirmations",
-            columns=_COLUMNS,
-            rows=[(*key, received, received, 0) for key, received in sorted(rows.items())],
-            conflict="ON CONFLICT (event_id, source, digest) DO UPDATE SET due_at=excluded.due_at",
-        )
+class ToAsk(NamedTuple):
+    """One event to ask about, its arrival, and its sender's lane."""
+
+    event: Event
+    received_at: Instant
+    lane: int
+
+
+def note_confirmations(connection: PlainConnection, events: Sequence[ToAsk]) -> None:
+    """Note that these events are to be asked about, at once.
+
+    Each gets the turn after the last one of its lane that waits, and none before the first that
+    waits in any lane: a sender of many waits for others, and none that is new overtakes for long.
+    What names a reference that is known has that reference's lane, behind those of senders.
+    """
+    if not events:
+        return
+    found = {each.event.key: each for each in events}
+    names = {n for e in events for n in (e.event.payment, e.event.session) if n is not None}
+    linked = select_rows(connection, sql=_LINKED, values=names) if names else []
+    links = {tuple(row) for row in linked}
+    turns: dict[tuple[str, int], int] = {}
+    rows = []
+    for key, (event, received, sender) in sorted(found.items()):
+        known = [
+            name
+            for kind, name in (("session", event.session), ("payment", event.payment))
+            if name is not None and (name, kind, event.source) in links
+        ]
+        lane = LANES + zlib.crc32(known[0].encode()) % LANES if known else sender
+        turn = turns.get((event.source, lane))
+        if turn is None:
+            first = connection.ask(_FIRST_TURN, (event.source, int(bool(known)), received))[0][0]
+            last = connection.ask(_LAST_TURN, (event.source, lane))[0][0]
+            turn = max(first or 0, 0 if last is None else last + 1)
+        turns[event.source, lane] = turn + 1
+        rows.append((*key, received, received, 0, int(bool(known)), lane, turn))
+    insert_rows(
+        connection,
+        table="confirmations",
+        columns=_COLUMNS,
+        rows=rows,
+        conflict="ON CONFLICT (event_id, source, digest) DO UPDATE SET due_at=excluded.due_at, "
+        "named=CASE WHEN excluded.named > 0 THEN 1 ELSE confirmations.named END",
+    )
+
+
+_LINKED: Final = "SELECT reference, kind, source FROM links WHERE reference IN ({})"
+_FIRST_TURN: Final = (
+    "SELECT min(turn) FROM confirmations WHERE source=? AND named=? AND tries=0 AND due_at <= ?"
+)
+_LAST_TURN: Final = "SELECT max(turn) FROM confirmations WHERE source=? AND lane=? AND tries=0"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,12 +168,13 @@ async def any_due(connection: AsyncConnection, asking: Asking) -> bool:
 async def take_due(
     connection: AsyncConnection, asking: Asking, *, limit: int
 ) -> list[Confirmation]:
-    """Up to `limit` that are due, the least often asked first; theirs again after the lease."""
+    """Up to `limit` that are due, those first that name what is known, then the least often asked,
+    by their turns; theirs again after the lease."""
     due = (
         select(*EVENTS.c, _MARKS.asked_since, _MARKS.tries)
         .join_from(_CONFIRMATIONS, EVENTS, and_(*(_MARKS[name] == EVENTS.c[name] for name in _KEY)))
         .where(asking.due())
-        .order_by(_MARKS.tries, _MARKS.due_at)
+        .order_by(_MARKS.named.desc(), _MARKS.tries, _MARKS.turn, _MARKS.due_at)
         .limit(limit)
     )
     # SQLite, where one process writes, has no such lock, and SQLAlchemy leaves it out there.
@@ -145,6 +203,7 @@ async def put_off(connection: AsyncConnection, taken: Confirmation, *, until: In
         .where(_is(taken.event))
         .values(
             tries=_MARKS.tries + 1,
+            turn=0,
             due_at=case((_MARKS.due_at == taken.taken_until, until), else_=_MARKS.due_at),
         )
     )
@@ -158,12 +217,13 @@ async def settle(connection: AsyncConnection, taken: Confirmation) -> None:
 
 
 async def drop_most_asked(connection: AsyncConnection, source: str, *, keep: int) -> int:
-    """Ask no more about those beyond `keep` that were asked about most; how many those were."""
+    """Ask no more about those beyond `keep` that were asked about most, and of these none that
+    names what is known before another; how many those were. What was never asked about stays."""
     key = [_MARKS[name] for name in _KEY]
     most = (
         select(*key)
-        .where(_MARKS.source == source)
-        .order_by(_MARKS.tries, _MARKS.due_at)
+        .where(_MARKS.source == source, _MARKS.tries > 0)
+        .order_by(_MARKS.named.desc(), _MARKS.tries, _MARKS.due_at)
         .offset(keep)
         # What an arrival of this moment holds is let be: nobody waits for the other.
         .with_for_update(skip_locked=True)
@@ -195,11 +255,10 @@ async def await_again(
         )
 
 
-async def waiting_count(connection: AsyncConnection, source: str) -> int:
-    """How many events of a source wait for their provider's word."""
-    found = await connection.execute(
-        text("SELECT count(*) FROM confirmations WHERE source=:source"), {"source": source}
-    )
+async def asked_count(connection: AsyncConnection, source: str) -> int:
+    """How many events of a source were asked about, and wait for their provider's word."""
+    waiting = "SELECT count(*) FROM confirmations WHERE source=:source AND tries > 0"
+    found = await connection.execute(text(waiting), {"source": source})
     return int(found.scalar_one())
 
 

@@ -1,8 +1,8 @@
 """What lies in a row of the inbox: requests as they came, framed one behind the other.
 
 Each is the sizes of its head and of its body, a head in JSON, and the body. A head is `[id, at,
-source, headers, url, peer]` of a delivery, and `[id, at, source, headers, verdict, digest, size,
-problem]` of a refused request.
+source, headers, url, peer, lane]` of a delivery, and `[id, at, source, headers, verdict, digest,
+size, problem]` of a refused request.
 """
 
 import json
@@ -24,7 +24,8 @@ _SIZES: Final = struct.Struct(">II")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Received:
     """One accepted request as it came. headers: as in `Arrival`; url: its address, without
-    secrets; peer: what kind of address it came from (`kind_of`), empty where that is not known."""
+    secrets; peer: what kind of address it came from (`kind_of`), empty where that is not known;
+    lane: the sender's share of the questions to its provider, see `lane_of`."""
 
     delivery_id: str
     received_at: Instant
@@ -33,6 +34,7 @@ class Received:
     body: bytes
     url: str = ""
     peer: str = ""
+    lane: int = 0
 
 
 Item = Received | Rejection
@@ -50,7 +52,7 @@ def framed(items: Sequence[Item]) -> bytes:
 def _framed(item: Item) -> bytes:
     head: list[Any] = [item.delivery_id, item.received_at, item.source, item.headers]
     if isinstance(item, Received):
-        head += [item.url, item.peer]
+        head += [item.url, item.peer, item.lane]
     else:
         head += [item.verdict, item.digest, item.size, item.problem]
     written = _HEADS.encode(head).encode("ascii")
@@ -77,8 +79,8 @@ def items_in(records: bytes) -> Iterator[Item]:
 
 def _item(head: list[Any], body: bytes) -> Item:
     delivery_id, received_at, source, headers, *rest = head
-    if len(rest) == 2:
-        url, peer = rest
+    if len(rest) == 3:
+        url, peer, lane = rest
         return Received(
             delivery_id=delivery_id,
             received_at=received_at,
@@ -87,6 +89,7 @@ def _item(head: list[Any], body: bytes) -> Item:
             body=body,
             url=url,
             peer=peer,
+            lane=lane,
         )
     verdict, digest, size, problem = rest
     return Rejection(

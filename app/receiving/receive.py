@@ -25,7 +25,7 @@ from app.providers.source import ProviderReply, Source
 from app.receiving.framing import Received
 from app.receiving.inbox_queue import InboxQueue
 from app.receiving.refusal_store import Rejection
-from app.receiving.refusals import AGES, RefusedAges, RejectionRate, kind_of
+from app.receiving.refusals import AGES, RefusedAges, RejectionRate, kind_of, lane_of
 from app.receiving.verify import (
     RefusedDelivery,
     digest_of,
@@ -176,6 +176,7 @@ def _decide(receiver: Receiver, incoming: Incoming) -> ReceiverAnswer | Rejected
         body=incoming.body,
         url=readable_url(source, incoming.url),
         peer=kind_of(incoming.address),
+        lane=lane_of(incoming.address),
     )
 
 

@@ -100,6 +100,7 @@ def read_delivery(source: Source | None, received: Received, *, environment: str
         customer=() if reading is None else reading.customer(0),
         asked_about=source is not None and source.asks,
         peer=received.peer,
+        lane=received.lane,
     )
     if source is None or reading is None or not reading.raws:
         return [arrival]

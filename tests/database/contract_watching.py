@@ -11,6 +11,7 @@ from app.golive.signoff_store import Signoff, add_signoff, signoffs
 from app.monitoring import monitoring_store as watch
 from app.orders.counter_store import finding_counts
 from app.orders.record_store import add_records
+from app.providers.request import FETCHED
 from app.receiving.inbox import Inbox
 from reconcile.instants import TICK
 from reconcile.ledger.records import Record, RecordKind
@@ -59,12 +60,40 @@ class WatchingContract:
                 (0, 2, {"shop": 1, "other": 1}),
                 (4, 9, {}),
             ):
-                counted = await watch.unreadable_since(connection, seconds(start), enough=enough)
+                counted = await watch.unreadable_since(
+                    connection, seconds(start), unvouched=(), enough=enough
+                )
+                assert counted == found
+
+    async def test_what_anybody_can_send_is_not_counted_among_unreadable_messages(
+        self, inbox: Inbox
+    ) -> None:
+        """An unreadable answer of its provider is, and so is a message of another source."""
+        for at, source in enumerate(("till", "till", "shop")):
+            await keep(
+                inbox,
+                arrival(
+                    None,
+                    at=at,
+                    delivery_id=new_id("dlv_", seconds(at)),
+                    source=source,
+                    headers=f"{FETCHED}: /v1" if at == 1 else "",
+                ),
+            )
+        async with inbox.database.reading() as connection:
+            for unvouched, found in (
+                ((), {"till": 2, "shop": 1}),
+                (("till",), {"till": 1, "shop": 1}),
+            ):
+                counted = await watch.unreadable_since(
+                    connection, seconds(0), unvouched=unvouched, enough=9
+                )
                 assert counted == found
 
     async def test_unreadable_deliveries_are_found_by_their_index(self, inbox: Inbox) -> None:
-        values = {"start": first_id("dlv_", T), "tried": TRIED, "enough": 9}
-        assert "ix_deliveries_unreadable" in await plan_of(inbox, watch.UNREADABLE, values)
+        values = {"start": first_id("dlv_", T), "tried": TRIED, "answers": "", "enough": 9}
+        asked = watch.UNREADABLE.replace(":unvouched", "('till')")
+        assert "ix_deliveries_unreadable" in await plan_of(inbox, asked, values)
 
     @pytest.mark.alike
     async def test_successes_among_the_last_deliveries_come_once_each(self, inbox: Inbox) -> None:

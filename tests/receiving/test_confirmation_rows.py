@@ -17,13 +17,13 @@ from app.receiving.confirmation_store import (
     Asking,
     Confirmation,
     any_due,
+    asked_count,
     await_again,
     drop_most_asked,
     is_known,
     put_off,
     settle,
     take_due,
-    waiting_count,
 )
 from app.receiving.inbox import Inbox
 from reconcile.instants import DAY, HOUR, MINUTE, SECOND, Instant
@@ -93,7 +93,7 @@ async def test_which_are_due(inbox: Inbox, due_at: int, tries: int, due: bool) -
 
 
 async def test_the_least_often_asked_come_first(inbox: Inbox) -> None:
-    """Of those the longest due; up to a limit, and only of their source."""
+    """Of those the first that came; up to a limit, and only of their source."""
     names = ("e1", "e2", "e3", "e4")
     await keep(inbox, *(arrival(unconfirmed(name)) for name in names))
     await keep(inbox, arrival(unconfirmed("e5", source="other")))
@@ -101,10 +101,10 @@ async def test_the_least_often_asked_come_first(inbox: Inbox) -> None:
         await put(inbox, due_at, tries, name)
     async with inbox.database.writing() as connection:
         taken = await take_due(connection, asking(7), limit=3)
-        assert await waiting_count(connection, "shop") == 4
-    assert [each.event.event_id for each in taken] == ["e3", "e2", "e1"]
+        assert await asked_count(connection, "shop") == 2
+    assert [each.event.event_id for each in taken] == ["e2", "e3", "e1"]
     assert taken[0] == Confirmation(
-        event=unconfirmed("e3"), asked_since=T, tries=0, taken_until=seconds(127)
+        event=unconfirmed("e2"), asked_since=T, tries=0, taken_until=seconds(127)
     )
     assert {name: due for name, due, _ in await marks(inbox)} == {
         "e1": 127, "e2": 127, "e3": 127, "e4": -1, "e5": 0,
@@ -133,17 +133,59 @@ async def test_what_came_again_meanwhile_is_asked_about_at_once(inbox: Inbox) ->
     assert await marks(inbox) == [("e1", 500, 1)]
 
 
-@pytest.mark.parametrize(("most", "left"), [(3, "123"), (2, "12"), (1, "1"), (0, "")])
+async def order_asked(inbox: Inbox, count: int) -> list[str]:
+    """Return the events that are asked about, in turn."""
+    async with inbox.database.writing() as connection:
+        return [each.event.event_id for each in await take_due(connection, asking(), limit=count)]
+
+
+async def test_senders_are_asked_about_in_turn(inbox: Inbox) -> None:
+    """One of three floods delays another sender by one question of each."""
+    flood = [
+        arrival(unconfirmed(f"f{n}{lane}"), lane=lane) for n in range(50) for lane in (1, 2, 3)
+    ]
+    await keep(inbox, *flood)
+    assert len(await order_asked(inbox, 12)) == 12
+    await keep(inbox, *(arrival(unconfirmed(f"g{n}"), lane=9) for n in range(4)))
+    asked = await order_asked(inbox, 16)
+    assert sorted(name for name in asked if name[0] == "g") == ["g0", "g1", "g2", "g3"]
+    assert {name[-1] for name in asked if name[0] == "f"} == {"1", "2", "3"}
+
+
+async def test_a_sender_with_a_backlog_waits_for_no_new_one(inbox: Inbox) -> None:
+    await keep(inbox, *(arrival(unconfirmed(f"g{n}"), lane=9) for n in range(20)))
+    await order_asked(inbox, 10)
+    await keep(inbox, *(arrival(unconfirmed(f"f{n}"), lane=1) for n in range(50)))
+    asked = await order_asked(inbox, 12)
+    assert 5 <= sum(name[0] == "g" for name in asked) <= 7
+
+
+@pytest.mark.parametrize("of", ["session", "payment"])
+async def test_what_names_a_known_reference_is_asked_about_first(inbox: Inbox, of: Any) -> None:
+    """Many that name one reference delay those that name another by one question."""
+    await keep(
+        inbox,
+        *(arrival(said(f"s{n}", standing="said", order="A", **{of: f"known{n}"})) for n in "12"),
+    )
+    await keep(inbox, *(arrival(unconfirmed(f"f{n}", **{of: f"x{n}"}), lane=n) for n in range(30)))
+    await keep(inbox, *(arrival(unconfirmed(f"m{n}", **{of: "known1"})) for n in range(9)))
+    await keep(inbox, arrival(unconfirmed("genuine", **{of: "known2"}), lane=1))
+    asked = await order_asked(inbox, 10)
+    assert "genuine" in asked[:2]
+    assert all(name[0] in "mg" for name in asked)
+
+
+@pytest.mark.parametrize(("most", "left"), [(3, "0123"), (2, "012"), (1, "01"), (0, "0")])
 async def test_those_that_were_asked_about_most_are_given_up(
     inbox: Inbox, most: int, left: str
 ) -> None:
-    """Of one source; as many as may wait stay."""
-    await keep(inbox, *(arrival(unconfirmed(f"e{n}")) for n in (1, 2, 3)))
+    """Of one source; as many as may wait stay, and all that were never asked about."""
+    await keep(inbox, *(arrival(unconfirmed(f"e{n}")) for n in range(4)))
     await keep(inbox, arrival(unconfirmed("f1", source="other")))
-    for number, tries in ((1, 0), (2, 1), (3, 5)):
+    for number, tries in ((1, 1), (2, 2), (3, 5)):
         await put(inbox, 0, tries, f"e{number}")
     async with inbox.database.writing() as connection:
-        assert await drop_most_asked(connection, "shop", keep=most) == 3 - most
+        assert await drop_most_asked(connection, "shop", keep=most) == 4 - len(left)
     assert [name for name, *_ in await marks(inbox)] == [*(f"e{n}" for n in left), "f1"]
 
 

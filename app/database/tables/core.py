@@ -268,13 +268,20 @@ class ConfirmationRow(Table, table=True):
     """An event that does not count until its provider's own answer settles it."""
 
     __tablename__ = "confirmations"
-    __table_args__ = (Index("ix_confirmations_source", "source", "tries", "due_at"), CLUSTERED)
+    __table_args__ = (
+        Index("ix_confirmations_source", "source", "named", "tries", "turn", "due_at"),
+        Index("ix_confirmations_lane", "source", "lane", "tries", "turn"),
+        CLUSTERED,
+    )
     event_id: str = text_column(marks.REFERENCE, primary=True)
     source: str = text_column(marks.CODES, primary=True)
     digest: str = text_column(marks.CODES, primary=True)
     asked_since: int = big_column()
     due_at: int = big_column()
     tries: int = big_column()
+    named: int = big_column()
+    lane: int = big_column()
+    turn: int = big_column()
 
 
 class LinkRow(Table, table=True):
