@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 from types import SimpleNamespace
@@ -161,15 +162,18 @@ async def test_a_sender_with_a_backlog_waits_for_no_new_one(inbox: Inbox) -> Non
 
 
 @pytest.mark.parametrize("of", ["session", "payment"])
-async def test_what_names_a_known_reference_is_asked_about_first(inbox: Inbox, of: Any) -> None:
+async def test_what_names_a_known_reference_is_asked_about_first(inbox: Inbox, of: str) -> None:
     """Many that name one reference delay those that name another by one question."""
-    await keep(
-        inbox,
-        *(arrival(said(f"s{n}", standing="said", order="A", **{of: f"known{n}"})) for n in "12"),
-    )
-    await keep(inbox, *(arrival(unconfirmed(f"f{n}", **{of: f"x{n}"}), lane=n) for n in range(30)))
-    await keep(inbox, *(arrival(unconfirmed(f"m{n}", **{of: "known1"})) for n in range(9)))
-    await keep(inbox, arrival(unconfirmed("genuine", **{of: "known2"}), lane=1))
+
+    def naming(event_id: str, reference: str) -> Event:
+        named: dict[str, Any] = {of: reference}
+        return unconfirmed(event_id, **named)
+
+    signed = [replace(naming(f"s{n}", f"known{n}"), standing="said") for n in (1, 2)]
+    await keep(inbox, *map(arrival, signed))
+    await keep(inbox, *(arrival(naming(f"f{n}", f"x{n}"), lane=n) for n in range(30)))
+    await keep(inbox, *(arrival(naming(f"m{n}", "known1")) for n in range(9)))
+    await keep(inbox, arrival(naming("genuine", "known2"), lane=1))
     asked = await order_asked(inbox, 10)
     assert "genuine" in asked[:2]
     assert all(name[0] in "mg" for name in asked)
