@@ -496,6 +496,7 @@ _UNALLOCATED_PATHS: Final[dict[str, Any]] = {
             "Verified payments that no order has, those heard of first before the others",
             parameter("source", WORD, "Only of this source."),
             parameter("all", {"enum": ["true", "false"]}, "Dismissed and moneyless ones, too."),
+            parameter("not_ours", {"enum": ["true", "false"]}, "Those of other shops, instead."),
             AFTER,
             LIMIT,
             answers={"200": good_answer("A page of payments", "UnallocatedPage")},

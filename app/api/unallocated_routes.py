@@ -41,7 +41,7 @@ class UnallocatedRoutes:
         self._proposals = proposals
 
     async def list(self, request: Request, operator: Holder) -> Response:
-        """GET /api/v1/unallocated?source=&all=&after=&limit="""
+        """GET /api/v1/unallocated?source=&all=&not_ours=&after=&limit="""
         if operator.role not in MAY_READ["unallocated"]:
             raise role_missing(operator)
         asked = UnallocatedRequest(
@@ -49,6 +49,7 @@ class UnallocatedRoutes:
             after=after_parameter(request),
             limit=limit_parameter(request, most=self._context.settings.page_max),
             everything=chosen(request, "all", ("true", "false")) == "true",
+            not_ours=chosen(request, "not_ours", ("true", "false")) == "true",
         )
         try:
             page = await list_unallocated(self._context, asked)

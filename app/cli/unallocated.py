@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
@@ -12,6 +13,7 @@ from app.cli import operators, printing, running
 if TYPE_CHECKING:
     from app.access.proposal import Proposal
     from app.context.context import AppContext
+    from app.orders.unallocated import UnallocatedRequest
 
 unallocated_group = typer.Typer(
     help="Verified payments that no order has: give them to an order, or say what they are.",
@@ -54,12 +56,20 @@ def list_payments(
     everything: Annotated[
         bool, typer.Option("--all", help="Dismissed ones and those that brought no money, too.")
     ] = False,
+    not_ours: Annotated[
+        bool, typer.Option("--not-ours", help="Payments of other shops on your account, instead.")
+    ] = False,
     form: printing.FormatOption = printing.Format.table,
 ) -> None:
     """List payments of no order, those heard of first before the others."""
+    from app.orders.unallocated import UnallocatedRequest
+
+    asked = UnallocatedRequest(
+        source=source, limit=AT_ONCE, everything=everything, not_ours=not_ours
+    )
 
     async def work(context: AppContext) -> int:
-        found = _documents(context, source, everything, flat=form in _FLAT)
+        found = _documents(context, asked, flat=form in _FLAT)
         return await printing.print_items(found, columns=COLUMNS, form=form)
 
     left_out = running.with_context(work)
@@ -71,15 +81,14 @@ _FLAT = frozenset({printing.Format.table, printing.Format.csv, printing.Format.c
 
 
 async def _documents(
-    context: AppContext, source: str | None, everything: bool, *, flat: bool
+    context: AppContext, asked: UnallocatedRequest, *, flat: bool
 ) -> AsyncIterator[list[dict[str, Any]]]:
-    from app.orders.unallocated import UnallocatedRequest, list_unallocated
+    from app.orders.unallocated import list_unallocated
 
     after: str | None = ""
     now = context.clock.now()
     while after is not None:
-        asked = UnallocatedRequest(source=source, after=after, limit=AT_ONCE, everything=everything)
-        page = await list_unallocated(context, asked)
+        page = await list_unallocated(context, replace(asked, after=after))
         rows = [each.document(now=now) for each in page.payments]
         yield [row | {"why": row["why"]["sentence"]} for row in rows] if flat else rows
         after = page.next

@@ -27,8 +27,9 @@ ONE_ORDER: Final = (
 
 
 async def unallocated_document(view: View) -> Document:
-    """GET /unallocated?source=&all=&after="""
+    """GET /unallocated?source=&all=&not_ours=&after="""
     everything = view.choice("all", ("true",)) is not None
+    not_ours = view.choice("not_ours", ("true",)) is not None
     page = await list_unallocated(
         view.context,
         UnallocatedRequest(
@@ -36,11 +37,17 @@ async def unallocated_document(view: View) -> Document:
             after=view.word("after") or "",
             limit=ROWS,
             everything=everything,
+            not_ours=not_ours,
         ),
     )
     totals, now = await unallocated_totals(view.context), view.context.clock.now()
     return {
-        "filters": {"source": view.word("source"), "all": "true" if everything else None},
+        "filters": {
+            "source": view.word("source"),
+            "all": "true" if everything else None,
+            "not_ours": "true" if not_ours else None,
+        },
+        "not_ours": totals.not_ours,
         "after": view.word("after"),
         "waiting": totals.count,
         "more": totals.more,

@@ -20,12 +20,14 @@ from app.database.statements import PlainConnection, run
 from app.orders.unallocated_store import (
     PaymentKey,
     acts_on,
+    count_of_other_shops,
     evidence_of,
     keys_named,
     keys_of_numbers,
     keys_suggesting,
     orders_linked_to,
     orders_naming,
+    other_shops_keys,
     unplaced_keys,
 )
 from app.receiving.delivery_log_store import raw_delivery
@@ -39,9 +41,12 @@ from reconcile.ledger.ledger import AttemptOutcome, Entry, Ledger, Movement
 from reconcile.ledger.movements import entries_of
 from reconcile.ledger.policy import Policy
 from reconcile.ledger.records import NO_ORDER, WITHDRAWN, Record
+from reconcile.ledger.shops import Aside, judge_shops
 from reconcile.money import Money, to_json
 
-Why = Literal["names_no_order", "may_not_link", "assignment_withdrawn"]
+Why = Literal[
+    "names_no_order", "may_not_link", "assignment_withdrawn", "whose_shop_unknown", "other_shop"
+]
 """Why a payment has no order. Closed vocabulary."""
 
 WHY: Final[Mapping[Why, str]] = {
@@ -49,12 +54,16 @@ WHY: Final[Mapping[Why, str]] = {
     "may_not_link": "The order that it names is only suggested: the shop has named neither it nor "
     "its session.",
     "assignment_withdrawn": "It was assigned to an order, and the assignment was withdrawn.",
+    "whose_shop_unknown": "Several shops use this account of the provider, and nothing says yet "
+    "whose payment it is.",
+    "other_shop": "It is of another shop or seller on the same account of the provider.",
 }
 
-State = Literal["open", "dismissed", "assigned", "named"]
+State = Literal["open", "dismissed", "assigned", "named", "not_ours"]
 STATES: Final[tuple[State, ...]] = get_args(State)
 """`open`: nobody has decided, or what was decided has been reopened. `named`: its events, or the
-shop, name its order, so it is not unallocated."""
+shop, name its order, so it is not unallocated. `not_ours`: it is another shop's, and nobody placed
+it."""
 
 SIGNED: Final[Mapping[Standing, str]] = {
     "said": "signed",
@@ -104,6 +113,7 @@ class Unallocated:
     suggested    the orders that its events name and may not link it to
     named        the orders that its events name, or the shop named it for; none of an unallocated
                  payment
+    aside        whether it is another shop's, or whose it is is not known; None where it is ours
     last_act     id of the last record by which a person placed it
     deliveries   ids of the deliveries that brought it, the first first
     events       ids of its events
@@ -130,6 +140,7 @@ class Unallocated:
     assigned_to: str | None
     suggested: tuple[str, ...]
     named: tuple[str, ...]
+    aside: Aside | None
     last_act: str | None
     deliveries: tuple[str, ...]
     events: tuple[str, ...]
@@ -147,6 +158,8 @@ class Unallocated:
             return "assigned"
         if self.named:
             return "named"
+        if self.aside == "other":
+            return "not_ours"
         return "open" if self.dismissed is None else "dismissed"
 
     @property
@@ -207,13 +220,16 @@ def folded(
     deliveries  events of one payment, and of those that share a session with it
     acts        what people did about each payment, the earliest first
     """
-    # Which order an event names is no part of how its payment stands.
+    aside = judge_shops([each.event for each in deliveries if each.received_at <= as_of]).aside
+    # Which order an event names, and whose it is, is no part of how its payment stands.
     known = [
-        replace(each, event=replace(each.event, order=None))
+        replace(each, event=replace(each.event, order=None, shop=None))
         for each in deliveries
         if each.received_at <= as_of
     ]
     orders = {each.event.key: each.event.order for each in deliveries if each.event.order}
+    # What is not known to be ours is not linked by the order that it names.
+    orders = {key: order for key, order in orders.items() if key not in aside}
     if all(each.event.standing == UNCONFIRMED for each in known):
         return []
     # An event that names neither payment nor session is an attempt named like its order.
@@ -237,6 +253,7 @@ def folded(
             ],
             known=known,
             orders=orders,
+            aside=aside,
             disputes=disputes,
         )
         for evidence in ledger.case.attempts
@@ -262,6 +279,7 @@ def _unallocated(
     *,
     known: Collection[Delivery],
     orders: Mapping[tuple[str, str, str], str],
+    aside: Mapping[tuple[str, str, str], Aside],
     disputes: Collection[str],
 ) -> Unallocated:
     heard = sorted([*evidence.heard, *evidence.unconfirmed], key=lambda each: each.first)
@@ -276,6 +294,9 @@ def _unallocated(
     why: Why = "may_not_link" if suggested else "names_no_order"
     if any(each.reason == WITHDRAWN and each.order != NO_ORDER for each in acts):
         why = "assignment_withdrawn"
+    judged = next((aside[event.key] for event in said if event.key in aside), None)
+    if judged is not None:
+        why = "other_shop" if judged == "other" else "whose_shop_unknown"
     return Unallocated(
         id=f"{evidence.source}:{evidence.reference}",
         source=evidence.source,
@@ -298,6 +319,7 @@ def _unallocated(
         assigned_to=last.order if last is not None and assigned else None,
         suggested=tuple(sorted(suggested)),
         named=tuple(sorted({orders[event.key] for event in said if event.key in orders})),
+        aside=judged,
         last_act=None if last is None else last.record_id,
         deliveries=tuple(delivery_id for _, delivery_id in brought),
         events=tuple(dict.fromkeys(each.event.event_id for each in heard)),
@@ -338,12 +360,14 @@ class UnallocatedRequest:
 
     after       `next` of the page before
     everything  dismissed ones too, and those that ended without money
+    not_ours    payments of other shops on the same account, instead
     """
 
     source: str | None = None
     after: str = ""
     limit: int = 100
     everything: bool = False
+    not_ours: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -364,11 +388,14 @@ async def list_unallocated(context: AppContext, request: UnallocatedRequest) -> 
     found: list[tuple[Unallocated, int]] = []
     async with context.database.reading() as connection:
         after = min(int(request.after or 0), GREATEST)
-        async for some in _batches(context, connection, source=request.source, after=after):
+        async for some in _batches(
+            context, connection, source=request.source, after=after, not_ours=request.not_ours
+        ):
             found += [
                 (each, number)
                 for each, number in some
                 if request.everything
+                or request.not_ours
                 or (each.state == "open" and (each.waits or each.outcome not in MONEYLESS))
             ]
             if len(found) > request.limit:
@@ -471,6 +498,7 @@ class UnallocatedTotals:
     unclear    payments among them whose amount is not clear
     oldest_at  when the oldest of them arrived; None where there is none
     more       whether there are more than were counted
+    not_ours   payments of other shops on the same accounts, which wait for nobody
     """
 
     count: int = 0
@@ -478,6 +506,7 @@ class UnallocatedTotals:
     unclear: int = 0
     oldest_at: Instant | None = None
     more: bool = False
+    not_ours: int = 0
 
 
 async def unallocated_totals(context: AppContext) -> UnallocatedTotals:
@@ -491,6 +520,7 @@ async def unallocated_totals(context: AppContext) -> UnallocatedTotals:
             waiting += [each for each, _ in some if each.waits]
             if seen >= MOST_COUNTED:
                 break
+        not_ours = await run(connection, count_of_other_shops)
     for each in waiting:
         if each.held is not None:
             sums[each.held.currency] += each.held.minor
@@ -500,16 +530,22 @@ async def unallocated_totals(context: AppContext) -> UnallocatedTotals:
         unclear=sum(each.held is None for each in waiting),
         oldest_at=min((each.received_at for each in waiting), default=None),
         more=seen >= MOST_COUNTED,
+        not_ours=not_ours,
     )
 
 
 async def _batches(
-    context: AppContext, connection: Connection, *, source: str | None = None, after: int = 0
+    context: AppContext,
+    connection: Connection,
+    *,
+    source: str | None = None,
+    after: int = 0,
+    not_ours: bool = False,
 ) -> AsyncIterator[list[tuple[Unallocated, int]]]:
     """Yield all unallocated payments, each with its place in the list."""
     now = context.clock.now()
     while True:
-        some, last = await run(connection, _batch, context.policy, now, source, after)
+        some, last = await run(connection, _batch, context.policy, now, source, after, not_ours)
         yield some
         if last is None:
             return
@@ -517,10 +553,16 @@ async def _batches(
 
 
 def _batch(
-    connection: PlainConnection, policy: Policy, now: Instant, source: str | None, after: int
+    connection: PlainConnection,
+    policy: Policy,
+    now: Instant,
+    source: str | None,
+    after: int,
+    not_ours: bool,
 ) -> tuple[list[tuple[Unallocated, int]], int | None]:
     """Return some payments with their places, and the last place if more may follow."""
-    numbered = dict(unplaced_keys(connection, source=source, after=after, limit=AT_ONCE))
+    keys = other_shops_keys if not_ours else unplaced_keys
+    numbered = dict(keys(connection, source=source, after=after, limit=AT_ONCE))
     evidence, acts = evidence_of(connection, numbered), acts_on(connection, numbered)
     found = [
         (each, numbered[each.key])
@@ -533,7 +575,13 @@ def _batch(
         )
         if each.key in numbered
     ]
-    found = [(each, number) for each, number in found if not _of_shop(connection, each, acts)]
+    found = [
+        (each, number)
+        for each, number in found
+        if each.state != "named"
+        and (each.state == "not_ours") == not_ours
+        and not _of_shop(connection, each, acts)
+    ]
     found.sort(key=lambda one: one[1])
     last = max(numbered.values(), default=None) if len(numbered) == AT_ONCE else None
     return found, last
@@ -544,6 +592,8 @@ def _of_shop(
 ) -> bool:
     """Return whether a payment that nobody assigns any more is an order's by a weaker claim."""
     past = {each.order for each in acts.get(payment.key, ())} - {NO_ORDER}
+    if payment.aside is not None:
+        past |= orders_linked_to(connection, {payment.key})
     if not past:
         return False
     return bool(payment.named or orders_naming(connection, payment.key, payment.session, past))

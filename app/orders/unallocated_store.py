@@ -49,6 +49,12 @@ _KEYS: Final = (
     "SELECT source, reference, min(number) FROM ("
     'SELECT events.source, {reference} AS reference, events."row" AS number FROM events '
     "WHERE events.order_key IS NULL AND {counts} AND {of_source} "
+    "AND (events.shop IS NULL OR events.shop <> 'other') "
+    'UNION ALL SELECT events.source, {reference} AS reference, events."row" AS number FROM events '
+    "WHERE events.shop = 'unstated' AND events.order_key IS NOT NULL AND {counts} AND {of_source} "
+    "AND NOT EXISTS (SELECT 1 FROM events AS stating WHERE stating.order_key = events.order_key "
+    "AND stating.source = events.source AND stating.payment = events.payment "
+    "AND stating.shop = 'ours') "
     'UNION ALL SELECT events.source, {reference} AS reference, events."row" AS number '
     "FROM records CROSS JOIN links CROSS JOIN events "
     "WHERE links.reference = coalesce(records.payment, records.session) "
@@ -58,8 +64,9 @@ _KEYS: Final = (
     "AND {counts} AND {of_source}"
     ") AS found GROUP BY source, reference HAVING min(number) > ? ORDER BY 3 LIMIT ?"
 )
-"""Payments without an order. Events whose assignment was withdrawn are still stored under the order
-that they were first linked to. CROSS JOIN has SQLite begin with the records, which are few."""
+"""Payments without an order. Events that may not be our shop's are stored under the order that they
+name, and events whose assignment was withdrawn under the one that they were first linked to. CROSS
+JOIN has SQLite begin with the records, which are few."""
 
 _SHARED: Final = {
     "reference": "coalesce(events.payment, events.session, events.event_id)",
@@ -81,8 +88,32 @@ def unplaced_keys(
     if source is None:
         rows = connection.ask(_ALL_KEYS, (after, limit))
     else:
-        rows = connection.ask(_KEYS_OF_SOURCE, (source, source, after, limit))
+        rows = connection.ask(_KEYS_OF_SOURCE, (source, source, source, after, limit))
     return [(PaymentKey(row[0], row[1]), row[2]) for row in rows]
+
+
+_OF_OTHER_SHOPS: Final = (
+    'SELECT source, coalesce(payment, session, event_id), min("row") FROM events '
+    "WHERE shop = 'other' AND standing <> 'unconfirmed' AND {of_source} GROUP BY 1, 2"
+)
+_OTHER_SHOPS_KEYS: Final = '{found} HAVING min("row") > ? ORDER BY 3 LIMIT ?'
+
+
+def other_shops_keys(
+    connection: PlainConnection, *, source: str | None, after: int, limit: int
+) -> list[tuple[PaymentKey, int]]:
+    """Return payments of which an event states another shop, as `unplaced_keys` does."""
+    found = statement(_OF_OTHER_SHOPS, of_source="1 = 1" if source is None else "source = ?")
+    values = (after, limit) if source is None else (source, after, limit)
+    rows = connection.ask(statement(_OTHER_SHOPS_KEYS, found=found), values)
+    return [(PaymentKey(row[0], row[1]), row[2]) for row in rows]
+
+
+def count_of_other_shops(connection: PlainConnection) -> int:
+    """Count payments of which an event states another shop."""
+    found = statement(_OF_OTHER_SHOPS, of_source="1 = 1")
+    [(count,)] = connection.ask(statement("SELECT count(*) FROM ({found}) AS found", found=found))
+    return int(count)
 
 
 _NAMED_ORPHANS: Final = (

@@ -216,6 +216,12 @@ class EventRow(Table, table=True):
             where="order_key IS NULL AND standing <> 'unconfirmed' "
             "AND claim NOT IN ('ignored', 'unrecognized')",
         ),
+        partial_index("ix_events_of_other_shops", "source", where="shop = 'other'"),
+        partial_index(
+            "ix_events_of_unknown_shops",
+            "source",
+            where="shop = 'unstated' AND order_key IS NOT NULL",
+        ),
         partial_index("ix_events_unconfirmed", "payment", where="standing = 'unconfirmed'"),
         partial_index("ix_events_movement", "movement", where="movement IS NOT NULL"),
         partial_index("ix_events_capture", "capture", where="capture IS NOT NULL"),
