@@ -136,12 +136,13 @@ def compile_sources(settings: Settings, *, phone_key: PhoneKey | None = None) ->
 
 def _problems_of_account(name: str, given: SourceSettings, profile: Profile) -> list[str]:
     variable, where = f"TALLYHOOK_SOURCES__{name.upper()}__ACCOUNT", profile.account.where
+    answer = () if profile.fetch_back is None else profile.fetch_back.account
     if profile.shares_key and not given.account:
         return [
             f"{variable}: is missing; write your account as {' or '.join(where)} of profile"
             f" {profile.name} names it, or other merchants' events would count"
         ]
-    if given.account and not where:
+    if given.account and not (where or answer):
         return [f"{variable}: means nothing; the events of profile {profile.name} name no account"]
     return []
 

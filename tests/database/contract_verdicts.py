@@ -190,7 +190,7 @@ class VerdictContract:
             "evt_1", "refunded", order="Ü/ñ 注文", session="cs 'x'", payment='p"y', movement="re",
             reason="𝔷", money=Money(minor=1, currency="KES"), occurred_at=seconds(-5),
             unclear="amount", method="sepa_debit", expected_by=seconds(9), revocable_days=56,
-            shop="other", suggested="ORD-7", agreement="sub_1", standalone=True,
+            shop="ours", suggested="ORD-7", agreement="sub_1", standalone=True,
             parts=(Part(kind="tip", money=Money(minor=1, currency="KES")),), stated_at=seconds(2),
             states=(State(member="refund", word="undone", reference="re", at=seconds(3),
                           money=Money(minor=1, currency="KES")),),
