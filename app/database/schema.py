@@ -36,7 +36,7 @@ NEWEST: Final = VERSIONS[-1]
 """The version that this program needs."""
 
 DIGESTS: Final = {
-    "sqlite": "",
+    "sqlite": "ab88bef29641a04585a296a7aad5c3596bdb9526b72252e47a2b51aaee98f1ca",
     "postgresql": "ac64235d23048786f8e8e5c62efe00f2d59f324d0e644a909834e358d97456fe",
 }
 """SHA-256 of all objects that the migrations make, by dialect; a test prints what belongs here.
