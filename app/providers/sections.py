@@ -331,6 +331,7 @@ class FetchBackRule:
     environment       in the words of section [environment]; an answer of the other is refused
     refund            the amount of a refund or dispute, where it differs from `amount`
     claims            the answer's words; empty: the profile's own
+    again             final kinds of answers that are asked about once more, since they may change
     """
 
     method: Annotated[str, one_of(("GET", "POST"))] = "GET"
@@ -360,6 +361,7 @@ class FetchBackRule:
     refunded_total: Locations = ()
     currency: Locations = ()
     claims: Claims = ()
+    again: Annotated[tuple[str, ...], listed(rules.text)] = ()
 
 
 WRITTEN_AMOUNTS = ("major_number", "major_text", "minor_number")

@@ -109,14 +109,19 @@ async def _confirm(confirmer: Confirmer, due: Confirmation) -> None:
     if asked is None:
         await _give_up(confirmer.context, due, "the event names nothing that could be asked about")
         return
-    event = await _store(confirmer, due, asked)
-    if event is not None and (
-        _settles(event) or confirmer.sources[due.event.source].answers_with_event
-    ):
-        async with confirmer.context.database.writing() as connection:
+    event, context = await _store(confirmer, due, asked), confirmer.context
+    source = confirmer.sources[due.event.source]
+    if event is None or not (_settles(event) or source.answers_with_event):
+        await _later(context, due, asked_to_wait(asked.answer.headers))
+        return
+    rule = source.profile.fetch_back
+    # Halfway to the deadline, which the last answer is to meet.
+    again = due.asked_since + min(context.policy.payment_window // 2, LONGEST_PAUSE)
+    async with context.database.writing() as connection:
+        if rule is not None and event.kind in rule.again and context.clock.now() < again:
+            await put_off(connection, due, until=again)
+        else:
             await settle(connection, due)
-    else:
-        await _later(confirmer.context, due, asked_to_wait(asked.answer.headers))
 
 
 def _settles(answer: Event) -> bool:

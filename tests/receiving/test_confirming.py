@@ -8,7 +8,7 @@ import httpx2
 import pytest
 
 from app.receiving import confirm
-from reconcile.instants import HOUR, SECOND
+from reconcile.instants import HOUR, MINUTE, SECOND
 from tests.receiving.asking import (
     PAID,
     PROFILE,
@@ -58,6 +58,24 @@ async def test_a_forged_success_is_settled_by_the_denial(asking: Any) -> None:
     async with asking(provider) as driver:
         await deliver(driver, PAID)
         await until(driver, "failed")
+
+
+@pytest.mark.parametrize(("second", "wanted"), [("FAILED", "failed"), ("COMPLETE", "succeeded")])
+async def test_a_refusal_that_may_change_is_asked_about_once_more(
+    asking: Any, second: str, wanted: str
+) -> None:
+    """Before the deadline, and no third time; a success that came after all outranks it."""
+    profile = PROFILE.replace("[fetch_back.headers]", 'again = ["FAILED"]\n[fetch_back.headers]')
+    answer = {"order": "ORD-9", "amount": 700}
+    provider = Provider({"state": "FAILED", **answer}, {"state": second, **answer})
+    async with asking(provider, profile) as driver:
+        await deliver(driver, PAID)
+        await until(driver, "failed")
+        await waiting(driver, 1)
+        driver.clock.put(T + 15 * MINUTE)
+        await waiting(driver, 0)
+        await until(driver, wanted)
+        assert len(provider.asked) == 2
 
 
 @pytest.mark.parametrize("named", ["ORD-8", None])
