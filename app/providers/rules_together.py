@@ -24,7 +24,7 @@ _OF_BODY: Final = frozenset({"json", "root", "form", "digest"})
 _OF_ITEM: Final = frozenset({"json", "digest"})
 _TOO_WEAK: Final = frozenset({"crc32"})
 
-PRICES: Final = {
+PRICES: Final[dict[str, tuple[str, ...]]] = {
     "payment": ("payment_currency",),
     "refund": ("refund_currency",),
     "refunded_total": ("refund_currency", "payment_currency"),
