@@ -146,6 +146,7 @@ class AttemptEvidence:
     sums         whether any of its events states a running total of refunds
     slow         whether any of its events names a slow method, or how long it can be revoked
     parts        whether any of its events names parts of its amount
+    states       whether any of its events states a position of the payment
     """
 
     __slots__ = (
@@ -158,6 +159,7 @@ class AttemptEvidence:
         "session",
         "slow",
         "source",
+        "states",
         "sums",
         "unconfirmed",
     )
@@ -173,6 +175,7 @@ class AttemptEvidence:
         self.links: list[Link] = []
         self.sums = False
         self.slow = False
+        self.states = False
         self.parts = False
 
     def names(self, session: str) -> Heard | None:
@@ -208,6 +211,8 @@ class AttemptEvidence:
             self.session = event.session
         if event.refunded_total is not None:
             self.sums = True
+        if event.states:
+            self.states = True
         if event.method is not None or event.revocable_days is not None:
             self.slow = True
         if event.parts:

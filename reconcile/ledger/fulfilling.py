@@ -110,13 +110,14 @@ def _on_hold(payment: Payment, currency: str) -> tuple[int, list[Heard]]:
     still has.
     """
     unstated = [d for d in payment.disputes if d.unstated and d.word != "won"]
-    if not (payment.pending or payment.unread or unstated):
+    if not (payment.pending or payment.unread or unstated or payment.undos):
         return 0, []
     kept, disputed = standing(payment, currency)
     left = max(0, kept - disputed)
     heard = [*[h for p in payment.pending for h in p.heard], *payment.unread]
     heard += [h for d in unstated for h in d.heard]
-    amounts = [p.amount for p in payment.pending]
+    heard += [h for undo in payment.undos for h in undo.heard]
+    amounts = [*[p.amount for p in payment.pending], *[undo.money for undo in payment.undos]]
     if payment.unread or unstated or any(m is None or m.currency != currency for m in amounts):
         return left, heard
     return min(left, sum([m.minor for m in amounts if m is not None])), heard

@@ -131,7 +131,8 @@ class Movement:
         """The events that state it. For a lost dispute: those of the loss, not of the opening."""
         if len(self.heard) == 1 or self.kind != "dispute_lost":
             return self.heard
-        return [each for each in self.heard if each.event.claim == "dispute_lost"]
+        losses = [each for each in self.heard if each.event.claim == "dispute_lost"]
+        return losses or self.heard
 
 
 @frozen

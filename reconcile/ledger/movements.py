@@ -4,19 +4,21 @@ Leaves out: whether the amount is right, and which payments are in doubt because
 orders; `doubt` and `outcome` judge that.
 
 A movement is one capture per attempt (per capture reference if the profile names one), one refund
-per refund reference (per event id if there is none), what running totals state beyond those, one
-reversal, and the loss of each dispute. If events state different amounts for one movement, no
+per refund reference (per event id if there is none), what running totals and positions state beyond
+those, one reversal, and the loss of each dispute. What a later state takes back is a movement of
+its own, with a negative amount. If events state different amounts for one movement, no
 amount is entered: the first to arrive does not win.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 from reconcile.instants import Instant
 from reconcile.ledger.correlate import AttemptEvidence, Filed, Heard
 from reconcile.ledger.events import ClaimKind, speaks_of_money_going_back
 from reconcile.ledger.ledger import Balance, Entry, EntryKind, Movement, new_balance, new_entry
+from reconcile.ledger.positions import Position, Step, Undo, still_stated
 from reconcile.money import Money, new_money
 
 DisputeWord = Literal["open", "lost", "won"]
@@ -96,6 +98,7 @@ class Payment:
     pending   refunds under way
     failed    events of failed refunds, except those done later
     unread    events of unknown kinds whose words speak of money going back
+    undos     what states took back and no later answer repeats
     plain     whether there are captures only, as in nearly all payments
     """
 
@@ -106,6 +109,7 @@ class Payment:
     pending: Sequence[PendingRefund] = ()
     failed: Sequence[Heard] = ()
     unread: Sequence[Heard] = ()
+    undos: Sequence[Undo] = ()
     plain: bool = True
 
     @property
@@ -148,14 +152,27 @@ def payments_of(attempts: Sequence[AttemptEvidence], filed: Filed) -> list[Payme
         captures = [] if captured is None else _captures(attempt, captured)
         if captures and captures[0].heard[0].event.standing == "answered":
             captures = _as_named(captures, attempts, filed)
-        if attempt.sums or not _MOVES.isdisjoint(claims):
+        if attempt.sums or attempt.states or not _MOVES.isdisjoint(claims):
             payment = Payment(attempt, captures, plain=False)
-            refunds = Refunds(attempt)
+            position, undos = Position(attempt), list[Undo]()
+            refunds = Refunds(attempt, position)
             payment.returns = returns = refunds.movements()
             payment.pending = refunds.pending(returns)
             payment.failed = refunds.undone()
-            payment.disputes = _disputes(attempt)
-            returns += [m for d in payment.disputes if (m := _loss(payment, d)) is not None]
+            payment.disputes = disputes = _disputes(attempt, position)
+            for dispute in disputes:
+                returns += _loss(payment, dispute, position, undos)
+            undos += refunds.not_repeated()
+            for currency in position.currencies("charged_back"):
+                steps = position.steps("charged_back", currency)
+                lost = _beyond("dispute_lost", attempt, steps, returns, currency, undos)
+                if lost:
+                    returns += lost
+                    disputes.append(_stated_loss(lost, currency))
+            for currency in position.currencies("refunded"):
+                steps = position.steps("refunded", currency)
+                returns += _beyond("refunded", attempt, steps, returns, currency, undos)
+            payment.undos = undos
             if "reversed" in claims:
                 returns += _reversals(payment, refunds.not_failed(claims["reversed"]))
             unread = claims.get("unrecognized", ())
@@ -246,8 +263,12 @@ class Refunds:
     reversal with the reference of a failed refund does not count either.
     """
 
-    def __init__(self, attempt: AttemptEvidence) -> None:
-        claims = attempt.claims
+    def __init__(self, attempt: AttemptEvidence, position: Position) -> None:
+        claims, self._position = attempt.claims, position
+        if position.claims:
+            claims = {c: [*claims.get(c, ()), *position.claims.get(c, ())] for c in _REFUNDS} | {
+                "reversed": claims.get("reversed", [])
+            }
         self._attempt = attempt
         self.failed = claims.get("refund_failed", [])
         done = [
@@ -277,6 +298,7 @@ class Refunds:
             Movement("refunded", self._attempt, heard, _stated(heard))
             for heard in [*done, *self._done_unnamed]
         ]
+        found += [m for name in self._failed for m in self._taken_back(name)]
         sums = [h for h in self._attempt.heard if h.event.refunded_total is not None]
         currencies = {h.event.refunded_total.currency for h in sums if h.event.refunded_total}
         beyond = []
@@ -291,6 +313,27 @@ class Refunds:
                     beyond.append(Movement("refunded", self._attempt, say, (money,), rests_on))
                     known, rests_on = so_far, say
         return found + beyond
+
+    def _taken_back(self, name: str) -> list[Movement]:
+        """Return a refund that only answers say has failed, and its undoing on the day of that."""
+        done, failures = self._done.get(name, []), self._failed[name]
+        stated = _stated(done)
+        if len(stated) != 1 or any(not h.event.states for h in failures):
+            return []
+        back = (new_money(minor=-stated[0].minor, currency=stated[0].currency),)
+        return [
+            Movement("refunded", self._attempt, done, stated),
+            Movement("refunded", self._attempt, failures, back, done),
+        ]
+
+    def not_repeated(self) -> list[Undo]:
+        """Return the refunds that answers took back, and that no later answer repeats."""
+        pairs = [self._taken_back(n) for n in self._failed if n not in self._position.repeated]
+        return [
+            Undo(pair[0].money, pair[1].heard)
+            for pair in pairs
+            if pair and pair[0].money is not None
+        ]
 
     def _rises(
         self, stated: list[tuple[int, Heard]], found: list[Movement]
@@ -392,6 +435,70 @@ class Refunds:
         ]
 
 
+_REFUNDS: Final[tuple[ClaimKind, ...]] = ("refunded", "refund_pending", "refund_failed")
+
+
+def _beyond(
+    kind: EntryKind,
+    attempt: AttemptEvidence,
+    steps: Sequence[Step],
+    returns: Sequence[Movement],
+    currency: str,
+    undos: list[Undo],
+) -> list[Movement]:
+    """Return what a stated sum comes to beyond the movements of its kind, a movement a change.
+
+    Add to `undos` what the sum took back and no later answer repeats, beyond what was taken back of
+    single movements.
+    """
+    same = [m for m in returns if m.kind == kind]
+    known, rests_on = _sum(same, currency), [h for m in same for h in m.heard]
+    undone = [
+        (min([h.event.stated_at or h.at for h in m.heard]), m.money.minor)
+        for m in same
+        if m.money is not None and m.money.minor < 0 and m.money.currency == currency
+    ]
+    found, before = list[Movement](), 0
+    for step in steps:
+        # A sum from before a refund failed included it.
+        late = [minor for at, minor in undone if step is not steps[-1] and at > step.version]
+        now = max(0, step.minor - known + sum(late))
+        if now != before:
+            money = new_money(minor=now - before, currency=currency)
+            rests_on = [*rests_on, *steps[-1].said]
+            found.append(Movement(kind, attempt, step.said, (money,), rests_on))
+            rests_on, before = [*rests_on, *step.said], now
+    already = sum([each.money.minor for each in undos if each.money.currency == currency])
+    back = max(0, still_stated(steps) - known - already) - before
+    if back > 0:
+        heard = [h for step in steps for h in step.said]
+        undos.append(Undo(new_money(minor=back, currency=currency), heard))
+    return found
+
+
+def _stated_loss(lost: Sequence[Movement], currency: str) -> Dispute:
+    """Return the dispute that a sum of chargebacks amounts to."""
+    heard, amounts = list[Heard](), [0]
+    for movement in lost:
+        assert movement.money is not None
+        amounts.append(amounts[-1] + movement.money.minor)
+        money = new_money(minor=amounts[-1], currency=currency)
+        claim: ClaimKind = "dispute_lost" if amounts[-1] else "dispute_won"
+        for each in movement.heard:
+            event = replace(each.event, claim=claim, movement=None, money=money)
+            heard.append(Heard(event, each.first, each.count, each.at, each.by))
+    most, last = max(amounts), amounts[-1]
+    return Dispute(
+        heard=heard,
+        word="lost" if last else "won",
+        amount=new_money(minor=most, currency=currency),
+        lost=new_money(minor=last, currency=currency) if 0 < last < most else None,
+        returned=None,
+        reopened=False,
+        unstated=False,
+    )
+
+
 def _dated_after(stating: list[Heard] | None, failures: list[Heard]) -> bool:
     """Return whether the provider dates a refund after its failure: then it was tried again."""
     if not stating or not _all_dated([*stating, *failures]):
@@ -433,12 +540,14 @@ def _largest(heard: Sequence[Heard]) -> Money | None:
 # --- disputes ------------------------------------------------------------------------------------
 
 
-def _disputes(attempt: AttemptEvidence) -> list[Dispute]:
+def _disputes(attempt: AttemptEvidence, position: Position) -> list[Dispute]:
     """Group the events of disputes by their reference.
 
     Events without a reference belong to the only dispute, else they make one of their own.
     """
-    heard = [h for claim in _RANK for h in attempt.claims.get(claim, ())]
+    heard = [
+        h for claims in (attempt.claims, position.claims) for c in _RANK for h in claims.get(c, ())
+    ]
     groups = _by_reference(heard)
     unnamed = [each for each in heard if each.event.movement is None]
     if unnamed:
@@ -491,25 +600,41 @@ def lost_of(dispute: Dispute, payment: Payment) -> Money | None:
     return dispute.lost or amount_of(dispute, payment)
 
 
-def _loss(payment: Payment, dispute: Dispute) -> Movement | None:
-    """Return the amount that a loss took less what a later win returned; None if nothing."""
+def _loss(
+    payment: Payment, dispute: Dispute, position: Position, undos: list[Undo]
+) -> list[Movement]:
+    """Return the amount that a loss took less what a later win returned.
+
+    A win that only answers state returns it by a movement of its own; one that no later answer
+    repeats is added to `undos`.
+    """
     if dispute.word == "open" or not dispute.was_lost:
-        return None
+        return []
     amount, attempt = lost_of(dispute, payment), payment.attempt
     rests_on = [] if dispute.amount is not None else [h for m in payment.captures for h in m.heard]
     if amount is None:
         stated = tuple({m for c in payment.captures for m in c.stated})
-        return Movement("dispute_lost", attempt, dispute.heard, _sorted(stated), rests_on)
+        return [Movement("dispute_lost", attempt, dispute.heard, _sorted(stated), rests_on)]
     minor = amount.minor
     if dispute.word == "won":
-        back = dispute.returned
-        if back is not None and back.currency != amount.currency:
-            return Movement("dispute_lost", attempt, dispute.heard, _sorted((amount, back)))
-        minor -= amount.minor if back is None else min(back.minor, amount.minor)
+        wins = [h for h in dispute.heard if h.event.claim == "dispute_won"]
+        if minor and all(h.event.states for h in wins):
+            losses = [h for h in dispute.heard if h.event.claim == "dispute_lost"]
+            back = (new_money(minor=-minor, currency=amount.currency),)
+            if wins[0].event.movement not in position.repeated:
+                undos.append(Undo(amount, wins))
+            return [
+                Movement("dispute_lost", attempt, losses, (amount,), rests_on),
+                Movement("dispute_lost", attempt, wins, back, [*losses, *rests_on]),
+            ]
+        returned = dispute.returned
+        if returned is not None and returned.currency != amount.currency:
+            return [Movement("dispute_lost", attempt, dispute.heard, _sorted((amount, returned)))]
+        minor -= amount.minor if returned is None else min(returned.minor, amount.minor)
     if minor == 0:
-        return None
+        return []
     money = new_money(minor=minor, currency=amount.currency)
-    return Movement("dispute_lost", attempt, dispute.heard, (money,), rests_on)
+    return [Movement("dispute_lost", attempt, dispute.heard, (money,), rests_on)]
 
 
 # --- reversals -----------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ them), when a row reached us. WHAT is one of
     again id [body=]              one more delivery of an event already stated
     record KIND id [due=] …       a record of the merchant's side; `at=` as above; `free=yes`
 
+`states=MEMBER:WORD:AMOUNT[:REF],…` is the position that an answer states, `version=` its time;
 with `money=`, `due=`, `sum=` and `tender=` (a gift card) as `1500.00/KES`, and the parts of an
 event's amount as `parts=base:90.00/KES,tip:10.00/KES`. Two events of one id
 need different `body=`.
@@ -25,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from reconcile.instants import SECOND, Instant
-from reconcile.ledger.events import CLAIM_KINDS, Delivery, Event, Part
+from reconcile.ledger.events import CLAIM_KINDS, Delivery, Event, Part, State
 from reconcile.ledger.history import History
 from reconcile.ledger.policy import Policy
 from reconcile.ledger.records import Record, Tender
@@ -125,6 +126,10 @@ def _money(text: str) -> Money:
     return from_major(amount, currency)
 
 
+def _state(member: Any, word: Any, money: str, reference: str | None = None) -> State:
+    return State(member=member, word=word, money=_money(money), reference=reference)
+
+
 def _options(words: list[str], names: dict[str, str]) -> dict[str, Any]:
     options: dict[str, Any] = {}
     for word in words:
@@ -139,9 +144,11 @@ def _options(words: list[str], names: dict[str, str]) -> dict[str, Any]:
             options[field_name] = tuple([Part(kind=k, money=_money(m)) for k, m in named])  # type: ignore[arg-type]
         elif name in ("free", "standalone"):
             options[field_name] = value == "yes"
+        elif name == "states":
+            options[field_name] = tuple(_state(*each.split(":")) for each in value.split(","))
         elif name == "revocable":
             options[field_name] = int(value)
-        elif name in ("at", "expires", "expects"):
+        elif name in ("at", "expires", "expects", "version"):
             options[field_name] = None if value == "none" else moment(value)
         else:
             options[field_name] = None if value == "none" else value
@@ -154,7 +161,8 @@ _EVENT = {
     "kind": "kind", "standing": "standing", "cap": "capture", "sum": "refunded_total",
     "unclear": "unclear", "method": "method", "expects": "expected_by",
     "revocable": "revocable_days", "shop": "shop", "suggests": "suggested",
-    "agreement": "agreement", "standalone": "standalone", "parts": "parts",
+    "agreement": "agreement", "standalone": "standalone", "parts": "parts", "states": "states",
+    "version": "stated_at",
 }  # fmt: skip
 _RECORD = {
     "due": "money", "key": "key", "ses": "session", "expires": "expires_at", "why": "reason",

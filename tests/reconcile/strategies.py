@@ -12,12 +12,14 @@ from hypothesis import strategies as st
 from reconcile.instants import LATEST, SECOND, Instant
 from reconcile.ledger.events import (
     CLAIM_KINDS,
+    STATE_WORDS,
     UNCLEAR_AMOUNT,
     UNKNOWN_METHOD,
     Delivery,
     Event,
     Part,
     PartKind,
+    State,
 )
 from reconcile.ledger.history import History
 from reconcile.ledger.records import HOLD_REASONS, NO_ORDER, RECORD_KINDS, WITHDRAWN, Record, Tender
@@ -45,6 +47,24 @@ PARTS = (
     (_part("discount", 5_000),),
     (_part("discount", 1_000), _part("financed_discount", 5_000), _part("tip", 1_000)),
 )
+
+
+def _position(
+    member: Any, minor: int, *, word: Any = "done", reference: str | None = None
+) -> State:
+    return State(
+        member=member, word=word, money=Money(minor=minor, currency="KES"), reference=reference
+    )
+
+
+POSITIONS = (
+    *[(_position("refunded", minor),) for minor in (0, 5_000, 15_000)],
+    *[(_position("charged_back", minor),) for minor in (0, 5_000, 15_000)],
+    *[(_position("refund", 5_000, word=word, reference="m_1"),) for word in STATE_WORDS],
+    *[(_position("chargeback", 5_000, word=word, reference="m_2"),) for word in STATE_WORDS],
+    (_position("refund", 5_000, word="undone", reference="m_1"), _position("refunded", 0)),
+)
+"""Positions that answers state."""
 
 
 def _pick(*values: Any, often: Any = ()) -> st.SearchStrategy[Any]:

@@ -1,0 +1,149 @@
+"""The position of a payment, as the answers of its provider state it: sums, refunds, chargebacks.
+
+Leaves out: what signed events say; `movements` combines both by the greater.
+
+Of the states of one payment the latest version counts, member by member, and takes back only what
+earlier states said. What an answer takes back makes no order fulfillable until another answer, at
+least REPEATED_AFTER later, repeats it: a provider's copy may lag behind.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final, NamedTuple
+
+from reconcile.instants import EARLIEST, HOUR, Duration, Instant
+from reconcile.ledger.correlate import SAYS_NOTHING_FINAL, AttemptEvidence, Heard
+from reconcile.ledger.events import ANSWERS, STATE_WORDS, ClaimKind, State, StateMember
+from reconcile.money import Money
+
+REPEATED_AFTER: Final[Duration] = HOUR
+"""Time between two answers after which the second confirms what the first took back."""
+
+_MEANS: Final[dict[tuple[StateMember, str], ClaimKind]] = {
+    ("refund", "done"): "refunded",
+    ("refund", "pending"): "refund_pending",
+    ("refund", "undone"): "refund_failed",
+    ("chargeback", "done"): "dispute_lost",
+    ("chargeback", "pending"): "disputed",
+    ("chargeback", "undone"): "dispute_won",
+}
+
+
+class Step(NamedTuple):
+    """A sum as one version of the payment states it. said: the answers, dated as the sum is."""
+
+    version: Instant
+    minor: int
+    said: list[Heard]
+
+
+@dataclass(slots=True)
+class Undo:
+    """Money that answers have taken back, and that no later answer has repeated yet."""
+
+    money: Money
+    heard: Sequence[Heard]
+
+
+class Position:
+    """What answers state of the payment of one attempt.
+
+    claims    single refunds and chargebacks, as events of their own
+    repeated  references whose undoing was repeated
+    """
+
+    def __init__(self, attempt: AttemptEvidence) -> None:
+        self.claims: dict[ClaimKind, list[Heard]] = {}
+        self.repeated: set[str] = set()
+        self._states: list[tuple[Heard, State]] = []
+        named: dict[tuple[StateMember, str], list[tuple[Instant, Heard, State]]] = {}
+        for each in attempt.heard if attempt.states else ():
+            event = each.event
+            if event.standing not in ANSWERS or event.claim in SAYS_NOTHING_FINAL:
+                continue  # such an answer never moves money
+            for state in event.states:
+                self._states.append((each, state))
+                if (state.member, state.word) in _MEANS and state.reference is not None:
+                    stated = named.setdefault((state.member, state.reference), [])
+                    stated.append((event.stated_at or EARLIEST, each, state))
+        for (member, reference), stated in sorted(named.items(), key=lambda one: one[0]):
+            stated.sort(
+                key=lambda one: (one[0], STATE_WORDS.index(one[2].word), one[1].event.digest)
+            )
+            self._name(member, reference, stated)
+
+    def _name(
+        self, member: StateMember, reference: str, stated: list[tuple[Instant, Heard, State]]
+    ) -> None:
+        """Add the events that the states of one refund or chargeback amount to, in its order."""
+        done = [one for one in stated if one[2].word == "done"]
+        undone = [one for one in stated if one[2].word == "undone"]
+        if done:
+            # A version that states undone beside done takes nothing back.
+            undone = [one for one in undone if one[0] > done[-1][0]]
+        waits = stated[-1:] if stated[-1][2].word == "pending" else []
+        for stating in (done, undone, waits):
+            if not stating:
+                continue
+            version, _, first = stating[0]
+            state = stating[-1][2]
+            # A refund that waits after it was done or undone was tried again.
+            again = stating is waits and (done or undone)
+            at = version if first.at is None or again else first.at
+            for _, heard, _ in (stating[0], stating[-1])[: len(stating)]:
+                event = replace(
+                    heard.event,
+                    claim=_MEANS[(member, state.word)],
+                    movement=reference,
+                    money=None if state.word == "undone" else state.money,
+                    refunded_total=None,
+                    occurred_at=at,
+                )
+                own = Heard(event, heard.first, heard.count, at, heard.by)
+                self.claims.setdefault(event.claim, []).append(own)
+        if undone and undone[-1][0] - undone[0][0] >= REPEATED_AFTER:
+            self.repeated.add(reference)
+
+    def currencies(self, member: StateMember) -> list[str]:
+        """Return the currencies in which a sum is stated, sorted."""
+        return sorted({s.money.currency for _, s in self._states if s.member == member and s.money})
+
+    def steps(self, member: StateMember, currency: str) -> list[Step]:
+        """Return a sum by version; of one version the greatest.
+
+        An answer without a version, or one that names no payment and so may be about another, is
+        never taken back by one that has both.
+        """
+        found: dict[tuple[bool, Instant], Step] = {}
+        for each, state in self._states:
+            money, version = state.money, each.event.stated_at
+            if state.member != member or money is None or money.currency != currency:
+                continue
+            sure = version is not None and each.event.payment is not None
+            at = state.at or version or each.at
+            said = Heard(each.event, each.first, each.count, at, each.by)
+            key = (sure, EARLIEST if version is None else version)
+            step = found.get(key)
+            if step is None or money.minor > step.minor:
+                found[key] = Step(key[1], money.minor, [said])
+            elif money.minor == step.minor:
+                step.said.append(said)
+        steps = sorted(found.items())
+        weak = [step for (sure, _), step in steps if not sure]
+        strong = [step for (sure, _), step in steps if sure]
+        if not (weak and strong):
+            return weak or strong
+        floor = weak[-1]
+        return [s if s.minor >= floor.minor else Step(s.version, *floor[1:]) for s in strong]
+
+
+def still_stated(steps: Sequence[Step]) -> int:
+    """Return the greatest amount of a sum that no repeated answer has taken back."""
+    return max(
+        [
+            step.minor
+            for step, after in zip(steps, [*steps[1:], None], strict=True)
+            if after is None or steps[-1].version - after.version < REPEATED_AFTER
+        ],
+        default=0,
+    )
