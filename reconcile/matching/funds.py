@@ -59,7 +59,8 @@ class Funds:
     others     whether captures of another currency can't be told from the order's money
     captured, refunded   in `currency`, both positive; without payments in doubt, unless the order
                is unresolved
-    over       part of `captured` beyond the price, held or returned
+    over       part of `captured` beyond the price, held or returned, except what is on top
+    on_top     part of `captured` on top of the price, held or returned
     in_doubt   further money that may have been captured, in `currency`; unresolved orders only
     doubted    payments in doubt
     at_doubt   money at stake in `doubted` by currency; not of unresolved orders
@@ -80,6 +81,7 @@ class Funds:
     captured: int
     refunded: int
     over: int
+    on_top: int
     in_doubt: int
     doubted: tuple[Doubted, ...]
     at_doubt: tuple[Money, ...]
@@ -95,18 +97,19 @@ class Funds:
 
     @property
     def worth(self) -> int:
-        """Captured money without what came beyond the price."""
-        return self.captured - self.over
+        """Captured money without what came beyond or on top of the price."""
+        return self.captured - self.over - self.on_top
 
     @property
     def given_back(self) -> int:
-        """Returned money without what came beyond the price."""
-        return max(0, self.refunded - self.over)
+        """Returned money without what came beyond the price. What is on top goes back last."""
+        back = max(0, self.refunded - self.over)
+        return back - min(self.on_top, max(0, back - self.worth))
 
     @property
     def kept(self) -> int:
-        """Captured money that has not gone back, without what is held beyond the price."""
-        return self.captured - self.refunded - max(0, self.over - self.refunded)
+        """Captured money that has not gone back, without what is beyond or on top of the price."""
+        return self.worth - self.given_back
 
     @property
     def at_stake(self) -> int:
@@ -184,6 +187,7 @@ def funds_of(rows: Sequence[TakingRow]) -> Funds:
         captured=sum([each.minor for each in came]),
         refunded=sum([each.minor for each in back]),
         over=0 if unresolved else sum([_over(whole, came, currency) for whole in wholes]),
+        on_top=sum([_on_top(whole, currency) for whole in wholes]),
         in_doubt=sum([money.minor for money in doubts if money.currency == currency]),
         doubted=doubted,
         at_doubt=_at_doubt([w for w in wholes if w.outcome != "unresolved"]),
@@ -241,7 +245,12 @@ def _over(whole: LedgerLine, came: Sequence[Capture], currency: str) -> int:
     price = whole.expected
     if price is None or price.currency != currency:
         return 0
-    return max(0, sum([each.minor for each in came if each.order == whole.order]) - price.minor)
+    captured = sum([each.minor for each in came if each.order == whole.order])
+    return max(0, captured - _on_top(whole, currency) - price.minor)
+
+
+def _on_top(whole: LedgerLine, currency: str) -> int:
+    return sum([each.money.minor for each in whole.on_top if each.money.currency == currency])
 
 
 def _at_doubt(wholes: Sequence[LedgerLine]) -> tuple[Money, ...]:

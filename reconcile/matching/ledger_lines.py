@@ -10,6 +10,7 @@ from typing import Any
 
 from reconcile.instants import Instant
 from reconcile.ledger.correlate import AttemptEvidence
+from reconcile.ledger.events import Part
 from reconcile.ledger.fold import closed_at
 from reconcile.ledger.ledger import EntryKind, Ledger, Movement, Outcome
 from reconcile.ledger.movements import movement_date
@@ -67,7 +68,9 @@ class LedgerLine:
     in_doubt   what may have been captured beside `taken`: an amount for each payment and currency
     doubted    payments in doubt; their movements in `taken` are not sure
     owed       money held beyond the price and owed back, by currency; empty if unresolved
-    tendered   what of the whole price was paid otherwise, beside `expected`, in its minor units
+    tendered   what of the whole price was paid otherwise, or taken off at the provider, beside
+               `expected`, in its minor units
+    on_top     what came on top of the price, in its currency, by kind
     """
 
     key: str
@@ -86,6 +89,7 @@ class LedgerLine:
     doubted: tuple[Doubted, ...] = ()
     owed: tuple[Money, ...] = ()
     tendered: int = 0
+    on_top: tuple[Part, ...] = ()
 
 
 def ledger_line_of(ledger: Ledger) -> LedgerLine | None:
@@ -124,7 +128,8 @@ def ledger_line_of(ledger: Ledger) -> LedgerLine | None:
         in_doubt=_in_doubt(ledger, movements),
         doubted=() if odd is None else _doubted(odd),
         owed=() if odd is None else _owed(ledger, odd),
-        tendered=0 if tendered is None else tendered.minor,
+        tendered=sum([each.minor for each in (tendered, ledger.discount) if each is not None]),
+        on_top=ledger.came_on_top,
     )
 
 
@@ -237,6 +242,7 @@ def ledger_line_text(found: LedgerLine) -> str:
         [(each.source, each.payment, each.unsure, each.cites) for each in found.doubted],
         [(money.minor, money.currency) for money in found.owed],
         found.tendered,
+        [(each.kind, each.money.minor, each.money.currency) for each in found.on_top],
     ]
     return json.dumps(parts, ensure_ascii=False, separators=(",", ":"))
 
@@ -245,7 +251,7 @@ def ledger_line_in(text: str, *, as_of: Instant) -> LedgerLine:
     """Decode what `ledger_line_text` returned, as a line that is still valid at `as_of`."""
     # fmt: off
     (order, outcome, fulfillable, price, opened_at, taken, payments, findings, reason,
-     ended_at, in_doubt, doubted, owed, tendered) = json.loads(text)
+     ended_at, in_doubt, doubted, owed, tendered, on_top) = json.loads(text)
     # fmt: on
     return LedgerLine(
         key=match_key(order),
@@ -283,6 +289,9 @@ def ledger_line_in(text: str, *, as_of: Instant) -> LedgerLine:
         ),
         owed=_amounts_in(owed),
         tendered=tendered,
+        on_top=tuple(
+            [Part(kind=k, money=Money(minor=minor, currency=code)) for k, minor, code in on_top]
+        ),
     )
 
 

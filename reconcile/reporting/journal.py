@@ -3,7 +3,8 @@
 Leaves out: account names and file formats. Every transaction has one currency, and its postings add
 up to zero.
 
-    captured       clearing +   sales -          on the provider's date
+    captured       clearing +   sales -          on the provider's date; what is on top of the price
+                   has accounts of its own in place of sales, and of refunds when it goes back
     refunded       refunds +    clearing -       on the provider's date
     dispute lost   disputes +   clearing -       on the provider's date
     settled        bank + net   fees + fee       clearing - gross, on the statement's date;
@@ -34,12 +35,13 @@ from types import MappingProxyType
 from typing import Final, Literal, get_args
 
 from reconcile.instants import Instant
+from reconcile.ledger.events import PartKind
 from reconcile.ledger.ledger import EntryKind
 from reconcile.matching.bank import BankLine, Link
 from reconcile.matching.books import StatementLine
 from reconcile.matching.breaks import BANK_CAUSES, Break, Step, acceptances
 from reconcile.matching.exchange import expected_of
-from reconcile.matching.ledger_lines import Taken
+from reconcile.matching.ledger_lines import LedgerLine, Taken
 from reconcile.matching.returning import balance_of
 from reconcile.matching.rules import ExpectedRate
 from reconcile.matching.suspense import Suspended, SuspenseFlow
@@ -67,6 +69,12 @@ Role = Literal[
     "exchange_gains",
     "unallocated",
     "other_business",
+    "tips",
+    "donations",
+    "surcharges",
+    "fees_from_customers",
+    "shipping",
+    "taxes",
 ]
 ROLES: Final[tuple[Role, ...]] = get_args(Role)
 """Purposes of accounts. A mapping gives the merchant's own names."""
@@ -76,6 +84,16 @@ _OTHER_SIDE: Final[dict[EntryKind, Role]] = {
     "refunded": "refunds",
     "reversed": "refunds",
     "dispute_lost": "disputes",
+}
+
+
+_ON_TOP: Final[dict[PartKind, Role]] = {
+    "tip": "tips",
+    "donation": "donations",
+    "surcharge": "surcharges",
+    "fee": "fees_from_customers",
+    "shipping": "shipping",
+    "tax": "taxes",
 }
 
 
@@ -129,17 +147,19 @@ def transactions(
               then is among the transactions of `of_suspense`
     """
     order = None if seen.taking is None else seen.taking.order
-    for taken in () if seen.taking is None else seen.taking.taken:
+    on_top = {} if seen.taking is None else _on_top(seen.taking)
+    for n, taken in enumerate(() if seen.taking is None else seen.taking.taken):
         stood = suspense.get((taken.source, taken.payment))
         if stood is not None and stood.in_suspense(taken):
             continue
         if start <= taken.at < end:
-            other = (_OTHER_SIDE[taken.kind], -taken.minor)
+            parts = on_top.get(n, {})
+            other = (_OTHER_SIDE[taken.kind], -taken.minor - sum(parts.values()))
             yield Transaction(
                 at=taken.at,
                 what=taken.kind.replace("_", " "),
                 currency=taken.currency,
-                postings=_balanced(("clearing", taken.minor), other),
+                postings=_balanced(("clearing", taken.minor), other, *parts.items()),
                 order=order,
                 payment=taken.payment,
                 source=taken.source,
@@ -163,6 +183,37 @@ def transactions(
     for parts, lines in (*settled_abroad(seen), *taken_abroad(seen)):
         found = _abroad(order, parts, lines, rates)
         yield from (step for step in found if start <= step.at < end)
+
+
+def _on_top(whole: LedgerLine) -> dict[int, dict[Role, int]]:
+    """Return what is on top in each movement, by its place in `taken`: credits negative.
+
+    The last captures brought it: only they made the money exceed the price. It goes back last.
+    """
+    found: dict[int, dict[Role, int]] = {}
+    for currency in sorted({each.money.currency for each in whole.on_top}):
+        parts = [each for each in whole.on_top if each.money.currency == currency]
+        came = {_ON_TOP[each.kind]: each.money.minor for each in parts}
+        own = [
+            (n, taken.minor) for n, taken in enumerate(whole.taken) if taken.currency == currency
+        ]
+        price = sum([minor for _, minor in own if minor > 0]) - sum(came.values())
+        beyond, gone = [], 0
+        for n, minor in own:
+            if minor < 0:
+                beyond.append((n, max(0, gone - minor - max(gone, price))))
+                gone -= minor
+        brought = [(n, minor) for n, minor in reversed(own) if minor > 0]
+        for steps, sign in ((brought, -1), (beyond, 1)):
+            left = dict(came)
+            for n, most in steps:
+                for role in left:
+                    moved = min(most, left[role])
+                    most -= moved
+                    left[role] -= moved
+                    if moved:
+                        found.setdefault(n, {})[role] = sign * moved
+    return found
 
 
 def _abroad(

@@ -37,6 +37,12 @@ DEFAULTS: Final[Mapping[Role, str]] = {
     "exchange_gains": "Income:ExchangeGains",
     "unallocated": "Liabilities:Unallocated",
     "other_business": "Income:OtherBusiness",
+    "tips": "Liabilities:Tips",
+    "donations": "Liabilities:Donations",
+    "surcharges": "Income:Surcharges",
+    "fees_from_customers": "Income:FeesFromCustomers",
+    "shipping": "Income:Shipping",
+    "taxes": "Liabilities:Taxes",
 }
 
 _NAME = re.compile(r"(Assets|Liabilities|Equity|Income|Expenses)(:[A-Z0-9][A-Za-z0-9-]*)+")
@@ -46,7 +52,7 @@ NAME_MAX: Final = 200
 """Characters of an account's name."""
 
 MAX_BYTES: Final = 16 * 1024
-"""Bytes of a mapping of accounts; it has twelve lines."""
+"""Bytes of a mapping of accounts; it has a line for each role."""
 
 
 def _account(usual: str) -> Callable[[Any], str]:
