@@ -140,6 +140,8 @@ def explain(ledger: Ledger) -> tuple[str, ...]:
         sentences += [attempt_sentence(attempt) for attempt in ledger.attempts]
     moved: dict[str, list[Heard]] = {}
     for each in ledger.case.moved:
+        if each.event.order not in (None, ledger.order):
+            continue  # it never said that it is this order's
         reference = each.event.payment or each.event.session or each.event.event_id
         moved.setdefault(reference, []).append(each)
     sentences += [

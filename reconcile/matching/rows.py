@@ -136,9 +136,10 @@ def is_plain(taking: LedgerLine) -> bool:
 
     Either the outcome is `succeeded` with one capture that rests on one event, or no money moved
     and it is not `unresolved`; and no finding is WEIGHTY, no payment in doubt, nothing owed back,
-    and no tender.
+    no tender, and nothing on top of the price.
     """
-    if taking.tendered or taking.owed or taking.doubted or not WEIGHTY.isdisjoint(taking.findings):
+    odd = taking.tendered or taking.owed or taking.doubted or taking.on_top
+    if odd or not WEIGHTY.isdisjoint(taking.findings):
         return False
     if not taking.taken:
         return taking.outcome != "unresolved"

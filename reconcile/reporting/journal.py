@@ -153,13 +153,13 @@ def transactions(
         if stood is not None and stood.in_suspense(taken):
             continue
         if start <= taken.at < end:
-            parts = on_top.get(n, {})
-            other = (_OTHER_SIDE[taken.kind], -taken.minor - sum(parts.values()))
+            above = on_top.get(n, {})
+            other = (_OTHER_SIDE[taken.kind], -taken.minor - sum(above.values()))
             yield Transaction(
                 at=taken.at,
                 what=taken.kind.replace("_", " "),
                 currency=taken.currency,
-                postings=_balanced(("clearing", taken.minor), other, *parts.items()),
+                postings=_balanced(("clearing", taken.minor), other, *above.items()),
                 order=order,
                 payment=taken.payment,
                 source=taken.source,

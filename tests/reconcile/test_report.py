@@ -14,6 +14,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from reconcile.instants import DAY, HOUR, MINUTE, NO_TIME, SECOND, TICK, Instant, parse_instant
+from reconcile.ledger.events import Part
 from reconcile.matching.books import StatementLine
 from reconcile.matching.ledger_lines import Doubted
 from reconcile.matching.rows import StatementRow
@@ -571,3 +572,26 @@ def test_a_break_stands_in_the_class_of_its_age_as_the_list_gives_it() -> None:
     for row in report.breaks:
         counted[row.age] += row.count
     assert counted == listed == Counter(dict(zip((*last, "older"), (2, 6, 23, 60, 9), strict=True)))
+
+
+@pytest.mark.parametrize(
+    ("moves", "expected"),
+    [
+        ((1_150,), {"clearing": 1_150, "sales": -1_000, "tips": -100, "fees_from_customers": -50}),
+        ((1_150, -1_000), {"clearing": 150, "sales": -1_000, "refunds": 1_000, "tips": -100,
+                           "fees_from_customers": -50}),
+        ((1_150, -900, -200), {"clearing": 50, "sales": -1_000, "refunds": 1_000,
+                               "fees_from_customers": -50}),
+        ((1_150, -1_150), {"sales": -1_000, "refunds": 1_000}),
+        ((600, 550), {"clearing": 1_150, "sales": -1_000, "tips": -100,
+                      "fees_from_customers": -50}),
+    ],
+)  # fmt: skip
+def test_what_is_on_top_of_the_price_has_accounts_of_its_own(
+    moves: tuple[int, ...], expected: dict[str, int]
+) -> None:
+    tip, fee = (Money(minor=minor, currency="KES") for minor in (100, 50))
+    parts = (Part(kind="tip", money=tip), Part(kind="fee", money=fee))
+    moved = [taken(minor, Instant(WITHIN + n)) for n, minor in enumerate(moves)]
+    seen = OrderSeen(taking=replace(taking("A", WITHIN, *moved), on_top=parts))
+    assert balances(seen) == expected

@@ -9,7 +9,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from reconcile.instants import Instant
-from reconcile.ledger.events import Delivery
+from reconcile.ledger.events import Delivery, Part
 from reconcile.ledger.explain import ledger_document
 from reconcile.ledger.fold import fold
 from reconcile.ledger.history import History
@@ -204,3 +204,54 @@ def test_a_book_that_says_paid_is_right_about_what_was_paid_otherwise(
     assert found == expected
     assert causes(decisions) == [cause for cause, _ in expected]
     assert stands(control, "book") == ([cause for cause, _ in expected] or ["nothing_due"])
+
+
+# --- on top of the price --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("back", [0, 1_000, 1_150])
+def test_a_book_has_the_price_and_a_statement_the_whole(back: int) -> None:
+    tip = Part(kind="tip", money=Money(minor=150, currency=KES))
+    made = case(minor=1_000)
+    more = (made.taken(minor=-back),) if back else ()
+    made.pays(minor=1_150, more=more, outcome="refunded" if back else "succeeded")
+    made.takings = [replace(each, on_top=(tip,)) for each in made.takings]
+    made.books("refunded" if back else "paid").settles(gross=1_150)
+    if back:
+        made.settles(gross=-back, kind="refund", fee=0)
+    decisions, control = decided(made)
+    assert [each for each in decisions if isinstance(each, Break)] == []
+    assert stands(control, "book") == ["by_reference"]
+
+
+def test_an_order_states_what_is_on_top_and_keeps_it_in_evidence_and_in_its_line() -> None:
+    parts = (
+        Part(kind="base", money=Money(minor=100_000, currency="KES")),
+        Part(kind="tip", money=Money(minor=2_000, currency="KES")),
+        Part(kind="fee", money=Money(minor=360, currency="KES")),
+    )
+    known = history(
+        record("rec_1", "order_placed", 0, money=Money(minor=100_000, currency="KES")),
+        delivery(
+            "d1", 5, event("e1", "succeeded", 5, payment="pay_1", parts=parts,
+                           money=Money(minor=102_360, currency="KES")),
+        ),
+    )  # fmt: skip
+    ledger = fold(known, policy=POLICY, as_of=seconds(9))
+    document = ledger_document(ledger)
+    assert document["totals"]["on_top"] == [
+        {"kind": "tip", "amount": "20.00", "currency": "KES"},
+        {"kind": "fee", "amount": "3.60", "currency": "KES"},
+    ]
+    assert document["explanation"][0] == (
+        "Paid in full: KES 1,023.60 captured, KES 23.60 of it on top of the price of KES 1,000.00 "
+        "due [e1, rec_1]."
+    )
+    discounts = replace(POLICY, provider_discount_percent=10)
+    written = history_document(known, policy=discounts, as_of=seconds(9))
+    assert written["policy"]["provider_discount_percent"] == 10
+    assert ledger_of(written) == document
+    found = ledger_line_of(ledger)
+    assert found is not None
+    assert found.on_top == ledger.came_on_top
+    assert ledger_line_in(ledger_line_text(found), as_of=seconds(9)) == found
