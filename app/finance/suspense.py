@@ -14,6 +14,7 @@ from app.orders.unallocated_store import (
     PaymentKey,
     acts_on,
     evidence_of,
+    other_shops_keys,
     placed_keys,
     unplaced_keys,
 )
@@ -23,6 +24,7 @@ from reconcile.ledger.fold import fold
 from reconcile.ledger.history import History
 from reconcile.ledger.policy import Policy
 from reconcile.ledger.records import WITHDRAWN, Record
+from reconcile.ledger.shops import judge_shops
 from reconcile.matching.ledger_lines import ledger_line_of
 from reconcile.matching.suspense import PlacedIn, Placement, Suspended, suspended
 
@@ -55,12 +57,17 @@ def _suspended(
                 f"more than {MOST:,} payments are on no order: put the order's reference where the "
                 "provider's profile reads it, and assign or dismiss those that are there"
             )
+    after = 0
+    while some := other_shops_keys(connection, source=None, after=after, limit=AT_ONCE):
+        keys |= dict.fromkeys(key for key, _ in some)
+        after = max(number for _, number in some)
     wanted, found = list(keys), list[Suspended]()
     for begin in range(0, len(wanted), AT_ONCE):
         part = wanted[begin : begin + AT_ONCE]
         evidence, acts = evidence_of(connection, part), acts_on(connection, part)
         for deliveries in dict.fromkeys(evidence.values()):
             found += _folded(deliveries, acts, policy=policy, as_of=as_of)
+            found += _of_other_shops(deliveries, acts, as_of=as_of)
     return tuple({(each.source, each.payment): each for each in sorted(found, key=_name)}.values())
 
 
@@ -96,6 +103,35 @@ def _folded(
             ],
         )
         for source, payment in dict.fromkeys((each.source, each.payment) for each in taken)
+    ]
+
+
+def _of_other_shops(
+    deliveries: Sequence[Delivery] | frozenset[Delivery],
+    acts: Mapping[PaymentKey, Sequence[Record]],
+    *,
+    as_of: Instant,
+) -> list[Suspended]:
+    """Return the payments of other shops among these events, whose money is nobody's here."""
+    known = {each.event.key: each.event for each in deliveries if each.received_at <= as_of}
+    placed = {
+        key
+        for key, records in acts.items()
+        for each in [r for r in records if r.recorded_at <= as_of][-1:]
+        if _placement(each).into == "order"
+    }
+    aside = judge_shops(known.values()).aside
+    names = dict.fromkeys(
+        (each.source, each.payment)
+        for key, each in sorted(known.items())
+        if aside.get(key) == "other"
+        and each.payment is not None
+        and PaymentKey(each.source, each.payment) not in placed
+    )
+    return [
+        Suspended(source=source, payment=payment, taken=(), steps=(), stands=None, other_shop=True)
+        for source, payment in names
+        if payment is not None
     ]
 
 

@@ -41,6 +41,7 @@ Agreed = Literal[
     "fee_line",
     "carried_line",
     "other_business",
+    "other_shop",
 ]
 """Buckets of the family `matched`.
 
@@ -51,6 +52,7 @@ returned        captured money went back, and the book claims nothing
 fee_line        a statement line that is a separate fee
 carried_line    money that the provider holds back or carries to another payout
 other_business  a bank line that is no payout
+other_shop      a statement line of a payment of another shop on the same account
 """
 
 Waiting = Literal[

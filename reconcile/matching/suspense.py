@@ -71,6 +71,8 @@ class Suspended:
     taken   its movements, by when they became known
     steps   every change of what is in suspense, by when it became known
     stands  what a person said of it last, if that still counts; None: it is open
+    other_shop
+            whether it is another shop's, so that nothing of it is in suspense
     """
 
     source: str
@@ -78,6 +80,7 @@ class Suspended:
     taken: tuple[Taken, ...]
     steps: tuple[SuspenseStep, ...]
     stands: Placement | None
+    other_shop: bool = False
 
     def in_suspense(self, taken: Taken) -> bool:
         """Return whether a movement of the payment was posted to suspense.
@@ -110,6 +113,8 @@ class Suspended:
         stands = self.stands
         if stands is not None and stands.into == "order":
             return None
+        if self.other_shop:
+            return "other_shop"
         if stands is not None and stands.into == "other_business":
             return "other_business"
         if not self.held():
@@ -240,6 +245,8 @@ class Suspense:
         """Yield the payments of the period, by reference and source."""
         for _, several in sorted(self._by_payment.items()):
             for each in sorted(several, key=lambda one: one.source):
+                if each.other_shop:
+                    continue
                 first = min([taken.at for taken in each.taken])
                 after = self._since is None or first >= self._since
                 if after and (self._until is None or first < self._until):

@@ -14,6 +14,8 @@ up to zero.
                    clearing +   unallocated -   on the provider's date, and
     assigned       unallocated + sales -        on the day of the record; withdrawn: back
     other business unallocated + the account named -    on the day of the record
+    settled of another shop
+                   bank + net   fees + fee       other_shops - gross, on the statement's date
     exchanged      exchange +   in_transit -     in the payout's currency, on the bank's date, and
                    bank +       exchange -       in the bank's; for the excess over the rules' rate
                    exchange +   exchange_gains -
@@ -69,6 +71,7 @@ Role = Literal[
     "exchange_gains",
     "unallocated",
     "other_business",
+    "other_shops",
     "tips",
     "donations",
     "surcharges",
@@ -170,11 +173,12 @@ def transactions(
         if at is not None and start <= at < end and (each.gross or each.fee or each.net):
             transit = bank is not None and bank.on_its_way(line)
             into: Role = "in_transit" if transit else "bank"
+            out_of: Role = "other_shops" if _of_other_shop(line, suspense) else "clearing"
             yield Transaction(
                 at=at,
                 what=f"settled {line.kind}",
                 currency=line.currency,
-                postings=_balanced((into, each.net), ("fees", each.fee), ("clearing", -each.gross)),
+                postings=_balanced((into, each.net), ("fees", each.fee), (out_of, -each.gross)),
                 order=order or line.order,
                 payment=line.payment,
                 source=line.source or (each.fresh[0].source if each.fresh else None),
@@ -183,6 +187,18 @@ def transactions(
     for parts, lines in (*settled_abroad(seen), *taken_abroad(seen)):
         found = _abroad(order, parts, lines, rates)
         yield from (step for step in found if start <= step.at < end)
+
+
+def _of_other_shop(line: StatementLine, suspense: Mapping[tuple[str, str], Suspended]) -> bool:
+    """Return whether a statement line is of a payment of another shop on the same account."""
+    if not suspense or line.payment is None:
+        return False
+    if line.source:
+        found = suspense.get((line.source, line.payment))
+        return found is not None and found.bucket == "other_shop"
+    return any(
+        each.payment == line.payment and each.bucket == "other_shop" for each in suspense.values()
+    )
 
 
 def _on_top(whole: LedgerLine) -> dict[int, dict[Role, int]]:

@@ -104,6 +104,7 @@ BUCKET_WORDS: Final[Mapping[str, str]] = {
     "fee_line": "Fee of its own",
     "carried_line": "Carried to or from another payout",
     "other_business": "Other business",
+    "other_shop": "Another shop's",
     "awaiting_book": "Waits for the order book",
     "awaiting_money": "Waits for the money",
     "awaiting_settlement": "Waits for settlement",

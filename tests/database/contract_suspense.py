@@ -94,3 +94,21 @@ class SuspenseContract:
         whats, balances = await journal(inbox)
         assert balances == {}
         assert whats[-2:] == ["other business reopened", "refunded without an order"]
+
+    async def test_lines_of_another_shop_on_the_account_are_no_money_of_ours(
+        self, inbox: Inbox
+    ) -> None:
+        """Also where a payment carries the number of an order that both shops have."""
+        await prepared(inbox, "A", "B")
+        theirs = said("theirs", "succeeded", order="A", payment="R9", money=DUE, shop="other")
+        await keep(inbox, arrival(theirs, at=20))
+        await settle(inbox, "R9", at=60)
+        ran = await reconcile_period(context(inbox, at=LATER), RunRequest(), progress=quiet)
+        assert ran.ties
+        report, held = await reported(inbox)
+        assert "payment_unknown" not in [each.cause for each in report.break_lines]
+        assert held == {"received": 1, "closing": 1}
+        (line,) = [row for row in report.matching if row.bucket == "other_shop"]
+        assert (line.side, line.sum) == ("statement", DUE.minor)
+        balances = (await journal(inbox))[1]
+        assert balances == {"bank": 1, "other_shops": -1, "clearing": 1, "unallocated": -1}

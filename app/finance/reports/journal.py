@@ -37,6 +37,7 @@ DEFAULTS: Final[Mapping[Role, str]] = {
     "exchange_gains": "Income:ExchangeGains",
     "unallocated": "Liabilities:Unallocated",
     "other_business": "Income:OtherBusiness",
+    "other_shops": "Liabilities:OtherShops",
     "tips": "Liabilities:Tips",
     "donations": "Liabilities:Donations",
     "surcharges": "Income:Surcharges",
