@@ -344,7 +344,7 @@ def _money(ledger: Ledger, *, unheard: Unheard) -> list[list[str]]:
             for what, minor, always in amounts
             if minor or always
         ]
-    paid = "not known" if unheard.messages or unheard.refusing else "nothing"
+    paid = "not known" if unheard.messages or unheard.may_lack else "nothing"
     return rows if ledger.balances else [*rows, ["Paid", paid]]
 
 

@@ -379,7 +379,7 @@ def letter(ledger: Ledger, facts: LetterFacts) -> str:
         "money": _money(ledger, unheard),
         "unheard": unheard_sentences(unheard, times),
         "unread": len(unheard.messages),
-        "refusing": bool(unheard.refusing),
+        "refusing": unheard.may_lack,
         **{name: list(each[-ROWS[name] :]) for name, each in rows.items()},
         "explanation": rows["explanation"][: ROWS["explanation"]],
         "timeline": drawing(
@@ -415,6 +415,11 @@ def unheard_sentences(unheard: Unheard, times: Times) -> list[str]:
         f"its payer has this customer's number: it may be for this order. [{each.id}]"
         for each in unheard.payments
     ]
+    if unheard.not_kept:
+        said.append(
+            f"{unheard.not_kept:,} requests that nobody signs were not kept in this order's time: "
+            "genuine ones may be among them, and anyone can send these."
+        )
     for source in unheard.sources:
         if source.refusing_since is not None:
             said.append(
@@ -448,7 +453,7 @@ def _money(ledger: Ledger, unheard: Unheard = NOTHING) -> list[tuple[str, str]]:
         others = (("Reversed", balance.reversed), ("Lost in disputes", balance.lost))
         rows += [(w, str(Money(minor=minor, currency=currency))) for w, minor in others if minor]
         rows.append(("Left with the shop", str(Money(minor=left, currency=currency))))
-    heard = not (unheard.messages or unheard.refusing or unheard.payments)
+    heard = not (unheard.messages or unheard.may_lack or unheard.payments)
     paid = "nothing" if heard else "not known"
     return rows if ledger.balances else [*rows, ("Paid", paid)]
 

@@ -409,6 +409,8 @@ def _unheard(heard: dict[str, Any]) -> list[str]:
               "their amount and their payer's number fit (heard.json)"),
         *[f"that nothing more came of {each['source']}: all of it has been refused since "
           f"{each['refusing_since']} (heard.json)" for each in refusing],
+        f"that nothing more came: {heard['not_kept']} requests that nobody signs were not kept "
+        "(heard.json)" if heard["not_kept"] else "",
         f"what refused messages say, {refused}: they count for nothing, and anyone can send these "
         "(heard.json)" if refused else "",
         "when each source last delivered something that was read (heard.json)",

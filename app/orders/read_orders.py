@@ -25,9 +25,9 @@ from app.orders.retention_store import Pruned, pruned_among
 from app.orders.shop_facts_store import UNKNOWN, ShopFacts, facts_of_orders, shop_facts
 from app.orders.unheard import unheard_of
 from app.receiving.caught_up import Patience, behind_s, spoken_age
-from app.receiving.source_state_store import arrivals_by_source
+from app.receiving.source_state_store import arrivals_by_source, not_kept_in
 from app.receiving.unread_store import UnreadMessage, messages_with
-from reconcile.instants import Instant, format_instant, format_known
+from reconcile.instants import DAY, Instant, format_instant, format_known
 from reconcile.ledger.explain import ledger_document, ledger_summary, window_document
 from reconcile.ledger.fold import fold
 from reconcile.ledger.history import History
@@ -144,7 +144,15 @@ async def _explained(
                 ),
                 None,
             )
-            raise nothing_known(history, as_of, behind_s=behind, message=message, refusing=refusing)
+            lost = not_kept_in(connection, context.sources, since=instant - DAY, until=instant)
+            raise nothing_known(
+                history,
+                as_of,
+                behind_s=behind,
+                message=message,
+                refusing=refusing,
+                not_kept=lost,
+            )
         ledger = fold(known, policy=context.policy, as_of=instant)
         facts = shop_facts(connection, [order], as_of=as_of)[order]
         pruned = pruned_among(connection, [each.delivery_id for each in history.deliveries])
@@ -164,12 +172,14 @@ def nothing_known(
     behind_s: int = 0,
     message: UnreadMessage | None = None,
     refusing: tuple[str, Instant] | None = None,
+    not_kept: int = 0,
 ) -> NotFoundError:
     """Return the error that nothing was known of an order by then.
 
     behind_s  age in seconds of accepted deliveries that are unread, and may be about it
     message   one that names it and cannot be read
     refusing  a source of which everything is refused, and since when
+    not_kept  requests of the day before, which nobody signs, beyond what is kept
     """
     if message is not None:
         return NotFoundError(
@@ -188,6 +198,12 @@ def nothing_known(
         return NotFoundError(
             f"nothing is known of order {history.order!r}, and every delivery of {source} has been "
             f"refused since {format_instant(since)}: `tallyhook doctor` says why"
+        )
+    if not_kept and not spoken_of(history):
+        return NotFoundError(
+            f"nothing is known yet of order {history.order!r}: {not_kept:,} requests that nobody "
+            "signs came within a day and were not kept, and its callback may be among them; look "
+            "the payment up at the provider"
         )
     if as_of is None or not spoken_of(history):
         return NotFoundError(f"nothing is known of order {history.order!r}")

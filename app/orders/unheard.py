@@ -6,7 +6,7 @@ from typing import Final
 from app.database.statements import PlainConnection
 from app.orders.unallocated import fitting_payments
 from app.orders.unread_holds import judged_at, unread_naming
-from app.receiving.source_state_store import arrivals_by_source, last_read, refused_in
+from app.receiving.source_state_store import arrivals_by_source, last_read, not_kept_in, refused_in
 from app.receiving.unread_store import NO_VALUE, messages_with, problems_of
 from reconcile.instants import Instant
 from reconcile.ledger.history import History
@@ -57,6 +57,7 @@ def unheard_of(
         for each in fitting_payments(connection, history, ledger)
         if each.held is not None
     ]
+    since = _known_since(history, until)
     return Unheard(
         sources=tuple(heard),
         payments=tuple(fitting),
@@ -70,7 +71,8 @@ def unheard_of(
             )
             for each, names in sorted(found, key=lambda pair: pair[0].received_at)
         ),
-        refused=refused_in(connection, of_order, since=_known_since(history, until), until=until),
+        refused=refused_in(connection, of_order, since=since, until=until),
+        not_kept=not_kept_in(connection, of_order, since=since, until=until),
     )
 
 

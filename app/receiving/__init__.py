@@ -31,5 +31,6 @@ __all__ = (
     "unread",
     "unread_store",
     "unread_values",
+    "unsigned",
     "verify",
 )

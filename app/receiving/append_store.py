@@ -23,7 +23,7 @@ from app.receiving.due_store import backwards
 from app.receiving.inbox_store import Suspect, Unread, take_out, take_suspect_out
 from app.receiving.other_shop_store import hold_for_others
 from app.receiving.phone_store import PhoneNote, phone_note, write_phone_notes
-from app.receiving.refusal_store import Rejection, RejectionRing
+from app.receiving.refusal_store import NOT_KEPT, Rejection, RejectionRing
 from app.receiving.source_state_store import Accepted, note_sources
 from app.receiving.unread_store import (
     UnreadMessage,
@@ -181,7 +181,7 @@ def append_ready(
     if arrivals:
         appended = append(connection, arrivals, memory)
     if rejections:
-        ring.append(connection, rejections)
+        ring.append(connection, [each for each in rejections if each.verdict != NOT_KEPT])
     count_arrivals(connection, appended.arrivals, rejections)
     note_sources(connection, accepted_of(appended), rejections)
     count_read(connection, appended)
@@ -230,10 +230,10 @@ def count_arrivals(
     """Count what came by minute and source, and delete the counts of long ago. A name that no
     source has is anybody's choice: all of them are counted as one."""
     taken = Counter((each.received_at // MINUTE, each.source) for each in arrivals)
-    refused = Counter(
-        (each.received_at // MINUTE, "" if each.verdict == "source_unknown" else each.source)
-        for each in rejections
-    )
+    refused = Counter[tuple[int, str]]()
+    for each in rejections:
+        source = "" if each.verdict == "source_unknown" else each.source
+        refused[each.received_at // MINUTE, source] += each.count
     rows = sorted((*key, taken[key], refused[key]) for key in taken.keys() | refused.keys())
     if rows:
         insert_rows(

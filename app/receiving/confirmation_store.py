@@ -29,6 +29,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from app.core.ids import first_id
 from app.database.mapping import EVENT_COLUMNS, EVENTS, delivery_of
 from app.database.statements import PlainConnection, insert_rows, select_rows
 from app.receiving.refusals import LANES
@@ -276,3 +277,27 @@ async def is_known(connection: AsyncConnection, event: Event) -> bool:
         {"event_id": event.event_id, "source": event.source, "digest": event.digest},
     )
     return found.first() is not None
+
+
+async def named_references(
+    connection: AsyncConnection, sources: Sequence[str], *, since: Instant, limit: int
+) -> list[tuple[str, str]]:
+    """Return the latest sessions and payments that the shop or our checkout has named since then,
+    each with its source, oldest first."""
+    values = {"start": first_id("rec_", since), "sources": list(sources), "limit": limit}
+    rows = await connection.execute(
+        text(_NAMED).bindparams(bindparam("sources", expanding=True)), values
+    )
+    return [
+        (source, name)
+        for source, session, payment in reversed(rows.all())
+        for name in (session, payment)
+        if name is not None
+    ]
+
+
+_NAMED: Final = (
+    "SELECT source, session, payment FROM records WHERE id >= :start AND id < 'rec_g' "
+    "AND kind IN ('reference_named', 'session_opened') AND source IN :sources "
+    "ORDER BY id DESC LIMIT :limit"
+)

@@ -2,7 +2,7 @@
 
 Each is the sizes of its head and of its body, a head in JSON, and the body. A head is `[id, at,
 source, headers, url, peer, lane]` of a delivery, and `[id, at, source, headers, verdict, digest,
-size, problem]` of a refused request.
+size, problem, count]` of a refused request.
 """
 
 import json
@@ -54,7 +54,7 @@ def _framed(item: Item) -> bytes:
     if isinstance(item, Received):
         head += [item.url, item.peer, item.lane]
     else:
-        head += [item.verdict, item.digest, item.size, item.problem]
+        head += [item.verdict, item.digest, item.size, item.problem, item.count]
     written = _HEADS.encode(head).encode("ascii")
     return _SIZES.pack(len(written), len(item.body)) + written + item.body
 
@@ -91,7 +91,7 @@ def _item(head: list[Any], body: bytes) -> Item:
             peer=peer,
             lane=lane,
         )
-    verdict, digest, size, problem = rest
+    verdict, digest, size, problem, count = rest
     return Rejection(
         delivery_id=delivery_id,
         received_at=received_at,
@@ -102,4 +102,5 @@ def _item(head: list[Any], body: bytes) -> Item:
         headers=headers,
         body=body,
         problem=problem,
+        count=count,
     )

@@ -24,8 +24,9 @@ from app.providers.request import Incoming
 from app.providers.source import ProviderReply, Source
 from app.receiving.framing import Received
 from app.receiving.inbox_queue import InboxQueue
-from app.receiving.refusal_store import Rejection
+from app.receiving.refusal_store import NOT_KEPT, Rejection
 from app.receiving.refusals import AGES, RefusedAges, RejectionRate, kind_of, lane_of
+from app.receiving.unsigned import UnsignedAllowance
 from app.receiving.verify import (
     RefusedDelivery,
     digest_of,
@@ -97,7 +98,7 @@ class Unstored:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Receiver:
     """Everything that receiving needs. `rejected_body_bytes` is kept of one refused body, if
-    `rejection_rate` says that it is kept. `unsigned_rate`: what is taken of requests that nobody
+    `rejection_rate` says that it is kept. `unsigned`: what is taken of requests that nobody
     signs, each of which is written and makes us ask its provider. `ages`: notes what is refused for
     its age, and what is taken."""
 
@@ -107,7 +108,7 @@ class Receiver:
     environment: str
     rejected_body_bytes: int
     rejection_rate: RejectionRate
-    unsigned_rate: RejectionRate
+    unsigned: UnsignedAllowance
     ages: RefusedAges
     unstored: Unstored = field(default_factory=Unstored)
 
@@ -132,6 +133,8 @@ async def receive_delivery(receiver: Receiver, incoming: Incoming) -> ReceiverAn
     if isinstance(decided, Rejected):
         return await _reject(receiver, incoming, decided)
     if isinstance(decided, ReceiverAnswer):
+        if decided.verdict == NOT_KEPT:
+            await _count_not_kept(receiver, incoming.source, decided.delivery_id)
         return decided
     try:
         await receiver.queue.submit(decided)  # 6
@@ -157,8 +160,8 @@ def _decide(receiver: Receiver, incoming: Incoming) -> ReceiverAnswer | Rejected
     greeting = greeting_of(source, incoming, verified=False)
     if greeting is not None:
         return ReceiverAnswer(greeting.status, "handshake", delivery_id, greeting)
-    if source.unsigned and receiver.unsigned_rate.decide(incoming.address) != "kept":
-        return ReceiverAnswer(429, "too_many_unsigned", delivery_id)
+    if source.unsigned and not receiver.unsigned.takes(source.name, incoming):
+        return ReceiverAnswer(429, NOT_KEPT, delivery_id)
     refused = refusal_of(source, incoming, now=now, environment=receiver.environment)  # 3 to 5
     if isinstance(refused, RefusedDelivery):
         if refused.verdict in AGES:
@@ -238,6 +241,30 @@ async def _reject(receiver: Receiver, incoming: Incoming, refusal: Rejected) -> 
     peer = kind_of(incoming.address)
     _log_rejection(delivery_id, rejection.source, verdict, rejection.digest, peer)
     return ReceiverAnswer(status, verdict, delivery_id)
+
+
+async def _count_not_kept(receiver: Receiver, source: str, delivery_id: str) -> None:
+    """Note, once a second, how many requests of an unsigned source were not kept."""
+    count = receiver.unsigned.to_note(source)
+    if not count:
+        return
+    log.warning("unsigned requests not kept", source=source, count=count)
+    dropped = Rejection(
+        delivery_id=delivery_id,
+        received_at=receiver.clock.now(),
+        source=source,
+        verdict=NOT_KEPT,
+        digest="",
+        size=0,
+        headers="",
+        body=b"",
+        problem="more unsigned requests came than are kept",
+        count=count,
+    )
+    try:
+        await receiver.queue.submit(dropped)
+    except (StoreUnavailable, StorePoisoned) as error:
+        log.warning("rejection not kept", delivery=delivery_id, error_class=type(error).__name__)
 
 
 def _shown_source(name: str) -> str:

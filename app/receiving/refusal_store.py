@@ -3,7 +3,7 @@ of them can never fill the disk. The oldest go first."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from sqlalchemy import column, select, table, text
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -32,10 +32,16 @@ _ROW_OVERHEAD = 400
 """Bytes counted for a row beside its body and headers: ids, digest, indexes."""
 
 
+NOT_KEPT: Final = "not_kept"
+"""Verdict on requests of an unsigned source beyond what is kept of them: counted, not in the ring,
+where they would push out what can be judged again."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rejection:
-    """One refused arrival. `body` is cut to what may be kept; `size` and `digest` are of all that
-    was read, which is nothing of a body that was too large."""
+    """One refused arrival, or `count` of them of which nothing is kept. `body` is cut to what may
+    be kept; `size` and `digest` are of all that was read, which is nothing of a body that was too
+    large."""
 
     delivery_id: str
     received_at: Instant
@@ -46,6 +52,7 @@ class Rejection:
     headers: str
     body: bytes
     problem: str
+    count: int = 1
 
 
 class RejectionRing:

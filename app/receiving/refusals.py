@@ -41,13 +41,13 @@ class Allowance:
         self._left = float(per_minute)
         self._at = now
 
-    def take(self, now: float) -> bool:
-        """Use one, if one is left as of `now`, in seconds."""
+    def take(self, now: float, amount: int = 1) -> bool:
+        """Use so much, if that is left as of `now`, in seconds."""
         refilled = self._left + (now - self._at) * self._per_minute / 60
         self._left, self._at = min(refilled, float(self._per_minute)), now
-        if self._left < 1:
+        if self._left < amount:
             return False
-        self._left -= 1
+        self._left -= amount
         return True
 
 

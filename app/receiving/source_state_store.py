@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from app.database.statements import PlainConnection, insert_rows
 from app.providers.request import FETCHED
-from app.receiving.refusal_store import Rejection
+from app.receiving.refusal_store import NOT_KEPT, Rejection
 from reconcile.instants import DAY, EARLIEST, HOUR, Instant
 
 REFUSALS_KEPT: Final = 90 * DAY // HOUR
@@ -88,8 +88,9 @@ def _count_refused(
         source = "" if each.verdict == "source_unknown" else each.source
         key = (each.received_at // HOUR, source, each.verdict)
         count = counts.setdefault(key, [0, 0, each.received_at])
-        count[0] += 1
-        if each.received_at > accepted.get(source, EARLIEST):
+        count[0] += each.count
+        # What is not kept for its number says nothing of keys, clocks or addresses.
+        if each.verdict != NOT_KEPT and each.received_at > accepted.get(source, EARLIEST):
             count[2] = min(count[2], each.received_at) if count[1] else each.received_at
             count[1] += 1
     rows = sorted((*key, *count) for key, count in counts.items())
@@ -163,15 +164,28 @@ def refused_in(
     connection: PlainConnection, sources: Collection[str], *, since: Instant, until: Instant
 ) -> int:
     """Return how many deliveries of these sources were refused in the hours from one to another."""
-    hours = (since // HOUR, until // HOUR)
-    counts = [
-        connection.ask(
-            "SELECT sum(count) FROM refusals WHERE source=? AND hour BETWEEN ? AND ?",
-            (source, *hours),
-        )[0][0]
-        for source in sources
-    ]
-    return sum(int(count or 0) for count in counts)
+    return _counted(connection, _REFUSED_IN, sources, since, until)
+
+
+def not_kept_in(
+    connection: PlainConnection, sources: Collection[str], *, since: Instant, until: Instant
+) -> int:
+    """Return how many requests of these sources were beyond what is kept of unsigned ones, in the
+    hours from one to another: genuine callbacks may be among them."""
+    return _counted(connection, _NOT_KEPT_IN, sources, since, until)
+
+
+def _counted(
+    connection: PlainConnection, sql: str, sources: Collection[str], since: Instant, until: Instant
+) -> int:
+    values = (NOT_KEPT, since // HOUR, until // HOUR)
+    return sum(int(connection.ask(sql, (each, *values))[0][0] or 0) for each in sources)
+
+
+_NOT_KEPT_IN: Final = (
+    "SELECT sum(count) FROM refusals WHERE source=? AND verdict = ? AND hour BETWEEN ? AND ?"
+)
+_REFUSED_IN: Final = _NOT_KEPT_IN.replace("verdict =", "verdict <>")
 
 
 class LastEvent(NamedTuple):

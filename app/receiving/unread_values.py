@@ -45,7 +45,7 @@ def values_of(
         return frozenset()
     found: set[str] = set()
     body = item or (incoming.body if source is None else source.payload(incoming))
-    for value in _whole_values(body, "" if item else incoming.url):
+    for value in whole_values(body, "" if item else incoming.url):
         if len(value) >= LEAST_LENGTH and fault_of(value) is None:
             found.add(value)
         if len(found) > MOST_VALUES:
@@ -57,7 +57,8 @@ def values_of(
     return frozenset(found or {NO_VALUE})
 
 
-def _whole_values(body: bytes, url: str) -> Iterator[str]:
+def whole_values(body: bytes, url: str) -> Iterator[str]:
+    """Yield the whole values of a body and of its address's query."""
     yield from _of_text(body, depth=_DEEPEST)
     query = url.partition("#")[0].partition("?")[2].encode("latin-1", "replace")
     for _, value in parse_pairs(query):

@@ -53,6 +53,7 @@ from app.receiving.inbox import inbox_of
 from app.receiving.reader import Reader, ReaderContext
 from app.receiving.receive import Receiver
 from app.receiving.refusals import RefusedAges, RejectionRate
+from app.receiving.unsigned import UnsignedAllowance, learning_names
 from app.wiring.opening import open_context
 from app.wiring.work import ElsewhereOf, proposals_of
 from reconcile.canonical import fingerprint
@@ -107,9 +108,11 @@ def _receiver(context: AppContext, ages: RefusedAges) -> Receiver:
             in_all=settings.rejections_per_minute,
             per_address=settings.rejections_per_minute_per_address,
         ),
-        unsigned_rate=RejectionRate(
-            in_all=settings.unsigned_per_minute,
-            per_address=settings.unsigned_per_minute_per_address,
+        unsigned=UnsignedAllowance(
+            RejectionRate(
+                in_all=settings.unsigned_per_minute,
+                per_address=settings.unsigned_per_minute_per_address,
+            )
         ),
         ages=ages,
     )
@@ -250,9 +253,11 @@ class Service:
         self._stop = asyncio.Event()
         self.connection_limits = ConnectionLimits(gate_limits(settings))
         metrics = Metrics(frozenset(self.sources), self.connection_limits, gauges=FIGURES)
-        self.webhooks = Webhooks(
-            _receiver(context, ages), limits=request_limits(settings), metrics=metrics
-        )
+        receiver = _receiver(context, ages)
+        self.webhooks = Webhooks(receiver, limits=request_limits(settings), metrics=metrics)
+        if any(each.unsigned for each in self.sources.values()):
+            learning = learning_names(context, receiver.unsigned)
+            self.parts.append(("the task that learns which references are named", learning))
         self.application = build_application(
             context,
             webhooks=self.webhooks,

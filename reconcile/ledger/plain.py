@@ -112,6 +112,12 @@ REFUSED: Final = (
 )
 """For a customer, where all that a source of the order sends is refused."""
 
+NOT_KEPT: Final = (
+    "So many messages came to us at once that not all were kept, so we may not know of a payment; "
+    "we have to ask the payment service."
+)
+"""For a customer, where a flood came to a source of the order that signs nothing."""
+
 UNALLOCATED: Final = (
     "A payment of {money} came that is on no order, and may be for this one: it is being "
     "looked into."
@@ -224,8 +230,8 @@ def plain_answer(
 def _unheard_by_customer(ledger: Ledger, unheard: Unheard) -> list[str]:
     """Return what a customer hears first, where something may be about the order unheard."""
     found = [UNREAD] if unheard.messages or UNREADABLE in ledger.case.filed.holds else []
-    if unheard.refusing and not any(entry.kind == "captured" for entry in ledger.entries):
-        found.append(REFUSED)
+    if unheard.may_lack and not any(entry.kind == "captured" for entry in ledger.entries):
+        found.append(REFUSED if unheard.refusing else NOT_KEPT)
     return found + [UNALLOCATED.format(money=each.money) for each in unheard.payments]
 
 
@@ -249,6 +255,11 @@ def _unheard_by_staff(unheard: Unheard) -> list[str]:
         found.append(
             f"Every delivery of {each.source} has been refused since "
             f"{plain_instant(each.refusing_since)}, {each.refused} so far: run `tallyhook doctor`."
+        )
+    if unheard.not_kept:
+        found.append(
+            f"{unheard.not_kept:,} requests that nobody signs were not kept in this order's time, "
+            "and a callback about it may be among them: look the payment up at the provider."
         )
     return found
 

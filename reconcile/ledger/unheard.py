@@ -62,12 +62,20 @@ class Unheard:
     payments  of no order that may be for this one
     refused   deliveries of these sources that were refused since the order is known; anyone can
               send such
+    not_kept  requests to these sources, which anyone can make, that were beyond what is kept since
+              the order is known: genuine ones may be among them
     """
 
     sources: tuple[SourceHeard, ...] = ()
     messages: tuple[MessageNotRead, ...] = ()
     payments: tuple[PaymentOfNoOrder, ...] = ()
     refused: int = 0
+    not_kept: int = 0
+
+    @property
+    def may_lack(self) -> bool:
+        """Whether a message of a source may not have reached us, so that absence is not known."""
+        return bool(self.refusing or self.not_kept)
 
     @property
     def refusing(self) -> tuple[SourceHeard, ...]:
@@ -109,6 +117,7 @@ def unheard_document(unheard: Unheard) -> dict[str, Any]:
             for each in unheard.payments
         ],
         "refused": unheard.refused,
+        "not_kept": unheard.not_kept,
     }
 
 
@@ -137,6 +146,7 @@ def unheard_of_document(document: Mapping[str, Any]) -> Unheard:
             for each in document["unallocated"]
         ),
         refused=document["refused"],
+        not_kept=document["not_kept"],
     )
 
 

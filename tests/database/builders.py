@@ -127,7 +127,7 @@ class Remembering:
 SOURCES: Any = {"shop": Remembering(), "other": Remembering()}
 
 
-def rejection(*, body: bytes = b"{}", headers: str = "a: b") -> Rejection:
+def rejection(*, body: bytes = b"{}", headers: str = "a: b", count: int = 1) -> Rejection:
     """Return a refused arrival. Ids rise in the order of the calls."""
     return Rejection(
         delivery_id=f"dlv_{next(_numbers):08}",
@@ -139,6 +139,7 @@ def rejection(*, body: bytes = b"{}", headers: str = "a: b") -> Rejection:
         headers=headers,
         body=body,
         problem="not genuine",
+        count=count,
     )
 
 

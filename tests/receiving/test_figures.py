@@ -27,6 +27,7 @@ from app.receiving import (
     reverify,
     source_state_store,
     unread,
+    unsigned,
 )
 from reconcile.instants import DAY, HOUR, MINUTE, SECOND
 
@@ -84,6 +85,16 @@ FIGURES: Final[list[tuple[Any, str, Any]]] = [
     (database, "SERVER_S", 60),
     (inbox, "TIDY_S", 5),
     (database, "LOOKED_AT_FIRST", 64 * MIB),
+    (refusals, "LANES", 4_096),
+    (unsigned, "MAX_BYTES_PER_MINUTE", 2 * MIB),
+    (unsigned, "PER_REFERENCE", 10),
+    (unsigned, "MAX_REFERENCES", 100_000),
+    (unsigned, "MAX_NAMING_BYTES", 8 * KIB),
+    (unsigned, "MAX_NAMING_VALUES", 200),
+    (unsigned, "EVERY_S", 1),
+    (unsigned, "NAMED_FOR", 7 * DAY),
+    (unsigned, "LOOK_BACK", MINUTE),
+    (unsigned, "LOOK_S", 1),
     (unread, "WINDOW", 7 * DAY),
     (unread, "DAYS", "7 days"),
     (unread, "ENOUGH", 1_000),

@@ -387,6 +387,8 @@ def test_what_is_framed_is_read_again() -> None:
     items: list[Any] = [
         received(arrival(said("e1", order="A"))),
         rejection(body=b"\x00\xff", headers="é: ü"),
+        rejection(count=7),
+        Received(delivery_id="d", received_at=T, source="s", headers="", body=b"", lane=4_095),
         Received(delivery_id="d", received_at=T, source="s", headers="", body=b"", url="/w?x=%00é"),
         Received(delivery_id="d", received_at=T, source="s", headers="", body=b"", peer="public"),
     ]

@@ -46,6 +46,14 @@ class Counting:
         self.asked.append(address)
         return self.decided
 
+    def takes(self, source: str, incoming: Incoming) -> bool:
+        """Of one more that nobody signs."""
+        return self.decide(incoming.address) == "kept"
+
+    def to_note(self, source: str) -> int:
+        """So many were not kept."""
+        return len(self.asked) - 1
+
     async def submit(self, item: Item) -> None:
         """Keep it."""
         if self.fault is not None:
@@ -66,7 +74,7 @@ class Service:
             environment="sandbox",
             rejected_body_bytes=ROOM,
             rejection_rate=cast(Any, self.rate),
-            unsigned_rate=cast(Any, self.unsigned),
+            unsigned=cast(Any, self.unsigned),
             ages=RefusedAges(),
         )
 
@@ -207,6 +215,11 @@ async def test_what_nobody_signs_is_small_and_within_its_allowance(
     assert answer.status == status
     assert service.queue.kept == []
     assert service.unsigned.asked == (["8.8.8.8"] if status == 429 else [])
+    if status == 429:
+        await service.takes(b"x" * size, source="weak")
+        (dropped,) = service.queue.kept
+        assert isinstance(dropped, Rejection)
+        assert (dropped.verdict, dropped.count, dropped.body) == ("not_kept", 1, b"")
 
 
 @pytest.fixture

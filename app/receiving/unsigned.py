@@ -1,0 +1,121 @@
+"""How much is taken of requests that nobody signs, at the receiver.
+
+Anyone can send such a request, and each is written and makes us ask its provider. A callback that
+names a session or payment which the shop or our checkout has named has an allowance of its own, so
+that a flood of others leaves it room. What is beyond both is answered 429 and counted: an answer
+about an order of that time cannot say that no payment came.
+
+Leaves out: in which order providers are asked; see `confirmation_store`.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from itertools import islice
+from time import monotonic
+from typing import Final
+
+from app.context.context import AppContext
+from app.core.periodic import PeriodicTask, rest_when_idle
+from app.providers.request import Incoming
+from app.receiving.confirmation_store import named_references
+from app.receiving.refusals import Allowance, RejectionRate
+from app.receiving.unread_values import whole_values
+from reconcile.instants import DAY, MINUTE, Duration
+
+MAX_BYTES_PER_MINUTE: Final = 2 * 1024 * 1024
+"""Bytes of bodies, headers and addresses that are kept in a minute of requests that name nothing
+known: 1,200 callbacks of 1.7 kB, which is all that a provider can be asked about in a minute."""
+
+PER_REFERENCE: Final = 10
+"""Requests a minute that may name one known session or payment: a provider sends one or two, and
+the customer, who knows the session, may send any number."""
+
+MAX_REFERENCES: Final = 100_000
+"""References remembered, those named last: some 20 MiB."""
+
+MAX_NAMING_BYTES: Final = 8 * 1024
+MAX_NAMING_VALUES: Final = 200
+"""Of a body in which references are looked for; a callback has a few kilobytes and dozens of
+values. Larger ones have the allowance of all."""
+
+EVERY_S: Final = 1.0
+"""Seconds between two notes of how many were not kept."""
+
+
+NAMED_FOR: Final[Duration] = 7 * DAY
+"""How far back references are read when a receiver starts."""
+
+LOOK_BACK: Final[Duration] = MINUTE
+"""How far back each later look goes: records do not commit in the order of their ids."""
+
+LOOK_S: Final = 1.0
+"""Seconds between two looks: before a customer has typed a PIN."""
+
+
+class UnsignedAllowance:
+    """Allowances of one receiver for what is unsigned. Times are of a clock that never goes back.
+
+    rate  in all, and of one address
+    """
+
+    def __init__(self, rate: RejectionRate, *, clock: Callable[[], float] = monotonic) -> None:
+        self._rate, self._clock = rate, clock
+        self._bytes = Allowance(MAX_BYTES_PER_MINUTE, clock())
+        self._named: OrderedDict[tuple[str, str], Allowance | None] = OrderedDict()
+        self._dropped: dict[str, int] = {}
+        self._noted: dict[str, float] = {}
+
+    def name(self, references: Iterable[tuple[str, str]]) -> None:
+        """Remember sources with the sessions and payments that our side has named there."""
+        for each in references:
+            self._named.setdefault(each, None)
+        while len(self._named) > MAX_REFERENCES:
+            self._named.popitem(last=False)
+
+    def takes(self, source: str, incoming: Incoming) -> bool:
+        """Tell whether a request is to be kept, and use its allowance."""
+        now = self._clock()
+        size = len(incoming.body) + len(incoming.url)
+        size += sum(len(name) + len(value) for name, value in incoming.headers)
+        if self._takes_named(source, incoming, now):
+            return True
+        if self._rate.decide(incoming.address) == "kept" and self._bytes.take(now, size):
+            return True
+        self._dropped[source] = self._dropped.get(source, 0) + 1
+        return False
+
+    def _takes_named(self, source: str, incoming: Incoming, now: float) -> bool:
+        if len(incoming.body) > MAX_NAMING_BYTES or not self._named:
+            return False
+        for value in islice(whole_values(incoming.body, incoming.url), MAX_NAMING_VALUES):
+            key = (source, value)
+            if key in self._named:
+                allowance = self._named[key]
+                if allowance is None:
+                    allowance = self._named[key] = Allowance(PER_REFERENCE, now)
+                return allowance.take(now)
+        return False
+
+    def to_note(self, source: str) -> int:
+        """Return how many were not kept since the last note; 0 while that is too short ago."""
+        now = self._clock()
+        if now - self._noted.get(source, now - EVERY_S) < EVERY_S:
+            return 0
+        self._noted[source] = now
+        return self._dropped.pop(source, 0)
+
+
+def learning_names(context: AppContext, allowance: UnsignedAllowance) -> PeriodicTask:
+    """Build the task that keeps an allowance's references up to date."""
+    unsigned = [name for name, each in context.sources.items() if each.unsigned]
+    back = [NAMED_FOR]
+
+    async def look() -> int:
+        since = context.clock.now() - back[0]
+        async with context.database.reading() as connection:
+            found = await named_references(connection, unsigned, since=since, limit=MAX_REFERENCES)
+        allowance.name(found)
+        back[0] = LOOK_BACK
+        return 0
+
+    return PeriodicTask(look, component="named references", rest=rest_when_idle(LOOK_S))
