@@ -133,5 +133,5 @@ async def test_junk_raises_no_alarm_about_genuine_messages(asking: Any) -> None:
     async with asking(Provider(404)) as driver:
         for _ in range(3):
             await driver.send({}, [], source="weak")
-        assert await told(driver, "deliveries_unreadable") == []
+        assert await told(driver, "unreadable") == []
         assert driver.rows("SELECT count(*) FROM deliveries WHERE verdict='unreadable'") != [(0,)]
