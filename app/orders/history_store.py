@@ -28,7 +28,7 @@ from app.receiving.correlation_store import keys_of_references
 from reconcile.instants import Instant
 from reconcile.ledger.events import UNCONFIRMED, Delivery, Event
 from reconcile.ledger.history import History
-from reconcile.ledger.placing import CLAIMS
+from reconcile.ledger.placing import CLAIMS, Placing
 from reconcile.ledger.records import Record
 from reconcile.periods import day_of
 from reconcile.reporting.closing import EvidenceDigest
@@ -311,7 +311,12 @@ def _with_foreign(connection: PlainConnection, found: dict[str, History]) -> dic
     pool = [delivery_of(row) for row in select_rows(connection, sql=_EVENTS_OF, values=contested)]
     pool += _again(pool, select_rows(connection, sql=_DUPLICATES_OF, values=contested))
     of_orders = _records(connection, contested)
-    naming = [r for records in of_orders.values() for r in records if _marks_of_records([r])]
+    naming = [
+        r
+        for records in of_orders.values()
+        for r in records
+        if r.kind == "order_placed" or _marks_of_records([r])
+    ]
     touched = {
         order: _with_touching(found[order], pool, naming) for order in found.keys() & contested
     }
@@ -323,8 +328,8 @@ def _with_touching(history: History, pool: list[Delivery], naming: list[Record])
 
     The search ends at an event that names another order: what it shares with its own order is that
     order's affair. So the result is the same whichever order a nameless event was kept under. It
-    does not end where a person or the shop placed something that these events lead to: each order
-    must see the same placing.
+    does not end where a person or the shop placed something that these events lead to, or where
+    other events say whose a payment is: each order must see the same placing.
     """
     known = {delivery.event.key for delivery in history.deliveries}
     marks = _marks_of_records(history.records)
@@ -337,11 +342,21 @@ def _with_touching(history: History, pool: list[Delivery], naming: list[Record])
     # Nor where whose payment it is depends on all of its evidence.
     placed = placed or any(each.event.shop is not None for each in touching)
     if not placed:
+        events = [each.event for each in (*history.deliveries, *touching)]
+        placing = Placing([*history.records, *naming], events)
+        placed = any(placing.followed(event) is not None for event in events)
+    if not placed:
         touching = _reached(marks, left, through_other_orders=False)
     for delivery in touching:
         if delivery.event.order is None or placed:
             marks |= _marks(delivery.event)
-    named = frozenset(record for record in naming if marks & _marks_of_records([record]))
+    orders = {each.event.order for each in touching}
+    named = frozenset(
+        record
+        for record in naming
+        if marks & _marks_of_records([record])
+        or (record.kind == "order_placed" and record.order in orders)
+    )
     return history | History(order=history.order, deliveries=frozenset(touching), records=named)
 
 

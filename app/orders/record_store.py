@@ -40,15 +40,15 @@ def keep_records(
     )
     mark_unsealed(connection, RECORD, [record.record_id for record in records])
     due = {each.order: each.recorded_at for each in records if each.order != NO_ORDER}
+    latest = max(each.recorded_at for each in records)
+    placed = {each.order for each in records if each.kind in ("payment_assigned", "order_placed")}
     links = reference_links(records)
     if links:
         take_lock(connection, LINKING)
         linking = Linking(LinkMemory())
         linking.link(connection, links)
-        latest = max(each.recorded_at for each in records)
         due |= dict.fromkeys(linking.touched(), latest)
-        placed = {each.order for each in records if each.kind == "payment_assigned"}
-        due |= dict.fromkeys(contest_of(connection, placed), latest)
+    due |= dict.fromkeys(contest_of(connection, placed), latest)
     mark_due(connection, due)
 
 

@@ -125,7 +125,10 @@ async def orders_named(
 async def orders_linked(connection: AsyncConnection, reference: str) -> list[tuple[str, str, str]]:
     """Return (order, `payment` or `session`, source) of a provider's reference."""
     rows = await connection.execute(
-        text("SELECT order_key, kind, source FROM links WHERE reference = :reference"),
+        text(
+            "SELECT order_key, kind, source FROM links WHERE reference = :reference "
+            "AND kind IN ('payment', 'session')"
+        ),
         {"reference": reference},
     )
     return [(row[0], row[1], row[2]) for row in rows]

@@ -33,8 +33,8 @@ from app.orders.unallocated_store import (
 from app.receiving.delivery_log_store import raw_delivery
 from app.receiving.header_codec import phones_in
 from reconcile.instants import Instant, format_instant, format_known
-from reconcile.ledger.correlate import FOLLOWS_SUCCESS, AttemptEvidence
-from reconcile.ledger.events import UNCONFIRMED, Delivery, Standing
+from reconcile.ledger.correlate import AttemptEvidence
+from reconcile.ledger.events import FOLLOWS_SUCCESS, UNCONFIRMED, Delivery, Standing
 from reconcile.ledger.fold import fold
 from reconcile.ledger.history import History
 from reconcile.ledger.ledger import AttemptOutcome, Entry, Ledger, Movement

@@ -25,6 +25,7 @@ from app.core.text import LEAF, counted
 from app.database.statements import statement
 from app.evidence.store import node_count, strays
 from app.privacy.consistency_store import differing_contests
+from app.receiving.correlation_store import RETURNED
 from app.sealing.leaf_store import KINDS, READING
 from app.sealing.log_queue_store import log_size
 from reconcile.instants import Instant
@@ -174,7 +175,8 @@ _LINKS: Final = Layer(
             "reference, order_key",
             "NOT EXISTS (SELECT 1 FROM events WHERE events.order_key = links.order_key "
             "AND events.source = links.source AND links.reference = "
-            "CASE links.kind WHEN 'payment' THEN events.payment ELSE events.session END "
+            "CASE WHEN links.kind IN ('payment', 'payment_returned') THEN events.payment "
+            "ELSE events.session END "
             "AND events.standing <> 'unconfirmed') "
             "AND NOT EXISTS (SELECT 1 FROM records WHERE records.order_key = links.order_key "
             "AND records.source = links.source AND links.reference = "
@@ -409,11 +411,19 @@ Pairs = set[tuple[str, str]]
 
 _OTHER_LINK: Final = (
     "SELECT {table}.{reference}, {table}.order_key, links.order_key FROM {table} LEFT JOIN links "
-    "ON links.reference = {table}.{reference} AND links.kind = '{reference}' "
+    "ON links.reference = {table}.{reference} AND links.kind = '{reference}{end}' "
     "AND links.source = {table}.source "
     "WHERE {span} AND {table}.order_key IS NOT NULL AND {table}.{reference} IS NOT NULL "
     "AND {condition} AND (links.order_key IS NULL OR links.order_key <> {table}.order_key)"
 )
+_RETURNS: Final = (
+    "(events.standing <> 'unconfirmed' AND coalesce(events.shop, '') <> 'other' "
+    "AND events.order_ref IS NOT NULL AND events.claim IN "
+    "('refunded', 'refund_pending', 'refund_failed', 'reversed', 'disputed', 'dispute_won', "
+    "'dispute_lost'))"
+)
+"""Condition on an event: it names an order, and links nothing (`placing.may_link`)."""
+
 _SAME_ID: Final = (
     "SELECT source, event_id, coalesce(order_ref, order_key) FROM events "
     "WHERE standing <> 'unconfirmed' AND event_id IN "
@@ -426,11 +436,17 @@ async def prove_index(connection: AsyncConnection) -> AsyncIterator[Step]:
     both."""
     pairs = await _of_one_id(connection)
     for layer, condition in (
-        (_EVENTS, "events.standing <> 'unconfirmed'"),
+        (_EVENTS, f"events.standing <> 'unconfirmed' AND NOT {_RETURNS}"),
         (_RECORDS, "records.source IS NOT NULL AND records.order_key <> ''"),
     ):
         async for span in _spans(connection, layer):
             found = await _other_links(connection, layer.table, span, condition, pairs)
+            if layer is _EVENTS:
+                found += await _other_links(
+                    connection, layer.table, span, _RETURNS, pairs, end=RETURNED
+                )
+                # Its payment may be linked to another order, or to none.
+                await _other_links(connection, layer.table, span, _RETURNS, pairs)
             if layer.proofs:
                 found += await _misfits(connection, layer, span, {})
             yield span.rows, found
@@ -449,9 +465,16 @@ async def _of_one_id(connection: AsyncConnection) -> Pairs:
 
 
 async def _other_links(
-    connection: AsyncConnection, table: str, span: KeySpan, condition: str, pairs: Pairs
+    connection: AsyncConnection,
+    table: str,
+    span: KeySpan,
+    condition: str,
+    pairs: Pairs,
+    *,
+    end: str = "",
 ) -> list[str]:
-    """Yield what has no link; and add to `pairs` what is linked to another order than its own."""
+    """Return what has no link of a kind with this end; and add to `pairs` what is linked to another
+    order than its own."""
     found = []
     for reference in ("payment", "session"):
         sql = statement(
@@ -460,6 +483,7 @@ async def _other_links(
             reference=reference,
             span=span.condition,
             condition=condition,
+            end=end,
         )
         for name, order, other in await connection.execute(text(sql), dict(span.values)):
             if other is None:

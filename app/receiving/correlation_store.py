@@ -8,6 +8,9 @@ each order's history then holds what touches it of the other's.
 An event that is of another shop's payment by its own words counts as nameless: the order that it
 names is the other shop's.
 
+Money that goes back links nothing, whichever order it names: it only notes that order beside its
+references, so that the order of its payment, when that is linked, is contested with it.
+
 What is unconfirmed anyone may have written: it goes to the order that it names or is linked to, and
 links, adopts and contests nothing.
 """
@@ -15,16 +18,21 @@ links, adopts and contests nothing.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
+from typing import Final
 
 from app.database.statements import PlainConnection, insert_rows, select_rows
 from app.sealing.log_queue_store import mark_read_again
 from reconcile.ledger.events import UNCONFIRMED, Event
+from reconcile.ledger.placing import may_link
 
 LinkKey = tuple[str, str, str]
 """(reference, kind, source)"""
 
 Links = dict[LinkKey, str]
 """Each with the order it belongs to."""
+
+RETURNED: Final = "_returned"
+"""End of a link's kind that money going back has made: `payment_returned`, `session_returned`."""
 
 LINKS_REMEMBERED = 20_000
 """Links kept in memory, about 7 MB at most; beyond it the memory starts afresh."""
@@ -118,6 +126,8 @@ class Linking:
             self.orders[event.key] = event.order
             if event.standing == UNCONFIRMED:
                 self.loose.add(event.key)
+            elif not may_link(event):
+                self._note_return(keys, event.order)
             else:
                 self.join(keys, event.order)
         known = -1
@@ -193,8 +203,18 @@ class Linking:
             linked = self.links.get(key)
             if linked is None:
                 self.links[key] = self.made[key] = order
+                self.contest(order, self.links.get(_of_return(key)))
             elif linked != order:
                 self.contest(order, linked)
+
+    def _note_return(self, keys: Iterable[LinkKey], order: str) -> None:
+        """Note the order that money going back names; contest it with the order of its payment."""
+        for key in keys:
+            self.contest(order, self.links.get(key))
+            noted = _of_return(key)
+            if noted not in self.links:
+                self.links[noted] = self.made[noted] = order
+            self.contest(order, self.links[noted])
 
     def _assign_nameless(self, nameless: Sequence[tuple[Event, list[LinkKey]]]) -> None:
         """Until no link is new: one nameless event may link what another needs."""
@@ -255,6 +275,11 @@ class Linking:
         for found in orders.values():
             for one, other in combinations(found, 2):
                 self.contest(one, other)
+
+
+def _of_return(key: LinkKey) -> LinkKey:
+    """Return the key under which money going back notes the order that it names."""
+    return (key[0], f"{key[1]}{RETURNED}", key[2])
 
 
 def keys_of(event: Event) -> list[LinkKey]:

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from reconcile.instants import EARLIEST, Instant
-from reconcile.ledger.events import ClaimKind, Event
+from reconcile.ledger.events import FOLLOWS_SUCCESS, ClaimKind, Event
 from reconcile.ledger.history import History
 from reconcile.ledger.placing import CLAIMS, Placing
 from reconcile.ledger.policy import Policy
@@ -27,19 +27,6 @@ from reconcile.ledger.shops import judge_shops
 from reconcile.money import Money
 
 SAYS_NOTHING_FINAL: frozenset[ClaimKind] = frozenset(("pending", "unrecognized"))
-
-FOLLOWS_SUCCESS: frozenset[ClaimKind] = frozenset(
-    (
-        "refunded",
-        "refund_pending",
-        "refund_failed",
-        "reversed",
-        "disputed",
-        "dispute_won",
-        "dispute_lost",
-    )
-)
-"""Claims that presuppose a capture."""
 
 
 @dataclass(slots=True)
@@ -52,6 +39,7 @@ class Heard:
     by     ids that its place in this order, or outside of it, rests on: those of an assignment, or
            of a record in which the shop named it
     whose  ids of other events that say that its payment is our shop's
+    follows  the same, where it follows its payment against the order that it names
     """
 
     event: Event
@@ -60,14 +48,16 @@ class Heard:
     at: Instant
     by: tuple[str, ...] = ()
     whose: tuple[str, ...] = ()
+    follows: tuple[str, ...] = ()
 
 
 def cites_of(heard: Sequence[Heard]) -> tuple[str, ...]:
     """Return the event ids, each once, in the order given; then those that their place rests on."""
-    if len(heard) == 1 and not (heard[0].by or heard[0].whose):  # most often
-        return (heard[0].event.event_id,)
+    first = heard[0] if heard else None
+    if len(heard) == 1 and first and not (first.by or first.whose or first.follows):  # most often
+        return (first.event.event_id,)
     ids = [each.event.event_id for each in heard]
-    by = [cite for each in heard if each.by or each.whose for cite in (*each.by, *each.whose)]
+    by = [cite for each in heard for cite in (*each.by, *each.whose, *each.follows)]
     if by:
         return tuple(dict.fromkeys([*ids, *by]))
     if len(ids) == 2:
@@ -259,15 +249,21 @@ def arrange(history: History, *, policy: Policy, as_of: Instant) -> Case:
     filed = NOTHING_FILED
     others: Sequence[Record] = ()
     claims: Sequence[Record] = ()
+    placed: Sequence[Record] = ()
     if history.records:
         known = [r for r in history.records if r.recorded_at <= as_of]
         known.sort(key=lambda r: (r.recorded_at, r.record_id))
         filed = file_records([r for r in known if r.order == order])
-        others = [r for r in known if r.order != order and r.kind not in PLACINGS]
+        others = [
+            r
+            for r in known
+            if r.order != order and r.kind not in PLACINGS and r.kind != "order_placed"
+        ]
         claims = [r for r in known if r.kind in CLAIMS]
+        placed = [r for r in known if r.kind == "order_placed"]
     # Which payments the shop named matters where others are held to the price, even in one order.
     heard, foreign, moved, not_ours = _hear(
-        history, as_of, claims, always=bool(policy.mismatch_held)
+        history, as_of, claims, placed=placed, always=bool(policy.mismatch_held)
     )
     return Case(
         order=order,
@@ -284,12 +280,18 @@ def arrange(history: History, *, policy: Policy, as_of: Instant) -> Case:
 
 
 def _hear(
-    history: History, as_of: Instant, claims: Sequence[Record], *, always: bool
+    history: History,
+    as_of: Instant,
+    claims: Sequence[Record],
+    *,
+    placed: Sequence[Record],
+    always: bool,
 ) -> tuple[list[Heard], list[Heard], list[Heard], list[Heard]]:
     """Return the order's own events, the foreign ones, the moved ones, and those of payments that
     are not ours; each event once.
 
     claims  records that outrank the order that an event names
+    placed  records of orders that the shop placed
     always  note what these records say even where no other order is concerned
     """
     order = history.order
@@ -321,10 +323,10 @@ def _hear(
     if not_ours:
         own = [each for each in own if each.event.key in by_key]
         foreign = [each for each in foreign if each.event.key in by_key]
-    if claims and (
-        always or foreign or any(r.order != order or r.kind in PLACINGS for r in claims)
+    if foreign or (
+        claims and (always or any(r.order != order or r.kind in PLACINGS for r in claims))
     ):
-        own, foreign, moved = _placed(order, list(by_key.values()), claims)
+        own, foreign, moved = _placed(order, list(by_key.values()), [*claims, *placed])
     own.sort(key=by_date)
     if foreign:
         foreign.sort(key=by_date)
@@ -368,6 +370,10 @@ def _placed(
         if placed is not None and (placed.order is not None or event.order is None):
             each.by = placed.by
             (own if placed.order == order else moved).append(each)
+        elif (followed := placing.followed(event)) is not None:
+            if event.order is not None:
+                each.follows = followed.by
+            (own if followed.order == order else moved).append(each)
         elif event.order is None or event.order == order:
             own.append(each)
         elif event.standing != "unconfirmed":

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 from itertools import combinations
 from typing import Final, NamedTuple
 
-from reconcile.ledger.correlate import FOLLOWS_SUCCESS, AttemptEvidence, Case, Heard, cites_of
-from reconcile.ledger.events import ClaimKind, Event
+from reconcile.ledger.correlate import AttemptEvidence, Case, Heard, cites_of
+from reconcile.ledger.events import FOLLOWS_SUCCESS, ClaimKind, Event
 from reconcile.ledger.ledger import Facts, Reason, new_reason
 from reconcile.ledger.movements import Payment
 from reconcile.ledger.outcome_attempts import all_cites

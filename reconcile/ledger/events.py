@@ -34,6 +34,19 @@ ClaimKind = Literal[
 
 CLAIM_KINDS: Final[tuple[ClaimKind, ...]] = get_args(ClaimKind)
 
+FOLLOWS_SUCCESS: Final[frozenset[ClaimKind]] = frozenset(
+    (
+        "refunded",
+        "refund_pending",
+        "refund_failed",
+        "reversed",
+        "disputed",
+        "dispute_won",
+        "dispute_lost",
+    )
+)
+"""Claims that presuppose a capture."""
+
 Standing = Literal["said", "unconfirmed", "fetched", "answered"]
 """How far an event can be trusted.
 

@@ -133,6 +133,10 @@ def headline(ledger: Ledger) -> str:
     return _reason(ledger.reasons[0])
 
 
+PLACED_ELSEWHERE: Final = "a person, or the shop, said that it is not this order's"
+FOLLOWS_ELSEWHERE: Final = "its payment is another order's"
+
+
 def explain(ledger: Ledger) -> tuple[str, ...]:
     """Return what happened, why, and what would change it; each sentence cites its ids."""
     sentences = [_reason(reason) for reason in ledger.reasons]
@@ -145,7 +149,8 @@ def explain(ledger: Ledger) -> tuple[str, ...]:
         reference = each.event.payment or each.event.session or each.event.event_id
         moved.setdefault(reference, []).append(each)
     sentences += [
-        f"{reference} does not count here: a person, or the shop, said that it is not this order's"
+        f"{reference} does not count here: "
+        f"{PLACED_ELSEWHERE if any(each.by for each in heard) else FOLLOWS_ELSEWHERE}"
         f"{_cites(cites_of(heard))}"
         for reference, heard in moved.items()
     ]

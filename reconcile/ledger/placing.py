@@ -8,12 +8,16 @@ latest counts alone. It covers every event that names the payment, and the event
 that name no payment of their own; what is said of a session covers the payments that events tie to
 it. A payment that the shop named for several orders, itself or by its sessions, is placed by none
 of these.
+
+Below all these stand the orders that events name. Money that goes back belongs to the order of its
+payment, whichever order it names itself. Where events that may link name several orders for one
+payment, the only one that the shop has placed counts.
 """
 
 from collections.abc import Iterable, Sequence
 from typing import Final, Literal, NamedTuple
 
-from reconcile.ledger.events import UNCONFIRMED, Event
+from reconcile.ledger.events import FOLLOWS_SUCCESS, UNCONFIRMED, Event
 from reconcile.ledger.records import WITHDRAWN, Record, RecordKind
 
 Key = tuple[str, Literal["payment", "session"], str]
@@ -44,18 +48,27 @@ class Placing:
 
     def __init__(self, records: Sequence[Record], events: Iterable[Event]) -> None:
         """Take records in the order in which they were recorded."""
+        self._shops: Final[dict[str, str]] = {}
+        """Id of the record by which the shop placed an order, by the order."""
         self._latest: Final[dict[Key, Record]] = {}
         self._named: Final[dict[Key, list[Record]]] = {}
         for record in records:
+            if record.kind == "order_placed":
+                self._shops.setdefault(record.order, record.record_id)
             for key in keys_of(record):
                 if record.kind == "payment_assigned":
                     self._latest[key] = record
                 elif record.kind in NAMINGS:
                     self._named.setdefault(key, []).append(record)
         self._ties: Final[dict[Key, dict[Key, str]]] = {}
+        self._saying: Final[dict[Key, dict[str, str]]] = {}
         for event in events:
             if event.standing != UNCONFIRMED:
                 keys = keys_of(event)
+                for key in keys if may_link(event) else ():
+                    said = self._saying.setdefault(key, {})
+                    order = event.order or ""
+                    said[order] = min(event.event_id, said.get(order, event.event_id))
                 for one, other in zip(keys, reversed(keys), strict=True) if len(keys) > 1 else ():
                     known = self._ties.setdefault(one, {})
                     known[other] = min(event.event_id, known.get(other, event.event_id))
@@ -96,6 +109,26 @@ class Placing:
             return Placed(record.order, (*by, *rests_on))
         return Placed(None, by) if by else None
 
+    def followed(self, event: Event) -> Placed | None:
+        """Return the order of an event that `placed` gives to none, where the orders that events
+        name for its payment decide it; None if the order that it names itself counts."""
+        keys = keys_of(event)
+        if event.standing == UNCONFIRMED or not keys:
+            return None
+        tied = self._tied(keys)
+        if any(key in self._named for key in tied):
+            return None
+        said: dict[str, tuple[str, ...]] = {}
+        for key, path in tied.items():
+            for order, event_id in self._saying.get(key, {}).items():
+                said.setdefault(order, (event_id, *path))
+        among = [order for order in said if len(said) == 1 or order in self._shops]
+        if len(among) != 1 or among[0] == event.order:
+            return None
+        order = among[0]
+        by = (self._shops[order],) if len(said) > 1 else ()
+        return Placed(order, (*by, *said[order]))
+
     def _tied(self, keys: list[Key]) -> dict[Key, tuple[str, ...]]:
         """Return these references and all that events tie to them, each with those events' ids."""
         found: dict[Key, tuple[str, ...]] = dict.fromkeys(keys, ())
@@ -107,6 +140,16 @@ class Placing:
                     found[other] = (*found[key], tie)
                     wanted.append(other)
         return found
+
+
+def may_link(event: Event) -> bool:
+    """Return whether an event links its payment to the order that it names. Money that goes back
+    links nothing: its reference may be its own."""
+    return (
+        event.order is not None
+        and event.standing != UNCONFIRMED
+        and event.claim not in FOLLOWS_SUCCESS
+    )
 
 
 def keys_of(each: Event | Record) -> list[Key]:

@@ -135,7 +135,7 @@ def test_a_loss_is_known_since_its_own_event_came_not_since_its_dispute_was_open
           event("e3", "succeeded", payment="r", money=LESS),
           event("e4", "succeeded", payment="r", money=MORE)], MORE, (MORE, MORE)),
         # no movement of the order has an amount: the price
-        ([event("e1", "pending", payment="p"), OTHERS], LESS, (LESS,)),
+        ([event("e1", "pending", payment="p")], LESS, ()),
         ([event("e1", "disputed", payment="p"), event("e2", "dispute_won", payment="p")], DUE,
          (DUE,)),
         ([event("e1", "dispute_lost", payment="p")], DUE, (DUE,)),
