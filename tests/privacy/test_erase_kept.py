@@ -44,7 +44,8 @@ ORDERS: dict[str, tuple[str, int, KeptData | None]] = {
         f"{OVER}3s refunded e2 pay=pay_1 ref=r1 money=1500.00/KES\n"
         "4s disputed e3 pay=pay_1 ref=d1 money=1500.00/KES\n", 8,
         KeptData(what=ORDER, why="disputed")),
-    "another order's event names its payment": (f"{OVER}3s ignored e2 pay=pay_1 order=ORD-2\n", 8,
+    "another order's event names its payment": (f"{OVER}0s record order_placed r2 order=ORD-2\n"
+                                              "3s ignored e2 pay=pay_1 order=ORD-2\n", 8,
                                                 KeptData(what=ORDER, why="shared")),
     "too young": (OVER, 1, KeptData(what=ORDER, why="minimum",
                                     until=Instant(seconds(2) + 7 * DAY))),
