@@ -338,6 +338,8 @@ async def listed_as_published(inbox: Inbox) -> None:
     """List orders of each outcome and finding, newest revision first, in pages."""
     last = "SELECT max(seq) FROM revisions WHERE revisions.order_key = ledgers.order_key"
     found = await rows(inbox, f"SELECT order_key, outcome, findings, ({last}) FROM ledgers")
+    # An order whose payments are all another order's was never published.
+    found = [row for row in found if row[3] is not None]
     codes = {(None, code) for row in found for code in row[2].split("|") if code}
     outcomes = {(row[1], None) for row in found}
     both = {(outcome, code) for outcome, _ in outcomes for _, code in codes}

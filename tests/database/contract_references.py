@@ -1,6 +1,7 @@
 """What every database must keep of payments and sessions that the shop names for its orders."""
 
 import asyncio
+from itertools import permutations
 
 import pytest
 
@@ -155,3 +156,36 @@ class ReferenceContract:
             assert events == {named.event_id, paid.event_id}
             assert {d.event.event_id for d in found[thief].deliveries} == {forged.event_id}
         assert await rows(inbox, "SELECT * FROM contested") == []
+
+    @pytest.mark.parametrize("folds_between", [True, False])
+    async def test_any_arrival_order_gives_a_payment_to_the_order_that_the_shop_placed(
+        self, inbox: Inbox, folds_between: bool
+    ) -> None:
+        """The refund names an order of its own, an authorization a cart. The index is right."""
+        found = set()
+        at = context(inbox, at=5)
+        for number, members in enumerate(permutations(("cart", "paid", "returned", "placed"))):
+            payment, cart, order, own = (f"{name}{number}" for name in ("p", "cart", "A", "71-"))
+            half = Money(minor=500, currency="KES")
+            events = {
+                "cart": said(f"c{number}", "authorized", payment=payment, order=cart, money=PRICE),
+                "paid": said(f"s{number}", "succeeded", payment=payment, order=order, money=PRICE),
+                "returned": said(
+                    f"r{number}", "refunded", payment=payment, order=own, movement="m", money=half
+                ),
+            }
+            for member in members:
+                if member == "placed":
+                    await tell_order(at, stated(order))
+                else:
+                    await keep(inbox, arrival(events[member]))
+                if folds_between:
+                    await refold_until_quiet(at, limit=10, progress=lambda count: None)
+            await refold_until_quiet(at, limit=10, progress=lambda count: None)
+            ledgers = await rows(inbox, "SELECT order_key, outcome, fulfillable FROM ledgers")
+            outcomes = {each[0]: each[1:] for each in ledgers}
+            found.add(tuple(outcomes.get(name) for name in (order, cart, own)))
+        none = ("not_attempted", 0)
+        assert found == {(("partially_refunded", 0), none, none)}
+        report = await checked(at)
+        assert [each for each in report.problems if not of_the_builders(each)] == []
