@@ -110,8 +110,8 @@ async def _confirm(confirmer: Confirmer, due: Confirmation) -> None:
         await _give_up(confirmer.context, due, "the event names nothing that could be asked about")
         return
     event, context = await _store(confirmer, due, asked), confirmer.context
-    source = confirmer.sources[due.event.source]
-    if event is None or not (_settles(event) or source.answers_with_event):
+    source = confirmer.sources.get(due.event.source)
+    if event is None or source is None or not (_settles(event) or source.answers_with_event):
         await _later(context, due, asked_to_wait(asked.answer.headers))
         return
     rule = source.profile.fetch_back
