@@ -118,8 +118,6 @@ def is_settled(history: History, ledger: Ledger, *, quiet: Duration) -> bool:
 def is_known(ledger: Ledger) -> bool:
     """Return whether anything is known of the order but payments of other shops."""
     case = ledger.case
-    if not case.not_ours:
-        return True
     return bool(case.heard or case.foreign or case.moved or case.filed.records())
 
 

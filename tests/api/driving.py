@@ -43,7 +43,7 @@ SECRET = secret(KEY)
 
 Header = tuple[bytes, bytes]
 
-TELLING = ("duplicate_with_different_body", "unreadable", "stored", "duplicate")
+TELLING = ("duplicate_with_different_body", "unreadable", "stored", "duplicate", "not_ours")
 """Of the verdicts of one delivery's parts, which speaks for all."""
 
 

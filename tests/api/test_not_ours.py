@@ -1,0 +1,112 @@
+"""Other shops' genuine payments on our own account, through the receiver: kept, and in no order."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.config.load import load_settings
+from app.orders.refold import refold_until_quiet
+from app.orders.reindex import reindex
+from app.orders.unallocated import (
+    Unallocated,
+    UnallocatedRequest,
+    list_unallocated,
+    unallocated_totals,
+)
+from app.privacy.check import check_database
+from app.providers.configured import compile_sources
+from tests.api.driving import Driver, driving, environ, event
+from tests.contexts import with_sources
+from tests.privacy.test_erase import quiet
+
+ONLY: dict[str, Any] = {"SOURCES__SHOP__ONLY": json.dumps({"data.shop": ["north"]})}
+PRICE = {"amount": "109.00", "currency": "KES"}
+
+
+def paid(shop: str | None, event_id: str = "e1", **changes: Any) -> dict[str, Any]:
+    """Return a payment of a shop that names ORD-1, which is unpaid at 109.00 in ours."""
+    stated = {} if shop is None else {"shop": shop}
+    payment = {"reference": f"pay_{shop or 'x'}", "amount": 250}
+    return event(event_id, session=None, payment=payment, **stated, **changes)
+
+
+def refund(shop: str, event_id: str = "r1") -> dict[str, Any]:
+    money = {"reference": f"re_{shop}", "amount": 250, "currency": "KES"}
+    of = {"reference": f"pay_{shop}"}
+    return event(event_id, "refunded", session=None, order=None, payment=of, refund=money)
+
+
+async def listed(driver: Driver, **wanted: Any) -> list[Unallocated]:
+    page = await list_unallocated(driver.context, UnallocatedRequest(**wanted))
+    return page.payments
+
+
+async def orders(driver: Driver) -> list[Any]:
+    await refold_until_quiet(driver.context, limit=100, progress=quiet)
+    return [each["order"] for each in (await driver.api("GET", "/orders")).json()["orders"]]
+
+
+@pytest.mark.parametrize("refund_first", [False, True])
+async def test_another_shops_payment_is_acknowledged_and_makes_no_order(
+    refund_first: bool, tmp_path: Path
+) -> None:
+    async with driving(tmp_path, with_worker=False, **ONLY) as driver:
+        sent = [paid("south"), refund("south")]
+        for each in reversed(sent) if refund_first else sent:
+            assert (await driver.send(each)).status_code == 200
+        verdicts = driver.rows("SELECT verdict FROM deliveries ORDER BY verdict")
+        assert verdicts == [("not_ours",), ("stored",)]
+        assert (await driver.api("GET", "/orders/ORD-1")).status_code == 404
+        assert await orders(driver) == []
+        assert await listed(driver) == []
+        [found] = await listed(driver, not_ours=True)
+        assert (found.state, found.why, found.named) == ("not_ours", "other_shop", ())
+        totals = await unallocated_totals(driver.context)
+        assert (totals.count, totals.not_ours) == (0, 1)
+        assert (await check_database(driver.context, deep=True, progress=quiet)).problems == []
+
+
+async def test_our_order_of_that_number_stays_unpaid_until_our_own_payment(
+    tmp_path: Path,
+) -> None:
+    async with driving(tmp_path, with_worker=False, **ONLY) as driver:
+        assert (await driver.api("PUT", "/orders/ORD-1", json=PRICE)).status_code == 200
+        await driver.send(paid("south"))
+        unpaid = (await driver.api("GET", "/orders/ORD-1")).json()
+        assert (unpaid["outcome"], unpaid["fulfillable"]) == ("not_attempted", False)
+        await driver.send(paid("north", "e2", order={"amount": 109}))
+        ours = (await driver.api("GET", "/orders/ORD-1")).json()
+        assert {each["reference"] for each in ours["attempts"]} == {"pay_north"}
+        assert ours["totals"]["captured"]["amount"] == "250.00"
+
+
+async def test_a_payment_waits_for_a_person_while_nothing_says_whose_it_is(
+    tmp_path: Path,
+) -> None:
+    async with driving(tmp_path, with_worker=False, **ONLY) as driver:
+        await driver.send(paid(None))
+        assert await orders(driver) == []
+        [found] = await listed(driver)
+        assert (found.why, found.waits) == ("whose_shop_unknown", True)
+        named = {**PRICE, "references": [{"source": "shop", "payment": "pay_x"}]}
+        assert (await driver.api("PUT", "/orders/ORD-1", json=named)).status_code == 200
+        order = (await driver.api("GET", "/orders/ORD-1")).json()
+        assert order["totals"]["captured"]["amount"] == "250.00"
+        assert await listed(driver) == []
+
+
+async def test_reindex_judges_again_after_the_setting_changed(tmp_path: Path) -> None:
+    async with driving(tmp_path, with_worker=False) as driver:
+        await driver.send(paid("south"))
+        assert await orders(driver) == ["ORD-1"]
+        settings = load_settings(environ(tmp_path, **ONLY), serving=True)
+        asking = with_sources(driver.context, compile_sources(settings))
+        await reindex(asking, progress=quiet)
+        assert await orders(driver) == []
+        assert (await driver.api("GET", "/orders/ORD-1")).status_code == 404
+        last = driver.rows("SELECT outcome, fulfillable FROM revisions ORDER BY seq DESC LIMIT 1")
+        assert last == [("not_attempted", 0)]
+        await reindex(driver.context, progress=quiet)
+        assert await orders(driver) == ["ORD-1"]
