@@ -144,7 +144,9 @@ _EVENTS: Final = Layer(
         LayerProof(
             "the event {} names {}, and is kept under {}",
             "event_id, order_ref, coalesce(order_key, 'no order')",
-            "order_ref IS NOT NULL AND (order_key IS NULL OR order_key <> order_ref)",
+            # The order that another shop's event names is the other shop's.
+            "order_ref IS NOT NULL AND (order_key IS NULL OR order_key <> order_ref) "
+            "AND (shop IS NULL OR shop <> 'other')",
         ),
         LayerProof(
             "the event {} of no order has a link to one",
