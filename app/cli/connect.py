@@ -24,7 +24,7 @@ from app.cli import printing, running
 from app.config.reading import PREFIX, secrets_in
 from app.core.clock import SystemClock
 from app.core.errors import ConfigurationError, UsageError
-from app.core.ids import new_id
+from app.core.ids import new_token
 
 if TYPE_CHECKING:
     from app.config.settings import Settings
@@ -80,6 +80,16 @@ def connect(
     public_url: Annotated[
         str | None, typer.Option(help="Scheme and host as the provider reaches this service.")
     ] = None,
+    rotate_address: Annotated[
+        bool,
+        typer.Option(
+            "--rotate-address", help="Give the source another address; the old one stays valid."
+        ),
+    ] = False,
+    retire_now: Annotated[
+        bool,
+        typer.Option("--retire-now", help="With --rotate-address: old addresses are refused now."),
+    ] = False,
     config: Config = None,
     wait: Annotated[
         float,
@@ -104,7 +114,13 @@ def connect(
     asked = {"ENVIRONMENT": environment, "PUBLIC_URL": public_url, "ACCOUNT": account}
     wanted = _wanted(source, provider, asked, before=before)
     wanted |= _secrets(source, profile, secret_file, credentials_file, before=before)
-    plan = plan_settings(path, wanted)
+    if retire_now and not rotate_address:
+        raise UsageError("--retire-now goes with --rotate-address")
+    wanted |= _address(
+        source, profile, rotated=rotate_address, retired=retire_now, before=before, path=path
+    )
+    changing = (_own(source) + "ADDRESS",) if rotate_address else ()
+    plan = plan_settings(path, wanted, changing=changing)
     _refuse_what_differs(path, plan.differing, wanted)
     settings = _checked({**plan.values, **_of_environment()})
     if plan.added:
@@ -117,10 +133,7 @@ def connect(
 def _source_name(
     given: str | None, provider: str, profile: Profile, *, before: Mapping[str, str]
 ) -> str:
-    """As given; else that of the file's one source with this profile; else the profile's own, with
-    something that cannot be guessed where the address is all that protects it."""
-    from app.providers.schemes import UNSIGNED
-
+    """As given; else that of the file's one source with this profile; else the profile's own."""
     if given is not None:
         if not _NAME.fullmatch(given.lower()):
             raise UsageError("--name is 1 to 40 of a-z, 0-9, _ and -")
@@ -134,19 +147,61 @@ def _source_name(
     ]
     if len(known) == 1:
         return known[0]
-    stem = re.sub(r"[^a-z0-9_-]", "-", profile.name.lower())[:23]
-    return (
-        f"{stem}_{new_id('', SystemClock().now())[-16:]}"
-        if profile.signature.mac == UNSIGNED
-        else stem
-    )
+    return re.sub(r"[^a-z0-9_-]", "-", profile.name.lower())[:40]
+
+
+def _own(source: str) -> str:
+    """The beginning of the variables of a source."""
+    return f"{PREFIX}SOURCES__{source.upper()}__"
+
+
+OLD_ADDRESS_DAYS: Final = 396
+"""Days that an address is taken after another one has replaced it: 13 months. Some providers keep
+the address with each payment, and report a chargeback of it a year later."""
+
+
+def _address(
+    source: str,
+    profile: Profile,
+    *,
+    rotated: bool,
+    retired: bool,
+    before: Mapping[str, str],
+    path: Path,
+) -> dict[str, str]:
+    """The source's secret address, where that is all that protects it and there is none yet, or
+    another is asked for; with the old ones, each with its end. Raises UsageError."""
+    from app.config.settings import DatedSecret, addresses
+    from app.providers.schemes import UNSIGNED
+    from reconcile.instants import DAY, format_instant
+
+    variable, now = _own(source) + "ADDRESS", SystemClock().now()
+    known = _own(source) + "PROFILE" in before
+    if rotated and not known:
+        raise UsageError(f"{path} has no source {source}: there is no address to replace")
+    if not rotated and (
+        known or variable in {**before, **os.environ} or profile.signature.mac != UNSIGNED
+    ):
+        return {}
+    newest = new_token("")
+    if not known or retired:
+        return {variable: newest}
+    old: list[DatedSecret] = addresses(before.get(variable, source))
+    end = now + OLD_ADDRESS_DAYS * DAY
+    ends = {
+        each.get_secret_value(): min(end, end if each.until is None else each.until)
+        for each in old
+        if each.until is None or each.until > now
+    }
+    listed = [newest, *(f"{name} until {format_instant(until)}" for name, until in ends.items())]
+    return {variable: json.dumps(listed)}
 
 
 def _wanted(
     source: str, provider: str, asked: Mapping[str, str | None], *, before: Mapping[str, str]
 ) -> dict[str, str]:
     """The settings that are no secrets."""
-    own = f"{PREFIX}SOURCES__{source.upper()}__"
+    own = _own(source)
     environment = asked["ENVIRONMENT"]
     if environment is None and f"{PREFIX}ENVIRONMENT" not in {**before, **os.environ}:
         environment = "sandbox"
@@ -171,7 +226,7 @@ def _secrets(
     from app.providers.connecting import UNDOCUMENTED, described_credentials, takes_keys
     from app.providers.schemes import UNSIGNED
 
-    own = f"{PREFIX}SOURCES__{source.upper()}__"
+    own = _own(source)
     configured = {**before, **os.environ}
     if secret_file == credentials_file == Path("-"):
         raise UsageError("standard input holds one thing: name a file for the other")
@@ -310,9 +365,12 @@ def _print_setup(
     form: Literal[printing.Format.table, printing.Format.json, printing.Format.jsonl],
 ) -> None:
     from app.providers.connecting import setup_facts
+    from reconcile.instants import format_instant
 
     facts = setup_facts(profile)
-    address = f"{settings.public_url or 'https://<your public name>'}/webhooks/{source}"
+    given = settings.sources[source].address
+    end = given[0].get_secret_value() if given else source
+    address = f"{settings.public_url or 'https://<your public name>'}/webhooks/{end}"
     if form is not printing.Format.table:
         whole: dict[str, Any] = {"source": source, "file": str(path), "added": list(added)}
         printing.document(whole | {"address": address, "setup": dict(facts)}, form)
@@ -320,6 +378,16 @@ def _print_setup(
     printing.say(f"{path}: {'added ' + ', '.join(added) if added else 'says all of it already'}.")
     printing.say("Address to register")
     printing.say(f"  {address}")
+    for old in given[1:]:
+        assert old.until is not None
+        printing.say(
+            f"  The one before it is taken until {format_instant(old.until)}: for payments that "
+            "were begun with it."
+        )
+    if _own(source) + "ADDRESS" in added:
+        printing.say(
+            "  It is a secret: whoever knows it can send. Restart `serve` to have it taken."
+        )
     for key, value in facts.items():
         printing.say(TITLES[key])
         for line in [value] if isinstance(value, str) else value:

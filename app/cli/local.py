@@ -121,8 +121,8 @@ def trigger(
         _list_events(provider, form)
         return
     example = find_example(provider, event)
-    name, settings, signer = _signer(provider, source)
-    address = to or f"{SERVE}/webhooks/{name}"
+    settings, signer = _signer(provider, source)
+    address = to or f"{SERVE}{signer.path}"
     check_target(address, yes=yes or not _sends_its_secret(signer), what="the secret itself")
     money = _money(amount, currency)
     reference = order
@@ -132,7 +132,8 @@ def trigger(
         order=reference, session=session, amount=money, at=printing.moment(at, "--at")
     )
     signed = _signed(signer, settings, example, wanted, address=address)
-    printing.note(f"{example.word} of {reference or session or 'no order'} to {address}")
+    shown = to or f"{SERVE}{signer.shown_path}"
+    printing.note(f"{example.word} of {reference or session or 'no order'} to {shown}")
     _post(signed, method=example.method, to=address)
     if _names_no_order(signer, signed, example):
         printing.note(names_no_order(signer.profile))
@@ -157,7 +158,7 @@ def _sends_its_secret(signer: Source) -> bool:
     return signer.profile.signature.mac in TOKENS
 
 
-def _signer(provider: str, given: str | None) -> tuple[str, Settings, Source]:
+def _signer(provider: str, given: str | None) -> tuple[Settings, Source]:
     """The source that signs. Raises UsageError unless exactly one fits, or where it is live."""
     from app.config.load import load_settings
     from app.providers.configured import compile_sources
@@ -176,7 +177,7 @@ def _signer(provider: str, given: str | None) -> tuple[str, Settings, Source]:
             else f"there is no such source, of those configured ({known}); `tallyhook connect "
             f"{provider}` makes one"
         )
-    return names[0], settings, compile_sources(settings)[names[0]]
+    return settings, compile_sources(settings)[names[0]]
 
 
 def _money(amount: str | None, currency: str | None) -> Money | None:

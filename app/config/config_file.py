@@ -1,4 +1,4 @@
-"""Add settings to a configuration file, without changing any value in it.
+"""Add settings to a configuration file, without changing a value in it unless that is asked for.
 
     file, wanted ──▶ added: written at the end │ same: there already │ differing: only reported
 
@@ -11,7 +11,7 @@ import io
 import os
 import re
 import stat
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -42,8 +42,12 @@ class SettingsPlan:
     after: str
 
 
-def plan_settings(path: Path, wanted: Mapping[str, str]) -> SettingsPlan:
+def plan_settings(
+    path: Path, wanted: Mapping[str, str], *, changing: Collection[str] = ()
+) -> SettingsPlan:
     """Compare wanted settings with a file, which may be missing.
+
+    changing  names whose value is replaced where the file has another
 
     Raises ConfigurationError if a line is not NAME=value, or a name is given twice.
     """
@@ -51,6 +55,8 @@ def plan_settings(path: Path, wanted: Mapping[str, str]) -> SettingsPlan:
     lines = _lines(path, before)
     there = {name: value for name, value, _ in lines if name and value}
     blank = {name for name, value, _ in lines if name and not value}
+    blank |= {name for name in changing if name in there}
+    there = {name: value for name, value in there.items() if name not in changing}
     added = tuple(name for name in wanted if name not in there)
     kept = "".join(
         f"{name}={_written(wanted[name])}\n" if name in blank and name in wanted else text

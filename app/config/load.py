@@ -476,6 +476,10 @@ def _secrets(settings: Settings, reading: SettingsReading) -> Iterator[tuple[str
         variable = _variable(f"{PREFIX}SOURCES__{name.upper()}__SECRETS", reading)
         for secret in source.secrets:
             yield variable, secret.get_secret_value()
+        for end in source.address:
+            if end.get_secret_value() == name:
+                continue  # it was the end of the path before there was a secret one
+            yield f"{PREFIX}SOURCES__{name.upper()}__ADDRESS", end.get_secret_value()
     for variable, one in (
         ("CHECKOUT__TOKEN", settings.checkout.token),
         ("SHOP__SECRET", settings.shop.secret),

@@ -103,6 +103,15 @@ def secrets(value: Any) -> Any:
     return [DatedSecret(each) if isinstance(each, str) else each for each in texts]
 
 
+def addresses(value: Any) -> Any:
+    """Parse addresses as `secrets`. Raises ValueError for one that is no end of a path."""
+    found = secrets(value)
+    for each in found if isinstance(found, list) else ():
+        if not _ADDRESS_END.fullmatch(each.get_secret_value()):
+            raise ValueError("must be of a-z, A-Z, 0-9, _ and -, at most 64: the end of the path")
+    return found
+
+
 def named(value: Any) -> Any:
     """Parse a JSON object of texts; leave an object. Raises ValueError."""
     if not isinstance(value, str):
@@ -332,6 +341,7 @@ def witnesses(value: Any) -> Any:
 
 
 _HOST: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.-]{0,252}[A-Za-z0-9])?")
+_ADDRESS_END: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _ADDRESS: Final = re.compile(
     r"[A-Za-z0-9._%+-]{1,64}@[A-Za-z0-9](?:[A-Za-z0-9.-]{0,252}[A-Za-z0-9])?"
 )
@@ -352,6 +362,7 @@ KIB: Final = 1024
 MIB: Final = 1024 * KIB
 
 Secrets = Annotated[tuple[DatedSecret, ...], NoDecode, BeforeValidator(secrets)]
+Addresses = Annotated[tuple[DatedSecret, ...], NoDecode, BeforeValidator(addresses)]
 NamedSecrets = Annotated[dict[str, SecretStr], NoDecode, BeforeValidator(named)]
 Accounts = Annotated[tuple[str, ...], NoDecode, BeforeValidator(accounts)]
 Only = Annotated[dict[str, tuple[str, ...]], NoDecode, BeforeValidator(only)]
@@ -394,6 +405,8 @@ class SourceSettings(Section):
     """One provider account.
 
     profile       a shipped profile's name, or the path of another file (with / or .toml)
+    address       ends of the path that deliveries come to, newest first, in place of the name;
+                  they are secret, for a provider that signs nothing
     secrets       newest first, also those from the file: any of them may match
     secrets_file  their file, if any; `read_secret_file` reads it again
     keys          keys by id or by the part's name, for profiles whose requests name their key
@@ -410,6 +423,7 @@ class SourceSettings(Section):
     """
 
     profile: Profile = "checkout"
+    address: Addresses = ()
     secrets: Secrets = ()
     secrets_file: Path | None = None
     keys: NamedSecrets = Field(default_factory=dict)

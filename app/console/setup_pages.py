@@ -48,7 +48,7 @@ async def _source(view: View, state: SourceState) -> dict[str, Any]:
     }
     return {
         "source": source.name,
-        "address": f"{view.context.settings.public_url}/webhooks/{source.name}",
+        "address": f"{view.context.settings.public_url}{source.shown_path}",
         "profile": profile.name,
         "verifies_only": profile.verifies_only,
         "last_taken": format_known(taken),
@@ -147,7 +147,7 @@ async def do_test_event(view: View, reason: str) -> ActionResult:
             at=now,
             facts={"event": example.event} | ({} if reference is None else {"order": reference}),
         )
-    service_path = f"{service}/webhooks/{source.name}"
+    service_path = f"{service}{source.path}"
     # Signed for the address that the provider knows.
     known_as = f"{view.context.settings.public_url or SERVE}{urlsplit(service_path).path}"
     signed = shape_event(source, example, WantedEvent(order=reference), now=now, url=known_as)

@@ -291,7 +291,7 @@ async def _tried(context: AppContext) -> golive.ChecklistItem:
                 await golive.try_endpoint(
                     client,
                     source,
-                    url=f"{address}/webhooks/{name}",
+                    url=f"{address}{source.path}",
                     now=context.clock.now(),
                     arrived=arrived,
                 )

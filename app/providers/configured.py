@@ -114,9 +114,18 @@ def compile_sources(settings: Settings, *, phone_key: PhoneKey | None = None) ->
                 only=only_locations(given, profile),
                 own_orders=given.orders == "own",
                 links=given.link_by == "order",
+                addresses={each.get_secret_value(): each.until for each in given.address},
             )
             problems += _problems_of_account(name, given, profile)
             problems += _problems_of_only(name, given, profile)
+            if source.signs_address and given.address:
+                variable = f"TALLYHOOK_SOURCES__{name.upper()}__ADDRESS"
+                raise ConfigurationError(
+                    [
+                        "must be left out: the provider signs the address, so that every "
+                        "delivery is kept with it; its signature protects the source"
+                    ]
+                )
             if source.signs_address and not settings.public_url:
                 variable = "TALLYHOOK_PUBLIC_URL"
                 raise ConfigurationError(

@@ -161,6 +161,9 @@ class Ending:
         return self._verifiers[valid]
 
 
+UNSHOWN: Final = "(secret)"
+"""In place of the end of a secret path."""
+
 # --- A source -------------------------------------------------------------------------------------
 
 
@@ -189,6 +192,8 @@ class Source:
     links                   whether a payment may belong to an order because its event names it;
                             else the order that it names is only suggested
     ends                    secret → when it expires, for secrets that were replaced
+    addresses               ends of the path that its deliveries come to, newest first, each with
+                            when it expires; empty: its name is the end
 
     Raises ConfigurationError where there is no secret, or one is blank, ill-formed or too short.
     """
@@ -207,8 +212,10 @@ class Source:
         only: Mapping[str, Collection[str]] = NO_MEMBERS,
         own_orders: bool = False,
         links: bool = True,
+        addresses: Mapping[str, Instant | None] | None = None,
     ) -> None:
         self.name = name
+        self.addresses: Final = addresses or {name: None}
         self.profile = profile
         self.acknowledgement_status: int = profile.acknowledgement.status
         if isinstance(secrets, Mapping):
@@ -257,6 +264,16 @@ class Source:
         self.methods: frozenset[str] = frozenset(
             {*profile.request.methods, *({rule.method} if rule else ())}
         )
+
+    @property
+    def path(self) -> str:
+        """The path that the provider is to send to. It may be a secret."""
+        return f"/webhooks/{next(iter(self.addresses))}"
+
+    @property
+    def shown_path(self) -> str:
+        """The path, for people who need not know a secret one."""
+        return self.path if self.name in self.addresses else f"/webhooks/{UNSHOWN}"
 
     def verify(self, incoming: Incoming, *, now: Instant) -> Refusal | None:
         """Return None where the request is genuine as of `now`. Never raises."""

@@ -87,7 +87,8 @@ class Webhooks:
         """One delivery."""
         began = perf_counter()
         headers = scope["headers"]
-        source, address = scope["path_params"]["source"], _address(scope)
+        end, address = scope["path_params"]["source"], _address(scope)
+        source = self.receiver.source_of(end)
         refused = self._refused(headers)
         if scope["method"] != "POST" and not self._hears(source, scope["method"]):
             await _send(send, _problem(405, self._allowed(source)))
@@ -107,7 +108,13 @@ class Webhooks:
             await _send(send, _problem(status))
             return
         incoming = Incoming(
-            headers, body or b"", scope["method"], _url(scope), source, address, body is None
+            headers,
+            body or b"",
+            scope["method"],
+            _url(scope, source),
+            source,
+            address,
+            body is None,
         )
         long_bytes = max(0, len(incoming.body) - FREE_BYTES)
         self._long_bytes += long_bytes  # until it is written: a slow disk makes many wait
@@ -193,10 +200,13 @@ def _address(scope: Scope) -> str:
     return client[0] if client else ""
 
 
-def _url(scope: Scope) -> str:
-    """The path and query as requested. Schemes that sign a URL get their own from the profile."""
+def _url(scope: Scope, source: str) -> str:
+    """The path and query as requested, the source's name in place of a secret end. Schemes that
+    sign a URL get their own from the profile; their sources have no such end."""
     query = scope.get("query_string", b"")
     path: str = scope["path"]
+    if scope["path_params"]["source"] != source:
+        path = f"/webhooks/{source}"
     return f"{path}?{query.decode('latin-1')}" if query else path
 
 

@@ -11,6 +11,7 @@ its bytes up to a bound; what is signed but cannot be read is kept whole and ack
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from time import monotonic
 from typing import Final, NamedTuple
 
@@ -21,7 +22,7 @@ from app.core.errors import NotStored, StorePoisoned, StoreUnavailable
 from app.core.ids import new_id
 from app.core.logs import LogLine
 from app.providers.request import Incoming
-from app.providers.source import ProviderReply, Source
+from app.providers.source import UNSHOWN, ProviderReply, Source
 from app.receiving.framing import Received
 from app.receiving.inbox_queue import InboxQueue
 from app.receiving.refusal_store import NOT_KEPT, Rejection
@@ -95,7 +96,12 @@ class Unstored:
             self._reason, self._count = None, 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+LEAST_SECRET_END: Final = 16
+"""Characters of the shortest address that a source may have in place of its name. An end of a path
+that is as long, and nobody's, may be a mistyped one, or one that was retired."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Receiver:
     """Everything that receiving needs. `rejected_body_bytes` is kept of one refused body, if
     `rejection_rate` says that it is kept. `unsigned`: what is taken of requests that nobody
@@ -111,6 +117,25 @@ class Receiver:
     unsigned: UnsignedAllowance
     ages: RefusedAges
     unstored: Unstored = field(default_factory=Unstored)
+
+    @cached_property
+    def _ends(self) -> Mapping[str, tuple[str, Instant | None]]:
+        return {
+            end: (name, until)
+            for name, source in self.sources.items()
+            for end, until in source.addresses.items()
+        }
+
+    def source_of(self, end: str) -> str:
+        """Return the name of the source that takes deliveries at this end of the path now. If there
+        is none, return a name that no source has: the end, masked where it may be meant as a secret
+        one, or is the name of a source that has one."""
+        name, until = self._ends.get(end, ("", None))
+        if name and (until is None or self.clock.now() < until):
+            return name
+        secret = any(source.name not in source.addresses for source in self.sources.values())
+        masked = end in self.sources or (secret and len(end) >= LEAST_SECRET_END)
+        return f"{end[:4]}{UNSHOWN}" if masked else end
 
     @property
     def private_headers(self) -> frozenset[bytes]:

@@ -116,13 +116,37 @@ def test_what_is_unsigned_has_credentials_and_an_address_to_keep(
     code, output = connect("mpesa_stk", "--credentials-file", str(credentials), "--format", "json")
     assert code == 0, output
     document = json.loads(output.partition("\nSet ")[0].partition("\nA service")[0])
-    assert len(document["source"]) > 20
-    assert document["address"].endswith(f"/webhooks/{document['source']}")
+    end = document["address"].rpartition("/")[2]
+    assert (document["source"], len(end) > 40) == ("mpesa_stk", True)
     assert "cGFzcw==" not in output
-    again = connect("mpesa_stk", "--format", "json")[1]
-    assert document["source"] in again
+    assert document["address"] in connect("mpesa_stk", "--format", "json")[1]
     code, output = connect("mpesa_stk", "--secret-file", "-", given="x")
     assert (code, "has no secret" in output) == (2, True)
+
+
+def test_another_address_leaves_the_old_one_valid_for_thirteen_months(
+    connect: Connect, tmp_path: Path
+) -> None:
+    """Unless it is to be retired at once. Only this setting is changed in the file."""
+    credentials = tmp_path / "c.json"
+    credentials.write_text(json.dumps(dict.fromkeys(
+        ("consumer", "shortcode", "timestamp", "password"), "k:s"
+    )))  # fmt: skip
+    connect("mpesa_stk", "--credentials-file", str(credentials))
+    before, variable = settings_in(tmp_path), "TALLYHOOK_SOURCES__MPESA_STK__ADDRESS"
+    code, output = connect("mpesa_stk", "--rotate-address")
+    assert (code, "is taken until" in output, "CallBackURL" in output) == (0, True, True)
+    after = settings_in(tmp_path)
+    newest, old = json.loads(after[variable])
+    assert old.startswith(f"{before[variable]} until ")
+    assert f"/webhooks/{newest}" in output
+    assert before[variable] not in output
+    assert {**after, variable: ""} == {**before, variable: ""}
+    code, output = connect("mpesa_stk", "--rotate-address", "--retire-now")
+    assert (code, "is taken until" in output) == (0, False)
+    assert newest not in settings_in(tmp_path)[variable]
+    assert connect("mpesa_stk", "--retire-now")[0] == 2
+    assert connect("stripe", "--rotate-address", "--secret-file", "-", given=SECRET)[0] == 2
 
 
 def test_at_a_terminal_what_is_missing_is_asked_for_unseen(

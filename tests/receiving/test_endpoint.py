@@ -51,7 +51,9 @@ class Door:
         self.counted = Counted()
         methods = {"shop": SimpleNamespace(methods=("POST", "GET")), "till": None}
         methods["till"] = SimpleNamespace(methods=("POST",))
-        self.receiver = SimpleNamespace(sources=methods, rejection_rate=self, unstored=self)
+        self.receiver = SimpleNamespace(
+            sources=methods, source_of=str, rejection_rate=self, unstored=self
+        )
         limits = Limits(max_body_bytes=100, max_header_bytes=20, max_bodies_bytes=1000)
         counted = cast(Metrics, self.counted)
         self.webhooks = Webhooks(cast(Any, self.receiver), limits=limits, metrics=counted)
