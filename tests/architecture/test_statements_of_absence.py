@@ -47,6 +47,12 @@ EVIDENCE: Final = {
         "tests/orders/test_unread_messages.py::"
         "test_refused_messages_change_the_answer_only_while_nothing_is_accepted",
     ),
+    "kept": Evidence(
+        "No request of an unsigned source was beyond what is kept in its time; else that is said.",
+        "app.receiving.source_state_store:not_kept_in",
+        "tests/security/test_unsigned_floods.py::"
+        "test_a_named_payment_gets_through_and_others_may_be_lost_which_is_said",
+    ),
     "placed": Evidence(
         "Payments of no order were looked at, too.",
         "app.orders.unallocated:list_unallocated",
@@ -69,7 +75,7 @@ EVIDENCE: Final = {
 }
 
 READ: Final = ("read",)
-ALL: Final = ("read", "readable", "accepted", "placed")
+ALL: Final = ("read", "readable", "accepted", "kept", "placed")
 """Evidence for a sentence to a customer or bank that says that there is no payment."""
 
 STATED: Final = ("stated",)
