@@ -18,7 +18,7 @@ from app.providers.slow import SlowMethods
 from reconcile.canonical import canonical_json
 from reconcile.instants import Instant
 from reconcile.ledger.correlate import SAYS_NOTHING_FINAL
-from reconcile.ledger.events import UNCLEAR_AMOUNT, ClaimKind, Event
+from reconcile.ledger.events import UNCLEAR_AMOUNT, ClaimKind, Event, State, StateMember
 from reconcile.money import Money
 
 NOT_FOUND: Final = frozenset({404, 410})
@@ -28,8 +28,13 @@ NOT_KNOWN: Final = "not_found"
 """Kind of the event that such an answer becomes."""
 
 
-def keep_answer(asked: Event, *, question: str, status: int, answer: bytes) -> bytes:
-    """Write one answer as the bytes to keep. Equal answers to one question give equal bytes."""
+def keep_answer(
+    asked: Event, *, question: str, status: int, answer: bytes, dated: Instant | None = None
+) -> bytes:
+    """Write one answer as the bytes to keep. Equal answers to one question give equal bytes.
+
+    dated  its Date header, where that is the version of what the answer states
+    """
     about: dict[str, Any] = {
         "event_id": asked.event_id,
         "digest": asked.digest,
@@ -53,6 +58,7 @@ def keep_answer(asked: Event, *, question: str, status: int, answer: bytes) -> b
             "status": status,
             "answer": answer.decode("utf-8", "backslashreplace"),
         }
+        | ({} if dated is None else {"dated": dated})
     )
 
 
@@ -100,6 +106,13 @@ class AnswerReader:
         self._refund = fields.compile_locations(rule.refund)
         self._refunded_total = fields.compile_locations(rule.refunded_total)
         self._currency = fields.compile_locations(rule.currency)
+        sums: tuple[tuple[StateMember, sections.Locations], ...] = (
+            ("refunded", rule.states_refunded),
+            ("charged_back", rule.states_charged_back),
+        )
+        self._stated_sums = [(m, fields.compile_locations(where)) for m, where in sums if where]
+        self._zero_if_absent = rule.zero_if_absent
+        self._version = fields.compile_locations(rule.version)
         asked = "{payment}" in (rule.body or "") or all("{payment}" in each for each in rule.url)
         self._payment_is_proven = (
             profile.signature.mac != schemes.UNSIGNED or bool(rule.payment) or asked
@@ -153,6 +166,7 @@ class AnswerReader:
             captured = self._stated(self._capture, data) or about.get("capture")
         occurred_at = self._instant(data, about)
         slow = self._slow.read(kind, claim, data, occurred_at)
+        states = self._read_states(claim, data)
         own = self._states_amount or (claim in reader.GIVES_BACK and self._refund(data) is not None)
         return Event(
             source=self._source,
@@ -174,8 +188,33 @@ class AnswerReader:
             agreement=self._stated(self._agreement, data) or about.get("agreement"),
             standalone=claim in reader.GIVES_BACK and kind in self._standalone,
             shop=self._shop.read(claim, data),
+            states=states,
+            stated_at=self._stated_at(data, document.get("dated")) if states else None,
             **references,
         )
+
+    def _read_states(self, claim: ClaimKind, data: fields.EventData) -> tuple[State, ...]:
+        """Return the sums that the answer states; none unless it says that the payment was made."""
+        if claim != "succeeded":
+            return ()
+        found = []
+        for member, where in self._stated_sums:
+            money = self._price(where, data)
+            currency = self._currency(data)
+            if (
+                money is None
+                and member in self._zero_if_absent
+                and where(data) is None
+                and currency
+            ):
+                money = Money(minor=0, currency=str(currency).upper())
+            if money is not None:
+                found.append(State(member=member, money=money))
+        return tuple(found)
+
+    def _stated_at(self, data: fields.EventData, dated: Instant | None) -> Instant | None:
+        value = self._version(data)
+        return dated if value is None else self._date(value, "the answer's version", self._zone)
 
     def _own_references(
         self, claim: ClaimKind, data: fields.EventData, asked: dict[str, str | None]

@@ -332,6 +332,10 @@ class FetchBackRule:
     refund            the amount of a refund or dispute, where it differs from `amount`
     claims            the answer's words; empty: the profile's own
     again             final kinds of answers that are asked about once more, since they may change
+    states_refunded, states_charged_back
+                      sums that the answer states as of now: a later answer may take them back
+    zero_if_absent    which of the two an answer without it states as zero
+    version           when the payment was last changed; without it, the answer's Date header
     """
 
     method: Annotated[str, one_of(("GET", "POST"))] = "GET"
@@ -362,6 +366,10 @@ class FetchBackRule:
     currency: Locations = ()
     claims: Claims = ()
     again: Annotated[tuple[str, ...], listed(rules.text)] = ()
+    states_refunded: Locations = ()
+    states_charged_back: Locations = ()
+    zero_if_absent: Annotated[tuple[str, ...], listed(one_of(("refunded", "charged_back")))] = ()
+    version: Locations = ()
 
 
 WRITTEN_AMOUNTS = ("major_number", "major_text", "minor_number")

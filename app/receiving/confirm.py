@@ -8,8 +8,8 @@ one, the ledger says `pending` and why.
 
 import asyncio
 import hashlib
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
@@ -21,7 +21,7 @@ from app.core.ids import new_id
 from app.core.periodic import PeriodicTask, TaskGroup
 from app.core.reading import Unreadable
 from app.providers.fetched import NOT_FOUND, NOT_KNOWN, keep_answer
-from app.providers.provider_client import AnsweredQuestion, ProviderClient
+from app.providers.provider_client import AnsweredQuestion, ProviderClient, date_of
 from app.providers.request import FETCHED, Incoming
 from app.providers.source import Source
 from app.receiving.append_store import Arrival, keep_arrivals
@@ -32,6 +32,7 @@ from app.receiving.confirmation_store import (
     asked_count,
     drop_most_asked,
     is_known,
+    last_positions,
     put_off,
     settle,
     take_due,
@@ -40,6 +41,7 @@ from app.receiving.unread_values import values_of
 from reconcile.instants import DAY, HOUR, MINUTE, SECOND, Duration
 from reconcile.ledger.events import Event
 from reconcile.ledger.outcome_attempts import LONGEST_WINDOW
+from reconcile.ledger.positions import REPEATED_AFTER
 
 log = structlog.get_logger()
 
@@ -61,6 +63,9 @@ LONGEST_PAUSE: Final[Duration] = HOUR
 ASK_FOR: Final[Duration] = LONGEST_WINDOW + 5 * DAY
 """Time for which one event is asked about: beyond the window of the slowest payment method, so that
 its provider is asked when the window ends. Its ledger stays pending, and says why."""
+
+ASK_AGAIN: Final[tuple[Duration, ...]] = (10 * SECOND, MINUTE, 10 * MINUTE, HOUR)
+"""Pauses before the same question again where answers state a position: some copies lag behind."""
 
 SURE_NOT_FOUND: Final = 5
 """Times that a provider must not know an event before it is believed: some are slow to know."""
@@ -120,6 +125,9 @@ async def _confirm(confirmer: Confirmer, due: Confirmation) -> None:
     async with context.database.writing() as connection:
         if rule is not None and event.kind in rule.again and context.clock.now() < again:
             await put_off(connection, due, until=again)
+        elif event.states and due.tries < len(ASK_AGAIN):
+            # The provider's copy may lag behind, and what was taken back must be repeated.
+            await put_off(connection, due, until=context.clock.now() + ASK_AGAIN[due.tries])
         else:
             await settle(connection, due)
 
@@ -141,17 +149,26 @@ async def _store(confirmer: Confirmer, due: Confirmation, asked: AnsweredQuestio
             reason=asked.answer.problem or f"status_{status}",
         )
         return None
+    source = confirmer.sources[due.event.source]
+    rule = source.profile.fetch_back
+    by_date = rule is not None and (rule.states_refunded or rule.states_charged_back)
     kept = keep_answer(
-        due.event, question=asked.question.shown, status=status, answer=asked.answer.body
+        due.event,
+        question=asked.question.shown,
+        status=status,
+        answer=asked.answer.body,
+        dated=date_of(asked.answer.headers.get("date", "")) if by_date else None,
     )
     digest = hashlib.sha256(kept).hexdigest()
-    source = confirmer.sources[due.event.source]
     event, problem = _read(source, kept, digest, context.database.environment)
     if event is None and due.tries:
         return None  # kept once, to be looked at; not every hour
     async with context.database.reading() as connection:
         if event is not None and await is_known(connection, event):
             return event  # the same answer as before: nothing new to keep
+        known = [] if event is None or not event.states else await last_positions(connection, event)
+        if event is not None and says_nothing_new(event, known):
+            return event
     now = context.clock.now()
     arrival = Arrival(
         delivery_id=new_id("dlv_", now),
@@ -168,6 +185,24 @@ async def _store(confirmer: Confirmer, due: Confirmation, asked: AnsweredQuestio
         await keep_arrivals(connection, [arrival])
     context.signals.evidence_arrived.set()
     return event
+
+
+def says_nothing_new(answer: Event, known: Sequence[Event]) -> bool:
+    """Check whether an answer repeats the latest position, and no undoing is to be repeated.
+
+    known  the latest stored positions of the payment, the last first
+    """
+    if not known or _position_of(answer) != _position_of(known[0]):
+        return False
+    # Only a position that differs from the one before can have taken something back.
+    changed = len(known) > 1 and known[1].states != known[0].states
+    later, earlier = answer.stated_at, known[0].stated_at
+    due = later is not None and earlier is not None and later - earlier >= REPEATED_AFTER
+    return not (changed and due)
+
+
+def _position_of(answer: Event) -> Event:
+    return replace(answer, event_id="", digest="", stated_at=None)
 
 
 def _answers(status: int) -> bool:

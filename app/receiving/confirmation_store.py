@@ -301,3 +301,18 @@ _NAMED: Final = (
     "AND kind IN ('reference_named', 'session_opened') AND source IN :sources "
     "ORDER BY id DESC LIMIT :limit"
 )
+
+
+async def last_positions(connection: AsyncConnection, event: Event) -> list[Event]:
+    """Return the two latest answers that state a position of the same payment, the last first."""
+    found = await connection.execute(
+        select(*EVENTS.c)
+        .where(
+            EVENTS.c.source == event.source,
+            EVENTS.c.payment == event.payment,
+            EVENTS.c.stated_at.is_not(None),
+        )
+        .order_by(EVENTS.c.stated_at.desc(), EVENTS.c.digest)
+        .limit(2)
+    )
+    return [delivery_of(row[: len(EVENT_COLUMNS)]).event for row in found]

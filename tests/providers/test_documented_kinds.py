@@ -159,7 +159,6 @@ ANSWERS: Final[dict[str, str]] = {
         refund:accept partial_refund:accept chargeback:accept partial_chargeback:accept
         cancel:accept deny:accept
     """,
-    "mollie_classic": "paid:charged_back:10.00",
     "paypal": "PAYMENT.CAPTURE.REFUNDED PAYMENT.CAPTURE.REVERSED CUSTOMER.DISPUTE.CREATED",
     "pesapal": "3",
     "revolut": """

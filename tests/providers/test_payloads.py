@@ -6,9 +6,9 @@ A payload    `body` (an object or a text), `headers`, `url`, `method` where they
              `environment` where stated, `unstated` where it should be and is not, `source`: the
              page or test that shows this shape.
              An event has kind and claim, and event_id, standing (`said`), order, session, payment,
-             movement, capture, money, order_money and refunded_total (`1500.00/KES`), occurred_at
-             and reason. What is not written must be absent, but for the event_id, which is then not
-             looked at.
+             movement, capture, money, order_money and refunded_total (`1500.00/KES`), states
+             (`refunded:10.00/EUR`), occurred_at and reason. What is not written must be absent,
+             but for the event_id, which is then not looked at.
              With `example` true the request is that of this name in app/providers/examples.
              `answer`: what the provider says when it is asked back; `answered`: that as an event;
              `question`, where stated: method and address by which it is asked.
@@ -149,6 +149,7 @@ def as_written(event: Event, *, with_id: bool) -> dict[str, Any]:
         "money": written(event.money),
         "order_money": written(event.order_money),
         "refunded_total": written(event.refunded_total),
+        "states": [f"{s.member}:{written(s.money)}" for s in event.states] or None,
         "occurred_at": event.occurred_at,
         "reason": event.reason,
         "standing": None if event.standing == "said" else event.standing,
