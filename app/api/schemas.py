@@ -18,6 +18,7 @@ from app.orders.unallocated import SIGNED, WHY
 from app.orders.unallocated import STATES as UNALLOCATED_STATES
 from reconcile.ledger.events import CLAIM_KINDS
 from reconcile.ledger.ledger import OUTCOMES, AttemptOutcome, EntryKind
+from reconcile.ledger.on_top import ON_TOP
 from reconcile.ledger.records import DISMISSED_AS
 from reconcile.ledger.vocabulary import FINDING_CODES, Severity
 
@@ -132,6 +133,15 @@ _TOTALS: Final = members(
             listed(members({"kind": word("gift_card"), "amount": WORD, "currency": CURRENCY})),
             "What of the price is paid otherwise; `expected` is the rest, due at providers.",
         ),
+        "discount": described(
+            MONEY,
+            "What discounts at payment services took off the price; `expected` is the rest.",
+        ),
+        "on_top": described(
+            listed(members({"kind": {"enum": list(ON_TOP)}, "amount": WORD, "currency": CURRENCY})),
+            "What of `held` is on top of the price, as the payment service names it. It is not "
+            "owed back.",
+        ),
         "owed_back": described(
             MAYBE_MONEY,
             "What must still be given back, less `on_its_way`; there only where something was "
@@ -152,7 +162,17 @@ _TOTALS: Final = members(
             "Money in other currencies than the order's.",
         ),
     },
-    optional=("reversed", "lost", "price", "tenders", "owed_back", "on_its_way", "others"),
+    optional=(
+        "reversed",
+        "lost",
+        "price",
+        "tenders",
+        "discount",
+        "on_top",
+        "owed_back",
+        "on_its_way",
+        "others",
+    ),
 )
 
 _STATED_AT: Final[Schema] = {"anyOf": [INSTANT, {"const": "unknown"}, {"type": "null"}]}

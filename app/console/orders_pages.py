@@ -285,6 +285,8 @@ def order_money(ledger: dict[str, Any]) -> dict[str, Any]:
     money = {
         "price": totals.get("price"),
         "tenders": totals.get("tenders", []),
+        "discount": totals.get("discount"),
+        "on_top": totals.get("on_top", []),
         "due": due,
         "captured": captured,
         "refunded": totals["refunded"],

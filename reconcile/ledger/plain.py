@@ -99,6 +99,7 @@ _OPTIONAL: Final = {
     "still_lost": ", but {} of it stays lost",
     "not_lost": ", and {} of what was disputed stays with the shop",
     "under_way": ", and {} of it is already on its way",
+    "on_top": " ({} of it on top)",
 }
 """Optional facts, and the words around them if they are present."""
 
@@ -425,7 +426,7 @@ def plain_headline(ledger: Ledger) -> str:
 def plain_reason(reason: Reason) -> str:
     """Return a reason as a sentence for a customer, who never hears a payment service's code."""
     facts = reason.facts
-    words = _words(facts)
+    words = _words(facts, optional=frozenset(("on_top",)))
     if ("hold", UNREADABLE) in facts:
         return UNREAD
     if reason.code in _NOT_PAID:
@@ -573,15 +574,15 @@ def _differs(facts: Facts, words: dict[str, str]) -> str:
     """Return how much is missing, or what went back if enough had been paid."""
     (expected,) = _money(facts, "expected")
     kept = 0
-    for name, sign in (("captured", 1), ("refunded", -1)):
+    for name, sign in (("captured", 1), ("on_top", -1), ("refunded", -1)):
         amounts = [m.minor for m in _money(facts, name) if m.currency == expected.currency]
         kept += sign * sum(amounts)
     if kept >= expected.minor:
         return REASONS["amount_differs"].plain.format_map(words) + _refunded(words)
     short = new_money(minor=expected.minor - kept, currency=expected.currency)
     back = f", of which {words['refunded']} has been given back" if "refunded" in words else ""
-    price = words["expected"]
-    return f"Paid {words['captured']}{back}, and the price is {price}: {short} is missing."
+    price, paid = words["expected"], words["captured"] + words["on_top"]
+    return f"Paid {paid}{back}, and the price is {price}: {short} is missing."
 
 
 def _refunded(words: dict[str, str]) -> str:

@@ -375,7 +375,7 @@ REASONS: Final[dict[str, ReasonWords]] = {
     "paid_several_times": ReasonWords(
         sentence="Paid more than once: {captured} captured{on_top} of {expected} "
         "due{discount}{under_way}",
-        plain="Paid more than once: {captured} for a price of {expected}.",
+        plain="Paid more than once: {captured}{on_top} for a price of {expected}.",
         summary="Paid more than once; a refund is owed",
     ),
     "overpayment_returned": ReasonWords(
@@ -387,21 +387,21 @@ REASONS: Final[dict[str, ReasonWords]] = {
     "overpayment_returned_in_part": ReasonWords(
         sentence="Paid more than once: {captured} captured{on_top} of {expected} due{discount}, "
         "and {returned} of it given back so far{under_way}",
-        plain="Paid more than once: {captured} for a price of {expected}. {returned} has been "
-        "given back.",
+        plain="Paid more than once: {captured}{on_top} for a price of {expected}. {returned} has "
+        "been given back.",
         summary="Paid more than once, and a part of the surplus given back",
     ),
     "paid_with_surplus": ReasonWords(
         sentence="Paid, and more than is due: {captured} captured{on_top} of {expected} "
         "due{discount}; {surplus} is owed back{under_way}",
-        plain="Paid {surplus} too much: {captured} for a price of {expected}.",
+        plain="Paid {surplus} too much: {captured}{on_top} for a price of {expected}.",
         summary="Paid, and more than is due; a refund is owed",
     ),
     "paid_with_surplus_returned_in_part": ReasonWords(
         sentence="Paid, and more than is due: {captured} captured{on_top} of {expected} "
         "due{discount}, and some of it given back; {surplus} is still owed back{under_way}",
-        plain="Paid too much: {captured} for a price of {expected}. Some of it has been given "
-        "back.",
+        plain="Paid too much: {captured}{on_top} for a price of {expected}. Some of it has been "
+        "given back.",
         summary="Paid, and some of what came beyond the price given back",
     ),
     "refunded_in_full": ReasonWords(

@@ -255,3 +255,24 @@ def test_an_order_states_what_is_on_top_and_keeps_it_in_evidence_and_in_its_line
     assert found is not None
     assert found.on_top == ledger.came_on_top
     assert ledger_line_in(ledger_line_text(found), as_of=seconds(9)) == found
+
+
+@pytest.mark.parametrize(
+    ("captured", "base", "sentence"),
+    [
+        (100_000, 90_000, "Paid KES 1,000.00 (KES 100.00 of it on top), and the price is "
+                          "KES 1,000.00: KES 100.00 is missing."),
+        (130_000, 110_000, "Paid KES 100.00 too much: KES 1,300.00 (KES 200.00 of it on top) for a "
+                           "price of KES 1,000.00."),
+    ],
+)  # fmt: skip
+def test_a_customer_hears_what_was_on_top(captured: int, base: int, sentence: str) -> None:
+    part = Part(kind="base", money=Money(minor=base, currency="KES"))
+    known = history(
+        record("rec_1", "order_placed", 0, money=Money(minor=100_000, currency="KES")),
+        delivery(
+            "d1", 5, event("e1", "succeeded", 5, payment="pay_1", parts=(part,),
+                           money=Money(minor=captured, currency="KES")),
+        ),
+    )  # fmt: skip
+    assert plain_answer(fold(known, policy=POLICY, as_of=seconds(9)))[0] == sentence
