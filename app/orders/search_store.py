@@ -319,11 +319,23 @@ _SUGGESTING: Final = text(
 )
 
 
+_OF_OTHER_SHOPS: Final = text(
+    statement(
+        "SELECT {columns} FROM events WHERE events.shop = 'other' AND events.order_key IS NULL "
+        'AND events.order_ref = :name ORDER BY events."row" LIMIT :limit',
+        columns=_EVENT,
+    )
+)
+
+
 async def events_suggesting(
     connection: AsyncConnection, order: str, *, limit: int
 ) -> list[FoundEvent]:
-    """Return events of no order that name this one and may not link their payment to it."""
-    rows = await connection.execute(_SUGGESTING, {"name": order, "limit": limit})
+    """Return events of no order that name this one and may not link their payment to it, or are of
+    another shop's payment."""
+    values = {"name": order, "limit": limit}
+    rows = [*await connection.execute(_SUGGESTING, values)]
+    rows += await connection.execute(_OF_OTHER_SHOPS, values)
     return [_found_event(row) for row in rows]
 
 

@@ -158,7 +158,7 @@ def _problems_of_account(name: str, given: SourceSettings, profile: Profile) -> 
 
 def only_locations(given: SourceSettings, profile: Profile) -> dict[str, tuple[str, ...]]:
     """Return the members of ONLY as locations: a bare path is one of the body."""
-    form = profile.request.body == "form"
+    form = profile.request.body == "form" and not profile.unconfirmed  # answers are JSON
     return {
         member
         if member.partition(":")[0] in LOCATIONS

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from app.config.load import load_settings
+from app.orders.find_orders import find_orders
 from app.orders.refold import refold_until_quiet
 from app.orders.reindex import reindex
 from app.orders.unallocated import (
@@ -63,6 +64,8 @@ async def test_another_shops_payment_is_acknowledged_and_makes_no_order(
         assert await listed(driver) == []
         [found] = await listed(driver, not_ours=True)
         assert (found.state, found.why, found.named) == ("not_ours", "other_shop", ())
+        found_by = await find_orders(driver.context, "ORD-1", limit=5)
+        assert "pay_south" in repr(found_by)
         totals = await unallocated_totals(driver.context)
         assert (totals.count, totals.not_ours) == (0, 1)
         assert (await check_database(driver.context, deep=True, progress=quiet)).problems == []

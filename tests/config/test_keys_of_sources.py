@@ -10,6 +10,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from app.cli.main import run
 from app.config.load import load_settings
+from app.config.settings import SourceSettings
 from app.core.errors import ConfigurationError
 from app.golive.examine import problems_of_sources
 from app.providers.configured import compile_sources
@@ -135,6 +136,30 @@ def test_the_shops_own_secret_is_no_sources() -> None:
     }
     with pytest.raises(ConfigurationError, match="TALLYHOOK_SHOP__SECRET: holds a key"):
         load_settings(variables, also=problems_of_sources)
+
+
+@pytest.mark.parametrize(
+    ("profile", "member", "wrong"),
+    [
+        ("stripe", "data.object.metadata.shop", ""),
+        ("stripe", "header:x-shop", "not covered by the signature"),
+        ("adyen", "metadata.shop", "not covered by the signature"),
+        ("adyen", "merchantAccountCode", ""),
+        ("mollie_classic", "metadata.shop", ""),
+        ("mollie_classic", "form:shop", "no member of the provider's answer"),
+        ("wise", "data.shop", "its provider is not asked"),
+    ],
+)
+def test_a_member_that_tells_shops_apart_must_be_signed_or_fetched(
+    profile: str, member: str, wrong: str
+) -> None:
+    from app.providers.configured import _problems_of_only
+    from app.providers.profile import load_profile
+
+    given = SourceSettings(only={member: ("north",)})
+    found = _problems_of_only("card", given, load_profile(profile))
+    assert len(found) == bool(wrong)
+    assert not wrong or wrong in found[0]
 
 
 def woovi(account: str | None, number: int = 1) -> dict[str, str]:
