@@ -1,16 +1,19 @@
 """What every database must keep of the events that their provider is to be asked about."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from app.core.ids import new_id
+from app.orders.record_store import add_records
 from app.receiving import confirmation_store as waiting
 from app.receiving.append_store import keep_arrivals
 from app.receiving.inbox import Inbox
 from reconcile.instants import HOUR, MINUTE
 from reconcile.ledger.events import ClaimKind
-from tests.database.builders import arrival, commit, keep, opened, rows, said
-from tests.reconcile.build import seconds
+from tests.database.builders import arrival, commit, keep, opened, rows, said, session_opened
+from tests.reconcile.build import T, seconds
 
 
 async def receive(inbox: Inbox, name: str, *, at: int = 0, **fields: Any) -> None:
@@ -91,6 +94,21 @@ class ConfirmingContract:
         assert await rows(inbox, "SELECT * FROM confirmations") == []
         await receive(inbox, "e1", at=9)
         assert names(await take(inbox, at=9)) == ["e1"]
+
+    async def test_references_that_our_side_named_are_read_with_their_source(
+        self, inbox: Inbox
+    ) -> None:
+        opened = replace(session_opened("A", "cs_1", record_id=new_id("rec_", T)), source="till")
+        await commit(inbox, add_records, [opened])
+        async with inbox.database.reading() as connection:
+            for sources, since, found in (
+                (["till"], 0, [("till", "cs_1")]),
+                (["shop"], 0, []),
+                (["till"], 1, []),
+            ):
+                assert found == await waiting.named_references(
+                    connection, sources, since=seconds(since), limit=9
+                )
 
     @pytest.mark.alike
     async def test_ignored_kinds_are_not_asked_about(self, inbox: Inbox) -> None:
