@@ -28,7 +28,7 @@ from app.receiving.source_state_store import (
 )
 from reconcile.instants import DAY, Instant, format_instant, format_known
 
-SourceWord = Literal["ok", "refusing", "not_placed", "quiet", "never_delivered"]
+SourceWord = Literal["ok", "refusing", "not_placed", "not_ours", "quiet", "never_delivered"]
 """Closed vocabulary of states."""
 
 SOURCE_WORDS: Final[tuple[SourceWord, ...]] = get_args(SourceWord)
@@ -49,7 +49,7 @@ one of them may be a stranger's."""
 class SourceState:
     """The state of one source.
 
-    since        refusing: the first refusal; not_placed: the first of the deliveries that were
+    since        refusing: the first refusal; not_placed, not_ours: the first delivery that was
                  looked at; quiet: the last accepted delivery; else None
     last         the last delivery that could be read
     do           what to do, or None
@@ -166,6 +166,17 @@ def _judged(
             "and run `tallyhook reindex` while the service is stopped",
         )
     payments = [each for each in latest if each.of_payment][:PAYMENTS]
+    others = [each for each in payments if each.others]
+    if others and not any(each.placed and not each.others for each in payments):
+        return (
+            "not_ours",
+            payments[-1].received_at,
+            "Its deliveries are taken, but of its last "
+            f"{counted(len(payments), 'event', 'events')} of payments none is this shop's, and "
+            f"{len(others)} state another shop or seller.",
+            "compare ACCOUNT and ONLY of the source with what the events state, correct them, and "
+            "run `tallyhook reindex` while the service is stopped",
+        )
     if payments and not any(each.placed for each in payments):
         of = counted(len(payments), "event", "events")
         return (

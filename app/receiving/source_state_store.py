@@ -193,12 +193,14 @@ class LastEvent(NamedTuple):
 
     of_payment  whether its event speaks of a payment, and is more than anyone's claim
     placed      whether its event is in an order's ledger
+    others      whether its event states another shop or seller
     """
 
     received_at: Instant
     unreadable: bool
     of_payment: bool
     placed: bool
+    others: bool = False
 
 
 def last_events(
@@ -207,7 +209,7 @@ def last_events(
     """Return the latest deliveries of each source, the newest first."""
     return {
         source: [
-            LastEvent(Instant(row[0]), bool(row[1]), bool(row[2]), bool(row[3]))
+            LastEvent(Instant(row[0]), bool(row[1]), bool(row[2]), bool(row[3]), bool(row[4]))
             for row in connection.ask(_LAST_EVENTS, (source, looked_at))
         ]
         for source in sources
@@ -218,7 +220,8 @@ _LAST_EVENTS: Final = (
     "SELECT latest.received_at, CASE WHEN latest.verdict = 'unreadable' THEN 1 ELSE 0 END, "
     "CASE WHEN events.claim NOT IN ('ignored', 'unrecognized') "
     "AND events.standing <> 'unconfirmed' THEN 1 ELSE 0 END, "
-    "CASE WHEN events.order_key IS NOT NULL THEN 1 ELSE 0 END "
+    "CASE WHEN events.order_key IS NOT NULL THEN 1 ELSE 0 END, "
+    "CASE WHEN events.shop = 'other' THEN 1 ELSE 0 END "
     "FROM (SELECT id, received_at, verdict, event_id, source, digest FROM deliveries "
     "WHERE source = ? ORDER BY id DESC LIMIT ?) AS latest LEFT JOIN events "
     "ON events.event_id = latest.event_id AND events.source = latest.source "

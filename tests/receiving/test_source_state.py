@@ -35,8 +35,15 @@ WRONG = b"another key altogether, not a secret"
 NAMELESS: dict[str, Any] = {"order": None, "session": None}
 
 
-def last(*, unreadable: bool = False, of_payment: bool = True, placed: bool = True) -> LastEvent:
-    return LastEvent(T, unreadable, of_payment and not unreadable, placed and not unreadable)
+def last(
+    *,
+    unreadable: bool = False,
+    of_payment: bool = True,
+    placed: bool = True,
+    others: bool = False,
+) -> LastEvent:
+    is_read = not unreadable
+    return LastEvent(T, unreadable, of_payment and is_read, placed and is_read, others)
 
 
 ACCEPTED = SourceArrivals(last_accepted_at=T, last_read_at=T)
@@ -58,6 +65,10 @@ REFUSED = SourceArrivals(refusing_since=T, refused_since_then=8)
         (ACCEPTED, [last(placed=False)], "not_placed", "none of its last 1 event of payments"),
         (ACCEPTED, [last(placed=False), last()], "ok", "its payments are in orders"),
         (ACCEPTED, [last(placed=False)] * PAYMENTS + [last()], "not_placed", "is in an order"),
+        (ACCEPTED, [last(placed=False, others=True)], "not_ours", "and 1 state another shop"),
+        (ACCEPTED, [last(placed=True, others=True)], "not_ours", "none is this shop's"),
+        (ACCEPTED, [last(placed=False), last(others=True)], "not_ours", "last 2 events"),
+        (ACCEPTED, [last(), last(placed=False, others=True)], "ok", "payments are in orders"),
         (ACCEPTED, [last(of_payment=False, placed=False)], "ok", "no payment was among it yet"),
         (ACCEPTED, [last(unreadable=True)] * 2, "not_placed", "last 2 deliveries could be read"),
         (ACCEPTED, [last(unreadable=True), last()], "ok", ""),
