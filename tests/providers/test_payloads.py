@@ -7,15 +7,16 @@ A payload    `body` (an object or a text), `headers`, `url`, `method` where they
              page or test that shows this shape.
              An event has kind and claim, and event_id, standing (`said`), order, session, payment,
              movement, capture, money, order_money and refunded_total (`1500.00/KES`), states
-             (`refunded:10.00/EUR`), occurred_at and reason. What is not written must be absent,
-             but for the event_id, which is then not looked at.
+             (`refunded:10.00/EUR`), parts (`tip:10.00/EUR`), occurred_at and reason. What is not
+             written must be absent, but for the event_id, which is then not looked at.
              With `example` true the request is that of this name in app/providers/examples.
              `answer`: what the provider says when it is asked back; `answered`: that as an event;
              `question`, where stated: method and address by which it is asked.
 A sequence   `fold`: names of payloads as they arrive (`NAME+answer`: it was asked back as well),
              `order`, `outcome`, and `captured`, `refunded`, `reversed`, `lost`, where money moved,
-             `withheld` where a paid order must not be fulfilled all the same. `price`: the shop
-             has placed the order; `session`: it has opened that session.
+             `withheld` where a paid order must not be fulfilled all the same; `findings`, but
+             for those of arrivals. `percent`: discounts accepted. `price`: the shop has placed
+             the order; `session`: it has opened that session.
 
 Before it is read a payload is signed with the secret of the profile's known answers, and verified.
 """
@@ -53,6 +54,7 @@ EXAMPLES = Path(profile_room.__file__).parent / "examples"
 VECTORS = Path(__file__).parents[1] / "vectors"
 ARRIVAL = parse_instant("2026-11-20T10:00:00Z")
 PLACEHOLDER = "evt_example"
+REPEATS = ("redelivered", "delivered_late", "out_of_order")
 MOVES = ("captured", "refunded", "reversed", "lost")
 
 
@@ -150,6 +152,7 @@ def as_written(event: Event, *, with_id: bool) -> dict[str, Any]:
         "order_money": written(event.order_money),
         "refunded_total": written(event.refunded_total),
         "states": [f"{s.member}:{written(s.money)}" for s in event.states] or None,
+        "parts": [f"{p.kind}:{written(p.money)}" for p in event.parts] or None,
         "occurred_at": event.occurred_at,
         "reason": event.reason,
         "standing": None if event.standing == "said" else event.standing,
@@ -215,6 +218,8 @@ def test_each_sequence_folds_to_its_outcome_in_any_order(
                 assert balances(ledger) == {key: line[key] for key in MOVES if key in line}
                 withheld = [each.code for each in ledger.withheld]
                 assert withheld == line.get("withheld", withheld)
+                found = [each.code for each in ledger.findings if each.code not in REPEATS]
+                assert found == line.get("findings", found)
 
 
 def balances(ledger: Ledger) -> dict[str, str]:
@@ -236,7 +241,8 @@ def folded(profile: str, line: dict[str, Any], names: list[str]) -> Ledger:
         for number, event in enumerate(events)
     )
     history = History(order=line["order"], deliveries=deliveries, records=records(line, at=last))
-    return fold(history, policy=Policy(), as_of=last + len(events) * SECOND)
+    policy = Policy(provider_discount_percent=line.get("percent", 0))
+    return fold(history, policy=policy, as_of=last + len(events) * SECOND)
 
 
 def arriving(profile: str, name: str) -> list[Event]:
