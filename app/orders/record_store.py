@@ -11,6 +11,7 @@ from app.database.statements import PlainConnection, insert_rows, run, statement
 from app.orders.history_store import contest_of
 from app.orders.unallocated_store import PaymentKey, acts_on, orders_naming
 from app.receiving.append_store import mark_due
+from app.receiving.confirmation_store import put_named_first
 from app.receiving.correlation_store import Linking, LinkMemory, Links, keys_of_references
 from app.sealing.leaf_store import RECORD
 from app.sealing.log_queue_store import mark_unsealed
@@ -48,6 +49,7 @@ def keep_records(
         linking = Linking(LinkMemory())
         linking.link(connection, links)
         due |= dict.fromkeys(linking.touched(), latest)
+        put_named_first(connection, links)
     due |= dict.fromkeys(contest_of(connection, placed), latest)
     mark_due(connection, due)
 

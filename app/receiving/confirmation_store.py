@@ -9,7 +9,7 @@ due again by itself, and so does one that only a clock that was ahead can have p
 """
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -129,6 +129,30 @@ def note_confirmations(connection: PlainConnection, events: Sequence[ToAsk]) -> 
     )
 
 
+def put_named_first(connection: PlainConnection, links: Mapping[tuple[str, str, str], str]) -> None:
+    """Ask first about waiting events that name what was linked after they came.
+
+    links  (reference, kind, source) with the order that each belongs to
+    """
+    for reference, kind, source in links:
+        if connection.ask(_ANY_UNNAMED, (source,)):
+            order = links[reference, kind, source]
+            lane = LANES + zlib.crc32(reference.encode()) % LANES
+            named = (source, kind, reference, kind, reference, MOST_PUT_FIRST)
+            connection.ask(_PUT_FIRST, (lane, source, order, *named))
+
+
+MOST_PUT_FIRST: Final = 10
+"""Events of one reference that are put first: a provider sends one or two before the shop names it,
+and anyone can send more."""
+
+_ANY_UNNAMED: Final = "SELECT 1 FROM confirmations WHERE source=? AND named=0 LIMIT 1"
+_PUT_FIRST: Final = (
+    "UPDATE confirmations SET named=1, turn=0, lane=? WHERE source=? AND (event_id, digest) IN "
+    "(SELECT event_id, digest FROM events WHERE order_key=? AND source=? "
+    "AND standing='unconfirmed' AND ((?='session' AND session=?) OR (?='payment' AND payment=?)) "
+    'ORDER BY "row" LIMIT ?)'
+)
 _LINKED: Final = "SELECT reference, kind, source FROM links WHERE reference IN ({})"
 _FIRST_TURN: Final = (
     "SELECT min(turn) FROM confirmations WHERE source=? AND named=? AND tries=0 AND due_at <= ?"

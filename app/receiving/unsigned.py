@@ -17,10 +17,11 @@ from typing import Final
 from app.context.context import AppContext
 from app.core.periodic import PeriodicTask, rest_when_idle
 from app.providers.request import Incoming
+from app.receiving.confirm import ASK_FOR
 from app.receiving.confirmation_store import named_references
 from app.receiving.refusals import Allowance, RejectionRate
 from app.receiving.unread_values import whole_values
-from reconcile.instants import DAY, MINUTE, Duration
+from reconcile.instants import MINUTE, Duration
 
 MAX_BYTES_PER_MINUTE: Final = 2 * 1024 * 1024
 """Bytes of bodies, headers and addresses that are kept in a minute of requests that name nothing
@@ -42,8 +43,8 @@ EVERY_S: Final = 1.0
 """Seconds between two notes of how many were not kept."""
 
 
-NAMED_FOR: Final[Duration] = 7 * DAY
-"""How far back references are read when a receiver starts."""
+NAMED_FOR: Final[Duration] = ASK_FOR
+"""How far back references are read when a receiver starts: as long as one event is asked about."""
 
 LOOK_BACK: Final[Duration] = MINUTE
 """How far back each later look goes: records do not commit in the order of their ids."""

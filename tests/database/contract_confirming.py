@@ -95,6 +95,20 @@ class ConfirmingContract:
         await receive(inbox, "e1", at=9)
         assert names(await take(inbox, at=9)) == ["e1"]
 
+    async def test_what_the_shop_names_after_its_callback_is_asked_about_first(
+        self, inbox: Inbox
+    ) -> None:
+        """A few such events of one session, and none of another session or source."""
+        for number in range(12):
+            await receive(inbox, f"flood{number:02}", session=f"x{number}")
+        for number in range(12):
+            event = said(f"late{number:02}", standing="unconfirmed", session="cs_1")
+            await keep(inbox, arrival(event))
+        await receive(inbox, "other", session="cs_1", source="till")
+        await commit(inbox, add_records, [replace(session_opened("A", "cs_1"), source="shop")])
+        asked = names(await take(inbox, limit=12))
+        assert [name[:4] for name in asked] == ["late"] * 10 + ["floo"] * 2
+
     async def test_references_that_our_side_named_are_read_with_their_source(
         self, inbox: Inbox
     ) -> None:
