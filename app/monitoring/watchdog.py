@@ -31,7 +31,7 @@ from app.orders.unallocated import UnallocatedTotals, unallocated_totals
 from app.receiving import inbox_store, unread
 from app.receiving.caught_up import behind_s
 from app.receiving.refusals import RefusedAges
-from app.receiving.source_state import SourceState, explained_states
+from app.receiving.source_state import SourceState, explained_states, source_states
 from app.sealing import departure_store, log_store
 from reconcile import instants
 from reconcile.instants import Instant
@@ -268,6 +268,15 @@ async def _no_order(watched: Watched) -> Alarm | None:
         )
     paid = map(Paid._make, rows)
     return no_order(Seen(now, paid, whole=came < LOOKED_AT, tied_since=tied))
+
+
+async def _not_ours(watched: Watched) -> Alarm | None:
+    states = await source_states(watched.context)
+    found = [each for each in states if each.state == "not_ours"]
+    if not found:
+        return None
+    sentences = " ".join(f"Source {each.source}: {each.sentence}" for each in found)
+    return Alarm(reason="only_other_shops", sentence=f"{sentences} In each case, {found[0].do}.")
 
 
 async def _unallocated(watched: Watched) -> Alarm | None:
@@ -515,6 +524,11 @@ WATCHES: Final = (
         "1 while the shop takes no notifications: see what listens at TALLYHOOK_SHOP__URL.",
         _shop_away,
         dated=True,
+    ),
+    Watch(
+        "not_ours",
+        "1 while a source brings only payments of other shops or sellers.",
+        _not_ours,
     ),
     Watch(
         "held",
