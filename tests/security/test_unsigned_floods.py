@@ -1,11 +1,13 @@
 """Floods of requests that nobody signs: genuine callbacks of what the shop named get through."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from app.providers.request import Incoming
+from app.receiving.confirm import AT_ONCE, confirm_due
 from app.receiving.refusals import RejectionRate
 from app.receiving.unsigned import (
     MAX_BYTES_PER_MINUTE,
@@ -17,6 +19,10 @@ from reconcile.ledger.plain import NOT_KEPT
 from tests.api.driving import Driver
 from tests.monitoring.alarms import told
 from tests.receiving.asking import PAID, Provider, asking
+from tests.security.asked import asking as on_demand
+from tests.security.playing import Target
+from tests.security.test_unsigned import SOURCES, post, pushed
+from tests.security.test_unsigned import callback as stk_callback
 from tests.waiting import soon
 
 __all__ = ["asking"]
@@ -127,6 +133,29 @@ async def test_a_named_payment_gets_through_and_others_may_be_lost_which_is_said
         assert "look the payment up at the provider" in " ".join(found["staff"])
         unknown = (await driver.api("GET", "/orders/ORD-7")).json()
         assert "requests that nobody signs came within a day" in unknown["detail"]
+
+
+@pytest.mark.parametrize("named_first", [True, False])
+async def test_one_round_of_questions_pays_a_named_push_behind_a_flood(
+    named_first: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the shop names the push after its callback."""
+    async with on_demand(tmp_path, monkeypatch, **SOURCES) as (driver, truth):
+        target = Target(driver, "OURS-1")
+        truth.known[target.session] = {"ResponseCode": "0", "ResultCode": "0"}
+        if named_first:
+            await pushed(target)
+        for number in range(40):
+            await post(target, "mpesa", stk_callback(f"forged-{number}"))
+        await post(target, "mpesa", stk_callback(target.session))
+        for number in range(40, 80):
+            await post(target, "mpesa", stk_callback(f"forged-{number}"))
+        if not named_first:
+            await pushed(target)
+        (confirmer,) = truth.confirmers
+        assert await confirm_due(confirmer, "mpesa") == AT_ONCE
+        ledger = await target.ledger()
+        assert (ledger["outcome"], ledger["fulfillable"]) == ("succeeded", True)
 
 
 async def test_junk_raises_no_alarm_about_genuine_messages(asking: Any) -> None:
