@@ -12,13 +12,13 @@ from typing import Any, Final
 
 from app.core.reading import UnclearAmount, Unreadable
 from app.core.strict_json import parse
-from app.providers import amounts, dates, fields, reader, schemes, sections
+from app.providers import amounts, dates, documents, fields, paths, reader, schemes, sections
 from app.providers.request import FETCHED, Incoming
 from app.providers.slow import SlowMethods
 from reconcile.canonical import canonical_json
 from reconcile.instants import Instant
 from reconcile.ledger.correlate import SAYS_NOTHING_FINAL
-from reconcile.ledger.events import UNCLEAR_AMOUNT, ClaimKind, Event, State, StateMember
+from reconcile.ledger.events import UNCLEAR_AMOUNT, ClaimKind, Event, State, StateMember, StateWord
 from reconcile.money import Money
 
 NOT_FOUND: Final = frozenset({404, 410})
@@ -112,6 +112,11 @@ class AnswerReader:
         )
         self._stated_sums = [(m, fields.compile_locations(where)) for m, where in sums if where]
         self._zero_if_absent = rule.zero_if_absent
+        lists: tuple[tuple[StateMember, sections.StatedListRule | None], ...] = (
+            ("refund", rule.refunds),
+            ("chargeback", rule.chargebacks),
+        )
+        self._lists = [(member, _StatedList(each)) for member, each in lists if each]
         self._version = fields.compile_locations(rule.version)
         asked = "{payment}" in (rule.body or "") or all("{payment}" in each for each in rule.url)
         self._payment_is_proven = (
@@ -210,7 +215,29 @@ class AnswerReader:
                 money = Money(minor=0, currency=str(currency).upper())
             if money is not None:
                 found.append(State(member=member, money=money))
+        for member, listed in self._lists:
+            for element in documents.expand(data.document, listed.items):
+                if type(element) is not dict:
+                    raise Unreadable("a list of the answer holds something that is not an object")
+                found.append(self._listed(member, listed, data.of(element, digest=data.digest)))
         return tuple(found)
+
+    def _listed(self, member: StateMember, listed: "_StatedList", data: fields.EventData) -> State:
+        """Return the state of one refund or chargeback of a list."""
+        status = fields.as_text(listed.status(data), "the status in a list of the answer")
+        undone_at, at = listed.undone_at(data), listed.at(data)
+        word: StateWord = "pending"
+        if undone_at is not None or status in listed.rule.undone:
+            word, at = "undone", undone_at
+        elif not listed.rule.status or status in listed.rule.done:
+            word = "done"
+        return State(
+            member=member,
+            word=word,
+            money=self._price(listed.amount, data, listed.currency),
+            reference=fields.required_text(listed.id(data), "a reference in a list of the answer"),
+            at=None if at is None else self._date(at, "a date in a list of the answer", self._zone),
+        )
 
     def _stated_at(self, data: fields.EventData, dated: Instant | None) -> Instant | None:
         value = self._version(data)
@@ -275,17 +302,32 @@ class AnswerReader:
             return _money_of(about["money"])
         return self._price(self._amount, data)
 
-    def _price(self, find: fields.Find, data: fields.EventData) -> Money | None:
+    def _price(
+        self, find: fields.Find, data: fields.EventData, currency: fields.Find | None = None
+    ) -> Money | None:
         value = find(data)
         if value is None:
             return None
         try:
             return amounts.read_amount(
-                self._unit, value, self._currency(data), name="the answer's amount"
+                self._unit, value, (currency or self._currency)(data), name="the answer's amount"
             )
         except UnclearAmount:
             data.unclear = True
             return None
+
+
+class _StatedList:
+    """The locations of a list of refunds or chargebacks."""
+
+    def __init__(self, rule: sections.StatedListRule) -> None:
+        self.rule, self.items = rule, paths.compile_path(rule.items, each=True)
+        self.id = fields.compile_locations(rule.id)
+        self.status = fields.compile_locations(rule.status)
+        self.amount = fields.compile_locations(rule.amount)
+        self.currency = fields.compile_locations(rule.currency)
+        self.at = fields.compile_locations(rule.at)
+        self.undone_at = fields.compile_locations(rule.undone_at)
 
 
 def _money_of(written: list[Any] | None) -> Money | None:

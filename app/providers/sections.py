@@ -315,6 +315,29 @@ _CLIENT_CREDENTIALS = "grant_type=client_credentials"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StatedListRule:
+    """Section [fetch_back.refunds] or [fetch_back.chargebacks]: a list in the answer.
+
+    items      path of the list, with `[*]`; the other locations are in its elements
+    status     the provider's word; without it, each element has happened
+    done, undone
+               words of what has happened, and of what has not after all; others are under way
+    at         when it happened
+    undone_at  when it was undone; an element that states it is undone
+    """
+
+    items: Annotated[str, rules.items_path]
+    id: Locations
+    status: Locations = ()
+    done: Annotated[tuple[str, ...], listed(rules.words)] = ()
+    undone: Annotated[tuple[str, ...], listed(rules.words)] = ()
+    amount: Locations
+    currency: Locations
+    at: Locations = ()
+    undone_at: Locations = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FetchBackRule:
     """Section [fetch_back]: how the provider itself is asked about an event.
 
@@ -336,6 +359,8 @@ class FetchBackRule:
                       sums that the answer states as of now: a later answer may take them back
     zero_if_absent    which of the two an answer without it states as zero
     version           when the payment was last changed; without it, the answer's Date header
+    refunds, chargebacks
+                      lists of single ones, which count beside the sums, by the greater
     """
 
     method: Annotated[str, one_of(("GET", "POST"))] = "GET"
@@ -370,6 +395,14 @@ class FetchBackRule:
     states_charged_back: Locations = ()
     zero_if_absent: Annotated[tuple[str, ...], listed(one_of(("refunded", "charged_back")))] = ()
     version: Locations = ()
+    refunds: StatedListRule | None
+    chargebacks: StatedListRule | None
+
+    @property
+    def states(self) -> bool:
+        """Whether its answers state a position of the payment."""
+        sums = (*self.states_refunded, *self.states_charged_back)
+        return bool(sums or self.refunds or self.chargebacks)
 
 
 WRITTEN_AMOUNTS = ("major_number", "major_text", "minor_number")

@@ -151,7 +151,7 @@ async def _store(confirmer: Confirmer, due: Confirmation, asked: AnsweredQuestio
         return None
     source = confirmer.sources[due.event.source]
     rule = source.profile.fetch_back
-    by_date = rule is not None and (rule.states_refunded or rule.states_charged_back)
+    by_date = rule is not None and rule.states
     kept = keep_answer(
         due.event,
         question=asked.question.shown,

@@ -278,7 +278,9 @@ class Refunds:
         ]
         self._done, self._done_unnamed = _by_reference(done), _unnamed(done)
         failures = _by_reference(self.failed)
-        ends = _by_reference([*done, *claims.get("reversed", ())]) if failures else {}
+        # Of what answers state the position has compared the versions.
+        own = [each for each in done if not each.event.states]
+        ends = _by_reference([*own, *claims.get("reversed", ())]) if failures else {}
         self._failed = {n: h for n, h in failures.items() if not _dated_after(ends.get(n), h)}
         started = claims.get("refund_pending", [])
         self._started, self._started_unnamed = _by_reference(started), _unnamed(started)

@@ -7,8 +7,9 @@ A payload    `body` (an object or a text), `headers`, `url`, `method` where they
              page or test that shows this shape.
              An event has kind and claim, and event_id, standing (`said`), order, session, payment,
              movement, capture, money, order_money and refunded_total (`1500.00/KES`), states
-             (`refunded:10.00/EUR`), parts (`tip:10.00/EUR`), occurred_at and reason. What is not
-             written must be absent, but for the event_id, which is then not looked at.
+             (`refunded:10.00/EUR`, of lists `refund:10.00/EUR:done:re_1`), parts (`tip:10.00/EUR`),
+             occurred_at and reason. What is not written must be absent, but for the event_id, which
+             is then not looked at.
              With `example` true the request is that of this name in app/providers/examples.
              `answer`: what the provider says when it is asked back; `answered`: that as an event;
              `question`, where stated: method and address by which it is asked.
@@ -38,8 +39,8 @@ from app.providers.profile import load_profile, shipped_profiles
 from app.providers.questions import Questions, credentials_of
 from app.providers.request import Incoming
 from app.providers.source import Source
-from reconcile.instants import SECOND, parse_instant
-from reconcile.ledger.events import Delivery, Event
+from reconcile.instants import HOUR, SECOND, Instant, parse_instant
+from reconcile.ledger.events import Delivery, Event, State
 from reconcile.ledger.fold import fold
 from reconcile.ledger.history import History
 from reconcile.ledger.ledger import Ledger
@@ -118,10 +119,12 @@ def read(source: Source, line: dict[str, Any]) -> Reading:
     return source.read(incoming, digest=hashlib.sha256(request.body).hexdigest())
 
 
-def answer_to(source: Source, line: dict[str, Any], asked: Event) -> Event:
+def answer_to(
+    source: Source, line: dict[str, Any], asked: Event, *, dated: Instant | None = None
+) -> Event:
     answer = line["answer"]
     text = answer if type(answer) is str else json.dumps(answer)
-    kept = keep_answer(asked, question="GET", status=200, answer=text.encode())
+    kept = keep_answer(asked, question="GET", status=200, answer=text.encode(), dated=dated)
     return source.read_answer(kept, digest=hashlib.sha256(kept).hexdigest())
 
 
@@ -151,7 +154,7 @@ def as_written(event: Event, *, with_id: bool) -> dict[str, Any]:
         "money": written(event.money),
         "order_money": written(event.order_money),
         "refunded_total": written(event.refunded_total),
-        "states": [f"{s.member}:{written(s.money)}" for s in event.states] or None,
+        "states": [stated(each) for each in event.states] or None,
         "parts": [f"{p.kind}:{written(p.money)}" for p in event.parts] or None,
         "occurred_at": event.occurred_at,
         "reason": event.reason,
@@ -159,6 +162,11 @@ def as_written(event: Event, *, with_id: bool) -> dict[str, Any]:
         "event_id": event.event_id if with_id else None,
     }
     return {key: value for key, value in fields.items() if value is not None}
+
+
+def stated(state: State) -> str:
+    sum_of = f"{state.member}:{written(state.money)}"
+    return sum_of if state.reference is None else f"{sum_of}:{state.word}:{state.reference}"
 
 
 def expected(line: dict[str, Any]) -> dict[str, Any]:
@@ -234,7 +242,11 @@ def balances(ledger: Ledger) -> dict[str, str]:
 
 
 def folded(profile: str, line: dict[str, Any], names: list[str]) -> Ledger:
-    events = [event for name in names for event in arriving(profile, name)]
+    dates: dict[str, list[Instant]] = {}
+    for number, name in enumerate(line["fold"]):  # an answer's own date does not depend on arrival
+        dates.setdefault(name, []).append(ARRIVAL + number * HOUR)
+    dated = [(n, dates[n].pop(0) if len(dates[n]) > 1 else dates[n][0]) for n in names]
+    events = [event for name, at in dated for event in arriving(profile, name, dated=at)]
     last = max([event.occurred_at for event in events if event.occurred_at] or [ARRIVAL])
     deliveries = frozenset(
         Delivery(delivery_id=f"d{number}", received_at=last + number * SECOND, event=event)
@@ -245,13 +257,13 @@ def folded(profile: str, line: dict[str, Any], names: list[str]) -> Ledger:
     return fold(history, policy=policy, as_of=last + len(events) * SECOND)
 
 
-def arriving(profile: str, name: str) -> list[Event]:
+def arriving(profile: str, name: str, *, dated: Instant) -> list[Event]:
     """Return the events of one payload, and of the provider's answer where the name asks for it."""
     name, _, asked = name.partition("+")
     (line,) = (line for line in LINES[profile] if line["name"] == name)
     source = source_of(profile)
     events = list(read(source, line).events)
-    return [*events, answer_to(source, line, events[0])] if asked else events
+    return [*events, answer_to(source, line, events[0], dated=dated)] if asked else events
 
 
 def records(line: dict[str, Any], *, at: int) -> frozenset[Record]:
