@@ -30,8 +30,9 @@ from app.orders.unread_holds import unread_naming
 from app.providers import identifiers
 from app.receiving.due_store import backwards, marks_of
 from app.receiving.phone_store import deliveries_by_phone, has_other_keys, orders_by_phone
+from app.receiving.source_state_store import not_kept_in
 from app.receiving.unread_store import NO_VALUE, messages_with
-from reconcile.instants import HOUR, Instant, format_instant
+from reconcile.instants import DAY, HOUR, Instant, format_instant
 from reconcile.ledger.events import UNCONFIRMED
 from reconcile.ledger.explain import ledger_summary, window_document
 from reconcile.ledger.fold import fold
@@ -156,6 +157,19 @@ async def find_orders(
             found.hits.append(ledger_summary(ledger) | stated | shown)
         names = [name for name in sought.names if not looks_like_a_phone(name)]
         found.notes += await run(connection, _unread_notes, names, nothing=not hits)
+        if not hits and names:
+            lost = await run(
+                connection,
+                not_kept_in,
+                context.sources,
+                since=context.clock.now() - DAY,
+                until=context.clock.now(),
+            )
+            if lost:
+                found.notes.append(
+                    f"{lost:,} requests that nobody signs were not kept in the last day, and one "
+                    "may be about it: look it up at the provider."
+                )
         now = context.clock.now()
         for event in look.unplaced.values():
             name = f"{event.source}:{event.unplaced_name}"

@@ -16,6 +16,7 @@ from app.core.text import counted
 from app.providers.configured import accounts
 from app.providers.connecting import where_to_put_the_reference
 from app.providers.doctor import Account
+from app.providers.schemes import UNSIGNED
 from app.providers.sections import Profile
 from app.receiving.caught_up import behind_s, spoken_age
 from app.receiving.diagnose import diagnose_delivery
@@ -25,6 +26,7 @@ from app.receiving.source_state_store import (
     SourceArrivals,
     arrivals_by_source,
     last_events,
+    not_kept_in,
 )
 from reconcile.instants import DAY, Instant, format_instant, format_known
 
@@ -101,6 +103,9 @@ async def source_states(context: AppContext) -> list[SourceState]:
             latest[name],
             now=now,
             behind=behind,
+            not_kept=await context.database.on_snapshot(
+                not_kept_in, [name], since=now - DAY, until=now
+            ),
         )
         for name in sorted(context.sources)
     ]
@@ -114,17 +119,25 @@ def judged(
     *,
     now: Instant,
     behind: int,
+    not_kept: int = 0,
 ) -> SourceState:
     """Judge one source.
 
-    latest  its last deliveries, the newest first
-    behind  age in seconds of the oldest delivery of any source that is unread; 0: all are read
+    latest    its last deliveries, the newest first
+    behind    age in seconds of the oldest delivery of any source that is unread; 0: all are read
+    not_kept  requests of the last day beyond what is kept of an unsigned source
     """
     state, since, sentence, do = _judged(profile, came, latest, now=now)
     if behind:
         sentence += (
             f" Deliveries that came up to {spoken_age(behind)} ago are accepted and not read yet, "
             "so what they change is not known."
+        )
+    if not_kept:
+        sentence += (
+            f" {not_kept:,} requests that nobody signs were not kept in the last day, and genuine "
+            "callbacks may be among them: let only the provider's addresses through, and name "
+            "sessions and payments with PUT /api/v1/orders."
         )
     return SourceState(
         source=name, state=state, since=since, last=came.last_read_at, sentence=sentence, do=do
@@ -157,7 +170,18 @@ def _judged(
             "register the address with the provider, subscribe to its events and make a test "
             "payment",
         )
-    if latest and all(each.unreadable for each in latest):
+    unread = bool(latest) and all(each.unreadable for each in latest)
+    anyones = profile.signature.mac == UNSIGNED or profile.unconfirmed
+    recently = came.last_read_at is not None and now - came.last_read_at <= DAY
+    if unread and anyones and recently:
+        return (
+            "ok",
+            None,
+            "A message of the last day was read; those since then, which anyone can send, were not "
+            "readable.",
+            None,
+        )
+    if unread:
         return (
             "not_placed",
             latest[-1].received_at,

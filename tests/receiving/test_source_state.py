@@ -21,6 +21,26 @@ from reconcile.instants import DAY, HOUR, MINUTE, SECOND, Instant
 from tests.api.driving import Driver, driving, event, signed
 from tests.reconcile.build import T
 
+
+@pytest.mark.parametrize(
+    ("profile", "read", "state"),
+    [
+        ("mpesa_stk", DAY, "ok"),
+        ("mpesa_stk", DAY + 1, "not_placed"),
+        ("checkout", 0, "not_placed"),
+    ],
+)
+def test_junk_from_anybody_is_no_mistake_of_a_profile_while_others_are_read(
+    profile: str, read: int, state: str
+) -> None:
+    came = SourceArrivals(last_accepted_at=T + 2 * DAY, last_read_at=Instant(T + 2 * DAY - read))
+    junk = [LastEvent(Instant(T + 2 * DAY), True, False, False, False)] * 9
+    now = Instant(T + 2 * DAY)
+    found = judged("shop", load_profile(profile), came, junk, now=now, behind=0, not_kept=1_000)
+    assert found.state == state
+    assert "1,000 requests that nobody signs were not kept" in found.sentence
+
+
 UNSIGNED: dict[str, Any] = {
     "SOURCES__TILL_9F3A__PROFILE": "mpesa_stk",
     "SOURCES__TILL_9F3A__CREDENTIALS": json.dumps(

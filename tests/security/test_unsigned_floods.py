@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
+from app.orders.find_orders import find_orders
 from app.providers.request import Incoming
 from app.receiving.confirm import AT_ONCE, confirm_due
 from app.receiving.refusals import RejectionRate
+from app.receiving.source_state import source_states
 from app.receiving.unsigned import (
     MAX_BYTES_PER_MINUTE,
     MAX_NAMING_BYTES,
@@ -133,6 +135,10 @@ async def test_a_named_payment_gets_through_and_others_may_be_lost_which_is_said
         assert "look the payment up at the provider" in " ".join(found["staff"])
         unknown = (await driver.api("GET", "/orders/ORD-7")).json()
         assert "requests that nobody signs came within a day" in unknown["detail"]
+        (note,) = (await find_orders(driver.context, "ORD-7", limit=5)).notes
+        assert "one may be about it" in note
+        (state,) = [s for s in await source_states(driver.context) if s.source == "weak"]
+        assert "not kept in the last day" in state.sentence
 
 
 @pytest.mark.parametrize("named_first", [True, False])
