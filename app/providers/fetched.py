@@ -8,6 +8,7 @@ repeat them. So the bytes alone can be read again at any time.
 """
 
 from collections.abc import Collection, Mapping
+from functools import partial
 from typing import Any, Final
 
 from app.core.reading import UnclearAmount, Unreadable
@@ -18,7 +19,16 @@ from app.providers.slow import SlowMethods
 from reconcile.canonical import canonical_json
 from reconcile.instants import Instant
 from reconcile.ledger.correlate import SAYS_NOTHING_FINAL
-from reconcile.ledger.events import UNCLEAR_AMOUNT, ClaimKind, Event, State, StateMember, StateWord
+from reconcile.ledger.events import (
+    PART_KINDS,
+    UNCLEAR_AMOUNT,
+    ClaimKind,
+    Event,
+    Part,
+    State,
+    StateMember,
+    StateWord,
+)
 from reconcile.money import Money
 
 NOT_FOUND: Final = frozenset({404, 410})
@@ -106,6 +116,11 @@ class AnswerReader:
         self._refund = fields.compile_locations(rule.refund)
         self._refunded_total = fields.compile_locations(rule.refunded_total)
         self._currency = fields.compile_locations(rule.currency)
+        self._parts = tuple(
+            (kind, fields.compile_locations(where))
+            for kind in PART_KINDS
+            if (where := getattr(rule, kind))
+        )
         sums: tuple[tuple[StateMember, sections.Locations], ...] = (
             ("refunded", rule.states_refunded),
             ("charged_back", rule.states_charged_back),
@@ -194,6 +209,7 @@ class AnswerReader:
             standalone=claim in reader.GIVES_BACK and kind in self._standalone,
             shop=self._shop.read(claim, data),
             states=states,
+            parts=self._parts_of(data) if claim == "succeeded" and self._parts else (),
             stated_at=self._stated_at(data, document.get("dated")) if states else None,
             **references,
         )
@@ -301,6 +317,12 @@ class AnswerReader:
         if not self._states_amount:
             return _money_of(about["money"])
         return self._price(self._amount, data)
+
+    def _parts_of(self, data: fields.EventData) -> tuple[Part, ...]:
+        """Return the parts of a payment that are stated exactly. Never raises."""
+        return reader.parts_of(
+            data, [(kind, partial(self._price, find, data)) for kind, find in self._parts]
+        )
 
     def _price(
         self, find: fields.Find, data: fields.EventData, currency: fields.Find | None = None

@@ -6,8 +6,9 @@ one delivery.
 """
 
 import hmac
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Final
 
 from app.core.masking import masked_words
@@ -32,6 +33,7 @@ from reconcile.ledger.events import (
     ClaimKind,
     Event,
     Part,
+    PartKind,
     Shop,
     Standing,
 )
@@ -238,6 +240,21 @@ def _text_at(find: fields.Find, data: fields.EventData) -> str | None:
     with suppress(Unreadable):
         return fields.as_text(find(data), "the shop")
     return None
+
+
+def parts_of(
+    data: fields.EventData, stated: Iterable[tuple[PartKind, Callable[[], Money | None]]]
+) -> tuple[Part, ...]:
+    """Return the parts of a payment that are stated exactly. An unclear one is left out, and makes
+    nothing else unclear."""
+    unclear, found = data.unclear, []
+    for kind, read in stated:
+        with suppress(Unreadable):
+            money = read()
+            if money is not None and (money.minor > 0 or (kind == "base" and not money.minor)):
+                found.append(Part(kind=kind, money=money))
+    data.unclear = unclear
+    return tuple(found)
 
 
 class EventReader:
@@ -557,15 +574,7 @@ class EventReader:
         )
 
     def _parts_of(self, data: fields.EventData) -> tuple[Part, ...]:
-        """Return the parts of a payment that are stated exactly. Never raises."""
-        unclear, found = data.unclear, []
-        for kind, price in self._parts:
-            with suppress(Unreadable):
-                money = price.read(data)
-                if money is not None and (money.minor > 0 or (kind == "base" and not money.minor)):
-                    found.append(Part(kind=kind, money=money))
-        data.unclear = unclear
-        return tuple(found)
+        return parts_of(data, [(kind, partial(price.read, data)) for kind, price in self._parts])
 
     def _money(
         self, claim: ClaimKind, ordered: Money | None, data: fields.EventData, *, is_sum: bool

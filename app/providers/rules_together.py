@@ -268,7 +268,8 @@ def fetch_back_is_safe(values: Values) -> Iterable[TomlMistake]:
                 f"fetch_back.{key}",
                 f"is missing: anyone could write another {key} beside a true payment",
             )
-    for key in ("amount", "refund", "refunded_total", "states_refunded", "states_charged_back"):
+    priced = ("amount", "refund", "refunded_total", "states_refunded", "states_charged_back")
+    for key in (*priced, *PART_KINDS):
         if rule[key] and not rule["currency"]:
             yield TomlMistake("fetch_back.currency", f"is missing; fetch_back.{key} needs it")
 

@@ -353,6 +353,8 @@ class FetchBackRule:
     dated_as_event    whether the answer has the date of the event that was asked about
     environment       in the words of section [environment]; an answer of the other is refused
     refund            the amount of a refund or dispute, where it differs from `amount`
+    base … financed_discount
+                      parts of `amount`, as in section [amounts]
     claims            the answer's words; empty: the profile's own
     again             final kinds of answers that are asked about once more, since they may change
     states_refunded, states_charged_back
@@ -388,6 +390,15 @@ class FetchBackRule:
     amount: Locations = ()
     refund: Locations = ()
     refunded_total: Locations = ()
+    base: Locations = ()
+    tip: Locations = ()
+    fee: Locations = ()
+    surcharge: Locations = ()
+    donation: Locations = ()
+    tax: Locations = ()
+    shipping: Locations = ()
+    discount: Locations = ()
+    financed_discount: Locations = ()
     currency: Locations = ()
     claims: Claims = ()
     again: Annotated[tuple[str, ...], listed(rules.text)] = ()

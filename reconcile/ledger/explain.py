@@ -69,6 +69,8 @@ _MAY_BE_MISSING: Final = {
     "under_way": ", {} of it is under way",
     "on_top": ", {} of it on top of the price",
     "discount": ", after a discount of {} at the provider",
+    "refused_discount": "; a discount of {} at the provider does not count, as "
+    "TALLYHOOK_ACCEPT_PROVIDER_DISCOUNTS does not accept it",
 }
 """Optional facts, and the words around them if they are present."""
 

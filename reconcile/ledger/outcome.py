@@ -78,10 +78,11 @@ class Judgement:
     doubts    why payments are in doubt, by attempt
     currency  of the price, else of all captures; None if they have none or several
     held      minor units in that currency: captured, less returns and open disputes
-    shares    what payments not in doubt have in it, for `on_top.counting`
+    shares    what payments not in doubt have in it; none unless one of them names parts
     came_on_top
               what came on top of the price on these payments
     on_top    part of that which is still held
+    refused   part of the discounts at providers that the shop does not accept; None if nothing
     lost_in_doubt
               what payments in doubt returned beyond their smallest stated capture
     counted   `held` of the payments not in doubt, less `on_top` and `lost_in_doubt`: the price is
@@ -107,6 +108,7 @@ class Judgement:
     shares: Sequence[Counted] = ()
     came_on_top: int = 0
     on_top: int = 0
+    refused: Money | None = None
     lost_in_doubt: int = 0
     counted: int = 0
     surplus: int = 0
@@ -126,6 +128,8 @@ class Judgement:
 
     def counted_less(self, on_hold: Mapping[int, int]) -> int:
         """Return `counted` if these sums went back too, by the `id()` of the attempt."""
+        if not self.shares:
+            return self.counted - sum(on_hold.values())
         sure = zip(self.sure(), self.shares, strict=True)
         shares = [share.less(on_hold.get(id(payment.attempt), 0)) for payment, share in sure]
         return counting(shares, self.worth) - self.lost_in_doubt
@@ -285,34 +289,37 @@ def _weigh(judgement: Judgement, *, percent: int) -> None:
             return
         (currency,) = found
     judgement.currency = currency
-    shares = []
     for payment in judgement.payments:
         kept, on_hold = standing(payment, currency)
         judgement.held += kept - on_hold
         if id(payment.attempt) not in judgement.doubts:
             judgement.counted += kept - on_hold
-            shares.append(counted_of(payment, currency, kept=kept - on_hold))
         elif payment.returns or payment.disputes:
             came = 0
             for capture in payment.captures:
                 stated = [m.minor for m in capture.stated if m.currency == currency]
                 came += min(stated, default=0)
             judgement.lost_in_doubt += max(0, at_most_returned(payment, currency) - came)
-    judgement.shares = shares
     if any(payment.attempt.parts for payment in judgement.sure()):
-        price = _weigh_parts(judgement, percent=percent)
+        price = _weigh_parts(judgement, currency, percent=percent)
     judgement.counted -= judgement.lost_in_doubt
     if price is not None and judgement.counted > price.minor:
         judgement.surplus = judgement.owed = judgement.counted - price.minor
         judgement.returning = _returning(judgement, judgement.sure())
 
 
-def _weigh_parts(judgement: Judgement, *, percent: int) -> Money | None:
+def _weigh_parts(judgement: Judgement, currency: str, *, percent: int) -> Money | None:
     """Take accepted discounts off the price, and what is on top off `counted`. Return the price."""
-    expected, shares = judgement.expected, judgement.shares
+    expected, shares = judgement.expected, list[Counted]()
+    for payment in judgement.sure():
+        kept, on_hold = standing(payment, currency)
+        shares.append(counted_of(payment, currency, kept=kept - on_hold))
+    judgement.shares = shares
     if expected.money is not None:
-        currency = expected.money.currency
-        off = sum(discounted(shares, expected.money.minor, percent=percent))
+        financed, taken = discounted(shares, expected.money.minor, percent=percent)
+        refused, off = sum([each.discount for each in shares]) - taken, financed + taken
+        if refused:
+            judgement.refused = new_money(minor=refused, currency=currency)
         if off:
             expected.discount = new_money(minor=off, currency=currency)
             expected.money = new_money(minor=expected.money.minor - off, currency=currency)
@@ -426,6 +433,8 @@ def times_paid(judgement: Judgement) -> int:
     price = judgement.expected.money
     if len(judgement.captures) < 2 or price is None:
         return 0
+    if not judgement.shares:
+        return len([m for p in judgement.sure() for m in p.captures if m.money == price])
     times = 0
     for payment, share in zip(judgement.sure(), judgement.shares, strict=True):
         exact = len([m for m in payment.captures if m.money == price])
@@ -536,7 +545,11 @@ def _not_the_price(judgement: Judgement) -> Decision:
         return decided
     if not _counting(judgement):
         return "unresolved", (_currencies(judgement),)
-    return "unresolved", (_money_reason(judgement, "amount_differs"),)
+    reason = _money_reason(judgement, "amount_differs")
+    if judgement.refused is not None:
+        facts = (*reason.facts, ("refused_discount", judgement.refused))
+        reason = new_reason(code=reason.code, cites=reason.cites, facts=facts)
+    return "unresolved", (reason,)
 
 
 _LINES: Final = (

@@ -483,7 +483,7 @@ REASONS: Final[dict[str, ReasonWords]] = {
         summary="More went back on one payment than came on it",
     ),
     "amount_differs": ReasonWords(
-        sentence="Unresolved: {captured} captured, but {expected} is due",
+        sentence="Unresolved: {captured} captured{on_top}, but {expected} is due{refused_discount}",
         plain="Paid {captured}, and the price is {expected}.",
         summary="The captured sum is not what the order costs",
     ),

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from reconcile.instants import HOUR, SECOND, Duration
-from reconcile.ledger.events import Delivery, Event
+from reconcile.ledger.events import Delivery, Event, Part
 from reconcile.ledger.fold import fold
 from reconcile.ledger.history import History
 from reconcile.ledger.ledger import Entry, EntryKind, Ledger, Outcome
@@ -280,6 +280,11 @@ def surplus_of_what_came(seen: History, **given: Any) -> Ledger:
     return replace(ledger, findings=tuple(findings))
 
 
+def surplus_with_what_is_on_top(seen: History, **given: Any) -> Ledger:
+    """Owe back a tip, too."""
+    return replace(fold(seen, **given), on_top=())
+
+
 _REFUND: dict[str, Any] = {"payment": "pay_1", "movement": "re_1"}
 _DISPUTE: dict[str, Any] = {"payment": "pay_1", "movement": "dp_1", "money": DUE}
 
@@ -299,12 +304,19 @@ SURPLUS = history_of(
 )
 
 
+TIPPED = history_of(
+    event("evt_1", "succeeded", 0, payment="pay_1", money=kes(DUE.minor + 10),
+          parts=(Part(kind="tip", money=kes(4)),)),
+)  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("broken", "seen"),
     [
         (sums_added_to_movements, SUM),
         (reopened_deducted_twice, REOPENED),
         (surplus_of_what_came, SURPLUS),
+        (surplus_with_what_is_on_top, TIPPED),
     ],
 )
 def test_law_9_catches_money_that_goes_back_twice(broken: laws.Fold, seen: History) -> None:

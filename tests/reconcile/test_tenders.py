@@ -276,3 +276,34 @@ def test_a_customer_hears_what_was_on_top(captured: int, base: int, sentence: st
         ),
     )  # fmt: skip
     assert plain_answer(fold(known, policy=POLICY, as_of=seconds(9)))[0] == sentence
+
+
+def test_an_order_says_that_a_discount_was_not_accepted() -> None:
+    part = Part(kind="discount", money=Money(minor=10_000, currency="KES"))
+    known = history(
+        record("rec_1", "order_placed", 0, money=Money(minor=100_000, currency="KES")),
+        delivery(
+            "d1", 5, event("e1", "succeeded", 5, payment="pay_1", parts=(part,),
+                           money=Money(minor=90_000, currency="KES")),
+        ),
+    )  # fmt: skip
+    refused, accepted = (
+        ledger_document(
+            fold(
+                known,
+                policy=replace(POLICY, provider_discount_percent=percent),
+                as_of=seconds(9),
+            )
+        )
+        for percent in (9, 10)
+    )
+    assert refused["explanation"][0] == (
+        "Unresolved: KES 900.00 captured, but KES 910.00 is due; a discount of KES 10.00 at the "
+        "provider does not count, as TALLYHOOK_ACCEPT_PROVIDER_DISCOUNTS does not accept it "
+        "[e1, rec_1]."
+    )
+    assert accepted["explanation"][0] == (
+        "Paid in full: KES 900.00 captured of KES 900.00 due, after a discount of KES 100.00 at "
+        "the provider [e1, rec_1]."
+    )
+    assert accepted["totals"]["discount"] == {"amount": "100.00", "currency": "KES"}
