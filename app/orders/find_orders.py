@@ -6,7 +6,7 @@
 4 explain      each order folded as of now, its customer's phone masked
 """
 
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Collection, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -156,21 +156,10 @@ async def find_orders(
             stated = facts[order].document() | window_document(ledger.window)
             found.hits.append(ledger_summary(ledger) | stated | shown)
         names = [name for name in sought.names if not looks_like_a_phone(name)]
-        found.notes += await run(connection, _unread_notes, names, nothing=not hits)
-        if not hits and names:
-            lost = await run(
-                connection,
-                not_kept_in,
-                context.sources,
-                since=context.clock.now() - DAY,
-                until=context.clock.now(),
-            )
-            if lost:
-                found.notes.append(
-                    f"{lost:,} requests that nobody signs were not kept in the last day, and one "
-                    "may be about it: look it up at the provider."
-                )
         now = context.clock.now()
+        found.notes += await run(connection, _unread_notes, names, nothing=not hits)
+        if names and not hits:
+            found.notes += await run(connection, _not_kept_notes, context.sources, now)
         for event in look.unplaced.values():
             name = f"{event.source}:{event.unplaced_name}"
             try:
@@ -218,6 +207,19 @@ def _unread_notes(connection: PlainConnection, names: list[str], *, nothing: boo
             "deliveries list --verdict unreadable` lists them."
         )
     return notes
+
+
+def _not_kept_notes(
+    connection: PlainConnection, sources: Collection[str], now: Instant
+) -> list[str]:
+    """Return a note of unsigned requests that were not kept, where nothing was found."""
+    count = not_kept_in(connection, sources, since=now - DAY, until=now)
+    if not count:
+        return []
+    return [
+        f"{count:,} requests that nobody signs were not kept in the last day, and one may be about "
+        "it: look it up at the provider."
+    ]
 
 
 async def _refused_search(context: AppContext, sought: Sought, *, by: str | None) -> str:
