@@ -35,7 +35,7 @@ from app.core.pages import paper
 from app.core.text import counted
 from app.core.zones import local_text
 from app.evidence import attachments, dispute, dispute_case, gather_evidence, keys, seal
-from app.evidence.letter import STAMP
+from app.evidence.letter import STAMP, price_rows
 from app.orders.holds import hold_if_due
 from app.providers.schemes import TOKENS
 from app.receiving.caught_up import must_have_read
@@ -327,13 +327,8 @@ def _signature_words(evidence: gather_evidence.DeliveryEvidence | None, standing
 
 
 def _money(ledger: Ledger, *, unheard: Unheard) -> list[list[str]]:
-    expected = "not known" if ledger.expected is None else str(ledger.expected)
-    rows = [["Price of the order", expected]]
-    placed = ledger.case.filed.placed
-    if placed is not None and placed.tenders:
-        rows = [["Price of the order", str(placed.money)]]
-        rows += [[f"Paid by {t.kind.replace('_', ' ')}", str(t.money)] for t in placed.tenders]
-        rows.append(["Due at the payment service", expected])
+    priced = price_rows(ledger, price="Price of the order", due="Due at the payment service")
+    rows = [list(each) for each in priced]
     for balance in ledger.balances:
         amounts = (
             ("Paid", balance.captured, True), ("Given back", balance.refunded, True),

@@ -435,15 +435,27 @@ def unheard_sentences(unheard: Unheard, times: Times) -> list[str]:
     return said
 
 
+def price_rows(ledger: Ledger, *, price: str, due: str) -> list[tuple[str, str]]:
+    """Return the price, and what of it payment services were not due.
+
+    price, due  words for the whole price, and for what is due of it
+    """
+    placed, expected = ledger.case.filed.placed, ledger.expected
+    tenders = () if placed is None else placed.tenders
+    less = [(f"Paid by {each.kind.replace('_', ' ')}", str(each.money)) for each in tenders]
+    if ledger.discount is not None:
+        less.append(("Discount at the payment service", str(ledger.discount)))
+    if expected is None or not less:
+        return [(price, "not known" if expected is None else str(expected))]
+    off = [] if ledger.discount is None else [ledger.discount.minor]
+    minor = sum([expected.minor, *off, *[each.money.minor for each in tenders]])
+    whole = Money(minor=minor, currency=expected.currency)
+    return [(price, str(whole)), *less, (due, str(expected))]
+
+
 def _money(ledger: Ledger, unheard: Unheard = NOTHING) -> list[tuple[str, str]]:
     """Return what was ordered and paid, in words and amounts."""
-    expected = "not known" if ledger.expected is None else str(ledger.expected)
-    rows = [("Ordered", expected)]
-    placed = ledger.case.filed.placed
-    if placed is not None and placed.tenders:
-        rows = [("Ordered", str(placed.money))]
-        rows += [(f"Paid by {t.kind.replace('_', ' ')}", str(t.money)) for t in placed.tenders]
-        rows.append(("Due at payment services", expected))
+    rows = price_rows(ledger, price="Ordered", due="Due at payment services")
     for balance in ledger.balances:
         currency, left = balance.currency, balance.captured - balance.returned
         rows += [
@@ -453,6 +465,7 @@ def _money(ledger: Ledger, unheard: Unheard = NOTHING) -> list[tuple[str, str]]:
         others = (("Reversed", balance.reversed), ("Lost in disputes", balance.lost))
         rows += [(w, str(Money(minor=minor, currency=currency))) for w, minor in others if minor]
         rows.append(("Left with the shop", str(Money(minor=left, currency=currency))))
+    rows += [(f"Of it on top of the price, {p.kind}", str(p.money)) for p in ledger.on_top]
     heard = not (unheard.messages or unheard.may_lack or unheard.payments)
     paid = "nothing" if heard else "not known"
     return rows if ledger.balances else [*rows, ("Paid", paid)]

@@ -2,13 +2,14 @@
 
 import pytest
 
-from app.evidence.letter import LetterArrival, LetterFacts, _money, letter
+from app.evidence.letter import LetterArrival, LetterFacts, _money, letter, price_rows
 from app.evidence.verify import unpack
+from reconcile.ledger.events import Part
 from reconcile.ledger.fold import fold
 from reconcile.ledger.policy import Policy
 from reconcile.money import Money
 from tests.evidence.conftest import Bundles
-from tests.reconcile.build import DUE, delivery, event, history, seconds
+from tests.reconcile.build import DUE, delivery, event, history, record, seconds
 
 
 def test_what_is_left_is_without_all_that_went_back_in_whichever_way() -> None:
@@ -91,3 +92,24 @@ def test_a_page_that_was_made_in_a_sandbox_says_so(bundles: Bundles) -> None:
     page = unpack(bundles.redacted)["report.html"].decode()
     assert page.count("SANDBOX") == 2
     assert "a provider's test mode or the simulated one. No money moved" in page
+
+
+def test_a_letter_names_what_a_discount_took_off_the_price() -> None:
+    part = Part(kind="discount", money=Money(minor=10_000, currency="KES"))
+    paid = event("e1", "succeeded", 5, payment="pay_1", parts=(part,),
+                 money=Money(minor=140_000, currency="KES"))  # fmt: skip
+    known = history(record("rec_1", "order_placed", 0, money=DUE), delivery("d1", 5, paid))
+    for percent, rows in (
+        (0, [("Ordered", "KES 1,500.00")]),
+        (
+            10,
+            [
+                ("Ordered", "KES 1,500.00"),
+                ("Discount at the payment service", "KES 100.00"),
+                ("Due", "KES 1,400.00"),
+            ],
+        ),
+    ):
+        policy = Policy(provider_discount_percent=percent)
+        ledger = fold(known, policy=policy, as_of=seconds(9))
+        assert price_rows(ledger, price="Ordered", due="Due") == rows
