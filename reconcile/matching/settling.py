@@ -99,9 +99,19 @@ class Settling:
         return left, unused
 
     def _never_taken(self, returns: Sequence[Return]) -> None:
-        """Report returns that should have a line by now and have none."""
+        """Report returns that should have a line by now and have none.
+
+        Those that were taken back again, of which a statement need not know, are none together.
+        """
+        sums: Counter[tuple[str, ...]] = Counter()
+        back = {(*each[:4], each.currency) for each in returns if each.minor < 0}
+        for each in returns:
+            sums[*each[:4], each.currency] += each.minor
         counts: Counter[str] = Counter()
         for each in returns:
+            place = (*each[:4], each.currency)
+            if place in back and not sums[place]:
+                continue
             if self._terms.waits_for_settlement(each.at, source=each.source):
                 continue
             name = f"{each.kind}:{each.cites[0]}"

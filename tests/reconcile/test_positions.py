@@ -1,0 +1,72 @@
+"""Sums that fall: the undoing is an entry of its own day, in ledgers, reports and books."""
+
+from dataclasses import replace
+from itertools import permutations
+from typing import Any
+
+import pytest
+
+from reconcile.instants import DAY, Instant
+from reconcile.ledger.events import Event, State, StateMember
+from reconcile.ledger.fold import fold
+from reconcile.ledger.ledger import Ledger
+from reconcile.ledger.policy import Policy
+from reconcile.matching.ledger_lines import ledger_line_of
+from reconcile.money import Money
+from tests.reconcile.books_cases import case, causes, decided
+from tests.reconcile.books_truth import SOURCE
+from tests.reconcile.build import T, delivery, event, history, record, seconds
+from tests.reconcile.laws import conservation_law, honest_law
+
+PRICE = 150
+
+
+def kes(minor: int) -> Money:
+    return Money(minor=minor, currency="KES")
+
+
+def answer(day: int, minor: int, *, member: StateMember = "refunded", **more: Any) -> Event:
+    """Return an answer of a day that states a sum."""
+    said = event(f"a{day}", "succeeded", 0, source=SOURCE, payment="p", money=kes(PRICE))
+    state = State(member=member, money=kes(minor), **more)
+    return replace(said, standing="fetched", states=(state,), stated_at=T + day * DAY)
+
+
+def ledger_of(*answers: Event) -> Ledger:
+    heard = [delivery(f"d{n}", (50 + n) * 86_400, each) for n, each in enumerate(answers)]
+    known = history(record("r", "order_placed", 0, money=kes(PRICE)), *heard)
+    conservation_law(fold, known, seconds(99 * 86_400))
+    honest_law(fold, known, seconds(99 * 86_400))
+    return fold(known, policy=Policy(), as_of=seconds(99 * 86_400))
+
+
+@pytest.mark.parametrize("member", ["refunded", "charged_back"])
+def test_each_change_of_a_stated_sum_is_an_entry_of_its_day_whatever_the_order_of_arrival(
+    member: StateMember,
+) -> None:
+    sums = [(1, 0), (2, 25), (3, 100), (4, 40), (5, 40), (6, 0)]
+    told = [answer(day, minor, member=member) for day, minor in sums]
+    for order in permutations(told):
+        entries = [e for e in ledger_of(*order).entries if e.kind != "captured"]
+        moved = [(e.money.minor, (e.at - T) // DAY) for e in entries]
+        assert moved == [(-25, 2), (-75, 3), (60, 4), (40, 6)]
+
+
+@pytest.mark.parametrize(("lines", "found"), [
+    ((), []),
+    ((-100,), ["refund_not_settled"]),
+])  # fmt: skip
+def test_a_refund_that_was_taken_back_needs_no_line_in_a_statement(
+    lines: tuple[int, ...], found: list[str]
+) -> None:
+    line = ledger_line_of(ledger_of(answer(1, 0), answer(2, 100), answer(3, 0)))
+    assert line is not None
+    made = case("ORD-1", minor=PRICE, at=Instant(line.opened_at))
+    made.takings.append(line)
+    made.books("paid")
+    made.settles(payment="p")
+    for gross in lines:
+        made.settles(payment="p", kind="refund", gross=gross, fee=0)
+    decisions, control = decided(made)
+    assert control.holds
+    assert causes(decisions) == found
