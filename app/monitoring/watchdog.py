@@ -201,6 +201,10 @@ SHOP_PATIENCE: Final[instants.Duration] = 30 * instants.SECOND
 log = structlog.get_logger()
 
 
+NAMED: Final = 3
+"""Payments that an alarm names."""
+
+
 class Watched(NamedTuple):
     """What the watchdog looks at.
 
@@ -281,6 +285,15 @@ async def _not_ours(watched: Watched) -> Alarm | None:
 
 async def _unallocated(watched: Watched) -> Alarm | None:
     found = watched.unallocated or await unallocated_totals(watched.context)
+    if found.back_of_unknown:
+        count = counted(len(found.back_of_unknown), "payment")
+        return Alarm(
+            reason="money_back_of_unknown_shop",
+            sentence=f"Money of {count} went back, and nothing says whether this shop's "
+            f"({', '.join(found.back_of_unknown[:NAMED])}): look each up at the provider, then "
+            "assign it to its order, or dismiss it as other business (`tallyhook unallocated "
+            "list`, or the page Unallocated payments).",
+        )
     patience = watched.context.settings.unallocated_alarm_s * instants.SECOND
     if found.oldest_at is None or watched.context.clock.now() - found.oldest_at < patience:
         return None

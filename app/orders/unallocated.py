@@ -102,6 +102,7 @@ class Unallocated:
                  None where no money moved, or where its amount is unclear
     amount_unclear  whether events disagree on an amount, or state none
     disputed     whether a dispute is open
+    went_back    whether money of it went back, or a dispute is open
     entries      each movement of known amount, by date
     occurred_at  the provider's first date of it
     received_at  the first arrival
@@ -130,6 +131,7 @@ class Unallocated:
     held: Money | None
     amount_unclear: bool
     disputed: bool
+    went_back: bool
     entries: tuple[Entry, ...]
     occurred_at: Instant
     received_at: Instant
@@ -167,6 +169,11 @@ class Unallocated:
         """Return whether money of it waits for a person's decision."""
         moved = bool(self.entries) or self.amount_unclear or self.disputed
         return self.state == "open" and moved and (self.held is None or self.held.minor != 0)
+
+    @property
+    def went_back_of_unknown(self) -> bool:
+        """Return whether its money went back, and nothing says yet whose shop's it is."""
+        return self.state == "open" and self.why == "whose_shop_unknown" and self.went_back
 
     def document(self, *, now: Instant) -> dict[str, Any]:
         """Return it as JSON values. Its age is in whole seconds, since its arrival."""
@@ -285,6 +292,7 @@ def _unallocated(
     heard = sorted([*evidence.heard, *evidence.unconfirmed], key=lambda each: each.first)
     said = [each.event for each in evidence.heard]
     captured, refunded, held = _sums(movements)
+    disputed = any(event.event_id in disputes for event in said)
     last = acts[-1] if acts else None
     assigned = last is not None and last.kind == "payment_assigned" and last.reason != WITHDRAWN
     keys = {each.event.key for each in heard}
@@ -308,7 +316,8 @@ def _unallocated(
         refunded=refunded,
         held=held,
         amount_unclear=any(movement.money is None for movement in movements),
-        disputed=any(event.event_id in disputes for event in said),
+        disputed=disputed,
+        went_back=disputed or any(movement.kind != "captured" for movement in movements),
         entries=entries_of(movements),
         occurred_at=min(each.at for each in evidence.heard),
         received_at=heard[0].first,
@@ -499,6 +508,7 @@ class UnallocatedTotals:
     oldest_at  when the oldest of them arrived; None where there is none
     more       whether there are more than were counted
     not_ours   payments of other shops on the same accounts, which wait for nobody
+    back_of_unknown  ids of payments whose money went back and whose shop is not known
     """
 
     count: int = 0
@@ -507,17 +517,20 @@ class UnallocatedTotals:
     oldest_at: Instant | None = None
     more: bool = False
     not_ours: int = 0
+    back_of_unknown: tuple[str, ...] = ()
 
 
 async def unallocated_totals(context: AppContext) -> UnallocatedTotals:
     """Return counts and sums of the payments that wait, of the first MOST_COUNTED."""
     sums: Counter[str] = Counter()
     waiting: list[Unallocated] = []
+    back: list[str] = []
     seen = 0
     async with context.database.reading() as connection:
         async for some in _batches(context, connection):
             seen += len(some)
             waiting += [each for each, _ in some if each.waits]
+            back += [each.id for each, _ in some if each.went_back_of_unknown]
             if seen >= MOST_COUNTED:
                 break
         not_ours = await run(connection, count_of_other_shops)
@@ -531,6 +544,7 @@ async def unallocated_totals(context: AppContext) -> UnallocatedTotals:
         oldest_at=min((each.received_at for each in waiting), default=None),
         more=seen >= MOST_COUNTED,
         not_ours=not_ours,
+        back_of_unknown=tuple(back),
     )
 
 

@@ -1,7 +1,10 @@
 """Payments of no order: counted with their money, and an alarm where nobody decides about them."""
 
+import json
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from app.monitoring.watchdog import unallocated_words
 from app.orders.unallocated import UnallocatedTotals
@@ -49,6 +52,29 @@ async def test_an_alarm_is_raised_once_a_payment_of_no_order_has_waited(tmp_path
         assert (await driver.api("PUT", "/orders/ORD-1", json=stated)).status_code == 200
         assert await told(driver, "unallocated") == []
         assert "tallyhook_unallocated_payments 1.0" in await figures(driver)
+
+
+@pytest.mark.parametrize("paid_first", [False, True])
+@pytest.mark.parametrize("claim", ["refunded", "disputed"])
+async def test_money_that_goes_back_of_a_shop_not_known_is_an_alarm_at_once(
+    claim: str, paid_first: bool, tmp_path: Path
+) -> None:
+    """It is over as soon as evidence that pays it says whose payment it is."""
+    only = json.dumps({"data.shop": ["north"]})
+    async with driving(
+        tmp_path, with_worker=False, looking=True, SOURCES__SHOP__ONLY=only
+    ) as driver:
+        if paid_first:
+            await driver.send(event("e1", session=None))
+            assert await told(driver, "unallocated") == []
+        money = {"reference": "re_1", "amount": 1500, "currency": "KES"}
+        place = "refund" if claim == "refunded" else "dispute"
+        await driver.send(event("r1", claim, **NAMELESS, **{place: money}))
+        (sentence,) = await told(driver, "unallocated")
+        assert sentence.startswith("Money of 1 payment went back, and nothing says whether")
+        assert "(shop:pay_1): look each up" in sentence
+        await driver.send(event("e2", session=None, shop="north"))
+        assert await told(driver, "unallocated") == []
 
 
 def test_what_is_not_known_of_them_is_said() -> None:
