@@ -132,7 +132,6 @@ class AnswerReader:
             ("chargeback", rule.chargebacks),
         )
         self._lists = [(member, _StatedList(each)) for member, each in lists if each]
-        self._version = fields.compile_locations(rule.version)
         asked = "{payment}" in (rule.body or "") or all("{payment}" in each for each in rule.url)
         self._payment_is_proven = (
             profile.signature.mac != schemes.UNSIGNED or bool(rule.payment) or asked
@@ -210,7 +209,7 @@ class AnswerReader:
             shop=self._shop.read(claim, data),
             states=states,
             parts=self._parts_of(data) if claim == "succeeded" and self._parts else (),
-            stated_at=self._stated_at(data, document.get("dated")) if states else None,
+            stated_at=document.get("dated") if states else None,
             **references,
         )
 
@@ -254,10 +253,6 @@ class AnswerReader:
             reference=fields.required_text(listed.id(data), "a reference in a list of the answer"),
             at=None if at is None else self._date(at, "a date in a list of the answer", self._zone),
         )
-
-    def _stated_at(self, data: fields.EventData, dated: Instant | None) -> Instant | None:
-        value = self._version(data)
-        return dated if value is None else self._date(value, "the answer's version", self._zone)
 
     def _own_references(
         self, claim: ClaimKind, data: fields.EventData, asked: dict[str, str | None]

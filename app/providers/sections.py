@@ -360,7 +360,6 @@ class FetchBackRule:
     states_refunded, states_charged_back
                       sums that the answer states as of now: a later answer may take them back
     zero_if_absent    which of the two an answer without it states as zero
-    version           when the payment was last changed; without it, the answer's Date header
     refunds, chargebacks
                       lists of single ones, which count beside the sums, by the greater
     """
@@ -405,7 +404,6 @@ class FetchBackRule:
     states_refunded: Locations = ()
     states_charged_back: Locations = ()
     zero_if_absent: Annotated[tuple[str, ...], listed(one_of(("refunded", "charged_back")))] = ()
-    version: Locations = ()
     refunds: StatedListRule | None
     chargebacks: StatedListRule | None
 

@@ -38,7 +38,7 @@ from app.receiving.confirmation_store import (
     take_due,
 )
 from app.receiving.unread_values import values_of
-from reconcile.instants import DAY, HOUR, MINUTE, SECOND, Duration
+from reconcile.instants import DAY, HOUR, MINUTE, SECOND, Duration, Instant
 from reconcile.ledger.events import Event
 from reconcile.ledger.outcome_attempts import LONGEST_WINDOW
 from reconcile.ledger.positions import REPEATED_AFTER
@@ -65,7 +65,8 @@ ASK_FOR: Final[Duration] = LONGEST_WINDOW + 5 * DAY
 its provider is asked when the window ends. Its ledger stays pending, and says why."""
 
 ASK_AGAIN: Final[tuple[Duration, ...]] = (10 * SECOND, MINUTE, 10 * MINUTE, HOUR)
-"""Pauses before the same question again where answers state a position: some copies lag behind."""
+"""Pauses before the same question after an answer that repeats the position, since a provider's
+copy may lag behind, and after one that changes it, until it is repeated."""
 
 SURE_NOT_FOUND: Final = 5
 """Times that a provider must not know an event before it is believed: some are slow to know."""
@@ -84,7 +85,7 @@ async def confirm_due(confirmer: Confirmer, source: str) -> int:
     """Ask about what is due now of one source, up to AT_ONCE events. Returns how many were."""
     context = confirmer.context
     now = context.clock.now()
-    asking = Asking(source=source, now=now, lease=LEASE, longest=LONGEST_PAUSE)
+    asking = Asking(source=source, now=now, lease=LEASE, longest=DAY)
     async with context.database.reading() as connection:
         if not await any_due(connection, asking):
             return 0
@@ -125,11 +126,25 @@ async def _confirm(confirmer: Confirmer, due: Confirmation) -> None:
     async with context.database.writing() as connection:
         if rule is not None and event.kind in rule.again and context.clock.now() < again:
             await put_off(connection, due, until=again)
-        elif event.states and due.tries < len(ASK_AGAIN):
-            # The provider's copy may lag behind, and what was taken back must be repeated.
-            await put_off(connection, due, until=context.clock.now() + ASK_AGAIN[due.tries])
+            return
+        known = await last_positions(connection, event) if event.states else []
+        pause = ask_again_after(event, known, tries=due.tries)
+        if pause is not None:
+            await put_off(connection, due, until=context.clock.now() + pause)
         else:
             await settle(connection, due)
+
+
+def ask_again_after(answer: Event, known: Sequence[Event], *, tries: int) -> Duration | None:
+    """Return the pause before the same question about a position; None where it is final.
+
+    known  the latest stored positions of the payment, the last first
+    """
+    repeats = bool(known) and known[0].key != answer.key
+    changed = len(known) > 1 and known[0].states != known[1].states  # and not repeated yet
+    if changed or (repeats and tries < len(ASK_AGAIN)):
+        return ASK_AGAIN[min(tries, len(ASK_AGAIN) - 1)]
+    return DAY if any(state.word == "pending" for state in answer.states) else None
 
 
 def _settles(answer: Event) -> bool:
@@ -150,17 +165,21 @@ async def _store(confirmer: Confirmer, due: Confirmation, asked: AnsweredQuestio
         )
         return None
     source = confirmer.sources[due.event.source]
-    rule = source.profile.fetch_back
-    by_date = rule is not None and rule.states
-    kept = keep_answer(
-        due.event,
-        question=asked.question.shown,
-        status=status,
-        answer=asked.answer.body,
-        dated=date_of(asked.answer.headers.get("date", "")) if by_date else None,
-    )
-    digest = hashlib.sha256(kept).hexdigest()
-    event, problem = _read(source, kept, digest, context.database.environment)
+
+    def read(dated: Instant | None) -> tuple[bytes, Event | None, str | None]:
+        kept = keep_answer(
+            due.event,
+            question=asked.question.shown,
+            status=status,
+            answer=asked.answer.body,
+            dated=dated,
+        )
+        digest = hashlib.sha256(kept).hexdigest()
+        return kept, *_read(source, kept, digest, context.database.environment)
+
+    kept, event, problem = read(None)
+    if event is not None and event.states:  # of other answers equal ones are kept once
+        kept, event, problem = read(date_of(asked.answer.headers.get("date", "")))
     if event is None and due.tries:
         return None  # kept once, to be looked at; not every hour
     async with context.database.reading() as connection:
@@ -174,7 +193,7 @@ async def _store(confirmer: Confirmer, due: Confirmation, asked: AnsweredQuestio
         delivery_id=new_id("dlv_", now),
         received_at=now,
         source=due.event.source,
-        digest=digest,
+        digest=hashlib.sha256(kept).hexdigest(),
         headers=f"{FETCHED}: {asked.question.shown}",
         body=kept,
         event=event,

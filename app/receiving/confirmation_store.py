@@ -214,6 +214,8 @@ async def take_due(
         )
         for row in rows
     ]
+    # One question about a payment at a time: answers that cross would state it in two ways.
+    taken = list({(e.event.payment or e.event.key): e for e in reversed(taken)}.values())[::-1]
     for each in taken:
         await connection.execute(
             update(_CONFIRMATIONS).where(_is(each.event)).values(due_at=each.taken_until)
