@@ -36,8 +36,8 @@ NEWEST: Final = VERSIONS[-1]
 """The version that this program needs."""
 
 DIGESTS: Final = {
-    "sqlite": "ab88bef29641a04585a296a7aad5c3596bdb9526b72252e47a2b51aaee98f1ca",
-    "postgresql": "ac64235d23048786f8e8e5c62efe00f2d59f324d0e644a909834e358d97456fe",
+    "sqlite": "adf674404ab3fddd5a4da483b87b11d4fcc22c13367d144b80a5c782e7fe023e",
+    "postgresql": "437b05f1ed376d7e1136e056a85283194d44b0064a7aa171729395c0002ce447",
 }
 """SHA-256 of all objects that the migrations make, by dialect; a test prints what belongs here.
 Where the digest of a database differs, the migrations are run to name the first difference."""

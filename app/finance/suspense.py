@@ -4,7 +4,8 @@ Each is folded alone, by the same fold as any order's payment (`orders.unallocat
 people); its money and what people said of it then make its way through suspense.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 from app.core.errors import UsageError
@@ -16,6 +17,7 @@ from app.orders.unallocated_store import (
     evidence_of,
     other_shops_keys,
     placed_keys,
+    renewals_among,
     unplaced_keys,
 )
 from reconcile.instants import Instant
@@ -62,11 +64,15 @@ def _suspended(
         keys |= dict.fromkeys(key for key, _ in some)
         after = max(number for _, number in some)
     wanted, found = list(keys), list[Suspended]()
+    cases: dict[str, frozenset[tuple[str, str]]] = {}
     for begin in range(0, len(wanted), AT_ONCE):
         part = wanted[begin : begin + AT_ONCE]
         evidence, acts = evidence_of(connection, part), acts_on(connection, part)
         for deliveries in dict.fromkeys(evidence.values()):
-            found += _folded(deliveries, acts, policy=policy, as_of=as_of)
+            renewals = renewals_among(
+                connection, deliveries, policy=policy, as_of=as_of, cases=cases
+            )
+            found += _folded(deliveries, acts, renewals, policy=policy, as_of=as_of)
             found += _of_other_shops(deliveries, acts, as_of=as_of)
     return tuple({(each.source, each.payment): each for each in sorted(found, key=_name)}.values())
 
@@ -78,12 +84,18 @@ def _name(each: Suspended) -> tuple[str, str]:
 def _folded(
     deliveries: Sequence[Delivery] | frozenset[Delivery],
     acts: Mapping[PaymentKey, Sequence[Record]],
+    renewals: Collection[tuple[str, str]],
     *,
     policy: Policy,
     as_of: Instant,
 ) -> list[Suspended]:
     """Fold events that share payments or sessions, and return each payment with money."""
-    known = [each for each in deliveries if each.received_at <= as_of and each.event.order is None]
+    known = [
+        replace(each, event=replace(each.event, order=None, agreement=None))
+        for each in deliveries
+        if each.received_at <= as_of
+        and (each.event.order is None or (each.event.source, each.event.payment or "") in renewals)
+    ]
     if all(each.event.standing == UNCONFIRMED for each in known):
         return []
     # An event that names neither payment nor session is an attempt named like its order.

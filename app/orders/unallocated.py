@@ -28,6 +28,7 @@ from app.orders.unallocated_store import (
     orders_linked_to,
     orders_naming,
     other_shops_keys,
+    renewals_among,
     unplaced_keys,
 )
 from app.receiving.delivery_log_store import raw_delivery
@@ -45,7 +46,12 @@ from reconcile.ledger.shops import Aside, judge_shops
 from reconcile.money import Money, to_json
 
 Why = Literal[
-    "names_no_order", "may_not_link", "assignment_withdrawn", "whose_shop_unknown", "other_shop"
+    "names_no_order",
+    "may_not_link",
+    "renewal",
+    "assignment_withdrawn",
+    "whose_shop_unknown",
+    "other_shop",
 ]
 """Why a payment has no order. Closed vocabulary."""
 
@@ -53,6 +59,8 @@ WHY: Final[Mapping[Why, str]] = {
     "names_no_order": "It names no order, and nobody has said which one it is for.",
     "may_not_link": "The order that it names is only suggested: the shop has named neither it nor "
     "its session.",
+    "renewal": "It renews an agreement: only the agreement's first payment is for the order that "
+    "it names.",
     "assignment_withdrawn": "It was assigned to an order, and the assignment was withdrawn.",
     "whose_shop_unknown": "Several shops use this account of the provider, and nothing says yet "
     "whose payment it is.",
@@ -230,7 +238,7 @@ def folded(
     aside = judge_shops([each.event for each in deliveries if each.received_at <= as_of]).aside
     # Which order an event names, and whose it is, is no part of how its payment stands.
     known = [
-        replace(each, event=replace(each.event, order=None, shop=None))
+        replace(each, event=replace(each.event, order=None, shop=None, agreement=None))
         for each in deliveries
         if each.received_at <= as_of
     ]
@@ -333,6 +341,14 @@ def _unallocated(
         deliveries=tuple(delivery_id for _, delivery_id in brought),
         events=tuple(dict.fromkeys(each.event.event_id for each in heard)),
     )
+
+
+def _as_renewal(payment: Unallocated, renewals: Collection[tuple[str, str]]) -> Unallocated:
+    """Return a payment as one of no order where it renews an agreement: its order is suggested."""
+    if tuple(payment.key) not in renewals:
+        return payment
+    why: Why = payment.why if payment.why == "assignment_withdrawn" else "renewal"
+    return replace(payment, why=why, named=(), suggested=payment.named)
 
 
 def _sums(movements: Sequence[Movement]) -> tuple[Money | None, Money | None, Money | None]:
@@ -476,8 +492,9 @@ def found_payment(
         evidence, acts = evidence_of(connection, asked), acts_on(connection, asked)
         for key, deliveries in evidence.items():
             as_of = _present(now, deliveries, acts)
+            renewals = renewals_among(connection, deliveries, policy=policy, as_of=as_of, cases={})
             found += [
-                each
+                _as_renewal(each, renewals)
                 for each in folded(deliveries, acts, policy=policy, as_of=as_of)
                 if key in (each.key, PaymentKey(each.source, each.session or ""))
             ]
@@ -578,17 +595,16 @@ def _batch(
     keys = other_shops_keys if not_ours else unplaced_keys
     numbered = dict(keys(connection, source=source, after=after, limit=AT_ONCE))
     evidence, acts = evidence_of(connection, numbered), acts_on(connection, numbered)
-    found = [
-        (each, numbered[each.key])
-        for deliveries in dict.fromkeys(evidence.values())
-        for each in folded(
-            deliveries,
-            acts,
-            policy=policy,
-            as_of=_present(now, deliveries, acts),
-        )
-        if each.key in numbered
-    ]
+    found: list[tuple[Unallocated, int]] = []
+    cases: dict[str, frozenset[tuple[str, str]]] = {}
+    for deliveries in dict.fromkeys(evidence.values()):
+        as_of = _present(now, deliveries, acts)
+        renewals = renewals_among(connection, deliveries, policy=policy, as_of=as_of, cases=cases)
+        found += [
+            (_as_renewal(each, renewals), numbered[each.key])
+            for each in folded(deliveries, acts, policy=policy, as_of=as_of)
+            if each.key in numbered
+        ]
     found = [
         (each, number)
         for each, number in found

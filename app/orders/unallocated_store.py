@@ -5,6 +5,7 @@ Rows become values of `reconcile` at once; `unallocated` folds them.
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 from app.core.phone_key import is_of_a_number
@@ -12,8 +13,11 @@ from app.database.mapping import EVENT_SELECT, RECORD_SELECT, delivery_of, recor
 from app.database.statements import PlainConnection, select_rows, statement
 from app.orders.history_store import contest_of, histories_of
 from app.receiving.phone_store import NOTES_OF
+from reconcile.instants import Instant
+from reconcile.ledger.correlate import arrange
 from reconcile.ledger.events import Delivery, Event
-from reconcile.ledger.records import Record
+from reconcile.ledger.policy import Policy
+from reconcile.ledger.records import PLACINGS, Record
 
 
 class PaymentKey(NamedTuple):
@@ -55,6 +59,11 @@ _KEYS: Final = (
     "AND NOT EXISTS (SELECT 1 FROM events AS stating WHERE stating.order_key = events.order_key "
     "AND stating.source = events.source AND stating.payment = events.payment "
     "AND stating.shop = 'ours') "
+    'UNION ALL SELECT events.source, {reference} AS reference, events."row" AS number FROM events '
+    "WHERE events.agreement IS NOT NULL AND events.order_key IS NOT NULL AND {counts} "
+    "AND {of_source} AND EXISTS (SELECT 1 FROM events AS earlier "
+    "WHERE earlier.agreement = events.agreement AND earlier.source = events.source "
+    "AND earlier.order_key = events.order_key AND earlier.payment <> events.payment) "
     'UNION ALL SELECT events.source, {reference} AS reference, events."row" AS number '
     "FROM records CROSS JOIN links CROSS JOIN events "
     "WHERE links.reference = coalesce(records.payment, records.session) "
@@ -65,7 +74,8 @@ _KEYS: Final = (
     ") AS found GROUP BY source, reference HAVING min(number) > ? ORDER BY 3 LIMIT ?"
 )
 """Payments without an order. Events that may not be our shop's are stored under the order that they
-name, and events whose assignment was withdrawn under the one that they were first linked to. CROSS
+name, as are payments of an agreement that has several: the caller leaves out its first one. Events
+whose assignment was withdrawn under the one that they were first linked to. CROSS
 JOIN has SQLite begin with the records, which are few."""
 
 _SHARED: Final = {
@@ -88,7 +98,7 @@ def unplaced_keys(
     if source is None:
         rows = connection.ask(_ALL_KEYS, (after, limit))
     else:
-        rows = connection.ask(_KEYS_OF_SOURCE, (source, source, source, after, limit))
+        rows = connection.ask(_KEYS_OF_SOURCE, (source, source, source, source, after, limit))
     return [(PaymentKey(row[0], row[1]), row[2]) for row in rows]
 
 
@@ -222,6 +232,28 @@ def evidence_of(
         for history in histories_of(connection, sorted(orders)).values():
             pool |= {delivery.event.key: delivery for delivery in history.deliveries}
     return _joined(pool.values(), keys)
+
+
+def renewals_among(
+    connection: PlainConnection,
+    deliveries: Collection[Delivery],
+    *,
+    policy: Policy,
+    as_of: Instant,
+    cases: dict[str, frozenset[tuple[str, str]]],
+) -> frozenset[tuple[str, str]]:
+    """Return (source, payment) of what renews an agreement among these deliveries, whatever people
+    have said of it since.
+
+    cases  results by order, for further calls
+    """
+    agreed = [each.event for each in deliveries if each.event.agreement is not None]
+    orders = {event.order for event in agreed if event.order is not None}
+    for order, history in histories_of(connection, sorted(orders - cases.keys())).items():
+        records = frozenset(each for each in history.records if each.kind not in PLACINGS)
+        case = arrange(replace(history, records=records), policy=policy, as_of=as_of)
+        cases[order] = case.renewals
+    return frozenset[tuple[str, str]]().union(*(cases[order] for order in orders))
 
 
 def orders_linked_to(connection: PlainConnection, keys: Collection[PaymentKey]) -> set[str]:

@@ -222,6 +222,8 @@ class Case:
     foreign          events that name another order but share a reference or an id with this one
     moved            events that would be the order's own or foreign, if a person or the shop had
                      not placed their payment elsewhere; they put nothing in doubt
+    renewals         (source, payment) of payments among the moved ones that renew an agreement
+                     whose first payment is the order's
     not_ours         events of payments of other shops, or of shops that are not known; they belong
                      to no ledger
     foreign_records  records of other orders whose sessions have events here
@@ -233,6 +235,7 @@ class Case:
     heard: list[Heard]
     foreign: list[Heard]
     moved: list[Heard]
+    renewals: frozenset[tuple[str, str]]
     not_ours: list[Heard]
     filed: Filed
     attempts: list[AttemptEvidence]
@@ -265,6 +268,10 @@ def arrange(history: History, *, policy: Policy, as_of: Instant) -> Case:
     heard, foreign, moved, not_ours = _hear(
         history, as_of, claims, placed=placed, always=bool(policy.mismatch_held)
     )
+    renewals = _renewals(heard, claims)
+    if renewals:
+        moved = sorted([*moved, *(h for h in heard if _payment_of(h) in renewals)], key=by_date)
+        heard = [h for h in heard if _payment_of(h) not in renewals]
     return Case(
         order=order,
         policy=policy,
@@ -272,6 +279,7 @@ def arrange(history: History, *, policy: Policy, as_of: Instant) -> Case:
         heard=heard,
         foreign=foreign,
         moved=moved,
+        renewals=renewals,
         not_ours=not_ours,
         filed=filed,
         attempts=_attempts(order, heard, filed),
@@ -380,6 +388,49 @@ def _placed(
             foreign.append(each)
     moved.sort(key=by_date)
     return own, foreign, moved
+
+
+def _payment_of(heard: Heard) -> tuple[str, str]:
+    return heard.event.source, heard.event.payment or ""
+
+
+def _renewals(own: Sequence[Heard], claims: Sequence[Record]) -> frozenset[tuple[str, str]]:
+    """Return the payments that renew an agreement of which an earlier payment was captured here.
+
+    Only the first captured payment of an agreement pays the order that its events name: by date,
+    then by reference. A person or the shop can name the order of any other.
+    """
+    agreements: dict[tuple[str, str], list[Heard]] = {}
+    for each in own:
+        event = each.event
+        if event.agreement is None or event.payment is None or event.standing == "unconfirmed":
+            continue
+        agreements.setdefault((event.source, event.agreement), []).append(each)
+    found: set[tuple[str, str]] = set()
+    for naming in agreements.values():
+        payments = {_payment_of(each) for each in naming}
+        if len(payments) < 2:
+            continue
+        heard = [each for each in own if _payment_of(each) in payments]
+        heard.sort(key=lambda each: (each.at, *_payment_of(each), each.event.event_id))
+        begun = list(dict.fromkeys(_payment_of(each) for each in heard))
+        captured = {_payment_of(h) for h in heard if h.event.claim == "succeeded"}
+        first = next((number for number, each in enumerate(begun) if each in captured), None)
+        if first is None:
+            continue
+        placing = Placing(claims, [each.event for each in own])
+        renewing = set(begun[first + 1 :])
+        for each in heard:
+            placed = placing.placed(each.event)
+            if placed is not None and placed.order is not None:
+                renewing.discard(_payment_of(each))
+                each.by = placed.by
+        rests_on = [h for h in heard if _payment_of(h) == begun[first]]
+        for each in heard:
+            if _payment_of(each) in renewing:
+                each.follows = tuple(h.event.event_id for h in rests_on)
+        found |= renewing
+    return frozenset(found)
 
 
 def by_date(heard: Heard) -> tuple[Instant, str, str, str]:

@@ -137,6 +137,16 @@ def headline(ledger: Ledger) -> str:
 
 PLACED_ELSEWHERE: Final = "a person, or the shop, said that it is not this order's"
 FOLLOWS_ELSEWHERE: Final = "its payment is another order's"
+RENEWS: Final = (
+    "it renews an agreement, and only the agreement's first payment is for the order that it names"
+)
+
+
+def _why_moved(ledger: Ledger, heard: list[Heard]) -> str:
+    if any(each.by for each in heard):
+        return PLACED_ELSEWHERE
+    names = {(each.event.source, each.event.payment) for each in heard}
+    return RENEWS if names & ledger.case.renewals else FOLLOWS_ELSEWHERE
 
 
 def explain(ledger: Ledger) -> tuple[str, ...]:
@@ -151,9 +161,7 @@ def explain(ledger: Ledger) -> tuple[str, ...]:
         reference = each.event.payment or each.event.session or each.event.event_id
         moved.setdefault(reference, []).append(each)
     sentences += [
-        f"{reference} does not count here: "
-        f"{PLACED_ELSEWHERE if any(each.by for each in heard) else FOLLOWS_ELSEWHERE}"
-        f"{_cites(cites_of(heard))}"
+        f"{reference} does not count here: {_why_moved(ledger, heard)}{_cites(cites_of(heard))}"
         for reference, heard in moved.items()
     ]
     sentences += [finding_text(finding) for finding in ledger.findings]

@@ -14,6 +14,7 @@ from app.core.errors import NotFoundError, UsageError
 from app.finance import place_payment as placing
 from app.finance.imports import ImportRequest, import_statement
 from app.finance.match_rules import save_rules
+from app.finance.suspense import suspended_payments
 from app.orders.history_store import history_digests
 from app.orders.order_facts import OrderFacts, Reference, ReferenceTaken, tell_order
 from app.orders.read_orders import explain_order
@@ -122,6 +123,44 @@ async def outcome(at: AppContext, order: str) -> tuple[str, bool]:
 
 class PlacingContract:
     """Properties of payments of no order."""
+
+    @pytest.mark.parametrize("later_first", [False, pytest.param(True, marks=pytest.mark.alike)])
+    async def test_a_renewal_is_on_no_order_until_the_shop_or_a_person_says_which(
+        self, inbox: Inbox, later_first: bool
+    ) -> None:
+        at = context(inbox, at=10)
+        await people(at)
+        await save_rules(at, LIMIT, by="ann")
+        await commit(inbox, add_records, [priced("A"), priced("B")])
+        payments = [
+            till(f"e{number}", order="A", payment=f"R{number}", agreement="sub",
+                 occurred_at=seconds(number))
+            for number in (1, 2, 3)
+        ]  # fmt: skip
+        for each in reversed(payments) if later_first else payments:
+            await keep(inbox, arrival(each, at=5))
+        assert await outcome(at, "A") == ("succeeded", True)
+        found = await listed(at)
+        assert {(each.id, each.why, each.suggested) for each in found} == {
+            ("shop:R2", "renewal", ("A",)),
+            ("shop:R3", "renewal", ("A",)),
+        }
+        totals = await unallocated_totals(at)
+        assert (totals.count, totals.held) == (2, (Money(minor=300_000, currency="KES"),))
+        held = await fetch(inbox, suspended_payments, policy=at.policy, as_of=seconds(10))
+        assert {(each.payment, len(each.taken)) for each in held} == {("R2", 1), ("R3", 1)}
+        await approve(at, await assign(at, "B", by=EVE, payment="R2"), by=BOB)
+        await tell_order(
+            at,
+            OrderFacts(
+                order="A",
+                money=Money(minor=300_000, currency="KES"),
+                references=(Reference(source="shop", payment="R3"),),
+            ),
+        )
+        assert await outcome(at, "B") == ("succeeded", True)
+        assert await outcome(at, "A") == ("succeeded", True)
+        assert [each for each in await listed(at) if each.state == "open"] == []
 
     async def test_one_person_assigns_to_the_only_order_that_fits(self, inbox: Inbox) -> None:
         at = await prepared(inbox, "A", "B")

@@ -208,6 +208,7 @@ class EventRow(Table, table=True):
         partial_index(
             "ix_events_suggested", "suggested", where="order_key IS NULL AND suggested IS NOT NULL"
         ),
+        partial_index("ix_events_agreement", "agreement", where="agreement IS NOT NULL"),
         # Without kinds that mean nothing, of which a provider may send most: see `unplaced_keys`.
         partial_index(
             "ix_events_unplaced",
