@@ -158,14 +158,17 @@ class HistoryContract:
         ledgers = [fold(_priced(each), policy=POLICY, as_of=LONG_AFTER) for each in found.values()]
         assert [each.outcome for each in ledgers] == outcomes
 
-    @given(parts=st.deferred(lambda: CROSSING))
+    @given(parts=st.deferred(lambda: CROSSING), placed=st.sets(st.sampled_from("ABC")))
     @settings(max_examples=examples(40), suppress_health_check=OF_ONE_STORE)
     @pytest.mark.alike
-    async def test_no_payment_pays_two_orders(self, inbox: Inbox, parts: list[Part]) -> None:
+    async def test_no_payment_pays_two_orders(
+        self, inbox: Inbox, parts: list[Part], placed: set[str]
+    ) -> None:
         tag = f"{next(_tags)}-"
-        await deliver(inbox, [tagged(_paying(part), tag) for part in parts])
+        paying = [*map(_paying, parts), *(_placed(order) for order in sorted(placed))]
+        await deliver(inbox, [tagged(part, tag) for part in paying])
         found = await histories(inbox, [tag + order for order in "ABC"])
-        ledgers = [fold(_priced(each), policy=POLICY, as_of=LONG_AFTER) for each in found.values()]
+        ledgers = [fold(each, policy=POLICY, as_of=LONG_AFTER) for each in found.values()]
         for key in set().union(*map(_heard_paid, ledgers)):
             sharing = [ledger for ledger in ledgers if key in _heard_paid(ledger)]
             assert len(sharing) == 1 or {each.outcome for each in sharing} == {"unresolved"}
@@ -251,15 +254,19 @@ def _paying(part: Part) -> Part:
 
 
 def _priced(history: History) -> History:
-    placed = Record(
-        record_id="placed",
+    placed = frozenset([_placed(history.order)])
+    return history | History(order=history.order, records=placed)
+
+
+def _placed(order: str) -> Record:
+    return Record(
+        record_id=f"placed {order}",
         recorded_at=seconds(0),
         kind="order_placed",
-        order=history.order,
+        order=order,
         at=seconds(0),
         money=PRICE,
     )
-    return history | History(order=history.order, records=frozenset([placed]))
 
 
 def _heard_paid(ledger: Ledger) -> set[tuple[str, str, str]]:
