@@ -224,9 +224,9 @@ def test_the_bytes_of_a_frame() -> None:
     """Sizes of head and body, the head in JSON, the body: as every version must read it."""
     refused = rejection(body=b"\xff", headers="é")
     heads = [
-        ["dlv_5", 5, "shop", "", "/w?é", "public"],
+        ["dlv_5", 5, "shop", "", "/w?é", "public", 7],
         [refused.delivery_id, refused.received_at, "shop", "é", "signature_mismatch", "0" * 64, 1,
-         "not genuine"],
+         "not genuine", 1],
     ]  # fmt: skip
     one = Received(
         delivery_id="dlv_5",
@@ -236,6 +236,7 @@ def test_the_bytes_of_a_frame() -> None:
         body=b"ab",
         url="/w?é",
         peer="public",
+        lane=7,
     )
     row = b""
     for head, body in zip(heads, (b"ab", b"\xff"), strict=True):

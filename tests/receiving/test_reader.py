@@ -405,8 +405,8 @@ def test_what_is_framed_is_read_again() -> None:
 
 def test_a_head_of_another_length_is_damage() -> None:
     """Whoever reads a row learns that it is not what was written, and keeps it."""
-    for length in (0, 3, 4, 7, 9):
-        head = json.dumps(["d", 1, "s", "", "", "", "", "", ""][:length]).encode()
+    for length in (0, 3, 4, 6, 8, 10):
+        head = json.dumps(["d", 1, "s", "", *[""] * 6][:length]).encode()
         with pytest.raises(DamagedRow):
             list(items_in(struct.pack(">II", len(head), 0) + head))
 
