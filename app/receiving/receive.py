@@ -135,7 +135,7 @@ class Receiver:
             return name
         secret = any(source.name not in source.addresses for source in self.sources.values())
         masked = end in self.sources or (secret and len(end) >= LEAST_SECRET_END)
-        return f"{end[:4]}{UNSHOWN}" if masked else end
+        return UNSHOWN if masked else end
 
     @property
     def private_headers(self) -> frozenset[bytes]:

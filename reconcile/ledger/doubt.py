@@ -12,7 +12,7 @@ from reconcile.ledger.correlate import AttemptEvidence, Case, Heard, cites_of
 from reconcile.ledger.events import FOLLOWS_SUCCESS, ClaimKind, Event
 from reconcile.ledger.ledger import Facts, Reason, new_reason
 from reconcile.ledger.movements import Payment
-from reconcile.ledger.on_top import counted_of, counting
+from reconcile.ledger.on_top import counted_of, counting, discounted
 from reconcile.ledger.outcome_attempts import all_cites
 from reconcile.ledger.records import Record
 from reconcile.money import Money, exponent_of
@@ -136,18 +136,22 @@ def _price_of(case: Case, payments: Sequence[Payment]) -> Record | None:
         if (
             due is not None
             and all(each is not None and each.currency == due.currency for each in amounts)
-            and _makes_up(payments, due)
+            and _makes_up(payments, due, percent=case.policy.provider_discount_percent)
         ):
             return record
     return None
 
 
-def _makes_up(payments: Sequence[Payment], due: Money) -> bool:
-    """Return whether payments are a price, net of what is on top of it."""
+def _makes_up(payments: Sequence[Payment], due: Money, *, percent: int) -> bool:
+    """Return whether payments are a price, net of what is on top of it and of accepted discounts.
+
+    percent  see `discounted`
+    """
     shares = [counted_of(each, due.currency, kept=each.captured(due.currency)) for each in payments]
     captured = sum([share.captured - share.beyond for share in shares])
-    return captured - sum([share.named for share in shares]) <= due.minor <= captured and (
-        counting(shares, due.minor) == due.minor
+    price = due.minor - sum(discounted(shares, due.minor, percent=percent))
+    return captured - sum([share.named for share in shares]) <= price <= captured and (
+        counting(shares, price) == price
     )
 
 

@@ -2,10 +2,11 @@
 
 from dataclasses import replace
 from itertools import permutations
+from typing import Any
 
 import pytest
 
-from reconcile.ledger.events import Delivery
+from reconcile.ledger.events import Delivery, Part
 from reconcile.ledger.fold import fold
 from reconcile.ledger.history import History
 from reconcile.ledger.records import Record
@@ -21,12 +22,17 @@ from tests.reconcile.build import (
     seconds,
 )
 
-HOLD = replace(POLICY, mismatch_held=("shop",))
+HOLD = replace(POLICY, mismatch_held=("shop",), provider_discount_percent=10)
 HALF, OTHER = Money(minor=75_000, currency="KES"), Money(minor=250_000, currency="KES")
 DOLLARS = Money(minor=150_000, currency="USD")
 
 
-def paid(name: str, money: Money | None, *, at: int = 100, **fields: str) -> Delivery:
+TIP = Part(kind="tip", money=Money(minor=20_000, currency="KES"))
+BASE = Part(kind="base", money=Money(minor=130_000, currency="KES"))
+LESS = Part(kind="discount", money=Money(minor=10_000, currency="KES"))
+
+
+def paid(name: str, money: Money | None, *, at: int = 100, **fields: Any) -> Delivery:
     said = event(f"e{name}", "succeeded", at, payment=f"p{name}", money=money, **fields)
     return delivery(f"d{name}", at + 1, said)
 
@@ -73,6 +79,17 @@ CASES: dict[str, tuple[History, str, tuple[str, ...]]] = {
     "a payment that a person assigned": (
         history(PLACED, paid("1", OTHER),
                 record("r3", "payment_assigned", 300, source="shop", payment="p1")),
+        "succeeded", (),
+    ),
+    "the price and a tip": (
+        history(PLACED, paid("1", Money(minor=170_000, currency="KES"), parts=(TIP,))),
+        "succeeded", (),
+    ),
+    "less than the price beside its base": (
+        history(PLACED, paid("1", DUE, parts=(TIP, BASE))), "unresolved", ("e1",),
+    ),
+    "the price less an accepted discount": (
+        history(PLACED, paid("1", Money(minor=140_000, currency="KES"), parts=(LESS,))),
         "succeeded", (),
     ),
     "another source": (history(PLACED, paid("1", OTHER, source="till")), "succeeded", ()),
