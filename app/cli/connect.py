@@ -62,6 +62,28 @@ CredentialsFile = Annotated[
     Path | None,
     typer.Option(help='A file with the credentials, as JSON: {"name": "value"}. [asks]'),
 ]
+SharedOption = Annotated[
+    bool | None,
+    typer.Option(help="Whether another shop or system uses this account. [asks]"),
+]
+OnlyOption = Annotated[
+    str | None,
+    typer.Option(help='Members by which your payments are known: {"metadata.shop": ["main"]}.'),
+]
+LinkByOption = Annotated[
+    str | None,
+    typer.Option(help="order, or references: only what the shop named counts. [order]"),
+]
+RotateOption = Annotated[
+    bool,
+    typer.Option(
+        "--rotate-address", help="Give the source another address; the old one stays valid."
+    ),
+]
+RetireOption = Annotated[
+    bool,
+    typer.Option("--retire-now", help="With --rotate-address: old addresses are refused now."),
+]
 
 
 def connect(
@@ -80,16 +102,11 @@ def connect(
     public_url: Annotated[
         str | None, typer.Option(help="Scheme and host as the provider reaches this service.")
     ] = None,
-    rotate_address: Annotated[
-        bool,
-        typer.Option(
-            "--rotate-address", help="Give the source another address; the old one stays valid."
-        ),
-    ] = False,
-    retire_now: Annotated[
-        bool,
-        typer.Option("--retire-now", help="With --rotate-address: old addresses are refused now."),
-    ] = False,
+    shared: SharedOption = None,
+    only: OnlyOption = None,
+    link_by: LinkByOption = None,
+    rotate_address: RotateOption = False,
+    retire_now: RetireOption = False,
     config: Config = None,
     wait: Annotated[
         float,
@@ -111,8 +128,15 @@ def connect(
     profile = load_profile(provider)
     before = plan_settings(path, {}).values
     source = _source_name(name, provider, profile, before=before)
-    asked = {"ENVIRONMENT": environment, "PUBLIC_URL": public_url, "ACCOUNT": account}
+    asked = {
+        "ENVIRONMENT": environment,
+        "PUBLIC_URL": public_url,
+        "ACCOUNT": account,
+        "ONLY": only,
+        "LINK_BY": link_by,
+    }
     wanted = _wanted(source, provider, asked, before=before)
+    wanted |= _sharing(source, profile, shared, wanted=wanted, before=before)
     wanted |= _secrets(source, profile, secret_file, credentials_file, before=before)
     if retire_now and not rotate_address:
         raise UsageError("--retire-now goes with --rotate-address")
@@ -153,6 +177,37 @@ def _source_name(
 def _own(source: str) -> str:
     """The beginning of the variables of a source."""
     return f"{PREFIX}SOURCES__{source.upper()}__"
+
+
+QUESTION: Final = "Does another shop or system use this account?"
+
+
+def _sharing(
+    source: str,
+    profile: Profile,
+    shared: bool | None,
+    *,
+    wanted: Mapping[str, str],
+    before: Mapping[str, str],
+) -> dict[str, str]:
+    """The answer to whether others use the account, as given or typed, unless it is known. Raises
+    UsageError for a yes without what tells their payments apart."""
+    from app.providers.configured import ways_to_tell_apart
+
+    own, known = _own(source), {**before, **os.environ, **wanted}
+    if shared is None and own + "SHARED" not in known and sits_at_a_terminal():
+        shared = typer.confirm(QUESTION, err=True)
+    if shared is None:
+        if own + "SHARED" not in known:
+            printing.note(f"{QUESTION} Say --shared or --no-shared: go-live asks for it.")
+        return {}
+    if shared and not any(own + name in known for name in ("ACCOUNT", "ONLY", "LINK_BY")):
+        raise UsageError(
+            "Its payments would count as yours. Tell them apart with "
+            f"{ways_to_tell_apart(profile)} (--account, --only, --link-by references), in this "
+            f"order of preference: `tallyhook profiles show {profile.name}` says what events name"
+        )
+    return {own + "SHARED": "yes" if shared else "no"}
 
 
 OLD_ADDRESS_DAYS: Final = 396
@@ -209,7 +264,7 @@ def _wanted(
         f"{PREFIX}ENVIRONMENT": environment,
         f"{PREFIX}PUBLIC_URL": asked["PUBLIC_URL"],
         f"{own}PROFILE": provider,
-        f"{own}ACCOUNT": asked["ACCOUNT"],
+        **{own + name: asked[name] for name in ("ACCOUNT", "ONLY", "LINK_BY")},
     }
     return {variable: value for variable, value in found.items() if value is not None}
 

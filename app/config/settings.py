@@ -418,6 +418,7 @@ class SourceSettings(Section):
     link_by       `references`: a payment belongs to an order only if the shop named it or its
                   session, or an event ties it to one of these; an order that its event names is
                   only suggested
+    shared        whether another shop or system uses the account; `unknown`: nobody has said
     link_mismatch `hold`: a payment that only its order number links counts only if its amount is a
                   price of the order
     """
@@ -432,6 +433,7 @@ class SourceSettings(Section):
     only: Only = Field(default_factory=dict)
     orders: Annotated[Literal["shared", "own"], BeforeValidator(lowered)] = "shared"
     link_by: Annotated[Literal["order", "references"], BeforeValidator(lowered)] = "order"
+    shared: Annotated[Literal["unknown", "yes", "no"], BeforeValidator(lowered)] = "unknown"
     link_mismatch: Annotated[Literal["accept", "hold"], BeforeValidator(lowered)] = "accept"
 
 

@@ -256,7 +256,7 @@ async def check_all(context: AppContext) -> Checked:
 
 async def check_now(context: AppContext) -> list[golive.ChecklistItem]:
     """Check those items of the checklist that a program can check. Writes nothing down."""
-    sources = context.sources
+    sources, configured = context.sources, context.settings.sources
     unmarked = [name for name, each in sources.items() if not each.profile.environment.where]
     return [
         golive.keys_item(
@@ -266,6 +266,10 @@ async def check_now(context: AppContext) -> list[golive.ChecklistItem]:
         ),
         await _tried(context),
         golive.separation_item(context.database.environment or "no environment", unmarked=unmarked),
+        golive.sharing_item(
+            unknown=[name for name, each in configured.items() if each.shared == "unknown"],
+            apart=[name for name, each in configured.items() if each.shared == "yes"],
+        ),
     ]
 
 

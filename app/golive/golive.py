@@ -161,7 +161,7 @@ state the result of the rehearsal in the sandbox."""
 SHOWN_BY: Final[Mapping[str, str]] = {"idempotency": "success", "duplicates": "duplicate webhook"}
 """Scenarios that alone check an item."""
 
-CHECKED: Final = ("api_keys", "webhook_verification", "environment_separation")
+CHECKED: Final = ("api_keys", "webhook_verification", "environment_separation", "account_sharing")
 """Items that a run checks."""
 
 ITEMS: Final = (*CHECKED, *REHEARSED, *STATED)
@@ -252,6 +252,27 @@ def separation_item(environment: str, *, unmarked: Sequence[str]) -> ChecklistIt
         state="passed",
         sentence=f"Database, secrets, token and events are of {environment} alone.",
     )
+
+
+def sharing_item(*, unknown: Sequence[str], apart: Sequence[str]) -> ChecklistItem:
+    """Build the item on other shops that use an account.
+
+    unknown  sources of which nobody has said whether another shop uses their account
+    apart    sources whose account others use, and whose settings tell them apart
+    """
+    name = "account_sharing"
+    if unknown:
+        return ChecklistItem(
+            item=name,
+            state="to_sign",
+            sentence="Nobody has said whether another shop or system uses the account of "
+            f"{', '.join(unknown)}: its payments could count as yours. Set SHARED of the source to "
+            f"yes or no, or sign that none does: {_signing(name)}",
+            sources=tuple(unknown),
+        )
+    shared = f" The settings tell the payments of {', '.join(apart)} apart." if apart else ""
+    sentence = f"It is stated of every account whether another shop uses it.{shared}"
+    return ChecklistItem(item=name, state="passed", sentence=sentence)
 
 
 def keys_item(

@@ -118,6 +118,7 @@ def compile_sources(settings: Settings, *, phone_key: PhoneKey | None = None) ->
             )
             problems += _problems_of_account(name, given, profile)
             problems += _problems_of_only(name, given, profile)
+            problems += _problems_of_sharing(name, given, profile)
             if source.signs_address and given.address:
                 variable = f"TALLYHOOK_SOURCES__{name.upper()}__ADDRESS"
                 raise ConfigurationError(
@@ -165,6 +166,26 @@ def only_locations(given: SourceSettings, profile: Profile) -> dict[str, tuple[s
         else f"{'form' if form else 'json'}:{member}": values
         for member, values in given.only.items()
     }
+
+
+def ways_to_tell_apart(profile: Profile) -> str:
+    """Name the settings that tell several shops on one account apart, the best first."""
+    account = profile.account.where or (profile.fetch_back and profile.fetch_back.account)
+    return ("ACCOUNT, " if account else "") + "ONLY or LINK_BY"
+
+
+def separates_shops(given: SourceSettings) -> bool:
+    """Return whether a setting tells the payments of several shops on one account apart."""
+    return bool(given.account or given.only) or given.link_by == "references"
+
+
+def _problems_of_sharing(name: str, given: SourceSettings, profile: Profile) -> list[str]:
+    if given.shared != "yes" or separates_shops(given):
+        return []
+    return [
+        f"TALLYHOOK_SOURCES__{name.upper()}__SHARED: another shop uses the account, so its payments"
+        f" would count as yours; set {ways_to_tell_apart(profile)}, in this order of preference"
+    ]
 
 
 def _problems_of_only(name: str, given: SourceSettings, profile: Profile) -> list[str]:

@@ -12,6 +12,8 @@ import pytest
 
 from app.cli import main
 from app.config.load import load_settings
+from app.core.errors import ConfigurationError
+from app.golive.examine import problems_of_sources
 from app.orders.first_delivery import FirstDelivery, wait_for_delivery
 from app.providers.configured import accounts
 from app.providers.doctor import Diagnosis
@@ -115,13 +117,32 @@ def test_what_is_unsigned_has_credentials_and_an_address_to_keep(
     credentials.write_text(json.dumps(values | {"password": "cGFzcw=="}))
     code, output = connect("mpesa_stk", "--credentials-file", str(credentials), "--format", "json")
     assert code == 0, output
-    document = json.loads(output.partition("\nSet ")[0].partition("\nA service")[0])
+    document = json.loads(output.partition("\nSet ")[0].partition("\nDoes another")[0])
     end = document["address"].rpartition("/")[2]
     assert (document["source"], len(end) > 40) == ("mpesa_stk", True)
     assert "cGFzcw==" not in output
     assert document["address"] in connect("mpesa_stk", "--format", "json")[1]
     code, output = connect("mpesa_stk", "--secret-file", "-", given="x")
     assert (code, "has no secret" in output) == (2, True)
+
+
+def test_an_account_that_others_use_needs_what_tells_their_payments_apart(
+    connect: Connect, tmp_path: Path
+) -> None:
+    """A yes alone is refused, with what the profile offers first; nothing is written."""
+    words = ("stripe", "--secret-file", "-")
+    code, output = connect(*words, "--shared", given=SECRET)
+    assert (code, "with ACCOUNT, ONLY or LINK_BY" in output) == (2, True)
+    assert "with ONLY or LINK_BY" in connect("paystack", "--shared", given=SECRET)[1]
+    assert not (tmp_path / "tallyhook.env").exists()
+    only = '{"metadata.shop": ["main"]}'
+    assert connect(*words, "--shared", "--only", only, given=SECRET)[0] == 0
+    own = "TALLYHOOK_SOURCES__STRIPE__"
+    written = settings_in(tmp_path)
+    assert (written[own + "SHARED"], written[own + "ONLY"]) == ("yes", only)
+    environ = {**written, own + "ONLY": "{}"}
+    with pytest.raises(ConfigurationError, match="another shop uses the account"):
+        load_settings(environ, serving=True, also=problems_of_sources)
 
 
 def test_another_address_leaves_the_old_one_valid_for_thirteen_months(
@@ -162,6 +183,7 @@ def test_at_a_terminal_what_is_missing_is_asked_for_unseen(
 
     monkeypatch.setattr("typer.prompt", prompt)
     monkeypatch.setattr("app.cli.connect.sits_at_a_terminal", lambda: True)
+    monkeypatch.setattr("typer.confirm", lambda *_, **__: False)
     code, output = connect("flutterwave_v3")
     assert (code, asked) == (0, ["secret", "secret_key"])
     assert 'The secret is the "secret hash" that you type in yourself' in output
@@ -179,6 +201,7 @@ def test_a_key_of_several_lines_is_not_asked_for_in_one(
     """A prompt would take the first line of what is pasted, and the shell the others."""
     monkeypatch.setattr("typer.prompt", lambda *words, **more: pytest.fail("was asked"))
     monkeypatch.setattr("app.cli.connect.sits_at_a_terminal", lambda: True)
+    monkeypatch.setattr("typer.confirm", lambda *_, **__: False)
     code, output = connect(profile)
     assert (code, "give --secret-file FILE" in output) == (2, True), output
     assert not (tmp_path / "tallyhook.env").exists()

@@ -26,6 +26,7 @@ from app.golive.golive import (
     last_checklist,
     open_items,
     separation_item,
+    sharing_item,
     sign,
     try_endpoint,
     unfinished,
@@ -47,6 +48,7 @@ CHECKED = [
     keys_item([]),
     webhook_item([GOOD], public_url="https://hooks.example"),
     separation_item("live", unmarked=[]),
+    sharing_item(unknown=[], apart=[]),
 ]
 
 
@@ -85,15 +87,26 @@ async def test_it_is_complete_when_all_is_checked_and_stated(live: Driver) -> No
     assert "never run" in (await unfinished(context) or "")
     found = await states(context, CHECKED)
     assert list(found) == list(ITEMS)
-    assert [name for name, state in found.items() if state == "passed"] == list(ITEMS[:3])
-    for item in ITEMS[3:]:
+    assert [name for name, state in found.items() if state == "passed"] == list(ITEMS[:4])
+    for item in ITEMS[4:]:
         assert await unfinished(context) is not None
         await sign(context, item, by="Ann", note="minutes of 20 November")
         last = await checklist(context, CHECKED)
     assert open_items(last) == []
-    assert {each.by for each in last[3:]} == {"Ann"}
+    assert {each.by for each in last[4:]} == {"Ann"}
     assert await unfinished(context) is None
     assert "golive" not in (await live.client.get("/readyz")).json()
+
+
+async def test_a_person_states_of_each_account_whether_others_use_it(live: Driver) -> None:
+    """A source that is added later is asked about anew."""
+    asked = sharing_item(unknown=["shop"], apart=["till"])
+    assert (await states(live.context, [*CHECKED[:3], asked]))["account_sharing"] == "to_sign"
+    assert "account of shop" in asked.sentence
+    await sign(live.context, "account_sharing", by="Ann", note="it is ours alone")
+    assert (await states(live.context, [*CHECKED[:3], asked]))["account_sharing"] == "passed"
+    known = sharing_item(unknown=[], apart=["till"])
+    assert (known.state, "payments of till apart" in known.sentence) == ("passed", True)
 
 
 async def test_what_a_program_finds_wrong_cannot_be_signed_away(live: Driver) -> None:
@@ -400,5 +413,7 @@ async def test_what_could_not_be_checked_is_remembered_as_that(driver: Driver) -
     none = webhook_item([GOOD], public_url="")
     await checklist(driver.context, [keys_item(["X: is missing"]), none, CHECKED[2]])
     last = {each.item: each for each in await last_checklist(driver.context)}
-    assert [last[each.item].state for each in CHECKED] == ["failed", "not_run_yet", "passed"]
+    assert [last[each.item].state for each in CHECKED] == [
+        *("failed", "not_run_yet", "passed", "passed"),
+    ]
     assert "could not be checked" in last["webhook_verification"].sentence
