@@ -122,6 +122,7 @@ class AnswerReader:
             if (where := getattr(rule, kind))
         )
         sums: tuple[tuple[StateMember, sections.Locations], ...] = (
+            ("captured", rule.states_captured),
             ("refunded", rule.states_refunded),
             ("charged_back", rule.states_charged_back),
         )

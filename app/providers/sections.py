@@ -357,9 +357,9 @@ class FetchBackRule:
                       parts of `amount`, as in section [amounts]
     claims            the answer's words; empty: the profile's own
     again             final kinds of answers that are asked about once more, since they may change
-    states_refunded, states_charged_back
+    states_captured, states_refunded, states_charged_back
                       sums that the answer states as of now: a later answer may take them back
-    zero_if_absent    which of the two an answer without it states as zero
+    zero_if_absent    which of the last two an answer without it states as zero
     refunds, chargebacks
                       lists of single ones, which count beside the sums, by the greater
     """
@@ -401,6 +401,7 @@ class FetchBackRule:
     currency: Locations = ()
     claims: Claims = ()
     again: Annotated[tuple[str, ...], listed(rules.text)] = ()
+    states_captured: Locations = ()
     states_refunded: Locations = ()
     states_charged_back: Locations = ()
     zero_if_absent: Annotated[tuple[str, ...], listed(one_of(("refunded", "charged_back")))] = ()
@@ -410,7 +411,7 @@ class FetchBackRule:
     @property
     def states(self) -> bool:
         """Whether its answers state a position of the payment."""
-        sums = (*self.states_refunded, *self.states_charged_back)
+        sums = (*self.states_captured, *self.states_refunded, *self.states_charged_back)
         return bool(sums or self.refunds or self.chargebacks)
 
 

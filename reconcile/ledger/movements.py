@@ -18,7 +18,7 @@ from reconcile.instants import Instant
 from reconcile.ledger.correlate import AttemptEvidence, Filed, Heard
 from reconcile.ledger.events import ClaimKind, speaks_of_money_going_back
 from reconcile.ledger.ledger import Balance, Entry, EntryKind, Movement, new_balance, new_entry
-from reconcile.ledger.positions import Position, Step, Undo, still_stated
+from reconcile.ledger.positions import NO_POSITION, Position, Step, Undo, still_stated
 from reconcile.money import Money, new_money
 
 DisputeWord = Literal["open", "lost", "won"]
@@ -149,32 +149,37 @@ def payments_of(attempts: Sequence[AttemptEvidence], filed: Filed) -> list[Payme
     for attempt in attempts:
         claims = attempt.claims
         captured = claims.get("succeeded")
-        captures = [] if captured is None else _captures(attempt, captured)
+        position = Position(attempt) if attempt.states else NO_POSITION
+        if captured is not None and attempt.states:
+            captured = [each for each in captured if not position.states_capture(each)]
+        captures = _captures(attempt, captured) if captured else []
         if captures and captures[0].heard[0].event.standing == "answered":
             captures = _as_named(captures, attempts, filed)
         if attempt.sums or attempt.states or not _MOVES.isdisjoint(claims):
             payment = Payment(attempt, captures, plain=False)
-            position, undos = Position(attempt), list[Undo]()
             refunds = Refunds(attempt, position)
             payment.returns = returns = refunds.movements()
             payment.pending = refunds.pending(returns)
             payment.failed = refunds.undone()
             payment.disputes = disputes = _disputes(attempt, position)
+            lost_again, refunded_again = list[Undo](), refunds.not_repeated()
             for dispute in disputes:
-                returns += _loss(payment, dispute, position, undos)
-            undos += refunds.not_repeated()
+                returns += _loss(payment, dispute, position, lost_again)
             for currency in position.currencies("charged_back"):
                 steps = position.steps("charged_back", currency)
-                lost = _beyond("dispute_lost", attempt, steps, returns, currency, undos)
+                lost = _beyond("dispute_lost", attempt, steps, returns, currency, lost_again)
                 if lost:
                     returns += lost
                     disputes.append(_stated_loss(lost, currency))
             for currency in position.currencies("refunded"):
                 steps = position.steps("refunded", currency)
-                returns += _beyond("refunded", attempt, steps, returns, currency, undos)
-            payment.undos = undos
+                returns += _beyond("refunded", attempt, steps, returns, currency, refunded_again)
+            payment.undos = undos = [*lost_again, *refunded_again]
+            for currency in position.currencies("captured"):
+                _capture_sum(payment, position.steps("captured", currency), currency, undos)
             if "reversed" in claims:
-                returns += _reversals(payment, refunds.not_failed(claims["reversed"]))
+                reversals = _reversals(payment, refunds.not_failed(claims["reversed"]))
+                payment.returns = [*payment.returns, *reversals]
             unread = claims.get("unrecognized", ())
             payment.unread = [h for h in unread if speaks_of_money_going_back(h.event.kind)]
             payments.append(payment)
@@ -476,6 +481,35 @@ def _beyond(
         heard = [h for step in steps for h in step.said]
         undos.append(Undo(new_money(minor=back, currency=currency), heard))
     return found
+
+
+def _capture_sum(payment: Payment, steps: Sequence[Step], currency: str, undos: list[Undo]) -> None:
+    """Add to a payment what a stated sum comes to beyond its captures. A fall is a reversal."""
+    most, top, gone = _sum(payment.captures, currency), 0, 0
+    rests_on = [h for m in payment.captures for h in m.heard]
+    returns, falls = [*payment.returns], list[Step]()
+    for step in steps:
+        rests_on = [*rests_on, *step.said, *steps[-1].said]
+        if step.minor > most:
+            money = new_money(minor=step.minor - most, currency=currency)
+            capture = Movement("captured", payment.attempt, step.said, (money,), rests_on)
+            payment.captures, most = [*payment.captures, capture], step.minor
+        top = max(top, step.minor)
+        fallen = top - step.minor
+        if fallen != gone:
+            said = [
+                Heard(replace(h.event, money=None), h.first, h.count, step.version, h.by)
+                for h in step.said
+            ]
+            money = new_money(minor=fallen - gone, currency=currency)
+            returns.append(Movement("reversed", payment.attempt, said, (money,), rests_on))
+            gone = fallen
+        falls.append(Step(step.version, fallen, step.said))
+    payment.returns = returns
+    back = still_stated(falls) - gone
+    if back > 0:
+        heard = [h for step in steps for h in step.said]
+        undos.append(Undo(new_money(minor=back, currency=currency), heard))
 
 
 def _stated_loss(lost: Sequence[Movement], currency: str) -> Dispute:

@@ -108,6 +108,13 @@ class Position:
         """Return the currencies in which a sum is stated, sorted."""
         return sorted({s.money.currency for _, s in self._states if s.member == member and s.money})
 
+    def states_capture(self, answer: Heard) -> bool:
+        """Return whether an answer states the sum of what was captured."""
+        return any(
+            each is answer and state.member == "captured" and state.money
+            for each, state in self._states
+        )
+
     def steps(self, member: StateMember, currency: str) -> list[Step]:
         """Return a sum by version; of one version the greatest.
 
@@ -120,7 +127,7 @@ class Position:
             if state.member != member or money is None or money.currency != currency:
                 continue
             sure = version is not None and each.event.payment is not None
-            at = state.at or version or each.at
+            at = state.at or (member == "captured" and each.event.occurred_at) or version or each.at
             said = Heard(each.event, each.first, each.count, at, each.by)
             key = (sure, EARLIEST if version is None else version)
             step = found.get(key)
@@ -135,6 +142,10 @@ class Position:
             return weak or strong
         floor = weak[-1]
         return [s if s.minor >= floor.minor else Step(s.version, *floor[1:]) for s in strong]
+
+
+NO_POSITION: Final = Position(AttemptEvidence("", ""))
+"""Position of a payment of which no answer states one. Never add to it."""
 
 
 def still_stated(steps: Sequence[Step]) -> int:

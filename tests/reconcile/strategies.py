@@ -59,6 +59,7 @@ def _position(
 
 POSITIONS = (
     *[(_position("refunded", minor),) for minor in (0, 5_000, 15_000)],
+    *[(_position("captured", minor),) for minor in (5_000, 15_000)],
     *[(_position("charged_back", minor),) for minor in (0, 5_000, 15_000)],
     *[(_position("refund", 5_000, word=word, reference="m_1"),) for word in STATE_WORDS],
     *[(_position("chargeback", 5_000, word=word, reference="m_2"),) for word in STATE_WORDS],
@@ -121,6 +122,25 @@ def takings_away(*, payments: tuple[str, ...] = ("pay_1", "pay_2", "pay_3", "pay
         received_at=_pick(*map(seconds, OFFSETS)),
         event=made,
     )
+
+
+@st.composite
+def positions(draw: st.DrawFn) -> tuple[list[Delivery], Delivery]:
+    """Draw answers about one payment, and one more that states no less gone back than any other."""
+    sums, versions = _pick(0, 0, 5_000, 15_000), st.sampled_from(OFFSETS)
+    member = draw(_pick("refunded", "charged_back"))
+
+    def answered(number: int, minor: int) -> Delivery:
+        said = event(
+            f"a{number}", "succeeded", 0, payment="pay_1", money=AMOUNTS[-1], standing="fetched",
+            states=(_position(member, minor),), stated_at=seconds(draw(versions)),
+        )  # fmt: skip
+        at = seconds(draw(st.sampled_from(OFFSETS)))
+        return Delivery(delivery_id=f"a{number}", received_at=at, event=said)
+
+    stated = draw(st.lists(sums, min_size=1, max_size=5))
+    answers = [answered(number, minor) for number, minor in enumerate(stated)]
+    return answers, answered(99, draw(_pick(max(stated), 15_000)))
 
 
 @st.composite

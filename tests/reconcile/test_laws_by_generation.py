@@ -14,11 +14,12 @@ from reconcile.ledger.history import History
 from reconcile.ledger.records import Record
 from reconcile.money import Money
 from tests.reconcile import laws
-from tests.reconcile.build import ORDER, record
+from tests.reconcile.build import ORDER, POLICY, event, record, seconds
 from tests.reconcile.strategies import (
     OFFSETS,
     histories,
     moments,
+    positions,
     strangers,
     takings_away,
     tied_histories,
@@ -155,6 +156,27 @@ def test_law_9_conservation(history: History, as_of: Instant) -> None:
 def test_law_10_direction(history: History, taking: Delivery, as_of: Instant) -> None:
     """No event that takes money away makes an order fulfillable."""
     laws.direction_law(fold, history, taking, as_of)
+
+
+@search
+@given(positions(), moments(), st.sampled_from((None, 5_000, 15_000)))
+def test_law_10_positions(
+    stated: tuple[list[Delivery], Delivery], as_of: Instant, signed: int | None
+) -> None:
+    """No answer that states as much gone back as any other makes an order fulfillable."""
+    answers, taking = stated
+    placed = record("rec_p", "order_placed", 0, money=Money(minor=15_000, currency="KES"))
+    known = History(order=ORDER, deliveries=frozenset(answers), records=frozenset([placed]))
+    if signed is not None:
+        refund = event("e_r", "refunded", 5, payment="pay_1", movement="m_1")
+        money = Money(minor=signed, currency="KES")
+        heard = Delivery(
+            delivery_id="d_r", received_at=seconds(5), event=replace(refund, money=money)
+        )
+        known |= History(order=ORDER, deliveries=frozenset([heard]))
+    before = fold(known, policy=POLICY, as_of=as_of)
+    more = known | History(order=ORDER, deliveries=frozenset([taking]))
+    assert before.fulfillable or not fold(more, policy=POLICY, as_of=as_of).fulfillable
 
 
 @search
