@@ -98,7 +98,7 @@ def _may_go_back(case: Case, judgement: Judgement) -> Iterable[Reason]:
         on_hold[id(payment.attempt)] = held
         cites += heard
     pending = sum(on_hold.values())
-    if pending and judgement.counted_less(on_hold) < price.minor:
+    if pending and not judgement.is_paid_without(on_hold, price):
         facts = (("pending", new_money(minor=pending, currency=price.currency)),)
         yield new_reason(code="money_may_go_back", cites=cites_of(cites), facts=facts)
 

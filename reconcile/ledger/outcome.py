@@ -82,6 +82,7 @@ class Judgement:
     came_on_top
               what came on top of the price on these payments
     on_top    part of that which is still held
+    percent   how much of the price a discount at a provider may take off
     refused   part of the discounts at providers that the shop does not accept; None if nothing
     lost_in_doubt
               what payments in doubt returned beyond their smallest stated capture
@@ -108,6 +109,7 @@ class Judgement:
     shares: Sequence[Counted] = ()
     came_on_top: int = 0
     on_top: int = 0
+    percent: int = 0
     refused: Money | None = None
     lost_in_doubt: int = 0
     counted: int = 0
@@ -126,13 +128,19 @@ class Judgement:
         """The price in minor units; None if it is unknown."""
         return None if self.expected.money is None else self.expected.money.minor
 
-    def counted_less(self, on_hold: Mapping[int, int]) -> int:
-        """Return `counted` if these sums went back too, by the `id()` of the attempt."""
+    def is_paid_without(self, on_hold: Mapping[int, int], price: Money) -> bool:
+        """Return whether `price` is counted if these sums went back too, by `id()` of the attempt.
+
+        Then other discounts may count, and less may be on top.
+        """
         if not self.shares:
-            return self.counted - sum(on_hold.values())
+            return self.counted - sum(on_hold.values()) >= price.minor
         sure = zip(self.sure(), self.shares, strict=True)
         shares = [share.less(on_hold.get(id(payment.attempt), 0)) for payment, share in sure]
-        return counting(shares, self.worth) - self.lost_in_doubt
+        off = 0 if self.expected.discount is None else self.expected.discount.minor
+        due = price.minor + off
+        due -= sum(discounted(shares, due, percent=self.percent))
+        return counting(shares, due) - self.lost_in_doubt >= due
 
     def sure(self) -> list[Payment]:
         """Return the payments that are not in doubt."""
@@ -169,13 +177,11 @@ def decide(case: Case) -> Judgement:
             unpriced=unpriced,
         ),
     )
+    judgement.percent = case.policy.provider_discount_percent
     judgement.plain = all(payment.plain for payment in payments)
     moved = judgement.doubts or captures or any(payment.moved for payment in payments)
-    judgement.outcome, judgement.reasons = (
-        _money_moved(judgement, percent=case.policy.provider_discount_percent)
-        if moved
-        else _no_money_moved(case, judgement)
-    )
+    decided = _money_moved(judgement) if moved else _no_money_moved(case, judgement)
+    judgement.outcome, judgement.reasons = decided
     # Nobody knows the amount of an order in doubt.
     certain = judgement.outcome != "unresolved" or judgement.reasons[0].code == "amount_differs"
     if case.filed.canceled is not None and judgement.held > 0 and certain:
@@ -275,7 +281,7 @@ def _returning(judgement: Judgement, payments: Sequence[Payment]) -> int:
     return min(judgement.owed, sum([under_way(each, judgement.currency) for each in payments]))
 
 
-def _weigh(judgement: Judgement, *, percent: int) -> None:
+def _weigh(judgement: Judgement) -> None:
     """Set currency, `held`, `counted` and `surplus`, and what of it is owed back.
 
     A payment in doubt does not count, but returns beyond its smallest stated capture are deducted.
@@ -301,14 +307,14 @@ def _weigh(judgement: Judgement, *, percent: int) -> None:
                 came += min(stated, default=0)
             judgement.lost_in_doubt += max(0, at_most_returned(payment, currency) - came)
     if any(payment.attempt.parts for payment in judgement.sure()):
-        price = _weigh_parts(judgement, currency, percent=percent)
+        price = _weigh_parts(judgement, currency)
     judgement.counted -= judgement.lost_in_doubt
     if price is not None and judgement.counted > price.minor:
         judgement.surplus = judgement.owed = judgement.counted - price.minor
         judgement.returning = _returning(judgement, judgement.sure())
 
 
-def _weigh_parts(judgement: Judgement, currency: str, *, percent: int) -> Money | None:
+def _weigh_parts(judgement: Judgement, currency: str) -> Money | None:
     """Take accepted discounts off the price, and what is on top off `counted`. Return the price."""
     expected, shares = judgement.expected, list[Counted]()
     for payment in judgement.sure():
@@ -316,7 +322,7 @@ def _weigh_parts(judgement: Judgement, currency: str, *, percent: int) -> Money 
         shares.append(counted_of(payment, currency, kept=kept - on_hold))
     judgement.shares = shares
     if expected.money is not None:
-        financed, taken = discounted(shares, expected.money.minor, percent=percent)
+        financed, taken = discounted(shares, expected.money.minor, percent=judgement.percent)
         refused, off = sum([each.discount for each in shares]) - taken, financed + taken
         if refused:
             judgement.refused = new_money(minor=refused, currency=currency)
@@ -333,12 +339,9 @@ def _weigh_parts(judgement: Judgement, currency: str, *, percent: int) -> Money 
 # --- the order: money moved ----------------------------------------------------------------------
 
 
-def _money_moved(judgement: Judgement, *, percent: int) -> Decision:
-    """Return the decision of the first line that fits, of the table in reconcile/README.md.
-
-    percent  how much of the price a discount at the provider may take off
-    """
-    _weigh(judgement, percent=percent)
+def _money_moved(judgement: Judgement) -> Decision:
+    """Return the decision of the first line that fits, of the table in reconcile/README.md."""
+    _weigh(judgement)
     gone = False
     if not judgement.plain:
         judgement.open_disputes = [d for p in judgement.payments for d in p.open_disputes]

@@ -11,6 +11,8 @@ from reconcile.instants import SECOND, Instant
 from reconcile.ledger.events import Delivery
 from reconcile.ledger.fold import fold
 from reconcile.ledger.history import History
+from reconcile.ledger.ledger import Ledger
+from reconcile.ledger.policy import Policy
 from reconcile.ledger.records import Record
 from reconcile.money import Money
 from tests.reconcile import laws
@@ -142,6 +144,24 @@ def test_law_7_honest_explanations(history: History, as_of: Instant) -> None:
 def test_law_8_quiet(history: History, as_of: Instant) -> None:
     """Without new evidence nothing changes before next_decision_at; at it something does."""
     laws.quiet_law(fold, history, as_of)
+
+
+def accepting(history: History, *, policy: Policy, as_of: Instant) -> Ledger:
+    """Fold with discounts at providers accepted."""
+    accepts = replace(policy, provider_discount_percent=60)
+    return fold(history, policy=accepts, as_of=as_of)
+
+
+@search
+@given(histories(), strangers(), takings_away(), moments(), st.sampled_from((5_000, 15_000)))
+def test_discounts_that_are_accepted_keep_the_laws_of_money(
+    history: History, strange: list[Delivery], taking: Delivery, as_of: Instant, price: int
+) -> None:
+    placed = record("rec_p", "order_placed", 200_001, money=Money(minor=price, currency="KES"))
+    priced = history | History(order=ORDER, records=frozenset([placed]))
+    laws.stranger_law(accepting, priced, strange, as_of)
+    laws.direction_law(accepting, priced, taking, as_of)
+    laws.conservation_law(accepting, priced, as_of)
 
 
 @search
