@@ -9,7 +9,6 @@ import typer
 
 from app.cli.main import SECTIONS, application
 from app.privacy.places import places_table
-from app.providers.connecting import setup_table
 
 ROOMS: Final = Path(__file__).parents[1]
 
@@ -43,7 +42,6 @@ def _row(path: str, command: Any) -> str:
 TABLES: Final[Mapping[str, Callable[[], str]]] = {
     "cli/README.md": command_table,
     "privacy/README.md": places_table,
-    "providers/README.md": setup_table,
 }
 
 

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from typing import Final
 
 from app.providers import keys
-from app.providers.profile import load_profile, shipped_profiles
 from app.providers.questions import credentials_of
 from app.providers.schemes import UNSIGNED
 from app.providers.sections import Profile
@@ -62,25 +61,3 @@ def described_credentials(profile: Profile) -> dict[str, str]:
 def takes_keys(profile: Profile) -> bool:
     """Check whether its secrets are the provider's public keys, not shared secrets."""
     return keys.takes_keys(profile.signature.mac)
-
-
-def setup_table() -> str:
-    """Write every shipped profile that moves money as a table in Markdown."""
-    lines = [
-        "| profile | where the address is registered | events | the order's reference |",
-        "|---|---|---|---|",
-    ]
-    for name in shipped_profiles():
-        profile = load_profile(name)
-        if profile.verifies_only:
-            continue
-        facts = setup_facts(profile)
-        events, fields = facts["events"], facts["fields"]
-        if isinstance(events, list):
-            first = f"`{events[0]}`"
-            events = first if len(events) == 1 else f"{len(events)}, {first} the first"
-        if isinstance(fields, list):
-            fields = "; ".join(fields)
-        cells = (f"`{name}`", str(facts["where"]), events, fields)
-        lines.append(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |")
-    return "\n".join(lines) + "\n"
