@@ -189,3 +189,32 @@ class ReferenceContract:
         assert found == {(("partially_refunded", 0), none, none)}
         report = await checked(at)
         assert [each for each in report.problems if not of_the_builders(each)] == []
+
+    async def test_a_movements_own_reference_waits_for_its_payment_and_touches_no_order(
+        self, inbox: Inbox
+    ) -> None:
+        """In any arrival order. Its reference equals the number of another order."""
+        at = context(inbox, at=5)
+        for number, members in enumerate(permutations(("authorized", "captured", "placed"))):
+            payment, order, other = (f"{name}{number}" for name in "pAB")
+            events = {
+                "authorized": said(f"a{number}", "authorized", payment=payment, order=order),
+                "captured": said(
+                    f"c{number}", "succeeded", payment=payment, suggested=other, money=PRICE
+                ),
+            }
+            for member in members:
+                if member == "placed":
+                    await tell_order(at, stated(order))
+                    await tell_order(at, stated(other))
+                else:
+                    await keep(inbox, arrival(events[member]))
+                await refold_until_quiet(at, limit=10, progress=lambda count: None)
+        await keep(inbox, arrival(said("r", "refunded", payment="q", suggested="71")))
+        await refold_until_quiet(at, limit=10, progress=lambda count: None)
+        found = dict(await rows(inbox, "SELECT order_key, outcome FROM ledgers"))
+        assert {name: found[name] for name in found if name[0] == "A"} == {
+            f"A{number}": "succeeded" for number in range(6)
+        }
+        assert {found[name] for name in found if name[0] == "B"} == {"not_attempted"}
+        assert "71" not in found
