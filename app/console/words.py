@@ -157,6 +157,7 @@ FINDINGS: Final[Mapping[FindingCode, str]] = {
     "order_unknown": "Not known from the shop",
     "session_unknown": "No answer to the payment request",
     "refund_without_payment": "Refund of an unknown payment",
+    "refund_standalone": "Refund of no payment",
     "paid_but_not_fulfilled": "Paid, not shipped",
     "price_changed": "Price changed",
     "dispute_open": "Dispute open",

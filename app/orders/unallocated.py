@@ -110,6 +110,7 @@ class Unallocated:
                  None where no money moved, or where its amount is unclear
     amount_unclear  whether events disagree on an amount, or state none
     disputed     whether a dispute is open
+    standalone   whether it is only money given back of no payment
     went_back    whether money of it went back, or a dispute is open
     entries      each movement of known amount, by date
     occurred_at  the provider's first date of it
@@ -139,6 +140,7 @@ class Unallocated:
     held: Money | None
     amount_unclear: bool
     disputed: bool
+    standalone: bool
     went_back: bool
     entries: tuple[Entry, ...]
     occurred_at: Instant
@@ -176,6 +178,8 @@ class Unallocated:
     def waits(self) -> bool:
         """Return whether money of it waits for a person's decision."""
         moved = bool(self.entries) or self.amount_unclear or self.disputed
+        if self.standalone:
+            return False  # it is listed, as money out
         return self.state == "open" and moved and (self.held is None or self.held.minor != 0)
 
     @property
@@ -325,6 +329,7 @@ def _unallocated(
         held=held,
         amount_unclear=any(movement.money is None for movement in movements),
         disputed=disputed,
+        standalone=all(event.standalone for event in said),
         went_back=disputed or any(movement.kind != "captured" for movement in movements),
         entries=entries_of(movements),
         occurred_at=min(each.at for each in evidence.heard),

@@ -25,6 +25,7 @@ from reconcile.ledger.outcome import (
     paid_several_times,
     returning_facts,
     reversal_mismatch,
+    stands_alone,
     times_paid,
     under_way,
 )
@@ -173,11 +174,18 @@ def _mismatch(code: FindingCode, judgement: Judgement, captured: list[Movement])
 
 
 def refunds(case: Case, judgement: Judgement) -> list[Finding]:
-    """Find `refund_without_payment` and `refund_exceeds_capture`, payment by payment."""
+    """Find `refund_standalone`, `refund_without_payment` and `refund_exceeds_capture`."""
     if len(judgement.captures) == len(judgement.movements):
         return []
     found: list[Finding] = []
-    unknown = [p for p in judgement.payments if p.returns and not p.captures]
+    alone = [h.event.event_id for h in case.heard if h.event.standalone]
+    if alone:
+        found.append(new_finding(code="refund_standalone", cites=tuple(dict.fromkeys(alone))))
+    unknown = [
+        p
+        for p in judgement.payments
+        if p.returns and not p.captures and not stands_alone(judgement, p)
+    ]
     if unknown:
         cites = tuple(dict.fromkeys([c for p in unknown for m in p.returns for c in m.cites]))
         found.append(new_finding(code="refund_without_payment", cites=cites))

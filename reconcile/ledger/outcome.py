@@ -353,9 +353,23 @@ def _money_moved(judgement: Judgement) -> Decision:
     raise AssertionError("the last line always fits")
 
 
+def stands_alone(judgement: Judgement, payment: Payment) -> bool:
+    """Return whether money went back by refunds of no payment, of what other payments brought."""
+    returned = {m.money.currency for m in payment.returns if m.money is not None}
+    return (
+        not payment.captures
+        and any(each.event.standalone for each in payment.attempt.heard)
+        and all(b.returned <= b.captured for b in judgement.balances if b.currency in returned)
+    )
+
+
 def _capture_unknown(judgement: Judgement) -> Decision | None:
     """Decide if money went back on a payment without a reported capture."""
-    unknown = [p for p in judgement.payments if p.returns and not p.captures]
+    unknown = [
+        p
+        for p in judgement.payments
+        if p.returns and not p.captures and not stands_alone(judgement, p)
+    ]
     if not unknown:
         return None
     reason = _money_reason(judgement, "refund_before_payment", returned_on=unknown)
@@ -364,7 +378,7 @@ def _capture_unknown(judgement: Judgement) -> Decision | None:
 
 def _all_gone(judgement: Judgement) -> Decision | None:
     """Decide if all captured money went back, whatever the price is now."""
-    if judgement.doubts or any(_over(p) for p in judgement.payments):
+    if judgement.doubts or any(_over(judgement, p) for p in judgement.payments):
         return None
     balances = judgement.balances
     if not judgement.captures or not any(b.returned for b in balances):
@@ -453,16 +467,16 @@ def _doubtful(judgement: Judgement) -> Decision | None:
     assert currency is not None
     if judgement.doubts:
         return "unresolved", _doubts(judgement)
-    over = [p for p in judgement.payments if _over(p)]
+    over = [p for p in judgement.payments if _over(judgement, p)]
     lacking = sum([max(0, p.returned(currency) - p.captured(currency)) for p in over])
     if over and _counting(judgement) and judgement.counted + lacking >= price.minor:
         return "unresolved", (_money_reason(judgement, "returned_more_than_captured"),)
     return None
 
 
-def _over(payment: Payment) -> bool:
+def _over(judgement: Judgement, payment: Payment) -> bool:
     """Return whether more went back on a payment than came, in any currency."""
-    if not payment.returns:
+    if not payment.returns or stands_alone(judgement, payment):
         return False
     currencies = {m.money.currency for m in payment.returns if m.money is not None}
     return any(payment.returned(c) > payment.captured(c) for c in currencies)

@@ -30,6 +30,7 @@ FindingCode = Literal[
     "session_unknown",
     "assignment_contradicted",
     "refund_without_payment",
+    "refund_standalone",
     "paid_but_not_fulfilled",
     "price_changed",
     "dispute_open",
@@ -164,6 +165,13 @@ FINDINGS: Final[dict[FindingCode, FindingWords]] = {
         plain="Money was given back, and we do not know of the payment.",
         staff="Ask the payment service which payment the money belongs to.",
         summary="Money was given back, and no payment is known",
+    ),
+    "refund_standalone": FindingWords(
+        "warning",
+        sentence="Money was given back for the order by a refund of no payment of it",
+        plain="Money was given back apart from the payment.",
+        staff="Check that the refund, which belongs to no payment, is meant for this order.",
+        summary="Money was given back, and the refund belongs to no payment",
     ),
     "paid_but_not_fulfilled": FindingWords(
         "warning",

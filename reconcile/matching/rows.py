@@ -33,6 +33,7 @@ WEIGHTY: Final[frozenset[FindingCode]] = frozenset(
         "amount_off_by_minor_unit",
         "currency_mismatch",
         "refund_without_payment",
+        "refund_standalone",
         "refund_exceeds_capture",
         "dispute_open",
         "dispute_won",

@@ -162,6 +162,19 @@ class PlacingContract:
         assert await outcome(at, "A") == ("succeeded", True)
         assert [each for each in await listed(at) if each.state == "open"] == []
 
+    async def test_a_refund_of_no_payment_and_no_order_is_listed_and_raises_no_alarm(
+        self, inbox: Inbox
+    ) -> None:
+        at = context(inbox, at=10)
+        await keep(inbox, arrival(till(claim="refunded", movement="b2c", standalone=True), at=1))
+        [found] = (await list_unallocated(at, UnallocatedRequest())).payments
+        assert (found.id, found.refunded, found.waits) == ("shop:R1", KES, False)
+        assert (await unallocated_totals(at)).count == 0
+        await keep(inbox, arrival(till("e2"), at=2))  # it names a payment of ours
+        [found] = await listed(at)
+        assert found.captured == KES
+        assert not found.standalone
+
     async def test_one_person_assigns_to_the_only_order_that_fits(self, inbox: Inbox) -> None:
         at = await prepared(inbox, "A", "B")
         [payment] = await listed(at)
