@@ -454,7 +454,7 @@ async def read_unallocated(context: AppContext, payment: str) -> Unallocated:
 def due_of(ledger: Ledger) -> Money | None:
     """Return what is still to be paid of an order; None without a price, and where it is canceled
     or its price and its money are of several currencies."""
-    price, held = ledger.expected, ledger.held
+    price, held = ledger.expected, ledger.held_for_price
     if price is None or ledger.case.filed.canceled is not None:
         return None
     if held is None:

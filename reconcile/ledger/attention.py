@@ -61,7 +61,8 @@ def _settled(finding: Finding, ledger: Ledger) -> bool:
         return ledger.held is not None and ledger.held.minor <= 0
     if finding.code != "refund_failed":
         return False
-    if ledger.held is not None and ledger.held.minor <= 0 and ledger.outcome == "refunded":
+    held = ledger.held_for_price
+    if held is not None and held.minor <= 0 and ledger.outcome == "refunded":
         return True
     facts = dict(finding.facts)
     failed_at, failed = facts["failed_at"], facts["failed"]

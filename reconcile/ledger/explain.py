@@ -68,6 +68,7 @@ _MAY_BE_MISSING: Final = {
     "not_lost": ", and {} of what was disputed stays with the shop",
     "under_way": ", {} of it is under way",
     "on_top": ", {} of it on top of the price",
+    "not_given_back": " but {} on top of the price",
     "discount": ", after a discount of {} at the provider",
     "refused_discount": "; a discount of {} at the provider does not count, as "
     "TALLYHOOK_ACCEPT_PROVIDER_DISCOUNTS does not accept it",

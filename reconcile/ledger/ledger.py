@@ -225,6 +225,14 @@ class Ledger:
     case: Case
 
     @property
+    def held_for_price(self) -> Money | None:
+        """`held` less what of it is on top of the price."""
+        if self.held is None or not self.on_top:
+            return self.held
+        above = sum([part.money.minor for part in self.on_top])
+        return Money(minor=self.held.minor - above, currency=self.held.currency)
+
+    @property
     def window(self) -> PaymentWindow:
         """Return what is known of the order's slow payments."""
         named = [a for a in self.attempts if a.method is not None]

@@ -517,7 +517,11 @@ def _all_given_back(judgement: Judgement) -> Reason:
             reason = _money_reason(judgement, "reversal_amount_unclear")
             named = (("attempt", movement.attempt.reference), ("stated", stated[0]))
             return new_reason(code=reason.code, cites=reason.cites, facts=(*named, *reason.facts))
-    return _money_reason(judgement, "refunded_in_full")
+    reason, currency = _money_reason(judgement, "refunded_in_full"), judgement.currency
+    if not judgement.on_top or currency is None:
+        return reason
+    left = ("not_given_back", new_money(minor=judgement.on_top, currency=currency))
+    return new_reason(code=reason.code, cites=reason.cites, facts=(*reason.facts, left))
 
 
 def reversal_mismatch(movement: Movement, judgement: Judgement) -> tuple[Money, ...]:

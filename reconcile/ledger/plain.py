@@ -100,6 +100,7 @@ _OPTIONAL: Final = {
     "not_lost": ", and {} of what was disputed stays with the shop",
     "under_way": ", and {} of it is already on its way",
     "on_top": " ({} of it on top)",
+    "not_given_back": " but {} on top of the price",
 }
 """Optional facts, and the words around them if they are present."""
 
@@ -340,7 +341,8 @@ def _staff_of(finding: Finding, ledger: Ledger) -> str:
         )
     if finding.code == "refund_failed":
         gone = ledger.outcome in ("refunded", "charged_back")
-        if gone and ledger.held is not None and ledger.held.minor <= 0:
+        held = ledger.held_for_price
+        if gone and held is not None and held.minor <= 0:
             return _filled("The refund{failed} failed. Nothing is left to give back.", finding)
         if "dispute_open" in codes:
             return _filled(
@@ -426,7 +428,7 @@ def plain_headline(ledger: Ledger) -> str:
 def plain_reason(reason: Reason) -> str:
     """Return a reason as a sentence for a customer, who never hears a payment service's code."""
     facts = reason.facts
-    words = _words(facts, optional=frozenset(("on_top",)))
+    words = _words(facts, optional=frozenset(("on_top", "not_given_back")))
     if ("hold", UNREADABLE) in facts:
         return UNREAD
     if reason.code in _NOT_PAID:

@@ -413,8 +413,8 @@ REASONS: Final[dict[str, ReasonWords]] = {
         summary="Paid, and some of what came beyond the price given back",
     ),
     "refunded_in_full": ReasonWords(
-        sentence="Refunded: all of the {captured} captured{on_top} has been given back",
-        plain="Paid {captured}, and all of it has been given back.",
+        sentence="Refunded: all of the {captured} captured{not_given_back} has been given back",
+        plain="Paid {captured}, and all of it{not_given_back} has been given back.",
         summary="All of the captured money was given back",
     ),
     "refunded_in_part": ReasonWords(

@@ -307,3 +307,27 @@ def test_an_order_says_that_a_discount_was_not_accepted() -> None:
         "the provider [e1, rec_1]."
     )
     assert accepted["totals"]["discount"] == {"amount": "100.00", "currency": "KES"}
+
+
+def test_a_refunded_order_says_what_on_top_was_not_given_back() -> None:
+    part = Part(kind="base", money=Money(minor=100_000, currency="KES"))
+    known = history(
+        record("rec_1", "order_placed", 0, money=Money(minor=100_000, currency="KES")),
+        delivery(
+            "d1", 5, event("e1", "succeeded", 5, payment="pay_1", parts=(part,),
+                           money=Money(minor=102_360, currency="KES")),
+        ),
+        delivery(
+            "d2", 6, event("e2", "refunded", 6, payment="pay_1", movement="re_1",
+                           money=Money(minor=100_000, currency="KES")),
+        ),
+    )  # fmt: skip
+    ledger = fold(known, policy=POLICY, as_of=seconds(9))
+    assert plain_answer(ledger)[0] == (
+        "Paid KES 1,023.60, and all of it but KES 23.60 on top of the price has been given back."
+    )
+    assert ledger_document(ledger)["explanation"][0] == (
+        "Refunded: all of the KES 1,023.60 captured but KES 23.60 on top of the price has been "
+        "given back [e1, e2, rec_1]."
+    )
+    assert ledger.held_for_price == Money(minor=0, currency="KES")
