@@ -20,7 +20,7 @@ from app.evidence.witnesses import witnesses_of
 from app.orders import published_store
 from app.orders.customers import phones_of
 from app.orders.holds import as_judged
-from app.orders.read_orders import nothing_known
+from app.orders.read_orders import nothing_known, set_aside, spoken_of
 from app.orders.unheard import unheard_of
 from app.providers.configured import accounts
 from app.providers.doctor import Account
@@ -316,8 +316,9 @@ async def gather_dossier(
         history = (await as_judged(connection, [order], policy=context.policy))[order]
         instant = history.instant_at(now) if as_of is None else as_of
         known = history.known_at(instant)
-        if not known.records and not known.deliveries:
-            raise nothing_known(history, as_of)
+        if not spoken_of(known):
+            aside = await run(connection, set_aside, known, until=instant)
+            raise nothing_known(history, as_of, aside=aside)
         if as_of is not None and as_of > history.instant_at(now):
             raise UsageError("--as-of is still to come: what will be known then, nobody can prove")
         ids = [each.delivery_id for each in known.deliveries]

@@ -23,6 +23,7 @@ from app.orders import search_store
 from app.orders.customers import phones_of
 from app.orders.delivery_log import refused_that_may_be_of
 from app.orders.holds import as_judged
+from app.orders.read_orders import nothing_known, set_aside, spoken_of
 from app.orders.shop_facts_store import facts_of_orders
 from app.orders.sought import Sought, understood
 from app.orders.unallocated import WHY, Unallocated, found_payment
@@ -142,6 +143,11 @@ async def find_orders(
         for order, how in hits.items():  # 4
             history = histories[order]
             instant = history.instant_at(context.clock.now())
+            if not spoken_of(history):
+                aside = await run(connection, set_aside, history, until=instant)
+                said = str(nothing_known(history, None, aside=aside))
+                found.notes.append(f"{said[:1].upper()}{said[1:]}.")
+                continue
             ledger = fold(history, policy=context.policy, as_of=instant)
             phones = await phones_of(
                 connection, order, sources=context.sources, most=READ_FOR_PHONE
@@ -157,8 +163,8 @@ async def find_orders(
             found.hits.append(ledger_summary(ledger) | stated | shown)
         names = [name for name in sought.names if not looks_like_a_phone(name)]
         now = context.clock.now()
-        found.notes += await run(connection, _unread_notes, names, nothing=not hits)
-        if names and not hits:
+        found.notes += await run(connection, _unread_notes, names, nothing=not found.hits)
+        if names and not found.hits:
             found.notes += await run(connection, _not_kept_notes, context.sources, now)
         for event in look.unplaced.values():
             name = f"{event.source}:{event.unplaced_name}"

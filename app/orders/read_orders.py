@@ -23,6 +23,7 @@ from app.orders.published_store import Published
 from app.orders.record_store import order_records
 from app.orders.retention_store import Pruned, pruned_among
 from app.orders.shop_facts_store import UNKNOWN, ShopFacts, facts_of_orders, shop_facts
+from app.orders.unallocated_store import key_of, other_shops_key_naming
 from app.orders.unheard import unheard_of
 from app.receiving.caught_up import Patience, behind_s, spoken_age
 from app.receiving.source_state_store import arrivals_by_source, not_kept_in
@@ -33,7 +34,7 @@ from reconcile.ledger.fold import fold
 from reconcile.ledger.history import History
 from reconcile.ledger.ledger import Ledger
 from reconcile.ledger.plain import with_plain
-from reconcile.ledger.shops import judge_shops
+from reconcile.ledger.shops import Aside, judge_shops
 from reconcile.ledger.unheard import Unheard, unheard_document
 from reconcile.transparency.evidence import value_document
 
@@ -152,6 +153,7 @@ async def _explained(
                 message=message,
                 refusing=refusing,
                 not_kept=lost,
+                aside=set_aside(connection, known, until=instant),
             )
         ledger = fold(known, policy=context.policy, as_of=instant)
         facts = shop_facts(connection, [order], as_of=as_of)[order]
@@ -173,6 +175,7 @@ def nothing_known(
     message: UnreadMessage | None = None,
     refusing: tuple[str, Instant] | None = None,
     not_kept: int = 0,
+    aside: tuple[Aside, str] | None = None,
 ) -> NotFoundError:
     """Return the error that nothing was known of an order by then.
 
@@ -180,6 +183,7 @@ def nothing_known(
     message   one that names it and cannot be read
     refusing  a source of which everything is refused, and since when
     not_kept  requests of the day before, which nobody signs, beyond what is kept
+    aside     a payment that names it and may not be this shop's, as `set_aside` returns it
     """
     if message is not None:
         return NotFoundError(
@@ -205,6 +209,17 @@ def nothing_known(
             "signs came within a day and were not kept, and its callback may be among them; look "
             "the payment up at the provider"
         )
+    if aside is not None:
+        why, payment = aside
+        whose = (
+            "is of another shop or seller on the same account"
+            if why == "other"
+            else "may be of another shop on the same account, since nothing says yet whose it is"
+        )
+        return NotFoundError(
+            f"nothing is known of order {history.order!r}: the payment {payment} names this "
+            f"number, and {whose}; `tallyhook unallocated show {payment}` shows it"
+        )
     if as_of is None or not spoken_of(history):
         return NotFoundError(f"nothing is known of order {history.order!r}")
     return NotFoundError(
@@ -220,6 +235,20 @@ def spoken_of(history: History) -> bool:
         delivery.event.order in (None, history.order) and delivery.event.key not in aside
         for delivery in history.deliveries
     )
+
+
+def set_aside(
+    connection: PlainConnection, history: History, *, until: Instant
+) -> tuple[Aside, str] | None:
+    """Return the id of a payment that names this order and is another shop's, else of one of which
+    it is not known, with which of the two."""
+    events = sorted((delivery.event for delivery in history.deliveries), key=lambda each: each.key)
+    aside = judge_shops(events).aside
+    found = {aside[e.key]: key_of(e) for e in events if e.key in aside and e.order == history.order}
+    if stated := other_shops_key_naming(connection, history.order, until=until):
+        found["other"] = stated
+    why = min(found, default=None)
+    return None if why is None else (why, ":".join(found[why]))
 
 
 async def list_orders(

@@ -198,6 +198,20 @@ def keys_suggesting(connection: PlainConnection, order: str) -> list[PaymentKey]
     return [PaymentKey(row[0], row[1]) for row in rows]
 
 
+_NAMED_BY_OTHERS: Final = (
+    "SELECT source, coalesce(payment, session, event_id) FROM events WHERE shop = 'other' "
+    "AND order_ref = ? AND received_at <= ? AND standing <> 'unconfirmed' ORDER BY 1, 2 LIMIT 1"
+)
+
+
+def other_shops_key_naming(
+    connection: PlainConnection, order: str, *, until: Instant
+) -> PaymentKey | None:
+    """Return a payment of which an event states another shop and names this order's reference."""
+    rows = connection.ask(_NAMED_BY_OTHERS, (order, until))
+    return PaymentKey(rows[0][0], rows[0][1]) if rows else None
+
+
 # --- their evidence ------------------------------------------------------------------------------
 
 _ORPHANS: Final = "SELECT {event} FROM events WHERE order_key IS NULL AND events.{member} IN ({})"

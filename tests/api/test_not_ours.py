@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from app.config.load import load_settings
+from app.core.errors import NotFoundError
+from app.evidence.dispute_case import CaseRequest, dispute_case
 from app.orders.find_orders import find_orders
 from app.orders.refold import refold_until_quiet
 from app.orders.reindex import reindex
@@ -18,9 +20,11 @@ from app.orders.unallocated import (
 )
 from app.privacy.check import check_database
 from app.providers.configured import compile_sources
+from reconcile.instants import SECOND, Instant, format_instant
 from tests.api.driving import Driver, driving, environ, event
 from tests.contexts import with_sources
 from tests.privacy.test_erase import quiet
+from tests.reconcile.build import T
 
 ONLY: dict[str, Any] = {"SOURCES__SHOP__ONLY": json.dumps({"data.shop": ["north"]})}
 PRICE = {"amount": "109.00", "currency": "KES"}
@@ -59,7 +63,16 @@ async def test_another_shops_payment_is_acknowledged_and_makes_no_order(
             assert (await driver.send(each)).status_code == 200
         verdicts = driver.rows("SELECT verdict FROM deliveries ORDER BY verdict")
         assert verdicts == [("not_ours",), ("stored",)]
-        assert (await driver.api("GET", "/orders/ORD-1")).status_code == 404
+        missing = await driver.api("GET", "/orders/ORD-1")
+        assert missing.status_code == 404
+        assert missing.json()["detail"] == (
+            "Nothing is known of order 'ORD-1': the payment shop:pay_south names this number, and "
+            "is of another shop or seller on the same account; `tallyhook unallocated show "
+            "shop:pay_south` shows it."
+        )
+        before = format_instant(Instant(T - SECOND))
+        earlier = await driver.api("GET", "/orders/ORD-1", params={"as_of": before})
+        assert earlier.json()["detail"] == "Nothing is known of order 'ORD-1'."
         assert await orders(driver) == []
         assert await listed(driver) == []
         [found] = await listed(driver, not_ours=True)
@@ -91,6 +104,12 @@ async def test_a_payment_waits_for_a_person_while_nothing_says_whose_it_is(
     async with driving(tmp_path, with_worker=False, **ONLY) as driver:
         await driver.send(paid(None))
         assert await orders(driver) == []
+        missing = (await driver.api("GET", "/orders/ORD-1")).json()["detail"]
+        assert "the payment shop:pay_x names this number, and may be of another shop" in missing
+        sought = await find_orders(driver.context, "ORD-1", limit=5)
+        assert (sought.hits, sought.notes[0]) == ([], missing)
+        with pytest.raises(NotFoundError, match="may be of another shop"):
+            await dispute_case(driver.context, CaseRequest(order="ORD-1"))
         [found] = await listed(driver)
         assert (found.why, found.waits) == ("whose_shop_unknown", True)
         named = {**PRICE, "references": [{"source": "shop", "payment": "pay_x"}]}

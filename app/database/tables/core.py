@@ -218,6 +218,7 @@ class EventRow(Table, table=True):
             "AND claim NOT IN ('ignored', 'unrecognized')",
         ),
         partial_index("ix_events_of_other_shops", "source", where="shop = 'other'"),
+        partial_index("ix_events_others_name", "order_ref", where="shop = 'other'"),
         partial_index(
             "ix_events_of_unknown_shops",
             "source",
