@@ -36,8 +36,8 @@ NEWEST: Final = VERSIONS[-1]
 """The version that this program needs."""
 
 DIGESTS: Final = {
-    "sqlite": "adf674404ab3fddd5a4da483b87b11d4fcc22c13367d144b80a5c782e7fe023e",
-    "postgresql": "437b05f1ed376d7e1136e056a85283194d44b0064a7aa171729395c0002ce447",
+    "sqlite": "bb07c83b28e09c80bde4df38a3071dcadedccd9b67cee1c82f4011f080430684",
+    "postgresql": "e1e522ead35b899c66687ef70e0fc214781717ff15c250a9c6fb596f4e705cbd",
 }
 """SHA-256 of all objects that the migrations make, by dialect; a test prints what belongs here.
 Where the digest of a database differs, the migrations are run to name the first difference."""

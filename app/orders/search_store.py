@@ -319,12 +319,10 @@ _SUGGESTING: Final = text(
 )
 
 
-_OF_OTHER_SHOPS: Final = text(
-    statement(
-        "SELECT {columns} FROM events WHERE events.shop = 'other' AND events.order_key IS NULL "
-        'AND events.order_ref = :name ORDER BY events."row" LIMIT :limit',
-        columns=_EVENT,
-    )
+OF_OTHER_SHOPS: Final = statement(
+    "SELECT {columns} FROM events WHERE events.shop = 'other' AND events.order_ref = :name "
+    "LIMIT :limit",
+    columns=_EVENT,
 )
 
 
@@ -335,7 +333,7 @@ async def events_suggesting(
     another shop's payment."""
     values = {"name": order, "limit": limit}
     rows = [*await connection.execute(_SUGGESTING, values)]
-    rows += await connection.execute(_OF_OTHER_SHOPS, values)
+    rows += await connection.execute(text(OF_OTHER_SHOPS), values)
     return [_found_event(row) for row in rows]
 
 

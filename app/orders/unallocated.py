@@ -529,7 +529,8 @@ class UnallocatedTotals:
     unclear    payments among them whose amount is not clear
     oldest_at  when the oldest of them arrived; None where there is none
     more       whether there are more than were counted
-    not_ours   payments of other shops on the same accounts, which wait for nobody
+    not_ours   payments of other shops on the same accounts, which wait for nobody: those of the
+               first MOST_COUNTED events
     back_of_unknown  ids of payments whose money went back and whose shop is not known
     """
 
@@ -555,7 +556,7 @@ async def unallocated_totals(context: AppContext) -> UnallocatedTotals:
             back += [each.id for each, _ in some if each.went_back_of_unknown]
             if seen >= MOST_COUNTED:
                 break
-        not_ours = await run(connection, count_of_other_shops)
+        not_ours = await run(connection, count_of_other_shops, most=MOST_COUNTED)
     for each in waiting:
         if each.held is not None:
             sums[each.held.currency] += each.held.minor

@@ -119,10 +119,16 @@ def other_shops_keys(
     return [(PaymentKey(row[0], row[1]), row[2]) for row in rows]
 
 
-def count_of_other_shops(connection: PlainConnection) -> int:
-    """Count payments of which an event states another shop."""
-    found = statement(_OF_OTHER_SHOPS, of_source="1 = 1")
-    [(count,)] = connection.ask(statement("SELECT count(*) FROM ({found}) AS found", found=found))
+_COUNT_OF_OTHERS: Final = (
+    "SELECT count(*) FROM (SELECT DISTINCT source, reference FROM (SELECT source, "
+    "coalesce(payment, session, event_id) AS reference FROM events "
+    "WHERE shop = 'other' AND standing <> 'unconfirmed' LIMIT ?) AS stating) AS found"
+)
+
+
+def count_of_other_shops(connection: PlainConnection, *, most: int) -> int:
+    """Count payments of which an event states another shop, among so many such events."""
+    [(count,)] = connection.ask(_COUNT_OF_OTHERS, (most,))
     return int(count)
 
 
@@ -198,7 +204,7 @@ def keys_suggesting(connection: PlainConnection, order: str) -> list[PaymentKey]
     return [PaymentKey(row[0], row[1]) for row in rows]
 
 
-_NAMED_BY_OTHERS: Final = (
+NAMED_BY_OTHERS: Final = (
     "SELECT source, coalesce(payment, session, event_id) FROM events WHERE shop = 'other' "
     "AND order_ref = ? AND received_at <= ? AND standing <> 'unconfirmed' ORDER BY 1, 2 LIMIT 1"
 )
@@ -208,7 +214,7 @@ def other_shops_key_naming(
     connection: PlainConnection, order: str, *, until: Instant
 ) -> PaymentKey | None:
     """Return a payment of which an event states another shop and names this order's reference."""
-    rows = connection.ask(_NAMED_BY_OTHERS, (order, until))
+    rows = connection.ask(NAMED_BY_OTHERS, (order, until))
     return PaymentKey(rows[0][0], rows[0][1]) if rows else None
 
 

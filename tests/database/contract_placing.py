@@ -15,6 +15,7 @@ from app.finance import place_payment as placing
 from app.finance.imports import ImportRequest, import_statement
 from app.finance.match_rules import save_rules
 from app.finance.suspense import suspended_payments
+from app.orders.find_orders import find_orders
 from app.orders.history_store import history_digests
 from app.orders.order_facts import OrderFacts, Reference, ReferenceTaken, tell_order
 from app.orders.read_orders import explain_order
@@ -27,6 +28,7 @@ from app.orders.unallocated import (
     read_unallocated,
     unallocated_totals,
 )
+from app.orders.unallocated_store import NAMED_BY_OTHERS
 from app.receiving.inbox import Inbox
 from reconcile.instants import EARLIEST
 from reconcile.ledger.records import Record
@@ -41,6 +43,7 @@ from tests.database.builders import (
     fetch,
     keep,
     of_the_builders,
+    plan_of,
     quiet,
     rows,
     said,
@@ -396,3 +399,32 @@ class PlacingContract:
         at = await prepared(inbox, "A")
         with pytest.raises(error, match=why):
             await assign(at, **{"by": BOB, **asked})
+
+    async def test_payments_of_other_shops_are_listed_counted_and_found_by_their_number(
+        self, inbox: Inbox
+    ) -> None:
+        at = await prepared(inbox, "A")
+        others = [
+            till("o1", order="A", payment="po_1", shop="other"),
+            till("o2", "refunded", payment="po_1", movement="re_1", shop="other"),
+            till("o3", order="X", payment="po_2", shop="other"),
+        ]
+        await keep(inbox, *(arrival(each, at=2) for each in others))
+        asked = UnallocatedRequest(not_ours=True, limit=1)
+        first = await list_unallocated(at, asked)
+        second = await list_unallocated(at, replace(asked, after=first.next or ""))
+        found = [*first.payments, *second.payments]
+        assert [(each.id, each.state) for each in found] == [
+            ("shop:po_1", "not_ours"),
+            ("shop:po_2", "not_ours"),
+        ]
+        assert (await unallocated_totals(at)).not_ours == 2
+        assert await outcome(at, "A") == ("pending", False)
+        sought = await find_orders(at, "A", limit=5)
+        assert [each["order"] for each in sought.hits] == ["A"]
+        assert "po_1" in repr(sought.unallocated)
+        with pytest.raises(NotFoundError, match="shop:po_2 names this number"):
+            await explain_order(at, "X")
+        sql = NAMED_BY_OTHERS.replace("?", ":order", 1).replace("?", ":until")
+        plan = await plan_of(inbox, sql, {"order": "X", "until": seconds(9)})
+        assert "ix_events_of_other_shops" in plan

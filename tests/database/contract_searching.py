@@ -94,6 +94,7 @@ INDEXED: dict[str, tuple[str, dict[str, Any]]] = {
     "ix_events_movement": (search_store.WITH, NAMED),
     "ix_events_capture": (search_store.WITH, NAMED),
     "ix_events_unconfirmed": (search_store.WITH, NAMED),
+    "ix_events_of_other_shops": (search_store.OF_OTHER_SHOPS, NAMED),
     "ix_statement_lines_payout": (search_store.PAID_OUT, NAMED),
 }
 """What a search asks of large tables, by the index that answers it."""

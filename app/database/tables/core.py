@@ -217,8 +217,7 @@ class EventRow(Table, table=True):
             where="order_key IS NULL AND standing <> 'unconfirmed' "
             "AND claim NOT IN ('ignored', 'unrecognized')",
         ),
-        partial_index("ix_events_of_other_shops", "source", where="shop = 'other'"),
-        partial_index("ix_events_others_name", "order_ref", where="shop = 'other'"),
+        partial_index("ix_events_of_other_shops", "order_ref", where="shop = 'other'"),
         partial_index(
             "ix_events_of_unknown_shops",
             "source",
