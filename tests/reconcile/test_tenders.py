@@ -331,3 +331,18 @@ def test_a_refunded_order_says_what_on_top_was_not_given_back() -> None:
         "given back [e1, e2, rec_1]."
     )
     assert ledger.held_for_price == Money(minor=0, currency="KES")
+
+
+def test_of_two_payments_of_the_price_one_is_owed_back_whatever_tax_they_name() -> None:
+    price = Money(minor=100_000, currency="KES")
+    tax = Part(kind="tax", money=Money(minor=20_000, currency="KES"))
+    paid = [
+        event(f"e{n}", "succeeded", n, payment=f"pay_{n}", parts=(tax,), money=price)
+        for n in (1, 2)
+    ]
+    known = history(
+        record("rec_1", "order_placed", 0, money=price),
+        *[delivery(f"d{n}", n, each) for n, each in enumerate(paid, 1)],
+    )
+    ledger = fold(known, policy=POLICY, as_of=seconds(9))
+    assert (ledger.owed, ledger.on_top) == (price, ())
