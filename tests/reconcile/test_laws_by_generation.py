@@ -186,14 +186,16 @@ def test_law_10_positions(
     """No answer that states as much gone back as any other makes an order fulfillable."""
     answers, taking = stated
     placed = record("rec_p", "order_placed", 0, money=Money(minor=15_000, currency="KES"))
-    known = History(order=ORDER, deliveries=frozenset(answers), records=frozenset([placed]))
+    paid = event("e_c", "succeeded", 0, payment="pay_1", money=Money(minor=15_000, currency="KES"))
+    heard = [*answers, Delivery(delivery_id="d_c", received_at=seconds(0), event=paid)]
+    known = History(order=ORDER, deliveries=frozenset(heard), records=frozenset([placed]))
     if signed is not None:
         refund = event("e_r", "refunded", 5, payment="pay_1", movement="m_1")
         money = Money(minor=signed, currency="KES")
-        heard = Delivery(
+        back = Delivery(
             delivery_id="d_r", received_at=seconds(5), event=replace(refund, money=money)
         )
-        known |= History(order=ORDER, deliveries=frozenset([heard]))
+        known |= History(order=ORDER, deliveries=frozenset([back]))
     before = fold(known, policy=POLICY, as_of=as_of)
     more = known | History(order=ORDER, deliveries=frozenset([taking]))
     assert before.fulfillable or not fold(more, policy=POLICY, as_of=as_of).fulfillable
