@@ -30,10 +30,32 @@ def setup_facts(profile: Profile) -> SetupFacts:
     facts["events"] = list(setup.events) or UNDOCUMENTED
     if not profile.verifies_only:
         facts["fields"] = list(setup.fields) or UNDOCUMENTED
-    if setup.traps:
-        facts["traps"] = list(setup.traps)
+    if traps := [*setup.traps, *_apart(profile)]:
+        facts["traps"] = traps
     facts["silence"] = setup.silence or UNDOCUMENTED
     return facts
+
+
+APART: Final = ("several shops", "several sellers")
+"""Words of a trap that says how several shops on one account are told apart."""
+
+
+def _apart(profile: Profile) -> list[str]:
+    """Return what tells several shops on one account apart, where no trap says it."""
+    said = " ".join(profile.setup.traps).casefold()
+    if profile.verifies_only or any(words in said for words in APART):
+        return []
+    answer = () if profile.fetch_back is None else profile.fetch_back.account
+    named = [place.partition(":")[2] for place in profile.account.where or answer]
+    if named:
+        return [
+            f"Several shops on one account: ACCOUNT tells them apart by {' or '.join(named)}; where "
+            "they share it, use ONLY with a member that you write yourself, or LINK_BY references."
+        ]
+    return [
+        "Several shops on one account: nothing that it sends by itself tells them apart. Use ONLY "
+        "with a member that you write yourself, or LINK_BY references."
+    ]
 
 
 def where_to_put_the_reference(profile: Profile) -> str:

@@ -7,7 +7,7 @@ import pytest
 
 from app.core.errors import ConfigurationError
 from app.providers import connecting
-from app.providers.connecting import UNDOCUMENTED, setup_facts
+from app.providers.connecting import APART, UNDOCUMENTED, setup_facts
 from app.providers.profile import SHIPPED, load_profile, read_profile, shipped_profiles
 from app.providers.questions import credentials_of
 from tests.providers.test_payloads import LINES
@@ -65,6 +65,19 @@ def test_each_shipped_profile_documents_what_connecting_it_needs(name: str) -> N
     facts = setup_facts(profile)
     assert facts.get("secret") != UNDOCUMENTED
     assert facts.get("fields") != UNDOCUMENTED
+
+
+@pytest.mark.parametrize("name", shipped_profiles())
+def test_each_shipped_profile_says_once_what_tells_several_shops_apart(name: str) -> None:
+    profile = load_profile(name)
+    traps = [str(each) for each in setup_facts(profile).get("traps", ())]
+    said = [each for each in traps if any(words in each.casefold() for words in APART)]
+    assert len(said) == (0 if profile.verifies_only else 1)
+    if said and said[0] not in profile.setup.traps:
+        answer = () if profile.fetch_back is None else profile.fetch_back.account
+        names = [place.partition(":")[2] for place in profile.account.where or answer]
+        assert all(name in said[0] for name in names)
+        assert ("ACCOUNT" in said[0]) == bool(names)
 
 
 @pytest.mark.parametrize("name", [n for n in shipped_profiles() if load_profile(n).setup.events])
