@@ -71,7 +71,12 @@ class Health:
         self._began = context.clock.now()
         self._certificate = certificate
         self._checkout_denied = checkout_denied
-        unsigned = sorted(name for name, each in context.sources.items() if each.unsigned)
+        # Where a source that signs nothing has no address of its own, its name is its secret.
+        unsigned = sorted(
+            name
+            for name, each in context.sources.items()
+            if each.unsigned and name in each.addresses
+        )
         self._unsigned = {
             f"unsigned source {number}": re.compile(
                 rf"(?<![a-z0-9]){re.escape(name)}(?![a-z0-9])", re.IGNORECASE

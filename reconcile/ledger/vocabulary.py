@@ -303,8 +303,8 @@ FINDINGS: Final[dict[FindingCode, FindingWords]] = {
         "error",
         sentence="{refunded} was given back, and only {captured} had been captured",
         plain="{refunded} has been given back, and only {captured} had been paid.",
-        staff="Ask the payment service why more went back than came. After a refund in part, a lost "
-        "dispute over the whole payment is often corrected there: compare with its statement.",
+        staff="Ask the payment service why more went back than came. After a refund in part, a "
+        "lost dispute over the whole payment is often corrected there: see its statement.",
         summary="More was given back than had been captured",
     ),
     "fulfilled_but_not_paid": FindingWords(

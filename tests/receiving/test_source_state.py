@@ -227,16 +227,30 @@ async def test_readiness_is_not_lost_to_old_requests(tmp_path: Path) -> None:
 
 
 async def test_readiness_names_no_unsigned_source(tmp_path: Path) -> None:
-    """Its name is its address: states, alarms and explanations number it."""
-    async with driving(tmp_path, with_worker=False, looking=True, **UNSIGNED) as driver:
+    """Its name is its address: states, alarms and explanations number it. One with a secret address
+    is named."""
+    addressed = {
+        f"SOURCES__LATER__{name}": value
+        for name, value in {
+            "PROFILE": UNSIGNED["SOURCES__PUSH_77__PROFILE"],
+            "CREDENTIALS": UNSIGNED["SOURCES__PUSH_77__CREDENTIALS"],
+            "ADDRESS": "Kq7wZt2mXc9LbR4vN8sD",
+        }.items()
+    }
+    given = UNSIGNED | addressed
+    async with driving(tmp_path, with_worker=False, looking=True, **given) as driver:
         body = b"[" + b"1," * 3_000 + b"1]"
         for name in ("till_9f3a", "push_77"):
             assert (await driver.send(body, [], source=name)).status_code == 413
         await driver.service.watchdog.look()
         _, shown, text = await sources(driver)
         known = [each.source for each in await source_states(driver.context)]
-    assert known == ["push_77", "shop", "till_9f3a"]
-    assert [each["source"] for each in shown] == ["unsigned source 1", "shop", "unsigned source 2"]
-    assert [each["state"] for each in shown] == ["refusing", "never_delivered", "refusing"]
+    assert known == ["later", "push_77", "shop", "till_9f3a"]
+    assert [each["source"] for each in shown] == [
+        *("later", "unsigned source 1", "shop", "unsigned source 2"),
+    ]
+    assert [each["state"] for each in shown] == [
+        *("never_delivered", "refusing", "never_delivered", "refusing"),
+    ]
     for name in ("till_9f3a", "push_77"):
         assert name not in text.lower()
