@@ -197,7 +197,7 @@ def _judged(
             payments[-1].received_at,
             "Its deliveries are taken, but of its last "
             f"{counted(len(payments), 'event', 'events')} of payments none is this shop's, and "
-            f"{len(others)} state another shop or seller.",
+            f"{len(others)} state another shop or seller, or none.",
             "compare ACCOUNT and ONLY of the source with what the events state, correct them, and "
             "run `tallyhook reindex` while the service is stopped",
         )

@@ -193,7 +193,7 @@ class LastEvent(NamedTuple):
 
     of_payment  whether its event speaks of a payment, and is more than anyone's claim
     placed      whether its event is in an order's ledger
-    others      whether its event states another shop or seller
+    others      whether its event states another shop or seller, or none where its source asks
     """
 
     received_at: Instant
@@ -221,7 +221,9 @@ _LAST_EVENTS: Final = (
     "CASE WHEN events.claim NOT IN ('ignored', 'unrecognized') "
     "AND events.standing <> 'unconfirmed' THEN 1 ELSE 0 END, "
     "CASE WHEN events.order_key IS NOT NULL THEN 1 ELSE 0 END, "
-    "CASE WHEN events.shop = 'other' THEN 1 ELSE 0 END "
+    # An order that only such payments name is in no list.
+    "CASE WHEN events.shop = 'other' OR (events.shop = 'unstated' AND NOT EXISTS "
+    "(SELECT 1 FROM ledgers WHERE ledgers.order_key = events.order_key)) THEN 1 ELSE 0 END "
     "FROM (SELECT id, received_at, verdict, event_id, source, digest FROM deliveries "
     "WHERE source = ? ORDER BY id DESC LIMIT ?) AS latest LEFT JOIN events "
     "ON events.event_id = latest.event_id AND events.source = latest.source "

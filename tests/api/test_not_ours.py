@@ -20,6 +20,7 @@ from app.orders.unallocated import (
 )
 from app.privacy.check import check_database
 from app.providers.configured import compile_sources
+from app.receiving.source_state import source_states
 from reconcile.instants import SECOND, Instant, format_instant
 from tests.api.driving import Driver, driving, environ, event
 from tests.contexts import with_sources
@@ -81,6 +82,7 @@ async def test_another_shops_payment_is_acknowledged_and_makes_no_order(
         assert "pay_south" in repr(found_by)
         totals = await unallocated_totals(driver.context)
         assert (totals.count, totals.not_ours) == (0, 1)
+        assert [each.state for each in await source_states(driver.context)] == ["not_ours"]
         assert (await check_database(driver.context, deep=True, progress=quiet)).problems == []
 
 
@@ -104,6 +106,8 @@ async def test_a_payment_waits_for_a_person_while_nothing_says_whose_it_is(
     async with driving(tmp_path, with_worker=False, **ONLY) as driver:
         await driver.send(paid(None))
         assert await orders(driver) == []
+        (state,) = await source_states(driver.context)
+        assert (state.state, "or none" in state.sentence) == ("not_ours", True)
         missing = (await driver.api("GET", "/orders/ORD-1")).json()["detail"]
         assert "the payment shop:pay_x names this number, and may be of another shop" in missing
         sought = await find_orders(driver.context, "ORD-1", limit=5)
