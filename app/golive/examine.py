@@ -26,6 +26,7 @@ from app.monitoring.preflight import Check
 from app.monitoring.watchdog import Watched, alarms, unallocated_words
 from app.orders.delivery_log import list_deliveries
 from app.orders.order_facts import in_force_since
+from app.orders.reindex import sources_read_otherwise
 from app.orders.unallocated import unallocated_totals
 from app.privacy.erasure_journal import VARIABLE as JOURNAL
 from app.privacy.erasure_journal import key_path_of
@@ -165,6 +166,7 @@ async def _database(settings: Settings) -> list[Check]:
                 key = context.phone_key
                 others = key is not None and await has_other_keys(connection, key.name)
             checks += preflight.of_phone_notes(PHONES, others=others)
+            checks += preflight.of_readings(await sources_read_otherwise(context))
             checks.append(
                 preflight.of_order_records(
                     required=settings.requires_order_record,

@@ -135,6 +135,20 @@ def of_phone_notes(variable: str, *, others: bool) -> Iterator[Check]:
         )
 
 
+def of_readings(sources: Iterable[str]) -> Iterator[Check]:
+    """Check that stored deliveries were read by the settings of now.
+
+    sources  those whose settings have changed since
+    """
+    for source in sources:
+        yield must(
+            f"source {source} settings",
+            "PROFILE, ACCOUNT, ONLY, ORDERS or LINK_BY has changed since its stored deliveries "
+            "were read, so that payments before and after it are judged differently.",
+            "stop the service, run `tallyhook reindex` and start it again",
+        )
+
+
 def of_erasure_journal(variable: str, state: JournalState) -> Iterator[Check]:
     """Check the erasure journal and its key: no backup of the database holds them."""
     if state.problem is not None:

@@ -37,6 +37,7 @@ from reconcile.instants import DAY, HOUR, Instant, format_instant
 from reconcile.ledger.events import UNCONFIRMED
 from reconcile.ledger.explain import ledger_summary, window_document
 from reconcile.ledger.fold import fold
+from reconcile.ledger.history import History
 from reconcile.money import Money, exponent_of
 
 MAX_HITS: Final = 1_000
@@ -144,9 +145,7 @@ async def find_orders(
             history = histories[order]
             instant = history.instant_at(context.clock.now())
             if not spoken_of(history):
-                aside = await run(connection, set_aside, history, until=instant)
-                said = str(nothing_known(history, None, aside=aside))
-                found.notes.append(f"{said[:1].upper()}{said[1:]}.")
+                found.notes.append(await run(connection, _no_order, history, instant))
                 continue
             ledger = fold(history, policy=context.policy, as_of=instant)
             phones = await phones_of(
@@ -189,6 +188,13 @@ async def find_orders(
                 f"({', '.join(ids[:3])})."
             )
     return found
+
+
+def _no_order(connection: PlainConnection, history: History, until: Instant) -> str:
+    """Say of a reference that only payments name that may be of other shops."""
+    aside = set_aside(connection, history, until=until)
+    said = str(nothing_known(history, None, aside=aside))
+    return f"{said[:1].upper()}{said[1:]}."
 
 
 MOST_UNREAD: Final = 5

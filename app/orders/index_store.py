@@ -1,6 +1,6 @@
 """Rebuilds the index over raw bytes: events, links and pairs of contested orders."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import column, delete, table, text, update
@@ -141,3 +141,34 @@ async def _correct(connection: AsyncConnection, reread: Reread, verdict: StoredV
         )
         .values(event_id=event_id)
     )
+
+
+# --- by which settings each source was read ------------------------------------------------------
+
+_READ_BY = "read by "
+
+
+async def noted_readings(connection: AsyncConnection) -> dict[str, str]:
+    """Return the digest of the settings by which each source's deliveries are read, as noted."""
+    rows = await connection.execute(
+        text("SELECT name, value FROM meta WHERE name LIKE :name"), {"name": f"{_READ_BY}%"}
+    )
+    return {row[0].removeprefix(_READ_BY): row[1] for row in rows}
+
+
+async def note_readings(connection: AsyncConnection, digests: Mapping[str, str]) -> None:
+    """Note them, in place of what was noted of these sources."""
+    for source, digest in sorted(digests.items()):
+        await connection.execute(
+            text(
+                "INSERT INTO meta (name, value) VALUES (:name, :value) "
+                "ON CONFLICT (name) DO UPDATE SET value=excluded.value"
+            ),
+            {"name": f"{_READ_BY}{source}", "value": digest},
+        )
+
+
+async def sources_with_deliveries(connection: AsyncConnection, sources: Iterable[str]) -> set[str]:
+    """Return those of these sources of which a delivery is stored."""
+    sql = text("SELECT EXISTS (SELECT 1 FROM deliveries WHERE source = :source)")
+    return {each for each in sources if await connection.scalar(sql, {"source": each})}

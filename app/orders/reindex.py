@@ -8,11 +8,19 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from app.config.settings import Settings
 from app.context.context import AppContext
 from app.core.errors import ConfigurationError
 from app.core.jobs import silent
 from app.core.reading import Reading, Unreadable
-from app.orders.index_store import Reread, drop_index, index_again
+from app.orders.index_store import (
+    Reread,
+    drop_index,
+    index_again,
+    note_readings,
+    noted_readings,
+    sources_with_deliveries,
+)
 from app.providers.fetched import NOT_KNOWN, is_answer
 from app.providers.request import Incoming
 from app.providers.source import Source
@@ -106,9 +114,45 @@ async def reindex(context: AppContext, *, progress: Callable[[int], None] = sile
             events += sum(reread.event is not None for reread in rereads)
             progress(len(rereads))
         never = [name for name, source in context.sources.items() if not source.asks]
+        await note_readings(writing, _own_readings(context.settings))
         await await_again(writing, now=now, not_known=NOT_KNOWN, never=never)
     context.signals.evidence_arrived.set()
     return Reindexed(read=read, events=events, unreadable=read - events)
+
+
+def _own_readings(settings: Settings) -> dict[str, str]:
+    """Return the digest of the settings on which reading each source depends."""
+    return {
+        name: hashlib.sha256(
+            repr(
+                (each.profile, each.account, sorted(each.only.items()), each.orders, each.link_by)
+            ).encode()
+        ).hexdigest()
+        for name, each in settings.sources.items()
+    }
+
+
+async def note_first_readings(context: AppContext) -> None:
+    """Note the settings of sources that are new, or of which nothing is stored yet."""
+    own = _own_readings(context.settings)
+    async with context.database.reading() as connection:
+        noted = await noted_readings(connection)
+        other = [name for name in own if noted.get(name) != own[name]]
+        stored = await sources_with_deliveries(connection, other)
+    new = {name: own[name] for name in other if name not in noted or name not in stored}
+    if new:
+        async with context.database.writing() as connection:
+            await note_readings(connection, new)
+
+
+async def sources_read_otherwise(context: AppContext) -> list[str]:
+    """Return the sources whose stored deliveries were read by other settings than those now."""
+    own = _own_readings(context.settings)
+    async with context.database.reading() as connection:
+        noted = await noted_readings(connection)
+        other = [name for name in sorted(own) if noted.get(name, own[name]) != own[name]]
+        stored = await sources_with_deliveries(connection, other)
+    return [name for name in other if name in stored]
 
 
 def renormalize(

@@ -46,6 +46,10 @@ async def open_context(
         serving = purpose in ("serving", "working")
         since = await (start_requiring if serving else in_force_since)(context)
         context = replace(context, policy=settings.policy(required_since=since))
+        if serving:
+            from app.orders.reindex import note_first_readings
+
+            await note_first_readings(context)
         if purpose in ("serving", "working", "writing"):
             # To a database that was put back, `restored` sees.
             await _begin_erasure_journal(context)

@@ -1,6 +1,7 @@
 """Other shops' genuine payments on our own account, through the receiver: kept, and in no order."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +10,10 @@ import pytest
 from app.config.load import load_settings
 from app.core.errors import NotFoundError
 from app.evidence.dispute_case import CaseRequest, dispute_case
+from app.monitoring.preflight import of_readings
 from app.orders.find_orders import find_orders
 from app.orders.refold import refold_until_quiet
-from app.orders.reindex import reindex
+from app.orders.reindex import note_first_readings, reindex, sources_read_otherwise
 from app.orders.unallocated import (
     Unallocated,
     UnallocatedRequest,
@@ -128,8 +130,17 @@ async def test_reindex_judges_again_after_the_setting_changed(tmp_path: Path) ->
         await driver.send(paid("south"))
         assert await orders(driver) == ["ORD-1"]
         settings = load_settings(environ(tmp_path, **ONLY), serving=True)
-        asking = with_sources(driver.context, compile_sources(settings))
+        asking = replace(with_sources(driver.context, compile_sources(settings)), settings=settings)
+        await note_first_readings(asking)
+        assert await sources_read_otherwise(driver.context) == []
+        due = await sources_read_otherwise(asking)
+        [check] = of_readings(due)
+        assert (due, check.do) == (
+            ["shop"],
+            "stop the service, run `tallyhook reindex` and start it again",
+        )
         await reindex(asking, progress=quiet)
+        assert await sources_read_otherwise(asking) == []
         assert await orders(driver) == []
         assert (await driver.api("GET", "/orders/ORD-1")).status_code == 404
         last = driver.rows("SELECT outcome, fulfillable FROM revisions ORDER BY seq DESC LIMIT 1")
