@@ -157,7 +157,7 @@ def connect(
 def _source_name(
     given: str | None, provider: str, profile: Profile, *, before: Mapping[str, str]
 ) -> str:
-    """As given; else that of the file's one source with this profile; else the profile's own."""
+    """Return the name given; else the file's one source with this profile; else the profile's."""
     if given is not None:
         if not _NAME.fullmatch(given.lower()):
             raise UsageError("--name is 1 to 40 of a-z, 0-9, _ and -")

@@ -96,7 +96,7 @@ UNSTATED: Final = "unstated"
 """In place of an environment: the profile names the member that states it, and it is absent."""
 
 NO_MEMBERS: Final[Mapping[str, Collection[str]]] = {}
-"""Of a source that names no members of its own by which it knows its shop."""
+"""Members of a source that names none of its own by which it knows its shop."""
 
 STATES_NO_SUM: Final[frozenset[ClaimKind]] = frozenset({"pending", "unrecognized", "ignored"})
 """Claims without a sum of refunds: their meaning for the money is not known, or not final."""

@@ -410,7 +410,7 @@ class FetchBackRule:
 
     @property
     def states(self) -> bool:
-        """Whether its answers state a position of the payment."""
+        """Tell whether its answers state a position of the payment."""
         sums = (*self.states_captured, *self.states_refunded, *self.states_charged_back)
         return bool(sums or self.refunds or self.chargebacks)
 
@@ -496,7 +496,7 @@ class Profile:
 
     @property
     def shares_key(self) -> bool:
-        """Whether its key is every merchant's, so that events of other accounts are refused."""
+        """Tell whether every merchant has its key: then events of other accounts are refused."""
         return (
             self.signature.key == "provider" and bool(self.account.where) and not self.unconfirmed
         )

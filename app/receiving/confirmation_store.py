@@ -283,7 +283,7 @@ async def await_again(
 
 
 async def asked_count(connection: AsyncConnection, source: str) -> int:
-    """How many events of a source were asked about, and wait for their provider's word."""
+    """Count the events of a source that were asked about and wait for their provider's word."""
     waiting = "SELECT count(*) FROM confirmations WHERE source=:source AND tries > 0"
     found = await connection.execute(text(waiting), {"source": source})
     return int(found.scalar_one())

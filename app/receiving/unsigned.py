@@ -1,4 +1,4 @@
-"""How much is taken of requests that nobody signs, at the receiver.
+"""Allowances for requests that nobody signs, at the receiver.
 
 Anyone can send such a request, and each is written and makes us ask its provider. A callback that
 names a session or payment which the shop or our checkout has named has an allowance of its own, so
@@ -36,7 +36,7 @@ MAX_REFERENCES: Final = 100_000
 
 MAX_NAMING_BYTES: Final = 8 * 1024
 MAX_NAMING_VALUES: Final = 200
-"""Of a body in which references are looked for; a callback has a few kilobytes and dozens of
+"""Bytes of a body in which references are looked for; a callback has a few kilobytes and dozens of
 values. Larger ones have the allowance of all."""
 
 EVERY_S: Final = 1.0
@@ -44,10 +44,10 @@ EVERY_S: Final = 1.0
 
 
 NAMED_FOR: Final[Duration] = ASK_FOR
-"""How far back references are read when a receiver starts: as long as one event is asked about."""
+"""Age of references that are read when a receiver starts: as long as one event is asked about."""
 
 LOOK_BACK: Final[Duration] = MINUTE
-"""How far back each later look goes: records do not commit in the order of their ids."""
+"""Overlap of two looks: records do not commit in the order of their ids."""
 
 LOOK_S: Final = 1.0
 """Seconds between two looks: before a customer has typed a PIN."""

@@ -94,7 +94,7 @@ StateMember = Literal["captured", "refunded", "charged_back", "refund", "chargeb
 STATE_MEMBERS: Final[tuple[StateMember, ...]] = get_args(StateMember)
 
 StateWord = Literal["done", "pending", "undone"]
-"""How a member stands: the money has moved, is under way, or has not moved after all."""
+"""State of a member: the money has moved, is under way, or has not moved after all."""
 
 STATE_WORDS: Final[tuple[StateWord, ...]] = get_args(StateWord)
 

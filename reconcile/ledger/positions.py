@@ -46,7 +46,7 @@ class Undo:
 
 
 class Position:
-    """What answers state of the payment of one attempt.
+    """Position of the payment of one attempt, as answers state it.
 
     claims    single refunds and chargebacks, as events of their own
     repeated  references whose undoing was repeated

@@ -74,7 +74,7 @@ class Unheard:
 
     @property
     def may_lack(self) -> bool:
-        """Whether a message of a source may not have reached us, so that absence is not known."""
+        """Tell whether a message may not have reached us, so that absence is not known."""
         return bool(self.refusing or self.not_kept)
 
     @property
