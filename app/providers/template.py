@@ -34,6 +34,7 @@ FILTERS: Final[Mapping[str, Filter]] = {
     "urlencode": php_urlencode,
     "base64": base64.b64encode,
     "crc32": lambda value: b"%d" % binascii.crc32(value),
+    "absolute": lambda value: value.removeprefix(b"-"),
     "last_segment": lambda value: value.rpartition(b"/")[2],
     **{
         f"{name}_hex": partial(_digest, algorithm=name, encode=binascii.hexlify)

@@ -30,6 +30,7 @@ LEAST: Final = {
     "mollie": 37,
     "mollie_classic": 2,
     "mpesa_stk": 13,
+    "paypal": 95,
     "paystack": 33,
     "razorpay": 75,
     "stripe": 270,
