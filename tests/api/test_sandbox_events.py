@@ -121,7 +121,8 @@ def put(document: dict[str, Any], place: str, value: Any) -> None:
     inner: Any = document
     for name in parents:
         inner = inner.setdefault(name, {})
-    inner[last] = value
+    if isinstance(inner, dict):
+        inner[last] = value
 
 
 def numbered(document: dict[str, Any], number: int) -> bytes:

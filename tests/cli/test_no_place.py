@@ -130,7 +130,7 @@ def test_a_question_that_is_interrupted(
 
     monkeypatch.setattr(connect, "sits_at_a_terminal", lambda: True)
     monkeypatch.setattr(sys.modules[typer.prompt.__module__], "hidden_prompt_func", asked)
-    assert main.run(("connect", "stripe")) == code
+    assert main.run(("connect", "stripe", "--no-shared")) == code
 
 
 def test_a_key_that_cannot_be_looked_at_ends_no_preflight_check(tmp_path: Path) -> None:

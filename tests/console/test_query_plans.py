@@ -51,8 +51,11 @@ FEW: Final = {
 no order, and what people decided about them; and the newest refused deliveries, of a table that is
 a ring of so many."""
 
-BOUNDED: Final = ("SELECT sum(count) FROM (SELECT count FROM unsealed LIMIT",)
-"""What waits to be sealed, a row a transaction, and no more than so many of them."""
+BOUNDED: Final = (
+    "SELECT sum(count) FROM (SELECT count FROM unsealed LIMIT",
+    "WHERE shop = 'other' AND standing <> 'unconfirmed' LIMIT ?) AS stating",
+)
+"""What waits to be sealed, a row a transaction, and events of other shops: no more than so many."""
 
 LISTS: Final = (
     "/orders?outcome=failed",

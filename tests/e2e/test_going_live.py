@@ -84,7 +84,7 @@ def test_a_rehearsal_and_the_checklist(tmp_path: Path) -> None:
         code, states = listed(tmp_path, **more)
         assert code == 1
         left = [item for item, state in states.items() if state != "passed"]
-        assert left == ["support_ownership", "legal_documents", "rollback"]
+        assert left == ["account_sharing", "support_ownership", "legal_documents", "rollback"]
         for item in left:
             signing = ("golive", "sign", item, "--by", "Ann", "--note", "done")
             assert command(tmp_path, *signing, **more).returncode == 0
