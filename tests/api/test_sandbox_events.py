@@ -110,19 +110,20 @@ def marked(profile: str, body: dict[str, Any], word: str | None) -> Iterator[dic
             spellings.append(word == "true")
         for spelling in spellings:
             document = copy.deepcopy(body)
-            for other in places:
-                put(document, other, spelling if other == place else None)
-            yield document
+            held = {put(document, each, spelling if each == place else None) for each in places}
+            if held == {True}:
+                yield document
 
 
-def put(document: dict[str, Any], place: str, value: Any) -> None:
-    """Set one member; do nothing where the body cannot hold it."""
+def put(document: dict[str, Any], place: str, value: Any) -> bool:
+    """Set one member. Return whether the body can hold it."""
     *parents, last = compile_path(place.partition(":")[2])
     inner: Any = document
     for name in parents:
-        inner = inner.setdefault(name, {})
+        inner = inner.setdefault(name, {}) if isinstance(inner, dict) else None
     if isinstance(inner, dict):
         inner[last] = value
+    return isinstance(inner, dict)
 
 
 def numbered(document: dict[str, Any], number: int) -> bytes:

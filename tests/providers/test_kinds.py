@@ -24,6 +24,8 @@ from reconcile.ledger.events import CLAIM_KINDS
 TABLES: Final = Path(__file__).parent / "kinds"
 
 LEAST: Final = {
+    "adyen": 100,
+    "braintree": 44,
     "flutterwave": 13,
     "flutterwave_v3": 8,
     "mercadopago": 17,
@@ -33,6 +35,7 @@ LEAST: Final = {
     "paypal": 95,
     "paystack": 33,
     "razorpay": 75,
+    "square": 150,
     "stripe": 270,
 }
 """Kinds that each table has at least: a table that lost its end still parses."""
