@@ -166,7 +166,20 @@ def diagnose(
             )
         found.append(Diagnosis(mistake=mistake, sentence=sentence))
         break  # as it is configured now it is genuine: the other trials would only repeat that
+    if not found and account.profile.request.body == "json" and _is_form(request):
+        sentence = (
+            f"It came as a form, and profile {account.profile.name} reads JSON: have the provider "
+            "send JSON (at Adyen it is the webhook's method)."
+        )
+        found.append(Diagnosis(mistake="form_encoded", sentence=sentence))
     return found
+
+
+def _is_form(request: Incoming) -> bool:
+    return any(
+        name == b"content-type" and b"application/x-www-form-urlencoded" in value.lower()
+        for name, value in request.headers
+    )
 
 
 _AS_CONFIGURED: Final = (

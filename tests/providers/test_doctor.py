@@ -375,3 +375,14 @@ def test_reverifying_a_source_that_is_not_configured_is_refused(run: Run, tmp_pa
     assert ended.code == 3
     assert "TALLYHOOK_SOURCES__TILL__PROFILE" in ended.err
     assert environ(tmp_path)
+
+
+def test_a_form_where_json_is_read_is_named_as_that() -> None:
+    """As Adyen sends where the webhook's method is HTTP POST."""
+    adyen = Account(name="adyen", profile=load_profile("adyen"), secrets=["44" * 32])
+    body = b"eventCode=AUTHORISATION&success=true&hmacSignature=q2FzZQ%3D%3D"
+    form = Incoming([(b"content-type", b"application/x-www-form-urlencoded; charset=utf-8")], body)
+    (found,) = diagnose(adyen, [], form, now=T)
+    assert found.mistake == "form_encoded"
+    assert "profile adyen reads JSON" in found.sentence
+    assert diagnose(adyen, [], form._replace(headers=[]), now=T) == []

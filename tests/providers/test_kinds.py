@@ -26,7 +26,7 @@ TABLES: Final = Path(__file__).parent / "kinds"
 LEAST: Final = {
     "adyen": 100,
     "braintree": 44,
-    "checkout_com": 27,
+    "checkout_com": 40,
     "flutterwave": 13,
     "flutterwave_v3": 8,
     "mercadopago": 17,
