@@ -306,6 +306,7 @@ def _hear(
     by_key: dict[tuple[str, str, str], Heard] = {}
     own: list[Heard] = []
     foreign: list[Heard] = []
+    asks = False
     for delivery in history.deliveries:
         received = delivery.received_at
         if received > as_of:
@@ -316,6 +317,7 @@ def _hear(
         if heard is None:
             dated = event.occurred_at
             by_key[key] = heard = Heard(event, received, 1, received if dated is None else dated)
+            asks = asks or event.shop is not None
             if event.order is None or event.order == order:
                 own.append(heard)
             elif event.standing != "unconfirmed":
@@ -327,7 +329,7 @@ def _hear(
             if event.occurred_at is None:
                 heard.at = received
     moved: list[Heard] = []
-    not_ours = _not_ours(by_key, claims)
+    not_ours = _not_ours(by_key, claims) if asks else []
     if not_ours:
         own = [each for each in own if each.event.key in by_key]
         foreign = [each for each in foreign if each.event.key in by_key]
