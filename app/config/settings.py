@@ -116,11 +116,8 @@ def named(value: Any) -> Any:
     """Parse a JSON object of texts; leave an object. Raises ValueError."""
     if not isinstance(value, str):
         return value
-    try:
-        found = json.loads(value)
-    except ValueError:
-        found = None
-    if not isinstance(found, dict) or not all(isinstance(part, str) for part in found.values()):
+    found = _object_in(value)
+    if found is None or not all(isinstance(part, str) for part in found.values()):
         raise ValueError('must be a JSON object of texts, such as {"api_key": "value"}')
     return found
 
@@ -149,23 +146,28 @@ def only(value: Any) -> Any:
     """
     if not isinstance(value, str):
         return value
-    try:
-        found = json.loads(value)
-    except ValueError:
-        found = None
-    named = found.items() if isinstance(found, dict) and len(found) <= MAX_ONLY else ()
-    if not named or not all(
+    found = _object_in(value) or {}
+    if not 0 < len(found) <= MAX_ONLY or not all(
         name.strip() == name != ""
         and isinstance(values, list)
         and values
         and all(isinstance(each, str) and each for each in values)
-        for name, values in named
+        for name, values in found.items()
     ):
         raise ValueError(
             f"must be a JSON object of 1 to {MAX_ONLY} members, each with the values of your shop: "
             '{"data.object.metadata.shop": ["north"]}'
         )
-    return {name: tuple(values) for name, values in named}
+    return {name: tuple(values) for name, values in found.items()}
+
+
+def _object_in(text: str) -> dict[str, Any] | None:
+    """Parse a JSON object; None where the text is none."""
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) else None
 
 
 def networks(value: Any) -> Any:

@@ -20,6 +20,7 @@ from reconcile.canonical import canonical_json
 from reconcile.instants import Instant
 from reconcile.ledger.correlate import SAYS_NOTHING_FINAL
 from reconcile.ledger.events import (
+    FOLLOWS_SUCCESS,
     PART_KINDS,
     UNCLEAR_AMOUNT,
     ClaimKind,
@@ -177,7 +178,7 @@ class AnswerReader:
             suggested = None
         total = None if claim in reader.STATES_NO_SUM else self._price(self._refunded_total, data)
         money = self._money(claim, data, about, is_sum=total is not None)
-        if claim in reader.GIVES_BACK:
+        if claim in FOLLOWS_SUCCESS:
             references["movement"] = self._stated(self._movement, data) or references["movement"]
         if reader.is_only_a_sum(claim, money, total):
             references["movement"] = None
@@ -187,7 +188,7 @@ class AnswerReader:
         occurred_at = self._instant(data, about)
         slow = self._slow.read(kind, claim, data, occurred_at)
         states = self._read_states(claim, data)
-        own = self._states_amount or (claim in reader.GIVES_BACK and self._refund(data) is not None)
+        own = self._states_amount or (claim in FOLLOWS_SUCCESS and self._refund(data) is not None)
         return Event(
             source=self._source,
             event_id=event_id,
@@ -206,7 +207,7 @@ class AnswerReader:
             revocable_days=slow.revocable_days,
             suggested=suggested,
             agreement=self._stated(self._agreement, data) or about.get("agreement"),
-            standalone=claim in reader.GIVES_BACK and kind in self._standalone,
+            standalone=claim in FOLLOWS_SUCCESS and kind in self._standalone,
             shop=self._shop.read(claim, data),
             states=states,
             parts=self._parts_of(data) if claim == "succeeded" and self._parts else (),
@@ -272,7 +273,7 @@ class AnswerReader:
             references["session"] = self._stated(self._session, data) or own
         order = self._stated(self._order, data)
         # An answer about money going back often names the payment only: it makes no order paid.
-        if order is None and self._states_order and final and claim not in reader.GIVES_BACK:
+        if order is None and self._states_order and final and claim not in FOLLOWS_SUCCESS:
             raise Unreadable("the answer does not say which order it is about")
         if order is not None:
             references["order"] = fields.order_named(order, self._source, own=self._own_orders)
@@ -306,7 +307,7 @@ class AnswerReader:
     ) -> Money | None:
         """Return the answer's own amount. In a profile without one the request fixed it: then the
         amount of the asked event counts, or the amount that the shop named for the session."""
-        if claim in reader.GIVES_BACK:
+        if claim in FOLLOWS_SUCCESS:
             given_back = self._price(self._refund, data)
             if given_back is not None or data.unclear or (is_sum and claim == "refunded"):
                 return given_back

@@ -28,6 +28,7 @@ from app.providers.phones import phone_digits
 from app.providers.slow import NOT_SLOW, SlowMethods
 from reconcile.instants import Instant
 from reconcile.ledger.events import (
+    FOLLOWS_SUCCESS,
     PART_KINDS,
     UNCLEAR_AMOUNT,
     ClaimKind,
@@ -76,19 +77,6 @@ class KindWords:
         return kind in self._exact or (bool(self._beginnings) and kind.startswith(self._beginnings))
 
 
-GIVES_BACK: Final[frozenset[ClaimKind]] = frozenset(
-    {
-        "refunded",
-        "refund_pending",
-        "refund_failed",
-        "reversed",
-        "disputed",
-        "dispute_won",
-        "dispute_lost",
-    }
-)
-"""Claims about money on its way back: their amount is the refund's, and a movement names them."""
-
 COVERS_ORDER: Final[frozenset[ClaimKind]] = frozenset({"succeeded", "authorized"})
 """Claims that mean the whole order where they state no amount of their own."""
 
@@ -104,7 +92,7 @@ STATES_NO_SUM: Final[frozenset[ClaimKind]] = frozenset({"pending", "unrecognized
 MEANT_AS_STATED: Final[frozenset[ClaimKind]] = frozenset({"unrecognized", "ignored"})
 """Claims that need no confirmation, since they change no payment."""
 
-NAMES_ITS_OWN: Final[frozenset[ClaimKind]] = GIVES_BACK | MEANT_AS_STATED
+NAMES_ITS_OWN: Final[frozenset[ClaimKind]] = FOLLOWS_SUCCESS | MEANT_AS_STATED
 """Claims whose members, such as metadata, may be a refund's or dispute's own: only the account says
 whose the payment is."""
 
@@ -535,7 +523,7 @@ class EventReader:
                 # A part was won: the rest of the disputed amount was lost.
                 claim = "dispute_lost"
                 money = Money(minor=money.minor - won.minor, currency=money.currency)
-        moved = claim in GIVES_BACK and not is_only_a_sum(claim, money, total)
+        moved = claim in FOLLOWS_SUCCESS and not is_only_a_sum(claim, money, total)
         occurred_at, order = self._instant(data), self._order.text(data)
         if order is not None:
             order = fields.order_named(order, self._source, own=self._own_orders)
@@ -579,7 +567,7 @@ class EventReader:
     def _money(
         self, claim: ClaimKind, ordered: Money | None, data: fields.EventData, *, is_sum: bool
     ) -> Money | None:
-        if claim in GIVES_BACK:
+        if claim in FOLLOWS_SUCCESS:
             given_back = self._given_back.read(data)
             if given_back is not None or data.unclear or (is_sum and claim == "refunded"):
                 return given_back

@@ -69,8 +69,8 @@ UNCONFIRMED: Final[Standing] = "unconfirmed"
 """Standing of an event that can make an order pending, and nothing else."""
 
 Shop = Literal["ours", "other", "unstated"]
-"""Whose shop an event states that its payment belongs to, by the settings of its source, which asks
-for it; `unstated`: the event states none."""
+"""Shop of an event's payment, as the event states it, where the settings of its source ask for it;
+`unstated`: the event states none."""
 
 PartKind = Literal[
     "base",

@@ -1,4 +1,4 @@
-"""Whose shop each payment belongs to, where several shops or sellers share a provider account.
+"""Judgement of which shop a payment belongs to, where several share a provider account.
 
 Leaves out: which order an event belongs to (`placing`), and how an event states its shop; that was
 judged by the settings of its source when it was read.
@@ -7,7 +7,7 @@ Payments are judged, not events. Events that name one payment or session, direct
 event that names both, are of one shop. Evidence that opens or pays it decides: it is another shop's
 if some of that evidence states another shop, else ours if some states ours. Money going back,
 cancellations and events without a meaning decide only where no such evidence does. While nothing
-decides, and the source asks for the shop, whose it is is not known.
+decides, and the source asks for the shop, the payment's shop is not known.
 """
 
 from collections import defaultdict
