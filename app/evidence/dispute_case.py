@@ -19,7 +19,7 @@ from app.evidence.attachments import Attachment, attachment_of
 from app.orders.customers import phones_of
 from app.orders.history_store import gather
 from app.orders.holds import as_judged
-from app.orders.read_orders import nothing_known, set_aside, spoken_of
+from app.orders.read_orders import nothing_known, of_another_shop, spoken_of
 from app.orders.unheard import unheard_of
 from app.providers.source import Source
 from app.receiving.caught_up import behind_s
@@ -170,7 +170,7 @@ async def dispute_case(context: AppContext, asked: CaseRequest) -> DisputeCase:
         as_of = whole.instant_at(now) if asked.as_of is None else asked.as_of
         known = whole.known_at(as_of)
         if not spoken_of(known):
-            aside = await run(connection, set_aside, known, until=as_of)
+            aside = await run(connection, of_another_shop, known, until=as_of)
             raise nothing_known(whole, asked.as_of, behind_s=behind, aside=aside)
         masking = Masking(await phones_of(connection, asked.order, sources=context.sources))
         masked = gather_evidence.masked_history(known, masking)

@@ -20,7 +20,7 @@ from app.evidence.witnesses import witnesses_of
 from app.orders import published_store
 from app.orders.customers import phones_of
 from app.orders.holds import as_judged
-from app.orders.read_orders import nothing_known, set_aside, spoken_of
+from app.orders.read_orders import nothing_known, of_another_shop, spoken_of
 from app.orders.unheard import unheard_of
 from app.providers.configured import accounts
 from app.providers.doctor import Account
@@ -317,7 +317,7 @@ async def gather_dossier(
         instant = history.instant_at(now) if as_of is None else as_of
         known = history.known_at(instant)
         if not spoken_of(known):
-            aside = await run(connection, set_aside, known, until=instant)
+            aside = await run(connection, of_another_shop, known, until=instant)
             raise nothing_known(history, as_of, aside=aside)
         if as_of is not None and as_of > history.instant_at(now):
             raise UsageError("--as-of is still to come: what will be known then, nobody can prove")

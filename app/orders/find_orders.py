@@ -23,7 +23,7 @@ from app.orders import search_store
 from app.orders.customers import phones_of
 from app.orders.delivery_log import refused_that_may_be_of
 from app.orders.holds import as_judged
-from app.orders.read_orders import nothing_known, set_aside, spoken_of
+from app.orders.read_orders import nothing_known, of_another_shop, spoken_of
 from app.orders.shop_facts_store import facts_of_orders
 from app.orders.sought import Sought, understood
 from app.orders.unallocated import WHY, Unallocated, found_payment
@@ -192,7 +192,7 @@ async def find_orders(
 
 def _no_order(connection: PlainConnection, history: History, until: Instant) -> str:
     """Say of a reference that only payments name that may be of other shops."""
-    aside = set_aside(connection, history, until=until)
+    aside = of_another_shop(connection, history, until=until)
     said = str(nothing_known(history, None, aside=aside))
     return f"{said[:1].upper()}{said[1:]}."
 

@@ -16,7 +16,7 @@ from app.core.ids import Chance, seeded_chance
 from app.core.text import DELIVERY, counted
 from app.database.statements import run
 from app.orders.history_store import gather, scan
-from app.orders.read_orders import nothing_known, set_aside, spoken_of
+from app.orders.read_orders import nothing_known, of_another_shop, spoken_of
 from reconcile.canonical import canonical_json
 from reconcile.instants import Instant
 from reconcile.ledger.explain import ledger_document
@@ -94,7 +94,7 @@ async def prove_orders(
         else:
             for history in (await gather(connection, references)).values():
                 if not spoken_of(history):
-                    aside = await run(connection, set_aside, history, until=as_of)
+                    aside = await run(connection, of_another_shop, history, until=as_of)
                     raise nothing_known(history, None, aside=aside)
                 found += prove(
                     history, policy=context.policy, as_of=as_of, shuffles=shuffles, seed=seed

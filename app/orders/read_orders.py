@@ -153,7 +153,7 @@ async def _explained(
                 message=message,
                 refusing=refusing,
                 not_kept=lost,
-                aside=set_aside(connection, known, until=instant),
+                aside=of_another_shop(connection, known, until=instant),
             )
         ledger = fold(known, policy=context.policy, as_of=instant)
         facts = shop_facts(connection, [order], as_of=as_of)[order]
@@ -183,7 +183,7 @@ def nothing_known(
     message   one that names it and cannot be read
     refusing  a source of which everything is refused, and since when
     not_kept  requests of the day before, which nobody signs, beyond what is kept
-    aside     a payment that names it and may not be this shop's, as `set_aside` returns it
+    aside     a payment that names it and may not be this shop's, as `of_another_shop` returns it
     """
     if message is not None:
         return NotFoundError(
@@ -237,7 +237,7 @@ def spoken_of(history: History) -> bool:
     )
 
 
-def set_aside(
+def of_another_shop(
     connection: PlainConnection, history: History, *, until: Instant
 ) -> tuple[Aside, str] | None:
     """Return the id of a payment that names this order and is another shop's, else of one of which
