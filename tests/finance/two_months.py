@@ -1,0 +1,629 @@
+"""Two months of a shop in Nairobi and Berlin, generated: what its providers sent, and the files
+that its finance people have, shaped as the exports really are.
+
+    shop = TwoMonths(folder, orders=140)
+    shop.write()                      Shopify, Stripe, M-PESA, CAMT.053, MT940: a folder a month
+    await shop.heard(inbox)           what came in time; `shop.late` comes after the first closing
+
+`expected` is what stays open once everything was imported, and `books` what each account of money
+under way still holds. Nothing of it is computed by the code that it judges.
+"""
+
+import csv
+import hashlib
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+from zoneinfo import ZoneInfo
+
+from app.core.ids import new_id
+from app.orders.record_store import add_records
+from app.providers.profile import load_profile
+from app.providers.request import Incoming
+from app.providers.source import Source
+from app.receiving.append_store import Arrival, Ready
+from app.receiving.inbox import Inbox
+from reconcile.instants import SECOND, Instant, parse_instant
+from reconcile.ledger.events import Event
+from reconcile.ledger.records import Record
+from reconcile.money import Money
+
+ZONE: Final = ZoneInfo("Africa/Nairobi")
+MONTHS: Final = ("2024-10", "2024-11")
+SECRET: Final = "whsec_two_months_of_a_shop_in_nairobi"
+OURS: Final = {"json:data.object.metadata.shop": ["main"]}
+"""What tells the shop's payments from those of the outlet on the same account."""
+
+STRIPE: Final = Source(name="stripe", profile=load_profile("stripe"), secrets=[SECRET], only=OURS)
+IBAN, KENYAN = "DE02100100100006820101", "0100123456789"
+SHORT_CODE: Final = "888880"
+
+
+class Bank(NamedTuple):
+    """A line of a bank account: positive came in."""
+
+    day: datetime
+    minor: int
+    who: str
+    text: str
+
+
+class Till(NamedTuple):
+    """A row of an M-PESA statement: positive is paid in."""
+
+    account: str
+    receipt: str
+    at: datetime
+    details: str
+    minor: int
+    reason: str
+    order: str = ""
+    linked: str = ""
+    party: str = ""
+
+
+@dataclass(slots=True)
+class Files:
+    """The rows of one month's files."""
+
+    book: list[dict[str, str]] = field(default_factory=list)
+    stripe: list[dict[str, str]] = field(default_factory=list)
+    till: list[Till] = field(default_factory=list)
+    berlin: list[Bank] = field(default_factory=list)
+    nairobi: list[Bank] = field(default_factory=list)
+
+
+def at(day: datetime) -> Instant:
+    return parse_instant(day.astimezone(ZoneInfo("UTC")).strftime("%Y-%m-%dT%H:%M:%SZ"))
+
+
+def plain(minor: int, places: int = 2) -> str:
+    sign, digits = "-" if minor < 0 else "", str(abs(minor)).rjust(places + 1, "0")
+    return sign + (f"{digits[:-places]}.{digits[-places:]}" if places else digits)
+
+
+def half_up(gross: int, per_mille: int) -> int:
+    return (gross * per_mille + 500) // 1000
+
+
+class TwoMonths:
+    """The shop: tells its orders one after the other, and keeps what each side wrote of them.
+
+    orders   of both months together, without those that are odd
+    odd      names of the orders that are odd, by what is odd of them
+    expected  (cause, order or line) of what is open in the end
+    """
+
+    def __init__(self, folder: Path, *, orders: int = 120) -> None:
+        self.folder, self._orders = folder, orders
+        self.files = {name: Files() for name in MONTHS}
+        self.arrivals: list[Arrival] = []
+        self.late: list[Arrival] = []
+        self.records: list[Record] = []
+        self.odd: dict[str, str] = {}
+        self.expected: Counter[tuple[str, str]] = Counter()
+        self._number = 1000
+        self._tell()
+
+    # --- what happens -----------------------------------------------------------------------------
+
+    def _tell(self) -> None:
+        for place, name in enumerate(MONTHS):
+            first = datetime.fromisoformat(f"{name}-01").replace(tzinfo=ZONE)
+            for number in range(self._orders // 2):
+                day = first + timedelta(days=number * 24 // (self._orders // 2), hours=9)
+                day += timedelta(minutes=7 * (number % 60))
+                if number % 4 == 1:
+                    self._till(day)
+                else:
+                    self._card(day, country="US" if number % 4 == 3 else "DE")
+            self._odd_ones(first, place)
+        self._pay_out()
+
+    def _order(self, day: datetime, minor: int, currency: str, method: str, **how: str) -> str:
+        """Let the shop place an order, which its book has as paid; return its name."""
+        self._number += 1
+        name = f"#{self._number}"
+        self.records.append(
+            Record(
+                record_id=new_id("rec_", at(day)),
+                recorded_at=at(day),
+                kind="order_placed",
+                order=name,
+                at=at(day),
+                money=Money(minor=minor, currency=currency),
+            )
+        )
+        places = 0 if currency == "JPY" else 2
+        self.files[f"{day:%Y-%m}"].book.append(
+            {
+                "Name": name,
+                "Email": "",
+                "Financial Status": "paid",
+                "Paid at": f"{day:%Y-%m-%d %H:%M:%S %z}",
+                "Fulfillment Status": "fulfilled",
+                "Currency": currency,
+                "Total": plain(minor, places),
+                "Created at": f"{day:%Y-%m-%d %H:%M:%S %z}",
+                "Lineitem quantity": "1",
+                "Lineitem name": "Kikapu basket",
+                "Payment Method": method,
+                "Refunded Amount": plain(0, places),
+                **how,
+            }
+        )
+        return name
+
+    def _card(self, day: datetime, *, late: bool = False, country: str = "DE") -> tuple[str, str]:
+        minor = 1_500 + self._number % 7 * 350
+        order = self._order(day, minor, "EUR", "Shopify Payments")
+        return order, self._paid_by_card(order, day, minor, late=late, country=country)
+
+    def _paid_by_card(
+        self,
+        order: str,
+        day: datetime,
+        minor: int,
+        *,
+        currency: str = "EUR",
+        settled: int | None = None,
+        country: str = "DE",
+        late: bool = False,
+        shop: str = "main",
+    ) -> str:
+        """Let Stripe take a payment: the event, and the row of its balance.
+
+        settled  what it is in euros, if in another currency
+        country  of the card: the fee is 1.5 % and 0.25 for a German one, 3.25 % and 0.25 for others
+        """
+        payment, paid = f"pi_{order[1:]}", day + timedelta(minutes=2)
+        gross = minor if settled is None else settled
+        fee = half_up(gross, 15) + 25 if country == "DE" else (gross * 325 + 5_000) // 10_000 + 25
+        body = {
+            "id": payment,
+            "object": "payment_intent",
+            "amount": minor,
+            "amount_received": minor,
+            "currency": currency.lower(),
+            "status": "succeeded",
+            "latest_charge": payment.replace("pi_", "ch_"),
+            "metadata": {"order_id": order, "shop": shop},
+        }
+        self._says("payment_intent.succeeded", body, paid, late=late)
+        self._balance("charge", payment, order, paid, gross, fee, country=country)
+        return payment
+
+    def _says(self, kind: str, body: dict[str, Any], day: datetime, *, late: bool = False) -> None:
+        number = len(self.arrivals) + len(self.late)
+        raw = json.dumps(
+            {
+                "id": f"evt_{number:06d}",
+                "object": "event",
+                "api_version": "2025-09-30.clover",
+                "created": int(day.timestamp()),
+                "livemode": False,
+                "type": kind,
+                "data": {"object": body},
+            }
+        ).encode()
+        digest = hashlib.sha256(raw).hexdigest()
+        event = STRIPE.read(Incoming([], raw), digest=digest).events[0]
+        self._arrives("stripe", event, raw, day, late=late)
+
+    def _arrives(
+        self, source: str, event: Event, raw: bytes, day: datetime, *, late: bool = False
+    ) -> None:
+        received = Instant(at(day) + 3 * SECOND)
+        (self.late if late else self.arrivals).append(
+            Arrival(
+                delivery_id=new_id("dlv_", received),
+                received_at=received,
+                source=source,
+                digest=event.digest,
+                headers="content-type: application/json",
+                body=raw,
+                event=event,
+            )
+        )
+
+    def _balance(
+        self,
+        category: str,
+        payment: str,
+        order: str,
+        day: datetime,
+        gross: int,
+        fee: int = 0,
+        *,
+        country: str = "",
+        payout: str | None = None,
+        source: str = "",
+    ) -> None:
+        """Add a row to Stripe's itemized balance report. `payout`: other than that of its week."""
+        month = self.files[f"{day:%Y-%m}"]
+        week = min((day.day - 1) // 7, 3)
+        utc = day.astimezone(ZoneInfo("UTC"))
+        month.stripe.append(
+            {
+                "balance_transaction_id": f"txn_{len(month.stripe):05d}_{day:%Y%m}",
+                "created_utc": f"{utc:%Y-%m-%d %H:%M:%S}",
+                "available_on_utc": f"{utc:%Y-%m-%d} 00:00:00",
+                "currency": "eur",
+                "gross": plain(gross),
+                "fee": plain(fee),
+                "net": plain(gross - fee),
+                "reporting_category": category,
+                "source_id": source or payment.replace("pi_", "ch_"),
+                "automatic_payout_effective_at_utc": "",
+                "automatic_payout_id": f"po_{day:%Y%m}{week}" if payout is None else payout,
+                "charge_id": payment.replace("pi_", "ch_"),
+                "payment_intent_id": payment,
+                "payment_method_type": "card" if country else "",
+                "card_brand": "visa" if country else "",
+                "card_country": country,
+                "payment_metadata[order_id]": order,
+            }
+        )
+
+    def _till(self, day: datetime) -> None:
+        minor = 90_000 + self._number % 9 * 12_500
+        order = self._order(day, minor, "KES", "M-PESA")
+        self._paid_by_phone(order, day, minor)
+
+    def _paid_by_phone(
+        self, order: str, day: datetime, minor: int, *, typed: str | None = None
+    ) -> str:
+        """Let M-PESA take a payment for an order; `typed`: the account number that the customer
+        wrote, if another one."""
+        receipt = f"TK{day:%m%d}{self._number % 10_000:04d}"
+        paid = day + timedelta(minutes=1)
+        money = Money(minor=minor, currency="KES")
+        named = order if typed is None else None
+        raw = json.dumps({"receipt": receipt}).encode()
+        event = Event(
+            source="mpesa",
+            event_id=f"{receipt}:0",
+            digest=hashlib.sha256(raw).hexdigest(),
+            kind="0",
+            claim="succeeded",
+            occurred_at=at(paid),
+            order=named,
+            payment=receipt,
+            money=money,
+            standing="fetched",
+        )
+        self._arrives("mpesa", event, raw, paid)
+        self._row(
+            "Utility", receipt, paid, f"Pay Bill from 2547******{day:%d} Acc. {typed or order}",
+            minor, "Pay Bill Online", order=typed or order, party="2547******12 - A CUSTOMER",
+        )  # fmt: skip
+        self._row(
+            "Utility", receipt, paid, "Pay Bill Charge", -half_up(minor, 5), "Pay Bill Charge"
+        )
+        return receipt
+
+    def _row(
+        self,
+        account: str,
+        receipt: str,
+        day: datetime,
+        details: str,
+        minor: int,
+        reason: str,
+        **more: str,
+    ) -> None:
+        self.files[f"{day:%Y-%m}"].till.append(
+            Till(account, receipt, day, details, minor, reason, **more)
+        )
+
+    # --- what is odd ------------------------------------------------------------------------------
+
+    def _odd_ones(self, first: datetime, place: int) -> None:
+        def day(of: int, hour: int = 12, minute: int = 0) -> datetime:
+            return first + timedelta(days=of - 1, hours=hour, minutes=minute)
+
+        if place == 0:
+            self.odd["late"], _ = self._card(day(30), late=True)
+            self.odd["never tried"] = self._order(
+                day(2), 4_500, "EUR", "Shopify Payments", **{"Financial Status": "pending"}
+            )
+            self._refund_that_fails(day(28))
+            self._yen(day(9), 12_000, 7_412)
+            self._yen(day(10), 90, 55)
+            self._of_the_other_shop(day(14))
+            self._held_back(day(5), day(19))
+        else:
+            self._bank_transfers(day(4))
+            self._told_otherwise(day(6))
+            self._to_people(day(8))
+            self.odd["mistyped"] = self._mistyped(day(11))
+            self._two_at_once(day(13, 15, 1))
+
+    def _refund_that_fails(self, day: datetime) -> None:
+        """Refunded in October; the refund fails in November, and the money is back."""
+        order, payment = self._card(day)
+        minor = 1_500 + (self._number - 1) % 7 * 350
+        self.odd["refund failed"] = order
+        went, back = day + timedelta(days=2), day + timedelta(days=6)
+        named = f"re_{order[1:]}"
+        refund = {
+            "id": named,
+            "object": "refund",
+            "amount": minor,
+            "currency": "eur",
+            "payment_intent": payment,
+            "charge": payment.replace("pi_", "ch_"),
+            "metadata": {},
+        }
+        self._says("refund.created", refund | {"status": "succeeded"}, went)
+        self._says("refund.failed", refund | {"status": "failed"}, back)
+        self._balance("refund", payment, order, went, -minor, source=named)
+        self._balance("refund_failure", payment, order, back, minor, source=named)
+
+    def _yen(self, day: datetime, minor: int, settled: int) -> None:
+        order = self._order(day, minor, "JPY", "Shopify Payments")
+        self._paid_by_card(order, day, minor, currency="JPY", settled=settled, country="JP")
+        self.odd[f"yen {minor}"] = order
+
+    def _of_the_other_shop(self, day: datetime) -> None:
+        """Another shop on the same Stripe account sells something, too."""
+        self._number += 1
+        order = f"#{self._number}"
+        self.odd["other shop"] = order
+        self._paid_by_card(order, day, 25_000, shop="outlet")
+
+    def _held_back(self, held: datetime, free: datetime) -> None:
+        """Stripe holds 200.00 in reserve for two weeks."""
+        for day, minor, what in ((held, -20_000, "held"), (free, 20_000, "released")):
+            self._balance("risk_reserved_funds", "", "", day, minor, source=f"rsv_{what}")
+
+    def _bank_transfers(self, day: datetime) -> None:
+        """Orders paid by bank transfer, on delivery, and with a gift card."""
+        name = self.odd["transfer"] = self._order(day, 8_900, "EUR", "Bank Deposit")
+        self.files[f"{day:%Y-%m}"].berlin.append(
+            Bank(day + timedelta(days=1), 8_900, "Erika Muster", f"Bestellung {name} vielen Dank")
+        )
+        self.odd["on delivery"] = self._order(day, 3_200, "EUR", "Cash on Delivery (COD)")
+        self.odd["gift card"] = self._order(day, 2_500, "EUR", "Gift Card")
+
+    def _told_otherwise(self, day: datetime) -> None:
+        """Let a customer pay in part with a gift card: the book says both, Stripe the rest."""
+        order = self._order(day, 6_000, "EUR", "gift_card + Shopify Payments")
+        self.odd["gift card in part"] = order
+        self._paid_by_card(order, day, 4_000)
+
+    def _to_people(self, day: datetime) -> None:
+        """Money sent to people by phone: a salary, and one that looks like a refund."""
+        order = self._order(day, 77_700, "KES", "M-PESA")
+        self._paid_by_phone(order, day, 77_700)
+        self.odd["looks refunded"] = order
+        for number, minor in enumerate((250_000, 77_700)):
+            self._row(
+                "Utility", f"TKB2C{day:%m%d}{number}", day + timedelta(days=1, minutes=number),
+                "Business Payment to 2547******12", -minor, "Business Payment to Customer",
+                party="2547******12 - A CUSTOMER",
+            )  # fmt: skip
+
+    def _mistyped(self, day: datetime) -> str:
+        order = self._order(day, 64_000, "KES", "M-PESA")
+        self._paid_by_phone(order, day, 64_000, typed="BASKET")
+        return order
+
+    def _two_at_once(self, day: datetime) -> None:
+        """Let a payment that names no order come minutes after an order of the same sum."""
+        self.odd["three minutes apart"] = self._order(day, 5_432, "EUR", "Shopify Payments")
+        paid = day + timedelta(minutes=1)
+        self._number += 1
+        payment = f"pi_{self._number}"
+        body = {
+            "id": payment,
+            "object": "payment_intent",
+            "amount": 5_432,
+            "amount_received": 5_432,
+            "currency": "eur",
+            "status": "succeeded",
+            "metadata": {"shop": "main"},
+        }
+        self._says("payment_intent.succeeded", body, paid)
+        self._balance("charge", payment, "", paid, 5_432, half_up(5_432, 15) + 25, country="DE")
+
+    # --- payouts, files ---------------------------------------------------------------------------
+
+    def _pay_out(self) -> None:
+        """Let Stripe pay out each week, and move what is on the till to the bank."""
+        for name, files in self.files.items():
+            due = defaultdict[str, int](int)
+            for row in files.stripe:
+                due[row["automatic_payout_id"]] += round(float(row["net"]) * 100)
+            first = datetime.fromisoformat(f"{name}-01").replace(tzinfo=ZONE)
+            for place, (payout, minor) in enumerate(sorted(due.items())):
+                sent = first + timedelta(days=7 * place + 7, hours=11)
+                if place == 3:
+                    sent = first + timedelta(days=28, hours=11)
+                self._sent(files, payout, sent, minor, odd=(name, place))
+            for place in range(4):
+                until = first + timedelta(days=7 * place + 7 if place < 3 else 28)
+                have = sum(row.minor for row in files.till if row.at < until)
+                if have > 0:
+                    self._swept(files, until, have, short=(name, place) == (MONTHS[1], 1))
+
+    def _sent(
+        self, files: Files, payout: str, day: datetime, minor: int, *, odd: tuple[str, int]
+    ) -> None:
+        """Pay out to the bank. The second of November fails, and is sent again two days later; the
+        third of November comes 12.00 short."""
+        for row in files.stripe:
+            if row["automatic_payout_id"] == payout:
+                row["automatic_payout_effective_at_utc"] = f"{day:%Y-%m-%d} 00:00:00"
+        self._balance("payout", "", "", day, -minor, payout=payout, source=payout)
+        if odd == (MONTHS[1], 1):
+            back = day + timedelta(days=1)
+            self._balance("payout_reversal", "", "", back, minor, payout=payout, source=payout)
+            again = payout + "b"
+            day += timedelta(days=2)
+            self._balance("payout", "", "", day, -minor, payout=again, source=again)
+        missing = 1_200 if odd == (MONTHS[1], 2) else 0
+        files.berlin.append(
+            Bank(day + timedelta(days=1), minor - missing, "Stripe Payments Europe", "STRIPE")
+        )
+        if missing:
+            self.expected["payout_amount_differs", payout] += 1
+
+    def _swept(self, files: Files, day: datetime, minor: int, *, short: bool) -> None:
+        """Move the till's money over the working account to the bank; `short`: it never comes."""
+        receipt = f"TKS{day:%m%d}"
+        to = f"Organization Settlement Account transfer {receipt}"
+        self._row("Utility", receipt, day, to, -minor, "Utility to Working Transfer")
+        self._row("Working", receipt, day, to, minor, "Utility to Working Transfer")
+        later = day + timedelta(hours=1)
+        self._row(
+            "Working", f"TKW{day:%m%d}", later, f"Withdrawal to bank account {KENYAN}", -minor,
+            "Organization Withdrawal of Funds",
+        )  # fmt: skip
+        if short:
+            self.expected["payout_not_in_bank", f"TKW{day:%m%d}"] += 1
+            return
+        files.nairobi.append(
+            Bank(day + timedelta(days=1), minor, "SAFARICOM PLC", f"MPESA TKW{day:%m%d}")
+        )
+
+    def write(self) -> dict[str, Path]:
+        """Write every file; return them by month and kind, as `2024-10/till-utility`."""
+        found: dict[str, Path] = {}
+        opening: Counter[str] = Counter(berlin=1_000_000, nairobi=50_000_000)
+        for name, files in self.files.items():
+            folder = self.folder / name
+            folder.mkdir(parents=True, exist_ok=True)
+            found[f"{name}/book"] = _table(folder / "orders_export.csv", files.book)
+            found[f"{name}/stripe"] = _table(
+                folder / "Itemized_balance_change_from_activity_EUR.csv",
+                sorted(files.stripe, key=lambda row: row["created_utc"]),
+            )
+            for account in ("Utility", "Working"):
+                rows = [row for row in files.till if row.account == account]
+                path = folder / f"ORG_{SHORT_CODE}_{account}_{name}.csv"
+                opening[account] = _till(path, account, name, rows, opening=opening[account])
+                found[f"{name}/till-{account.lower()}"] = path
+            path = folder / f"{IBAN}_{name}.xml"
+            opening["berlin"] = _camt(path, name, files.berlin, opening=opening["berlin"])
+            found[f"{name}/berlin"] = path
+            path = folder / f"{KENYAN}_{name}.sta"
+            opening["nairobi"] = _mt940(path, name, files.nairobi, opening=opening["nairobi"])
+            found[f"{name}/nairobi"] = path
+        return found
+
+    async def heard(self, inbox: Inbox, arrivals: Sequence[Arrival] | None = None) -> None:
+        """Store what the shop said and what arrived in time, or these arrivals."""
+        if arrivals is None:
+            async with inbox.database.writing() as connection:
+                await add_records(connection, self.records)
+            arrivals = sorted(self.arrivals, key=lambda each: each.received_at)
+        for begin in range(0, len(arrivals), 1_000):
+            await inbox.append([Ready(None, list(arrivals[begin : begin + 1_000]))])
+
+
+def _table(path: Path, rows: Sequence[dict[str, str]]) -> Path:
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+    return path
+
+
+def _last_day(name: str) -> datetime:
+    first = datetime.fromisoformat(f"{name}-01")
+    return (first + timedelta(days=31)).replace(day=1) - timedelta(days=1)
+
+
+_TILL_COLUMNS: Final = [
+    *("Receipt No.", "Completion Time", "Initiation Time", "Details", "Transaction Status"),
+    *("Paid In", "Withdrawn", "Balance", "Balance Confirmed", "Reason Type", "Other Party Info"),
+    *("Linked Transaction ID", "A/C No."),
+]
+
+
+def _till(path: Path, account: str, name: str, rows: Iterable[Till], *, opening: int) -> int:
+    """Write a statement of the organisation portal, the newest row first; return the balance."""
+    last, balance, written = _last_day(name), opening, []
+    for row in sorted(rows, key=lambda row: row.at):
+        balance += row.minor
+        when = f"{row.at:%d-%m-%Y %H:%M:%S}"
+        come, gone = (plain(row.minor), "") if row.minor > 0 else ("", plain(row.minor))
+        written.append(
+            [row.receipt, when, when, row.details, "Completed", come, gone, plain(balance), "true",
+             row.reason, row.party, row.linked, row.order]
+        )  # fmt: skip
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(["Organization Name:", "KIKAPU LTD"])
+        writer.writerow(["Short Code:", SHORT_CODE])
+        writer.writerow(["Account:", f"{account} Account"])
+        writer.writerow(
+            ["Time Period:", f"From 01-{last:%m-%Y} 00:00:00 To {last:%d-%m-%Y} 23:59:59"]
+        )
+        writer.writerow(["Opening Balance:", plain(opening)])
+        writer.writerow(["Closing Balance:", plain(balance)])
+        writer.writerow(_TILL_COLUMNS)
+        writer.writerows(written[::-1])
+    return balance
+
+
+def _camt(path: Path, name: str, lines: Sequence[Bank], *, opening: int) -> int:
+    """Write a CAMT.053 of the account in Berlin; return its closing balance."""
+    last, closing = _last_day(name), opening + sum(each.minor for each in lines)
+
+    def balance(code: str, minor: int, day: str) -> str:
+        return (
+            f"<Bal><Tp><CdOrPrtry><Cd>{code}</Cd></CdOrPrtry></Tp>"
+            f'<Amt Ccy="EUR">{plain(minor)}</Amt><CdtDbtInd>CRDT</CdtDbtInd>'
+            f"<Dt><Dt>{day}</Dt></Dt></Bal>"
+        )
+
+    entries = "".join(
+        f'<Ntry><NtryRef>{n}</NtryRef><Amt Ccy="EUR">{plain(abs(each.minor))}</Amt>'
+        f"<CdtDbtInd>{'CRDT' if each.minor > 0 else 'DBIT'}</CdtDbtInd><Sts>BOOK</Sts>"
+        f"<BookgDt><Dt>{each.day:%Y-%m-%d}</Dt></BookgDt>"
+        f"<ValDt><Dt>{each.day:%Y-%m-%d}</Dt></ValDt>"
+        f"<AcctSvcrRef>B{name[-2:]}{n:04d}</AcctSvcrRef>"
+        f"<NtryDtls><TxDtls><RltdPties><Dbtr><Nm>{each.who}</Nm></Dbtr></RltdPties>"
+        f"<RmtInf><Ustrd>{each.text}</Ustrd></RmtInf></TxDtls></NtryDtls></Ntry>"
+        for n, each in enumerate(sorted(lines), 1)
+    )
+    path.write_text(
+        '<?xml version="1.0" encoding="UTF-8"?>'
+        '<Document xmlns="urn:iso:std:iso:20022:tech:xsd:camt.053.001.08"><BkToCstmrStmt>'
+        f"<GrpHdr><MsgId>M-{name}</MsgId><CreDtTm>{last:%Y-%m-%d}T23:59:59+01:00</CreDtTm></GrpHdr>"
+        f"<Stmt><Id>S-{name}</Id><FrToDt><FrDtTm>{name}-01T00:00:00+01:00</FrDtTm>"
+        f"<ToDtTm>{last:%Y-%m-%d}T23:59:59+01:00</ToDtTm></FrToDt>"
+        f"<Acct><Id><IBAN>{IBAN}</IBAN></Id><Ccy>EUR</Ccy></Acct>"
+        f"{balance('OPBD', opening, f'{name}-01')}{balance('CLBD', closing, f'{last:%Y-%m-%d}')}"
+        f"{entries}</Stmt></BkToCstmrStmt></Document>",
+        encoding="utf-8",
+    )
+    return closing
+
+
+def _mt940(path: Path, name: str, lines: Sequence[Bank], *, opening: int) -> int:
+    """Write an MT940 of the account in Nairobi; return its closing balance."""
+    last, closing = _last_day(name), opening + sum(each.minor for each in lines)
+    first = last.replace(day=1)
+
+    def amount(minor: int) -> str:
+        return plain(abs(minor)).replace(".", ",")
+
+    entries = "".join(
+        f":61:{each.day:%y%m%d}{each.day:%m%d}{'C' if each.minor > 0 else 'D'}{amount(each.minor)}"
+        f"NTRFNONREF//K{name[-2:]}{n:04d}\n:86:{each.text} {each.who}\n"
+        for n, each in enumerate(sorted(lines), 1)
+    )
+    path.write_text(
+        f":20:ST{name}\n:25:{KENYAN}\n:28C:{last:%m}/1\n"
+        f":60F:C{first:%y%m%d}KES{amount(opening)}\n{entries}"
+        f":62F:C{last:%y%m%d}KES{amount(closing)}\n-\n",
+        encoding="ascii",
+    )
+    return closing
