@@ -142,6 +142,17 @@ async def audit_entries(
     return [AuditEntry(**{**row, "facts": json.loads(row["facts"])}) for row in rows.mappings()]
 
 
+async def acts_since(
+    connection: AsyncConnection, since: Instant, *, who: str, actions: Sequence[str]
+) -> list[AuditEntry]:
+    """Return a person's audit entries of these actions from an instant on, by number."""
+    column = _AUDIT.c
+    listing = select(_AUDIT).where(column.who == who, column.at >= since)
+    listing = listing.where(column.action.in_(actions)).order_by(column.number)
+    rows = await connection.execute(listing)
+    return [AuditEntry(**{**row, "facts": json.loads(row["facts"])}) for row in rows.mappings()]
+
+
 async def ways_in_since(connection: AsyncConnection, since: Instant) -> set[tuple[str, str]]:
     """Return (maker, holder) of every invitation and own token made after an instant, used or
     not."""

@@ -151,7 +151,7 @@ async def propose(
     """Insert a proposal and its audit entry in the caller's transaction.
 
     who       the proposer, as `permitted` returned them for the kind's action
-    because   why one person may not do it alone; a refusal begins with it
+    because   why one person may not do it alone; a refusal begins with it, the proposal ends so
     sentence  the act, with its money and consequence
 
     Raises UsageError for a proposer who has not proved who they are, and for a duplicate.
@@ -164,7 +164,7 @@ async def propose(
         id=new_id("prp_", now),
         kind=kind.name,
         subject=subject,
-        sentence=sentence,
+        sentence=f"{sentence} Two people decide: {because}.",
         given=settled,
         subject_state=await kind.subject_state(connection, subject, settled),
         who=who.name,

@@ -215,7 +215,7 @@ def accept(
     seen: Seen = None,
     by: operators.ByOption = None,
 ) -> None:
-    """Write a break off, or propose it above the amount that one person may accept; or many.
+    """Write a break off, or propose it above the limits of one person; or many.
 
     It is open again as soon as its money changes. Of many, what one person may not accept is left.
     """
@@ -232,7 +232,7 @@ def accept(
         )
         return
     _many(
-        to_accept,
+        partial(to_accept, by=by),
         lambda context, chosen: accept_chosen(context, chosen, reason=reason, by=by),
         (where, yes, seen),
         done="is accepted",

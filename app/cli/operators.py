@@ -318,7 +318,8 @@ def proposal_notice(proposal: Proposal) -> str:
     return (
         f"Proposed as {proposal.id}: it is done when another operator approves it before "
         f"{format_instant(proposal.until)}, on the console's page Proposals, or with their own "
-        f"token: tallyhook --token-file FILE proposals approve {proposal.id} --reason WHY"
+        f"token: tallyhook --token-file FILE proposals approve {proposal.id} --reason WHY\n"
+        f"{proposal.sentence}"
     )
 
 

@@ -86,7 +86,7 @@ async def break_document(view: View) -> Document:
         "means": CAUSES[found.seen.cause],
         "matched": await break_acts.matches_of(view.context, found.identity),
         "late": found.seen.cause in worklist.LATE,
-        "not_alone": None if closed else await break_acts.why_not_alone(view.context, found),
+        "not_alone": None if closed else await _why_not_alone(view, found),
         "proposal": await waiting_about(view, found.identity),
         "attachments": await attachments_of_break(view, found.identity),
     }
@@ -131,6 +131,11 @@ async def late_money_document(view: View) -> Document:
 
 
 # --- actions on one break -------------------------------------------------------------------------
+
+
+async def _why_not_alone(view: View, found: break_acts.SeenBreak) -> str | None:
+    allowance = await break_acts.allowance_now(view.context, by=view.person.name)
+    return break_acts.too_much(allowance, found.seen)
 
 
 async def _seen_break(view: View) -> break_acts.SeenBreak:
@@ -228,7 +233,7 @@ async def ask_accept(view: View) -> Form:
     ready, button = True, ""
     if found.life.state in ("closed", "accepted"):
         line, ready = f"It is {found.life.state}: there is nothing to accept.", False
-    elif (because := await break_acts.why_not_alone(view.context, found)) is not None:
+    elif (because := await _why_not_alone(view, found)) is not None:
         line = (
             f"{capital(because)}. You propose it in your name, and it is written off when another "
             "operator approves it."
@@ -425,8 +430,9 @@ async def ask_accept_all(view: View) -> Form:
 async def _against(view: View, found: list[break_acts.SeenBreak]) -> list[str]:
     """Explain why the breaks may not be accepted together, and what to do."""
     against = []
-    alone = await break_acts.why_not_each(view.context, found)
-    for each, because in zip(found, alone, strict=True):
+    allowance = await break_acts.allowance_now(view.context, by=view.person.name)
+    for each in found:
+        because = break_acts.too_much(allowance, each.seen)
         if each.life.state in ("closed", "accepted"):
             against.append(f"{_named(each)} Nothing is to be done about it.")
         elif because is not None:
@@ -436,8 +442,10 @@ async def _against(view: View, found: list[break_acts.SeenBreak]) -> list[str]:
             "Go back and leave these out; what takes a second person is proposed on its own page:",
             *against[:SHOWN],
         ]
-    together = await break_acts.why_not_together(view.context, found)
-    return [] if together is None else [f"{capital(together)}."]
+    together = allowance.why_not(*(each.seen.money for each in found))
+    if together is None:
+        return []
+    return [f"{capital(together)}. Accept fewer, and propose the others on their own pages."]
 
 
 async def do_accept_all(view: View, reason: str) -> str:
@@ -467,7 +475,7 @@ async def ask_settle(view: View) -> Form:
         line = "It is closed: there is nothing to decide."
         return _form(found, line, back="/late", ready=False)
     lines: tuple[str, ...] = ()
-    if (because := await break_acts.why_not_alone(view.context, found)) is not None:
+    if (because := await _why_not_alone(view, found)) is not None:
         lines = (
             f"{capital(because)}: to keep or to credit it you propose, and another operator "
             "approves that. That it goes back, you decide alone.",

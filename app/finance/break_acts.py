@@ -4,7 +4,6 @@ Each act is one transaction, with its place in the trail. Accepting much takes a
 """
 
 import json
-from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
@@ -17,7 +16,7 @@ from app.core.errors import NotFoundError, UsageError
 from app.core.text import is_human_text
 from app.database.engine import Connection
 from app.finance import break_store, run_store
-from app.finance.match_rules import Rules, rules_known
+from app.finance.limits import Allowance, allowance_of
 from app.orders.accept_findings import record_acceptance
 from reconcile.canonical import fingerprint
 from reconcile.instants import DAY, Instant, format_instant
@@ -397,6 +396,7 @@ async def _acting(
     proposals.check_reason(doing.reason, of="a break", needed=doing.kind != "assigned")
     async with context.database.writing() as connection:
         await break_store.deciding_alone(connection)
+        await operator_store.acting_alone(connection)  # so that no act misses another in the limits
         yield (
             connection,
             await operators.permitted(connection, by=doing.by, action=BREAK_ACTIONS[doing.kind]),
@@ -430,7 +430,8 @@ async def decide_break(
         _check_same([found], seen)
         _check_open(found)
         refund = doing.value == "refund"  # it accepts nothing
-        because = None if refund else too_much(await rules_known(connection), found.seen)
+        allowance = await allowance_of(context, connection, who.name)
+        because = None if refund else too_much(allowance, found.seen)
         if because is None:
             await _write(context, connection, doing, who, found)
             return None
@@ -457,26 +458,27 @@ async def _do_all(context: AppContext, names: Sequence[str], doing: BreakAct, *,
         found = await seen_breaks(connection, names)
         _check_same(found, seen)
         if doing.kind == "accepted":
-            await _check_alone(connection, found)
+            _check_alone(await allowance_of(context, connection, who.name), found)
         for each in found:
             await _write(context, connection, doing, who, each)
 
 
-async def _check_alone(connection: Connection, found: Sequence[SeenBreak]) -> None:
+def _check_alone(allowance: Allowance, found: Sequence[SeenBreak]) -> None:
     """Raise UsageError if a break is closed, or if one person may not accept them."""
     for each in found:
         _check_open(each)
-    rules = await rules_known(connection)
-    names = [each.identity for each in found if too_much(rules, each.seen) is not None]
+    names = [each.identity for each in found if too_much(allowance, each.seen) is not None]
     if names:
         more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
         raise UsageError(
             f"one person may not accept {', '.join(names[:NAMED])}{more} alone: leave them out, "
             "and propose each by itself; nothing was accepted"
         )
-    together = too_much_together(rules, found)
+    together = allowance.why_not(*(each.seen.money for each in found))
     if together is not None:
-        raise UsageError(f"{together}; nothing was accepted")
+        raise UsageError(
+            f"{together}; nothing was accepted: accept fewer, and propose the others by themselves"
+        )
 
 
 def _check_open(found: SeenBreak) -> None:
@@ -604,36 +606,21 @@ def not_known(seen: breaks.Break) -> bool:
     return seen.cause == "unresolved" and not seen.money.minor
 
 
-def too_much(rules: Rules, seen: breaks.Break) -> str | None:
+TWO_PEOPLE: Final[Mapping[breaks.BreakCause, str]] = {
+    "payment_unallocated": (
+        "a payment is left without an order by two people only: assign it, or dismiss it"
+    ),
+}
+"""Causes that one person never accepts alone, with the reason."""
+
+
+def too_much(allowance: Allowance, seen: breaks.Break) -> str | None:
     """Return why one person may not accept a break alone; None if they may."""
-    money = seen.money
-    if seen.cause == "payment_unallocated":
-        return "a payment is left without an order by two people only: assign it, or dismiss it"
-    if rules.alone_max and not_known(seen):
+    if seen.cause in TWO_PEOPLE:
+        return TWO_PEOPLE[seen.cause]
+    if allowance.rules.alone_max and not_known(seen):
         return "how much is at stake is not known, and one person may accept up to a limit only"
-    most = rules.above(money)
-    if most is None:
-        return None
-    return f"{money} is more than the {most} that one person may accept"
-
-
-def too_much_together(rules: Rules, found: Sequence[SeenBreak]) -> str | None:
-    """Return why one person may not accept all of these at once; None if they may.
-
-    Small sums add up.
-    """
-    sums: Counter[str] = Counter()
-    for each in found:
-        sums[each.seen.money.currency] += abs(each.seen.money.minor)
-    whole = [Money(minor=minor, currency=code) for code, minor in sorted(sums.items())]
-    above = [(each, most) for each in whole if (most := rules.above(each)) is not None]
-    if not above:
-        return None
-    exceeded = ", and ".join([f"{money}, more than the {most}" for money, most in above])
-    return (
-        f"together they are {exceeded} that one person may accept at once: decide about fewer, and "
-        "let another operator decide about the others"
-    )
+    return allowance.why_not(seen.money)
 
 
 async def matches_of(context: AppContext, name: str) -> list[str]:
@@ -642,20 +629,10 @@ async def matches_of(context: AppContext, name: str) -> list[str]:
         return await break_store.lines_matched_with(connection, name)
 
 
-async def why_not_alone(context: AppContext, found: SeenBreak) -> str | None:
-    """Return why one person may not accept this break alone; None if they may."""
-    return (await why_not_each(context, [found]))[0]
-
-
-async def why_not_each(context: AppContext, found: Sequence[SeenBreak]) -> list[str | None]:
+async def allowance_now(context: AppContext, *, by: str) -> Allowance:
+    """Return what a person may still decide about alone."""
     async with context.database.reading() as connection:
-        rules = await rules_known(connection)
-    return [too_much(rules, each.seen) for each in found]
-
-
-async def why_not_together(context: AppContext, found: Sequence[SeenBreak]) -> str | None:
-    async with context.database.reading() as connection:
-        return too_much_together(await rules_known(connection), found)
+        return await allowance_of(context, connection, by)
 
 
 async def _free_line(connection: Connection, found: SeenBreak, line: str) -> None:

@@ -14,10 +14,12 @@ from functools import partial
 from operator import eq, ge, gt, le, lt
 from typing import Any, Final
 
+from app.access.operators import permitted
 from app.context.context import AppContext
 from app.core.errors import UsageError
 from app.core.text import counted
-from app.finance import break_acts, break_store, match_rules, worklist
+from app.finance import break_acts, break_store, worklist
+from app.finance.limits import allowance_of
 from reconcile.canonical import fingerprint
 from reconcile.instants import Instant
 from reconcile.matching.breaks import BREAK_CAUSES, STATES, BreakCause, State
@@ -275,16 +277,17 @@ async def every_chosen(context: AppContext, choice: Choice) -> ChosenBreaks:
 # --- acting on them -------------------------------------------------------------------------------
 
 
-async def to_accept(context: AppContext, choice: Choice) -> ChosenBreaks:
+async def to_accept(context: AppContext, choice: Choice, *, by: str | None) -> ChosenBreaks:
     """Return the breaks that one person may accept alone, and whether all of them together."""
     chosen = await every_chosen(context, choice)
     async with context.database.reading() as connection:
-        rules = await match_rules.rules_known(connection)
-    alone = [each for each in chosen.of if break_acts.too_much(rules, each.seen) is None]
+        who = await permitted(connection, by=by, action="break_accepted")
+        allowance = await allowance_of(context, connection, who.name)
+    alone = [each for each in chosen.of if break_acts.too_much(allowance, each.seen) is None]
     return ChosenBreaks(
         of=alone,
         apart=chosen.apart + Counter({NOT_ALONE: len(chosen.of) - len(alone)}),
-        against=break_acts.too_much_together(rules, alone),
+        against=allowance.why_not(*(each.seen.money for each in alone)),
     )
 
 

@@ -10,6 +10,10 @@ KES = "1.00"                          # major units
 [accept_alone_max]
 KES = "5000.00"                       # above it, accepting a break takes two people; with a limit,
                                       # so does every change of the rules
+[accept_alone_day]                    # of all that one person accepts, assigns and withdraws alone
+KES = "5000.00"                       # in a day; as accept_alone_max unless it is given
+[accept_alone_month]
+KES = "25000.00"                      # in a calendar month; five times the day unless it is given
 [[fee]]
 source = "shop"
 currency = "KES"
@@ -28,7 +32,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, Field, PlainValidator
 
@@ -72,6 +76,14 @@ _MILLION: Final = 10_000
 """Parts per million in one per cent."""
 
 
+Period = Literal["day", "month"]
+PERIODS: Final[tuple[Period, ...]] = ("day", "month")
+
+DAYS_IN_A_MONTH: Final = 5
+"""Days of a month on which one person may use up the limit of a day, unless the rules say more: one
+day a week."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
     """The merchant's rules.
@@ -79,17 +91,29 @@ class Rules:
     match        rules of the matcher
     alone_max    minor units by currency up to which one person may accept a break; no entry means
                  no limit
+    alone        minor units by currency up to which one person may decide alone in a period, where
+                 the rules state it; `limit` has the defaults
     close_alone  whether one person may close a month
     """
 
     match: MatchRules = field(default_factory=MatchRules)
     alone_max: Mapping[str, int] = field(default_factory=dict)
+    alone: Mapping[Period, Mapping[str, int]] = field(default_factory=dict)
     close_alone: bool = True
 
     @property
     def limits(self) -> bool:
         """Whether there is anything that one person may not do alone."""
         return bool(self.alone_max) or not self.close_alone
+
+    def limit(self, period: Period, currency: str) -> int | None:
+        """Return the minor units that one person may decide about alone in a period."""
+        stated = self.alone.get(period, {}).get(currency)
+        if stated is not None or currency not in self.alone_max:
+            return stated
+        if period == "day":
+            return self.alone_max[currency]
+        return (self.limit("day", currency) or 0) * DAYS_IN_A_MONTH
 
     def above(self, money: Money) -> Money | None:
         """Return the most that one person may accept, if this is more; else None."""
@@ -176,6 +200,8 @@ class _RuleFile(TomlTable):
     close_alone: Annotated[bool, PlainValidator(yes_or_no)] = True
     tolerance: dict[str, _Number] = Field(default_factory=dict, examples=['KES = "1.00"'])
     accept_alone_max: dict[str, _Number] = Field(default_factory=dict, examples=['KES = "5.00"'])
+    accept_alone_day: dict[str, _Number] = Field(default_factory=dict, examples=['KES = "9.00"'])
+    accept_alone_month: dict[str, _Number] = Field(default_factory=dict, examples=['KES = "9.00"'])
     fee: list[_FeeTable] = Field(default_factory=list)
     exchange: list[_ExchangeTable] = Field(default_factory=list)
 
@@ -215,16 +241,20 @@ def read_rules(text: str, *, name: str = "the rules") -> Rules:
         ),
     )
     return Rules(
-        match=match, alone_max=values["accept_alone_max"], close_alone=values["close_alone"]
+        match=match,
+        alone_max=values["accept_alone_max"],
+        alone={period: values[f"accept_alone_{period}"] for period in PERIODS},
+        close_alone=values["close_alone"],
     )
 
 
 def _amounts(values: Values) -> Iterator[TomlMistake]:
     """Replace amounts in major units by minor units; find fees and rates that are given twice."""
-    for name in ("tolerance", "accept_alone_max"):
+    for name in ("tolerance", "accept_alone_max", "accept_alone_day", "accept_alone_month"):
         amounts = values.get(name, {})
         for currency in amounts:
             yield from _to_minor(amounts, currency, currency, f"{name}.")
+    yield from _limits_apart(values)
     seen = set[tuple[str, str]]()
     for place, fee in enumerate(values.get("fee", []), 1):
         where = f"fee.{place}"
@@ -245,6 +275,19 @@ def _amounts(values: Values) -> Iterator[TomlMistake]:
         if pair in pairs:
             yield TomlMistake(f"exchange.{place}", "there is one for these two currencies")
         pairs.add(pair)
+
+
+def _limits_apart(values: Values) -> Iterator[TomlMistake]:
+    """Find limits of a day or a month that are below the limit of one act, or of a day."""
+    names = ("accept_alone_max", "accept_alone_day", "accept_alone_month")
+    for place, name in enumerate(names[1:], 1):
+        for currency, minor in values.get(name, {}).items():
+            if currency not in values.get(names[0], {}):
+                yield TomlMistake(f"{name}.{currency}", f"{names[0]}.{currency} must be given, too")
+            for below in names[:place]:
+                if values.get(below, {}).get(currency, minor) > minor:
+                    yield TomlMistake(f"{name}.{currency}", f"it is less than {below}.{currency}")
+                    break
 
 
 def _to_minor(given: Values, key: str, currency: str, where: str) -> Iterator[TomlMistake]:

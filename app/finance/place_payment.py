@@ -6,7 +6,7 @@
 4 write      the record and the audit entry, in one transaction
 
 Support proposes, finance decides. One finance person alone may assign only to the one order that
-fits, within the limit up to which one person may accept a break, and withdraw within it. Where no
+fits, within the limits up to which one person may accept breaks, and withdraw within them. Where no
 limit is set a second person is always needed; so it is for a dismissal, and for a payment of an
 order that was ever published as fulfillable: the goods may be gone.
 """
@@ -28,7 +28,7 @@ from app.core.references import fault_of
 from app.database.engine import Connection
 from app.database.locks import LINKING, take_lock
 from app.database.statements import run
-from app.finance.match_rules import Rules, rules_known
+from app.finance.limits import allowance_of
 from app.finance.statement_store import statement_lines_of
 from app.orders.history_store import gather
 from app.orders.holds import author_of
@@ -352,7 +352,15 @@ async def _why_not_alone(
                 f"order {order}, which it is taken from, was published as fulfillable, so its "
                 "goods may be gone"
             )
-    above = _above(await rules_known(connection), seen.money)
+    if seen.money is None:
+        return "its amount is not clear, and one person may decide up to a limit only"
+    allowance = await allowance_of(context, connection, who.name)
+    if seen.money.currency not in allowance.rules.alone_max:
+        return (
+            f"no rule says how much {seen.money.currency} one person may decide about "
+            "(accept_alone_max)"
+        )
+    above = allowance.why_not(seen.money)
     if above is not None:
         return above
     if asked.kind == "withdraw":
@@ -364,17 +372,6 @@ async def _why_not_alone(
             "phone number"
         )
     return None
-
-
-def _above(rules: Rules, money: Money | None) -> str | None:
-    """Return why the amount takes two people; None if one may decide."""
-    if money is None:
-        return "its amount is not clear, and one person may decide up to a limit only"
-    limit = rules.alone_max.get(money.currency)
-    if limit is None:
-        return f"no rule says how much {money.currency} one person may decide about (alone_max)"
-    most = rules.above(money)
-    return None if most is None else f"{money} is more than the {most} that one person may accept"
 
 
 async def _write(

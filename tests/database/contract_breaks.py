@@ -24,6 +24,7 @@ from app.receiving.inbox import Inbox
 from reconcile.matching.breaks import Break, Candidate
 from reconcile.matching.control import Control, control_text
 from reconcile.money import Money
+from tests.contexts import with_settings
 from tests.database.builders import arrival, change, commit, context, fetch, keep, quiet, rows, said
 from tests.database.contract_ledgers import paid
 from tests.reconcile.build import T, seconds
@@ -342,6 +343,48 @@ class BreakContract:
         proposal = await acts.accept_break(at, found.identity, reason="x", by=Proven("ann"))
         assert proposal is not None
         assert proposal.sentence.startswith(f"Accept {found.identity}: {said} ")
+
+    @pytest.mark.alike
+    async def test_small_acceptances_add_up_in_the_merchants_day_and_month(
+        self, inbox: Inbox
+    ) -> None:
+        """What two decided, what another decided and what goes back use up nothing."""
+        hour, limits = 3_600, '[accept_alone_max]\nKES = "1000.00"\n'
+        at = context(inbox, at=2)
+        month = '[accept_alone_month]\nKES = "1800.00"\n'
+        await save_rules(at, limits + month, by="ann")
+        await people(at)
+        found = {name: missing(name, minor=90_000) for name in "ABCDEFG"}
+        await run(inbox, *found.values(), late("L"), at=1)
+        proposals = Proposals(at, [acts.acceptance_kind(at), rules_kind(at)])
+
+        async def accept(name: str, *, by: str, at: AppContext) -> Proposal | None:
+            given = {"reason": "gone", "by": Proven(by)}
+            return await acts.accept_break(at, found[name].identity, **given)
+
+        await settle_late(at, late("L").identity, action="refund", reason="back", by=Proven("ann"))
+        assert await accept("A", by="ann", at=at) is None
+        second = await accept("B", by="ann", at=at)
+        assert second is not None
+        assert second.sentence.endswith(
+            "Two people decide: KES 900.00 of the KES 1,000.00 that one person may decide about "
+            "alone in a day is used up today: that leaves less than KES 900.00."
+        )
+        assert await accept("C", by="bob", at=at) is None
+        await proposals.approve(second.id, by=Proven("bob"), reason="so be it")
+        late_evening = context(inbox, at=13 * hour)  # 23:00 in UTC, and the next day in Nairobi
+        assert await accept("D", by="ann", at=late_evening) is not None
+        in_nairobi = with_settings(late_evening, timezone="Africa/Nairobi")
+        assert await accept("E", by="ann", at=in_nairobi) is None
+        names = [found[name].identity for name in "FG"]
+        seen = acts.mark_of(await acts.some_breaks(at, names))
+        tomorrow = context(inbox, at=30 * hour)
+        with pytest.raises(
+            UsageError, match=r"one person may not accept brk_.* nothing was accepted"
+        ):
+            await acts.accept_breaks(tomorrow, names, reason="x", by=Proven("ann"), seen=seen)
+        next_month = context(inbox, at=11 * 24 * hour)
+        assert await accept("F", by="ann", at=next_month) is None
 
     @pytest.mark.alike
     async def test_a_proposal_is_not_approved_after_its_break_changed(self, inbox: Inbox) -> None:

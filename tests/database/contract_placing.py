@@ -59,7 +59,7 @@ DIGEST = bytes(36)
 ANN, BOB, EVE = Proven("ann"), Proven("bob"), Proven("eve")
 """An admin, one of finance and one of support."""
 
-LIMIT = '[accept_alone_max]\nKES = "1500.00"\n'
+LIMIT = '[accept_alone_max]\nKES = "1500.00"\n[accept_alone_day]\nKES = "9000.00"\n'
 
 
 def till(event_id: str = "e1", claim: Any = "succeeded", **more: Any) -> Any:
@@ -264,6 +264,15 @@ class PlacingContract:
         assert await outcome(at, "A") == ("pending", False)
         await folded(at)
         assert len(await listed(at)) == 1
+
+    @pytest.mark.alike
+    async def test_assigning_and_withdrawing_use_up_the_day(self, inbox: Inbox) -> None:
+        at = await prepared(inbox, "A", rules='[accept_alone_max]\nKES = "1500.00"\n')
+        assert await assign(at, "A", by=BOB) is None
+        proposal = await withdraw(at, by=BOB)
+        assert proposal is not None
+        assert "KES 1,500.00 of the KES 1,500.00 that one person may" in proposal.sentence
+        assert await withdraw(at, by=ANN) is None
 
     async def test_assigned_elsewhere_both_orders_are_folded_again(self, inbox: Inbox) -> None:
         """The first order names the payment itself. Reindexing and the check change nothing."""

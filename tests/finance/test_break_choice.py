@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from app.core.errors import UsageError
-from app.finance.break_acts import SeenBreak, too_much_together
+from app.finance.break_acts import SeenBreak
 from app.finance.break_choice import ChosenBreaks, _by_parts, few_breaks, read_choice, sums_of
-from app.finance.match_rules import Rules
 from reconcile.instants import DAY
 from reconcile.matching.breaks import Break, BreakCause, Step, life
 from reconcile.money import Money
@@ -153,20 +152,6 @@ async def test_what_is_not_known_is_counted_as_left_out(monkeypatch: pytest.Monk
     with pytest.raises(UsageError, match=r"no break is meant.*Left out: 1 break.*by itself$"):
         await few_breaks(context, "currency=KES amount<1")
     assert (await few_breaks(context, "currency=KES")).left_out() == []
-
-
-def test_small_sums_are_not_small_together() -> None:
-    rules = Rules(alone_max={"KES": 2_000, "USD": 10})
-    two, three = [seen("a"), seen("b")], [seen("a"), seen("b"), seen("c", 1)]
-    yen = seen("yen", 10**9, currency="JPY")
-    assert too_much_together(rules, [*two, yen]) is None
-    assert too_much_together(rules, []) is None
-    assert too_much_together(Rules(), three) is None
-    sentence = too_much_together(rules, [*three, seen("d", 11, currency="USD")]) or ""
-    assert sentence.startswith(
-        "together they are KES 20.01, more than the KES 20.00, and USD 0.11, more than the "
-        "USD 0.10 that one person may accept at once"
-    )
 
 
 def test_a_mark_is_of_what_is_shown() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from app.access.operators import register_operator, retire_operator
+from app.access.operators import Proven, register_operator, retire_operator
 from app.access.sessions import invite_operator
 from app.access.tokens import issue_token
 from app.context.context import AppContext
@@ -16,6 +16,7 @@ from app.evidence.attachment_store import attached_bytes, empty_attachments
 from app.evidence.attachments import AttachRequest, attach
 from app.finance import close_period as closing
 from app.finance import reconcile_rows
+from app.finance.break_acts import accept_break
 from app.finance.close_period import CloseRequest, close_period
 from app.finance.import_store import Import, begin_import, publish_import
 from app.finance.match_rules import save_rules
@@ -26,6 +27,7 @@ from app.receiving.inbox import Inbox
 from reconcile.money import Money
 from reconcile.reporting.closing import Closing
 from tests.database.builders import arrival, commit, context, fetch, keep, rows, said
+from tests.database.contract_breaks import missing, people, run
 from tests.finance.loading import into_store
 from tests.finance.month import CLOSED_AT
 from tests.finance.test_closing import QUIET, quiet
@@ -104,6 +106,22 @@ async def test_new_limits_cannot_be_evaded_by_saving_rules_at_once(url: str) -> 
             save_rules(context(other), "close_alone = false\n# the same\n", by=None),
         )
         assert await rows(one, "SELECT number FROM match_rules") == [(1,)]
+
+
+async def test_one_person_does_not_use_up_a_limit_twice_at_once(url: str) -> None:
+    async with several(url) as stores:
+        at = [context(store, at=2) for store in stores]
+        await people(at[0])
+        await save_rules(at[0], '[accept_alone_max]\nKES = "1500.00"\n', by="ann")
+        found = [missing(f"O{number}") for number in range(len(stores))]
+        await run(stores[0], *found, at=1)
+        done = await asyncio.gather(
+            *(
+                accept_break(each, one.identity, reason="gone", by=Proven("ann"))
+                for each, one in zip(at, found, strict=True)
+            )
+        )
+        assert done.count(None) == 1
 
 
 async def test_an_order_stated_at_two_receivers_at_once_is_one_record(url: str) -> None:

@@ -1,0 +1,86 @@
+"""Limits on acts that one person does alone, and the amounts that the person has used up.
+
+The audit trail is the count: the entry of an act names its amount, and a second person if there was
+one. Read inside the act's writing transaction, behind the lock on the trail, the count misses none.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Final
+
+from app.access.operator_store import acts_since
+from app.access.operators import Action
+from app.context.context import AppContext
+from app.database.engine import Connection
+from app.finance.match_rules import PERIODS, Period, Rules, rules_known
+from reconcile.money import MAX_MINOR, Money, from_major
+from reconcile.periods import Calendar
+
+COUNTED: Final[tuple[Action, ...]] = (
+    "break_accepted",
+    "late_money_settled",
+    "payment_assigned",
+    "payment_withdrawn",
+)
+"""Acts whose amounts use up the limits. A refund of late money gives nothing away."""
+
+_WORDS: Final[Mapping[Period, tuple[str, str]]] = {
+    "day": ("today", "in a day"),
+    "month": ("this month", "in a month"),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Allowance:
+    """Limits of one person, with the minor units used up by currency today and this month."""
+
+    rules: Rules
+    used: Mapping[Period, Mapping[str, int]] = field(default_factory=dict)
+
+    def why_not(self, *moneys: Money) -> str | None:
+        """Return why one person may not decide about all of these alone; None if they may."""
+        for each in moneys:
+            most = self.rules.above(each)
+            if most is not None:
+                return f"{each} is more than the {most} that one person may accept"
+        sums = Counter[str]()
+        for each in moneys:
+            sums[each.currency] += each.minor
+        for currency, minor in sorted(sums.items()):
+            for period in PERIODS:
+                limit = self.rules.limit(period, currency)
+                used = self.used.get(period, {}).get(currency, 0)
+                if limit is None or not minor or used + minor <= limit:
+                    continue
+                asked, spent, most = (
+                    Money(minor=min(each, MAX_MINOR), currency=currency)
+                    for each in (minor, used, limit)
+                )
+                when, span = _WORDS[period]
+                of_most = f"the {most} that one person may decide about alone {span}"
+                if used:
+                    return f"{spent} of {of_most} is used up {when}: that leaves less than {asked}"
+                return f"together they are {asked}, more than {of_most}"
+        return None
+
+
+async def allowance_of(context: AppContext, connection: Connection, who: str) -> Allowance:
+    """Return the limits of a person and what the merchant's day and month have used of them."""
+    rules = await rules_known(connection)
+    if not rules.alone_max:
+        return Allowance(rules=rules)
+    calendar = Calendar(context.calendar_zone)
+    today = calendar.day_of(context.clock.now())
+    starts = {"day": calendar.day(today)[0], "month": calendar.month(today[:7]).start}
+    used: dict[Period, Counter[str]] = {period: Counter() for period in PERIODS}
+    for act in await acts_since(connection, starts["month"], who=who, actions=COUNTED):
+        facts = act.facts
+        if "second" in facts or "amount" not in facts or facts.get("value") == "refund":
+            continue
+        money = from_major(Decimal(str(facts["amount"])), str(facts["currency"]))
+        for period in PERIODS:
+            if act.at >= starts[period]:
+                used[period][money.currency] += money.minor
+    return Allowance(rules=rules, used=used)

@@ -1,0 +1,76 @@
+"""Limits of one person, by act, day and month."""
+
+from typing import Any
+
+import pytest
+
+from app.core.errors import ConfigurationError
+from app.finance.limits import Allowance
+from app.finance.match_rules import Rules, read_rules
+from reconcile.money import Money
+
+RULES = Rules(alone_max={"KES": 1_000, "JPY": 500}, alone={"day": {"JPY": 800}})
+
+
+def kes(minor: int) -> Money:
+    return Money(minor=minor, currency="KES")
+
+
+@pytest.mark.parametrize(
+    ("used", "asked", "because"),
+    [
+        ({}, [kes(1_000)], None),
+        ({}, [kes(1_001)], "KES 10.01 is more than the KES 10.00 that one person may accept"),
+        ({}, [kes(600), kes(401)],
+         "together they are KES 10.01, more than the KES 10.00 that one person may decide about "
+         "alone in a day"),
+        ({"day": {"KES": 900}}, [kes(100)], None),
+        ({"day": {"KES": 900}}, [kes(101)],
+         "KES 9.00 of the KES 10.00 that one person may decide about alone in a day is used up "
+         "today: that leaves less than KES 1.01"),
+        ({"day": {"KES": 1_000}}, [kes(0)], None),
+        ({"day": {"USD": 10**9}}, [kes(1_000), Money(minor=10**9, currency="USD")], None),
+        ({"day": {"JPY": 301}}, [Money(minor=500, currency="JPY")],
+         "JPY 301 of the JPY 800 that one person may decide about alone in a day is used up"),
+        ({"month": {"KES": 4_000}}, [kes(1_000)], None),
+        ({"month": {"KES": 4_001}}, [kes(1_000)],
+         "KES 40.01 of the KES 50.00 that one person may decide about alone in a month is used up "
+         "this month: that leaves less than KES 10.00"),
+    ],
+)  # fmt: skip
+def test_small_sums_add_up_in_a_day_and_a_month(
+    used: Any, asked: list[Money], because: str | None
+) -> None:
+    found = Allowance(rules=RULES, used=used).why_not(*asked)
+    assert found == because or (because is not None and (found or "").startswith(because))
+
+
+def test_the_limit_of_a_day_is_that_of_one_act_and_a_month_has_five_days() -> None:
+    rules = read_rules(
+        '[accept_alone_max]\nKES = "10"\nJPY = "5"\nUSD = "1"\n[accept_alone_day]\nJPY = "8"\n'
+        '[accept_alone_month]\nUSD = "2"\n'
+    )
+    limits = {
+        currency: (rules.limit("day", currency), rules.limit("month", currency))
+        for currency in ("KES", "JPY", "USD", "EUR")
+    }
+    assert limits == {
+        "KES": (1_000, 5_000), "JPY": (8, 40), "USD": (100, 200), "EUR": (None, None),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "mistake"),
+    [
+        ('[accept_alone_day]\nKES = "1"', "accept_alone_max.KES must be given"),
+        ('[accept_alone_max]\nKES = "2"\n[accept_alone_day]\nKES = "1"',
+         "less than accept_alone_max.KES"),
+        ('[accept_alone_max]\nKES = "2"\n[accept_alone_day]\nKES = "9"\n'
+         '[accept_alone_month]\nKES = "8"', "less than accept_alone_day.KES"),
+        ('[accept_alone_max]\nKES = "2"\n[accept_alone_month]\nKES = "1"',
+         "less than accept_alone_max.KES"),
+    ],
+)  # fmt: skip
+def test_a_longer_period_has_no_lower_limit(text: str, mistake: str) -> None:
+    with pytest.raises(ConfigurationError, match=mistake):
+        read_rules(text)
