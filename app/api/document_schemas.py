@@ -284,6 +284,8 @@ _POSTED: Final = {
     "money": described(MONEY, "The same in major units."),
 }
 
+_MAYBE_DAY: Final = maybe({"type": "string", "format": "date", "examples": ["2026-10-05"]})
+
 _TRANSACTION: Final = members(
     {
         "transaction": described(COUNT, "Its number in this journal, from 1."),
@@ -294,6 +296,11 @@ _TRANSACTION: Final = members(
         "payment": MAYBE_WORD,
         "source": MAYBE_WORD,
         "cites": CITES,
+        "original_date": described(_MAYBE_DAY, "Of an adjusting entry: its day in closed_period."),
+        "tax_date": _MAYBE_DAY,
+        "closed_period": described(
+            MAYBE_WORD, "The closed month of which it became known later; null: none."
+        ),
         "postings": described(
             listed(members(_POSTED), minItems=1), "Of one currency; they add up to nothing."
         ),

@@ -113,11 +113,25 @@ class Posting:
 
 
 @frozen
+class Adjusts:
+    """What an adjusting entry (`adjusting`) is of: days of a closed month, such as `2026-10-31`.
+
+    reverses  whether it takes back a transaction that was posted
+    """
+
+    period: str
+    original_date: str
+    tax_date: str
+    reverses: bool = False
+
+
+@frozen
 class Transaction:
     """One movement of money.
 
-    what   words for people: `captured`, `settled payment`, `written off: not_settled`
-    cites  ids of the events, lines and breaks that it rests on
+    what     words for people: `captured`, `settled payment`, `written off: not_settled`
+    cites    ids of the events, lines and breaks that it rests on
+    adjusts  the closed month that it adjusts; None: it is of the month of its own date
     """
 
     at: Instant
@@ -128,6 +142,7 @@ class Transaction:
     payment: str | None = None
     source: str | None = None
     cites: tuple[str, ...]
+    adjusts: Adjusts | None = None
 
 
 NOTHING_SUSPENDED: Final[Mapping[tuple[str, str], Suspended]] = MappingProxyType({})

@@ -7,7 +7,7 @@ takes for a formula.
 import re
 from collections.abc import Callable, Iterator, Mapping
 from json import dumps
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, get_args
 
 from pydantic import PlainValidator, create_model
 
@@ -86,6 +86,8 @@ def accounts_of(text: str, *, name: str = "the mapping of accounts") -> Mapping[
 
 
 JournalFormat = Literal["beancount", "csv", "json"]
+JOURNAL_FORMATS: Final[tuple[JournalFormat, ...]] = get_args(JournalFormat)
+"""Every form in which a journal is written, and kept when its month is closed."""
 
 Accounts = Mapping[Role, str]
 
@@ -106,7 +108,12 @@ CSV_COLUMNS: Final = (
     "payment",
     "source",
     "cites",
+    "original_date",
+    "tax_date",
+    "closed_period",
 )
+
+_POSTING_COLUMNS: Final = CSV_COLUMNS.index("order")
 
 
 async def write_journal(
@@ -123,16 +130,23 @@ async def write_journal(
     Raises UsageError for an invalid period.
     """
 
+    put = begun(form, scope, write=write, accounts=accounts)
+    totals = await report_journal(context, scope, write=put, progress=progress)
+    write(foot(form, accounts=accounts, totals=totals).encode())
+    return totals
+
+
+def begun(
+    form: JournalFormat, scope: Scope, *, write: Callable[[bytes], object], accounts: Accounts
+) -> Callable[[Transaction], None]:
+    """Write a journal's head. Return a function that writes a transaction."""
+
     def put(text: str) -> None:
         write(text.encode("utf-8", "backslashreplace"))
 
     put(head(form, accounts=accounts, scope=scope))
     lines = writer(form, accounts=accounts, calendar=Calendar(zone_named(scope.zone)))
-    totals = await report_journal(
-        context, scope, write=lambda each: put(lines(each)), progress=progress
-    )
-    put(foot(form, accounts=accounts, totals=totals))
-    return totals
+    return lambda each: put(lines(each))
 
 
 def head(form: JournalFormat, *, accounts: Accounts, scope: Scope) -> str:
@@ -196,6 +210,8 @@ def _json(transaction: Transaction, accounts: Accounts, *, number: int, day: str
         "payment": transaction.payment,
         "source": transaction.source,
         "cites": list(transaction.cites),
+        **dict.fromkeys(("original_date", "tax_date", "closed_period")),
+        **_adjusted(transaction),
         "postings": postings,
     }
     return ("" if number == 1 else ",") + "\n    " + dumps(document, ensure_ascii=False)
@@ -228,10 +244,24 @@ def _named(transaction: Transaction) -> Iterator[tuple[str, str]]:
     yield "payment", transaction.payment or ""
     yield "source", transaction.source or ""
     yield "cites", ", ".join(transaction.cites)
+    yield from _adjusted(transaction).items()
+
+
+def _adjusted(transaction: Transaction) -> dict[str, str]:
+    """Return the closed month that a transaction adjusts, and its dates then, if any."""
+    adjusts = transaction.adjusts
+    if adjusts is None:
+        return {}
+    return {
+        "original_date": adjusts.original_date,
+        "tax_date": adjusts.tax_date,
+        "closed_period": adjusts.period,
+    }
 
 
 def _csv(transaction: Transaction, accounts: Accounts, *, number: int, day: str) -> str:
     names = [safe_cell(text) for _, text in _named(transaction)]
+    names += [""] * (len(CSV_COLUMNS) - _POSTING_COLUMNS - len(names))
     return "".join(
         csv_line(
             (

@@ -1,0 +1,164 @@
+"""Adjusting entries: what became known of closed months, posted in the first open month.
+
+Leaves out: where frozen journals are stored. The journal of a closed month is frozen. Of all closed
+months there are three bodies of transactions:
+
+    fresh      their journals made from scratch now
+    frozen     their journals as they were closed, with the adjusting entries that stand in them
+    adjusting  fresh less frozen, as multisets of transactions by content
+
+So per account and currency frozen + adjusting + open months = the journal made from scratch now.
+The content of a transaction is its day, source, order, payment, currency and postings: other words,
+or further evidence of the same money, make no entry. A changed transaction is a reversal of the old
+one and the new one.
+"""
+
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields, replace
+from itertools import islice
+from typing import Any, Final
+
+from reconcile.instants import Instant
+from reconcile.periods import Calendar, Month
+from reconcile.reporting.journal import Adjusts, Posting, Transaction
+from reconcile.values import frozen
+
+_Content = tuple[Any, ...]
+
+
+@frozen
+class FrozenMonth:
+    """A closed month and its frozen journal.
+
+    calendar      of the zone in which its days were counted
+    transactions  read once, in the order in which they were written
+    """
+
+    month: Month
+    calendar: Calendar
+    transactions: Iterator[Transaction]
+
+
+def with_adjusting(
+    fresh: Iterable[Transaction], closed: Sequence[FrozenMonth], *, at: Instant
+) -> Iterator[Transaction]:
+    """Yield the fresh transactions of open months, then the adjusting entries, dated `at`.
+
+    fresh   the journal made from scratch now, from the start of the first closed month on
+    closed  every closed month, the earliest first
+
+    Frozen and fresh journals are read side by side. They are in nearly the same order, so that
+    memory holds their differences only.
+    """
+    starts = [each.month.start for each in closed]
+    left = Counter[_Content]()
+    samples: dict[_Content, Transaction] = {}
+
+    def add(key: _Content, count: int, sample: Transaction) -> None:
+        left[key] += count
+        if left[key]:
+            samples[key] = sample
+        else:
+            del left[key], samples[key]
+
+    def subtract(some: Iterable[Transaction], of: FrozenMonth) -> None:
+        for each in some:
+            if (adjusts := each.adjusts) is None:
+                add(_content(each, of.month.name, of.calendar.day_of(each.at)), -1, each)
+            else:
+                original = _reversed(each) if adjusts.reverses else each
+                key = _content(original, adjusts.period, adjusts.original_date)
+                add(key, 1 if adjusts.reverses else -1, original)
+
+    for each in fresh:
+        place = bisect_right(starts, each.at) - 1
+        if place < 0:
+            continue
+        of = closed[place]
+        if each.at >= of.month.end:
+            yield each
+            continue
+        add(_content(each, of.month.name, of.calendar.day_of(each.at)), 1, each)
+        subtract(islice(of.transactions, 1), of)
+    for of in closed:
+        subtract(of.transactions, of)
+    for key in sorted(left, key=lambda key: (key[:2], left[key] > 0, repr(key))):
+        count, period, day = left[key], key[0], key[1]
+        adjusts = Adjusts(period=period, original_date=day, tax_date=day, reverses=count < 0)
+        entry = _reversed(samples[key]) if count < 0 else samples[key]
+        yield from [replace(entry, at=at, adjusts=adjusts)] * abs(count)
+
+
+def _content(transaction: Transaction, period: str, day: str) -> _Content:
+    sums = Counter[tuple[str, str]]()
+    for each in transaction.postings:
+        sums[each.role, each.account or ""] += each.minor
+    return (
+        period,
+        day,
+        transaction.currency,
+        transaction.source,
+        transaction.order,
+        transaction.payment,
+        tuple(sorted(sums.items())),
+    )
+
+
+_REVERSED: Final = "reversed: "
+
+
+def _reversed(transaction: Transaction) -> Transaction:
+    """Return the opposite of a transaction; of a reversal, the transaction that it reverses."""
+    what = transaction.what
+    done = what.removeprefix(_REVERSED)
+    return replace(
+        transaction,
+        what=f"{_REVERSED}{what}" if done == what else done,
+        postings=tuple([replace(each, minor=-each.minor) for each in transaction.postings]),
+    )
+
+
+def adjusted_sums(entries: Iterable[Transaction]) -> Mapping[tuple[str, str], int]:
+    """Return how much adjusting entries move between accounts, by closed month and currency: the
+    debits that are left on accounts."""
+    moved = Counter[tuple[str, str, str, str]]()
+    for each in entries:
+        if each.adjusts is not None:
+            for one in each.postings:
+                moved[each.adjusts.period, each.currency, one.role, one.account or ""] += one.minor
+    found = Counter[tuple[str, str]]()
+    for (period, currency, _, _), minor in moved.items():
+        found[period, currency] += max(0, minor)
+    return found
+
+
+_PLAIN: Final = tuple(
+    each.name for each in fields(Transaction) if each.name not in ("postings", "adjusts")
+)
+
+
+def transaction_document(transaction: Transaction) -> dict[str, Any]:
+    """Return a transaction as JSON values, by role: account names are the mapping's."""
+    adjusts = transaction.adjusts
+    return {
+        **{name: getattr(transaction, name) for name in _PLAIN},
+        "postings": [[each.role, each.minor, each.account] for each in transaction.postings],
+        "adjusts": adjusts and [getattr(adjusts, each.name) for each in fields(Adjusts)],
+    }
+
+
+def transaction_of(document: Mapping[str, Any]) -> Transaction:
+    """Parse a transaction. Raises KeyError, TypeError or ValueError for other documents."""
+    adjusts = document["adjusts"]
+    names = [each.name for each in fields(Adjusts)]
+    return Transaction(
+        **{name: document[name] for name in _PLAIN if name != "cites"},
+        cites=tuple(document["cites"]),
+        postings=tuple(
+            Posting(role=role, minor=minor, account=account)
+            for role, minor, account in document["postings"]
+        ),
+        adjusts=None if adjusts is None else Adjusts(**dict(zip(names, adjusts, strict=True))),
+    )
