@@ -6,17 +6,17 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import typer
 
 from app.cli import operators, printing, running
-from app.core.errors import UsageError
+from app.core.errors import NotFoundError, UsageError
 from app.core.text import counted
 
 if TYPE_CHECKING:
-    from app.config.settings import Settings
     from app.context.context import AppContext
     from app.finance.imports import Imported, ImportKind, ImportRequest
 
@@ -86,8 +86,7 @@ def run_import(use: Use, form: printing.Format) -> None:
     Ends with exit code 1 where rows were rejected, or the file was.
     """
 
-    with printing.measure("rows") as show:
-        done = running.with_context(lambda context: use(context, show), purpose="writing")
+    done = _import_one(use)
     if form is printing.Format.table:
         _print(done)
     else:
@@ -96,9 +95,16 @@ def run_import(use: Use, form: printing.Format) -> None:
         raise typer.Exit(1)
 
 
+def _import_one(use: Use) -> Imported:
+    with printing.measure("rows") as show:
+        return running.with_context(lambda context: use(context, show), purpose="writing")
+
+
 def _document(done: Imported) -> dict[str, Any]:
     whole: dict[str, Any] = {
         "file": done.file,
+        "kind": done.kind,
+        "source": done.source or None,
         "import": done.number,
         "read": done.read,
         "new": done.new,
@@ -163,6 +169,88 @@ def request_of(path: Path, **options: Any) -> ImportRequest:
     if options["delimiter"] in ("tab", "\\t"):
         options["delimiter"] = "\t"
     return ImportRequest(path=path, **options)
+
+
+def register(application: typer.Typer) -> None:
+    """Add the command that imports files of every kind."""
+    application.command(
+        "import", epilog="Such as: tallyhook import october.csv orders.csv bank.xml --dry-run"
+    )(import_files)
+
+
+def import_files(
+    files: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="FILE...",
+            help="Order books, statements and banks' files, as their makers export them.",
+        ),
+    ],
+    kind: Annotated[
+        Literal["book", "statement", "bank"] | None,
+        typer.Option(help="What they are, where their content does not say it."),
+    ] = None,
+    source: Annotated[
+        str | None,
+        typer.Option(help="Whose statements they are, where several sources are possible."),
+    ] = None,
+    account: Annotated[
+        str, typer.Option(help="The bank's account, where the rows of a table do not say it.")
+    ] = "",
+    preset: PresetOption = None,
+    mapping: MappingOption = None,
+    dry_run: DryRunOption = False,
+    accept_good: AcceptGoodOption = False,
+    delimiter: DelimiterOption = None,
+    encoding: EncodingOption = None,
+    dates: DatesOption = None,
+    zone: ZoneOption = None,
+    currency: CurrencyOption = None,
+    by: operators.ByOption = None,
+    form: printing.DocumentOption = printing.Format.table,
+) -> None:
+    """Import files of any kind, each recognized by its content, and each whole or not at all.
+
+    Known exports and formats of banks say what they are; of a statement, the source follows from
+    the provider and the account in the file. Where several are possible, nothing is guessed.
+    Several files make a list in JSON, in which a file that could not be read has a `problem`.
+    """
+    documents, code = list[dict[str, Any]](), 0
+    for file in files:
+        request = request_of(
+            file,
+            account=account,
+            preset=preset,
+            mapping=mapping,
+            dry_run=dry_run,
+            accept_good=accept_good,
+            delimiter=delimiter,
+            encoding=encoding,
+            dates=dates,
+            zone=zone,
+            currency=currency,
+            by=by,
+        )
+        try:
+            done = _import_one(partial(_import, request, kind=kind, source=source))
+        except (UsageError, NotFoundError) as error:
+            if len(files) == 1:
+                raise
+            code = code or error.exit_code
+            documents.append({"file": file.name, "problem": str(error)})
+            printing.note(f"{file.name}: {error}")
+            continue
+        code = code or int(done.found > 0)
+        documents.append(_document(done))
+        if form is printing.Format.table:
+            _print(done)
+    if form is printing.Format.jsonl:
+        for each in documents:
+            printing.document(each, form)
+    elif form is printing.Format.json:
+        print(printing.json_text(documents if len(files) > 1 else documents[0], indent=2))
+    if code:
+        raise typer.Exit(code)
 
 
 ImportArgument = Annotated[
@@ -349,8 +437,6 @@ def import_statement(
 
     The same file again changes nothing; a changed row is a new version, and the old one is kept.
     """
-    from app.finance.imports import import_statement
-
     request = request_of(
         file,
         preset=preset,
@@ -365,37 +451,33 @@ def import_statement(
         currency=currency,
         by=by,
     )
-    run_import(
-        lambda context, show: import_statement(
-            context,
-            request,
-            source=_source(context.settings, source),
-            own_orders=_has_own_orders(context.settings, _source(context.settings, source)),
-            progress=show,
-        ),
-        form,
-    )
+    run_import(partial(_import, request, kind="statement", source=source), form)
 
 
-def _has_own_orders(settings: Settings, source: str) -> bool:
-    return source in settings.sources and settings.sources[source].orders == "own"
+async def _import(
+    request: ImportRequest,
+    context: AppContext,
+    show: Any,
+    *,
+    kind: ImportKind | None,
+    source: str | None,
+) -> Imported:
+    """Identify a file and import it.
 
-
-def _source(settings: Settings, stated: str | None) -> str:
-    """The one that was said, else the only one; "" where there are none.
-
-    Raises UsageError where it is for a person to say: a line under another source is another line,
-    and its money would count twice.
+    Raises UsageError where a person must say what it is: a line under another source is another
+    line, and its money would count twice.
     """
+    from app.finance.imports import identify, import_kind
 
-    known = sorted(settings.sources)
-    if stated is not None:
-        if stated not in known:
-            raise UsageError(f"there is no source {stated[:40]!r}; there are: {', '.join(known)}")
-        return stated
-    if len(known) > 1:
-        raise UsageError(f"say --source: whose statement it is; there are: {', '.join(known)}")
-    return known[0] if known else ""
+    known = sorted(context.settings.sources)
+    if source is not None and source not in known:
+        raise UsageError(f"there is no source {source[:40]!r}; there are: {', '.join(known)}")
+    found = await identify(context, request, kind=kind, source=source)
+    kind, source = found.settled()
+    done = await import_kind(context, request, kind=kind, source=source, progress=show)
+    if kind == "statement":
+        done.notes += [each for each in found.because if each not in done.notes]
+    return done
 
 
 @statement_group.command("list")

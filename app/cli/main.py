@@ -49,6 +49,7 @@ SECTIONS: Final = {
     ),
     "Providers": ("connect", "trigger", "listen", "profiles", "signature"),
     "Finance": (
+        "import",
         "records",
         "statement",
         "bank",
@@ -166,7 +167,7 @@ def _root(
     running.GIVEN_FILE.set(token_file)
 
 
-for module in (serving, store, privacy, golive, connect, local):
+for module in (serving, store, privacy, golive, connect, local, imports):
     module.register(application)
 cases.register()
 for name, group in GROUPS.items():
@@ -216,7 +217,7 @@ def application_for(words: Sequence[str]) -> typer.Typer:
     alone.registered_commands = [
         each
         for each in application.registered_commands
-        if each.callback is not None and each.callback.__name__ in words[:1]
+        if each.callback is not None and (each.name or each.callback.__name__) in words[:1]
     ]
     alone.registered_groups = [
         each for each in application.registered_groups if each.name in words[:1]

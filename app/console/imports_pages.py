@@ -122,7 +122,7 @@ async def import_document(view: View) -> Document | Response:
         if upload.request.rejects is None or name is None:
             raise NotFoundError("no row of this file was set aside")
         return FileResponse(upload.request.rejects, media_type="text/csv", filename=name)
-    imported = upload.done or upload.seen or imports.Imported(file="")
+    imported = upload.done or upload.seen or imports.Imported(file="", kind=upload.kind)
     seen = upload.seen or imported
     return {
         "state": state_of(upload),

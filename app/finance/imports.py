@@ -18,10 +18,10 @@ import anyio.lowlevel
 from app.access import operator_store
 from app.access.operators import Action, note_in_trail, permitted
 from app.context.context import AppContext
-from app.core.errors import NotFoundError, StoreUnavailable, UsageError
+from app.core.errors import NotFoundError, StoreUnavailable, TallyhookError, UsageError
 from app.core.text import printable
 from app.database.engine import Connection
-from app.finance import bank_store, book_line_store, import_store, statement_store
+from app.finance import bank_store, book_line_store, file_identity, import_store, statement_store
 from app.finance.files import (
     bank,
     bank_formats,
@@ -143,9 +143,15 @@ class Imported(import_store.WrittenVersions):
     notes         how the file was read, and why, one sentence each
     ignored       number of rows that the mapping leaves out, by column and word
     joined        rows that were joined with another row of their order, and are no lines themselves
+    kind          what it was read as
+    source        whose statement it is; "" of anything else, and if it is not known
+    looks_like    the kind that a refused file has the look of, where it is another one
     """
 
     file: str
+    kind: ImportKind
+    source: str = ""
+    looks_like: ImportKind | None = None
     sha256: str = ""
     read: int = 0
     rejected: int = 0
@@ -335,9 +341,27 @@ async def import_file(
             if reading.names and done.number is not None:
                 unfit = await name_references(context, reading.staged, number=done.number)
                 reading.report_unfit(unfit)
+    if done.refused and request.mapping is None and request.preset is None:
+        _suggest_kind(context, request, done)
     done.notes += done.said_beside()
     done.problems.sort(key=lambda problem: problem.row)
     return done
+
+
+def _suggest_kind(context: AppContext, request: ImportRequest, done: Imported) -> None:
+    """Say what a refused file is, if it is of another kind."""
+    try:
+        found = file_identity.identify_file(request, sources=context.settings.sources, source="")
+    except TallyhookError:  # reading it has said why
+        return
+    if found.kind not in (None, done.kind):
+        done.looks_like = found.kind
+        name, preset = file_identity.KIND_NAMES[found.kind], found.preset
+        what = "is" if preset is None else f"looks like {preset.name} ({preset.title}), which is"
+        done.notes.append(
+            f"The file {what} {name}: import it with `{file_identity.COMMANDS[found.kind]}`, or "
+            "with `tallyhook import`, which recognizes it."
+        )
 
 
 class _FileReading:
@@ -355,7 +379,9 @@ class _FileReading:
         self._request, self._chosen, self._form, self._kind = request, chosen, form, kind
         self._rejects, self._progress = rejects, progress
         # A name on the disk is bytes: not always text that can be stored or shown.
-        self.done = Imported(file=printable(request.path.name), sha256=request.sha256)
+        self.done = Imported(
+            file=printable(request.path.name), kind=kind.name, sha256=request.sha256
+        )
         self.staged = Staged(("number", *form.STAGED), order=(*kind.order, "number"))
         self._problems = Staged(("row", "named", "sentence"), order=("row",))
         self._negative = self._claims = self.names = False
@@ -568,10 +594,16 @@ async def import_statement(
     Raises as `import_book` does.
     """
     chosen = presets.choose(request, "statement", unstated=_unstated(context))
+    if chosen.preset is not None:
+        file_identity.check_source(
+            context.settings.sources, source, chosen.preset.profiles, known=chosen.notes
+        )
     form = statements.StatementForm(chosen.mapping, source=source, own_orders=own_orders)
     calendar = Calendar(chosen.mapping.zone or UTC)
     kind = replace(STATEMENT, write=partial(statement_store.write_statement, calendar=calendar))
-    return await import_file(context, request, chosen, form=form, kind=kind, progress=progress)
+    done = await import_file(context, request, chosen, form=form, kind=kind, progress=progress)
+    done.source = source
+    return done
 
 
 async def import_bank(
@@ -589,21 +621,41 @@ async def import_bank(
     return await import_file(context, request, chosen, form=form, kind=BANK, progress=progress)
 
 
+async def identify(
+    context: AppContext, request: ImportRequest, *, kind: ImportKind | None, source: str | None
+) -> file_identity.FileIdentity:
+    """Identify a file among the configured sources. Raises as `identify_file` does."""
+    return file_identity.identify_file(
+        request,
+        sources=context.settings.sources,
+        kind=kind,
+        source=source,
+        account=request.account,
+    )
+
+
 async def import_kind(
-    context: AppContext, request: ImportRequest, *, kind: ImportKind, source: str
+    context: AppContext,
+    request: ImportRequest,
+    *,
+    kind: ImportKind,
+    source: str,
+    progress: Progress = lambda done, total: None,
 ) -> Imported:
-    """Import a file of a kind, as the console does: of the sources that are configured.
+    """Import a file of a kind, of the sources that are configured.
 
     source  whose statement it is; "" for one that is not known
     """
     sources = context.settings.sources
     if kind == "book":
-        return await import_book(context, request, sources=sources.keys())
+        return await import_book(context, request, sources=sources.keys(), progress=progress)
     if kind == "bank":
-        return await import_bank(context, request)
+        return await import_bank(context, request, progress=progress)
     known = sources.get(source)
     own_orders = known is not None and known.orders == "own"
-    return await import_statement(context, request, source=source, own_orders=own_orders)
+    return await import_statement(
+        context, request, source=source, own_orders=own_orders, progress=progress
+    )
 
 
 def _unstated(context: AppContext) -> presets.ReadingDefaults:

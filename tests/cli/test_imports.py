@@ -28,7 +28,8 @@ def test_a_book_is_imported_and_listed(run: Run, files: Path) -> None:
     words = ("records", "import", str(files / "book.csv"), "--mapping", str(files / "m.toml"))
     done = run(*words, "--format", "json")
     assert (done.code, done.document) == (0, {
-        "file": "book.csv", "import": 1, "read": 2, "new": 2, "changed": 0, "unchanged": 0,
+        "file": "book.csv", "kind": "book", "source": None, "import": 1, "read": 2,
+        "new": 2, "changed": 0, "unchanged": 0,
         "rejected": 0, "problems": [], "problems_left_out": 0, "rejects": None,
         "columns_not_read": [],
         "totals_left_out": [], "told_with_others": 0,
@@ -137,7 +138,7 @@ def test_a_statement_of_one_of_several_sources_says_which(
     words = ("statement", "import", str(files / "s.csv"))
     refused = run(*words)
     assert (refused.code, refused.out) == (2, "")
-    assert "say --source: whose statement it is; there are: bank, shop" in refused.err
+    assert "say --source: whose statement it is; it may be of: bank, shop" in refused.err
     assert run("statement", "imports", "--format", "json").document == []
     assert run(*words, "--source", "bank", "--format", "json").document["new"] == 1
     assert run(*words, "--source", "bank", "--format", "json").document["unchanged"] == 1
@@ -200,6 +201,54 @@ def test_an_export_that_is_known_says_aloud_what_it_is_and_what_is_left_out(run:
     done = run(*words, "--format", "json").document
     assert (done["preset"], done["new"]) == ("mpesa_portal", 5)
     assert {"column": "Receipt No.", "word": "Total*", "rows": 1} in done["rows_ignored"]
+
+
+CAMT = """<Document xmlns="urn:iso:std:iso:20022:tech:xsd:camt.053.001.02"><BkToCstmrStmt><Stmt>
+<Acct><Id><IBAN>DE02120300000000202051</IBAN></Id><Ccy>EUR</Ccy></Acct><Ntry>
+<Amt Ccy="EUR">5.00</Amt><CdtDbtInd>CRDT</CdtDbtInd><Sts>BOOK</Sts>
+<BookgDt><Dt>2026-11-02</Dt></BookgDt></Ntry></Stmt></BkToCstmrStmt></Document>"""
+
+
+def test_files_of_every_kind_are_imported_by_one_command(run: Run, files: Path) -> None:
+    """Each is recognized by its content; one that is not stops none of the others."""
+    (files / "bank.xml").write_text(CAMT)
+    (files / "notes.csv").write_text("a,b\n1,2\n")
+    names = [files / "bank.xml", files / "notes.csv", SAMPLES / "shopify_orders.csv"]
+    names.append(SAMPLES / "stripe_payouts.csv")
+    done = run("import", *map(str, names), "--format", "json")
+    bank, unknown, book, statement = done.document
+    kinds = [(each["kind"], each["source"], each["preset"]) for each in (bank, book, statement)]
+    assert kinds == [
+        ("bank", None, None),
+        ("book", None, "shopify_orders"),
+        ("statement", "shop", "stripe_payouts"),
+    ]
+    assert (done.code, bank["new"], unknown["file"]) == (2, 1, "notes.csv")
+    assert "no row among the first has the columns" in unknown["problem"]
+    one = run("import", str(names[2]), "--dry-run", "--format", "json")
+    assert (one.code, one.document["unchanged"], one.document["import"]) == (0, 4, None)
+
+
+@pytest.mark.parametrize(
+    ("command", "name", "right"),
+    [
+        ("records", "stripe_payouts.csv", "a statement: import it with "
+         "`tallyhook statement import`, or with `tallyhook import`"),
+        ("statement", "shopify_orders.csv", "an order book: import it with "
+         "`tallyhook records import`"),
+        ("bank", "shopify_orders.csv", "`tallyhook records import`"),
+        ("records", "bank.xml", "`tallyhook bank import`"),
+        ("statement", "bank.xml", "`tallyhook bank import`"),
+    ],
+)  # fmt: skip
+def test_a_wrong_kind_of_file_is_refused_with_the_right_command(
+    run: Run, files: Path, command: str, name: str, right: str
+) -> None:
+    (files / "bank.xml").write_text(CAMT)
+    path = files / name if name == "bank.xml" else SAMPLES / name
+    done = run(command, "import", str(path), "--format", "json")
+    (note,) = done.document["notes"]
+    assert (done.code, done.document["import"], right in note) == (1, None, True)
 
 
 def test_presets_are_listed_and_shown_to_be_copied(run: Run, tmp_path: Path) -> None:

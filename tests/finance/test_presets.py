@@ -197,7 +197,8 @@ async def test_a_file_of_the_other_kind_is_refused_with_its_command(context: App
     assert done.refused
     assert done.notes == [
         "The file looks like stripe_payouts (Stripe, payout reconciliation, itemized), which is a "
-        "statement: import it with `tallyhook statement import`."
+        "statement: import it with `tallyhook statement import`, or with `tallyhook import`, which "
+        "recognizes it."
     ]
     with pytest.raises(UsageError, match="say `tallyhook records import`"):
         await import_statement(

@@ -17,7 +17,7 @@ from decimal import Decimal, InvalidOperation
 from html import unescape
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 from xml.parsers import expat
 
 from app.finance.files import tables
@@ -47,19 +47,31 @@ def open_bank_table(
 
     Raises as `open_table` does.
     """
-    start = start_of(path)
-    text = start.decode("latin-1").lstrip("\xef\xbb\xbf\xff\xfe \t\r\n")
-    plain = text.replace("\0", "")  # of UTF-16
+    form = bank_format(path)
     table: tables.SourceTable
-    if plain.startswith("OFXHEADER") or "<OFX>" in plain or "<?OFX" in plain:
+    if form == "OFX":
         table = OfxTable(path, encoding=mapping.encoding)
-    elif plain.startswith("<"):
+    elif form == "CAMT.053":
         table = CamtTable(path)
-    elif _SWIFT.match(text):
+    elif form == "MT940":
         table = Mt940Table(path, encoding=mapping.encoding)
     else:
         return open_table(path, mapping, fields, check=check)
     return as_mapped(table, mapping, fields, check=check)
+
+
+def bank_format(path: Path) -> Literal["CAMT.053", "MT940", "OFX"] | None:
+    """Recognize a bank's own format by its first bytes; any XML is tried as CAMT.053.
+
+    Raises as `start_of` does.
+    """
+    text = start_of(path).decode("latin-1").lstrip("\xef\xbb\xbf\xff\xfe \t\r\n")
+    plain = text.replace("\0", "")  # of UTF-16
+    if plain.startswith("OFXHEADER") or "<OFX>" in plain or "<?OFX" in plain:
+        return "OFX"
+    if plain.startswith("<"):
+        return "CAMT.053"
+    return "MT940" if _SWIFT.match(text) else None
 
 
 _SWIFT: Final = re.compile(r"\{1:|:20:|(?:[^\r\n]{0,80}\r?\n){0,3}:20:")

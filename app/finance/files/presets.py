@@ -5,6 +5,7 @@ A preset is a mapping with a kind of file, the columns that identify the export'
 sources of its facts. `../presets/README.md` says how to write one.
 """
 
+import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -18,7 +19,7 @@ from typing import Annotated, Any, Final, Literal, Protocol
 from pydantic import AfterValidator
 
 from app.core.errors import NotFoundError, TallyhookError, UsageError
-from app.core.toml_file import TomlTable
+from app.core.toml_file import EMPTY, TomlTable
 from app.finance.files import amounts, books, opening, statements, tables
 from app.finance.files.mapping import (
     MAX_BYTES,
@@ -69,8 +70,9 @@ class HeadingMark:
 class Preset:
     """The mapping of one export.
 
-    title   the export's name at its maker
-    source  where its column names are documented
+    title     the export's name at its maker
+    source    where its column names are documented
+    profiles  profiles of the provider whose statement it is
     """
 
     name: str
@@ -79,6 +81,7 @@ class Preset:
     mark: HeadingMark
     source: Sequence[str]
     mapping: FileMapping
+    profiles: Sequence[str] = ()
 
     def check(self, table: tables.SourceTable) -> None:
         """Raise RefusedTable for a table of another export."""
@@ -102,9 +105,16 @@ class _RestsOn(TomlTable):
     source: Annotated[Any, AfterValidator(one_or_more)]
 
 
+class _Account(TomlTable):
+    label: str | None = None
+    column: str | None = None
+
+
 class _PresetFile(MappingFile):
     kind: PresetKind
     title: str
+    profiles: Annotated[Any, AfterValidator(one_or_more)] = NONE
+    account: _Account = EMPTY
     recognize: _Recognize
     rests_on: _RestsOn
 
@@ -169,6 +179,7 @@ def read_preset(
         mark=HeadingMark(**values["recognize"]),
         source=values["rests_on"]["source"],
         mapping=mapping_of(values, only_named=fields.names),
+        profiles=values["profiles"],
     )
 
 
@@ -206,13 +217,20 @@ def show_preset(name_or_path: str) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recognized:
-    """A shipped preset whose heading a file has, and that heading's row."""
+    """A shipped preset whose heading a file has.
+
+    row       the heading's row
+    profiles  profiles of the provider whose statement it is
+    accounts  the provider's accounts that the first rows name
+    """
 
     name: str
     kind: PresetKind
     title: str
     columns: Sequence[str]
     row: int
+    profiles: Sequence[str] = ()
+    accounts: frozenset[str] = frozenset()
 
     @property
     def because(self) -> str:
@@ -228,40 +246,83 @@ def recognized(path: Path, *, encoding: str | None = None) -> list[Recognized]:
     Return none for a file that cannot be read: reading it reports why.
     """
     try:
-        headings = list(_headings(path, encoding))
+        headings = first_rows(path, encoding=encoding)
     except (tables.RefusedTable, TallyhookError, OSError):
         return []
-    return [
-        Recognized(name=name, kind=kind, title=title, columns=mark.columns, row=row)
-        for name, kind, title, mark in _marks()
-        if (row := next((row for row, heading in headings if mark.fits(heading)), 0))
-    ]
+    found = []
+    for name, values in _shipped_values():
+        mark = HeadingMark(**values["recognize"])
+        row, heading = next((each for each in headings if mark.fits(each[1])), (0, ()))
+        if not row:
+            continue
+        found.append(
+            Recognized(
+                name=name,
+                kind=values["kind"],
+                title=values["title"],
+                columns=mark.columns,
+                row=row,
+                profiles=values.get("profiles", ()),
+                accounts=_accounts(values.get("account", {}), headings, row, heading),
+            )
+        )
+    return found
 
 
 def known_exports() -> list[tuple[str, PresetKind, str]]:
     """Return (name, kind, title) of every shipped preset, by name."""
-    return [(name, kind, title) for name, kind, title, _ in _marks()]
+    return [(name, values["kind"], values["title"]) for name, values in _shipped_values()]
 
 
 @cache
-def _marks() -> Sequence[tuple[str, PresetKind, str, HeadingMark]]:
-    """Return name, kind, title and mark of every shipped preset.
+def _shipped_values() -> Sequence[tuple[str, Mapping[str, Any]]]:
+    """Return the name and the raw values of every shipped preset.
 
-    Reading all of them as mappings would take a second.
+    Checking all of them as mappings would take a second.
     """
-    found = []
-    for name in shipped_presets():
-        values = tomllib.loads(preset_text(name))
-        mark = HeadingMark(**values["recognize"])
-        found.append((name, values["kind"], values["title"], mark))
-    return found
+    return [(name, tomllib.loads(preset_text(name))) for name in shipped_presets()]
 
 
-def _headings(path: Path, encoding: str | None) -> Iterator[tuple[int, Sequence[str]]]:
-    """Yield the first rows, each of which may be the heading, under every delimiter."""
+FirstRow = tuple[int, Sequence[str]]
+"""One of the rows among which the heading is looked for: its number and its cells."""
+
+
+_ACCOUNT: Final = re.compile(r"\w[\w.-]*")
+"""An account's name in the text after its label."""
+
+
+def _accounts(
+    where: Mapping[str, str], rows: Sequence[FirstRow], heading_row: int, heading: Sequence[str]
+) -> frozenset[str]:
+    """Return the accounts that stand beside a label above the heading, or in a column below."""
+    found = set()
+    label, column = (tables.plain_name(where.get(key, "")) for key in ("label", "column"))
+    place = [*map(tables.plain_name, heading), column].index(column)
+    for number, row in rows:
+        if label and number < heading_row:
+            name, _, stated = " ".join(cell.strip() for cell in row).partition(":")
+            if tables.plain_name(name) == label and (account := _ACCOUNT.search(stated)):
+                found.add(account[0])
+        elif column and number > heading_row and len(row) == len(heading) and row[place].strip():
+            found.add(row[place].strip())
+    return frozenset(found)
+
+
+def first_rows(path: Path, *, encoding: str | None = None) -> list[FirstRow]:
+    """Return the first rows, each of which may be the heading, under every delimiter.
+
+    Raises as `open_table` does.
+    """
+    return list(_first_rows(path, encoding))
+
+
+def _first_rows(path: Path, encoding: str | None) -> Iterator[FirstRow]:
     form = opening.format_of(path)
     if form == "workbook":
         yield from opening.XlsxTable(path, sheet=None, recognize=len).first_rows()
+    if form == "json_lines":
+        names = [name for fields in KINDS.values() for name in fields.names]
+        yield 1, opening.JsonLines(path, encoding=encoding, names=names).heading
     if form != "text":
         return
     rows = 0
@@ -364,7 +425,7 @@ def choose(
     if request.mapping is None and request.preset is None:
         chosen = _by_heading(request, kind)
     elif request.preset in (None, NO_PRESET):
-        chosen = ChosenReading(mapping=_mapping(request, KINDS[kind]))
+        chosen = ChosenReading(mapping=requested_mapping(request, KINDS[kind]))
     else:
         chosen = _with_preset(request, str(request.preset), kind)
     return unstated.beside(chosen)
@@ -374,7 +435,7 @@ def choose_mapping(
     request: ReadingRequest, fields: Fields, *, unstated: ReadingDefaults
 ) -> ChosenReading:
     """Choose for a kind of file without presets: the request's mapping, else usual column names."""
-    return unstated.beside(ChosenReading(mapping=_mapping(request, fields)))
+    return unstated.beside(ChosenReading(mapping=requested_mapping(request, fields)))
 
 
 def _by_heading(request: ReadingRequest, kind: PresetKind) -> ChosenReading:
@@ -387,12 +448,7 @@ def _by_heading(request: ReadingRequest, kind: PresetKind) -> ChosenReading:
     if fitting:
         chosen = _with_preset(request, fitting[0].name, kind)
         return replace(chosen, notes=[fitting[0].because])
-    notes = [
-        f"The file looks like {each.name} ({each.title}), which is {KIND_NAMES[each.kind]}: "
-        f"import it with `{COMMANDS[each.kind]}`."
-        for each in found
-    ]
-    return ChosenReading(mapping=_mapping(request, KINDS[kind]), notes=notes)
+    return ChosenReading(mapping=requested_mapping(request, KINDS[kind]))
 
 
 def _with_preset(request: ReadingRequest, name: str, kind: PresetKind) -> ChosenReading:
@@ -425,7 +481,8 @@ def _in_currency(mapping: FileMapping, request: ReadingRequest) -> FileMapping:
     return replace(mapping, defaults={**mapping.defaults, "currency": code})
 
 
-def _mapping(request: ReadingRequest, fields: Fields) -> FileMapping:
+def requested_mapping(request: ReadingRequest, fields: Fields) -> FileMapping:
+    """Return the request's mapping, else the usual column names. Raises as `choose` does."""
     content = b""
     if request.mapping is not None:
         try:

@@ -1,0 +1,263 @@
+"""Identifies a file by its content: its kind, the export, and the source whose statement it is.
+
+1 format   CAMT.053, MT940 and OFX are a bank's
+2 export   the heading of a preset says the kind and the provider
+3 columns  else the kinds for which the heading has all that is needed
+4 source   sources of the provider; of several, the one whose account the file names
+
+Nothing is guessed: where several kinds or sources are left, a person is asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from app.config.settings import SourceSettings
+from app.core.errors import UsageError
+from app.finance.files import bank, bank_formats, books, mapping, presets, statements, tables
+from app.finance.import_store import ImportKind
+from app.providers.profile import shipped_profiles
+
+KIND_NAMES: Final[Mapping[ImportKind, str]] = {
+    "book": presets.KIND_NAMES["book"],
+    "statement": presets.KIND_NAMES["statement"],
+    "bank": "a bank's file",
+}
+COMMANDS: Final[Mapping[ImportKind, str]] = {
+    "book": presets.COMMANDS["book"],
+    "statement": presets.COMMANDS["statement"],
+    "bank": "tallyhook bank import",
+}
+FIELDS: Final[Mapping[ImportKind, mapping.Fields]] = {
+    "book": books.BookForm.FIELDS,
+    "statement": statements.StatementForm.FIELDS,
+    "bank": bank.BankForm.FIELDS,
+}
+FORMS: Final[Mapping[ImportKind, Any]] = {
+    "book": books.BookForm,
+    "statement": lambda mapped: statements.StatementForm(mapped, source=""),
+    "bank": bank.BankForm,
+}
+
+ANY_PROVIDER: Final = frozenset({"checkout", "convoy", "rfc9421", "standard_webhooks", "svix"})
+"""Profiles of ways to sign, which providers share: they don't say whose statement fits."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileIdentity:
+    """A file's identity, as far as its content says it.
+
+    kinds     the kinds that it can be; one: it is known
+    sources   the sources whose statement it can be; one: it is known
+    preset    the preset whose heading it has, if exactly one
+    because   why, one sentence each
+    unsure    whether the file names an account that is not that of the only source left
+    """
+
+    kinds: Sequence[ImportKind] = ()
+    sources: Sequence[str] = ()
+    unsure: bool = False
+    preset: presets.Recognized | None = None
+    because: Sequence[str] = ()
+
+    @property
+    def kind(self) -> ImportKind | None:
+        """The kind; None where there is none, or several."""
+        return self.kinds[0] if len(self.kinds) == 1 else None
+
+    @property
+    def source(self) -> str | None:
+        """The source of a statement, "" of anything else; None where several are left."""
+        if self.kind != "statement":
+            return ""
+        return self.sources[0] if len(self.sources) == 1 and not self.unsure else None
+
+    def settled(self) -> tuple[ImportKind, str]:
+        """Return the (kind, source). Raises UsageError where a person must say it."""
+        why = " ".join(self.because)
+        if not self.kinds:
+            raise UsageError(
+                f"the file is neither an order book nor a statement nor a bank's file that is "
+                f"known: {why}"
+            )
+        if self.kind is None:
+            names = " or ".join(KIND_NAMES[each] for each in self.kinds)
+            choices = " or ".join(f"--kind {each}" for each in self.kinds)
+            raise UsageError(f"the file may be {names}: say {choices}")
+        if self.source is None:
+            raise UsageError(
+                f"say --source: whose statement it is; it may be of: {', '.join(self.sources)}. "
+                f"{why}".rstrip(". ")
+            )
+        return self.kind, self.source
+
+
+def identify_file(
+    request: presets.ReadingRequest,
+    *,
+    sources: Mapping[str, SourceSettings],
+    kind: ImportKind | None = None,
+    source: str | None = None,
+    account: str = "",
+) -> FileIdentity:
+    """Identify a file; what the caller says of it is not looked for.
+
+    account  the bank account of rows that name none
+    Raises NotFoundError or UsageError for a file, preset or mapping that cannot be read, and
+    UsageError for a source that the file cannot be of.
+    """
+    try:
+        found = _kinds_of(request, kind, account)
+    except tables.RefusedTable as refused:
+        found = FileIdentity(because=[f"{refused.problem.sentence}."])
+    except OSError as error:
+        raise UsageError(f"{request.path.name} cannot be read: {error.strerror}") from None
+    if found.kind != "statement":
+        return found
+    profiles = () if found.preset is None else found.preset.profiles
+    if source is not None:
+        check_source(sources, source, profiles, known=found.because)
+        return replace(found, sources=[source])
+    return _of_source(found, sources)
+
+
+def check_source(
+    sources: Mapping[str, SourceSettings],
+    source: str,
+    profiles: Collection[str],
+    *,
+    known: Sequence[str] = (),
+) -> None:
+    """Raise UsageError for a source whose provider is another one than the statement's.
+
+    profiles  the profiles of the statement's provider; none: unknown
+    known     sentences on how that is known
+    """
+    settings = sources.get(source)
+    if settings is None or not profiles or settings.profile in (*profiles, *ANY_PROVIDER):
+        return
+    if settings.profile in shipped_profiles():
+        theirs = _of_profiles(sources, profiles)
+        instead = f"say --source {' or '.join(theirs)}" if theirs else "connect that provider first"
+        raise UsageError(
+            f"the file is no statement of {source}, whose profile is {settings.profile}: it is of "
+            f"{' or '.join(profiles)}; {instead}. {' '.join(known)}".rstrip()
+        )
+
+
+def _of_profiles(sources: Mapping[str, SourceSettings], profiles: Collection[str]) -> list[str]:
+    return sorted(name for name, each in sources.items() if each.profile in profiles)
+
+
+def _of_source(found: FileIdentity, sources: Mapping[str, SourceSettings]) -> FileIdentity:
+    """Add the sources whose statement it can be, and why."""
+    preset, because = found.preset, list(found.because)
+    possible = sorted(sources)
+    if preset is not None and preset.profiles:
+        theirs = _of_profiles(sources, preset.profiles)
+        shipped = {*shipped_profiles()} - ANY_PROVIDER
+        possible = theirs or [name for name in possible if sources[name].profile not in shipped]
+        if not possible and sources:
+            raise UsageError(
+                f"no source has the profile {' or '.join(preset.profiles)}, whose statement this "
+                f"is: connect that provider first. {' '.join(because)}"
+            )
+    accounts = frozenset() if preset is None else preset.accounts
+    stated = {name: _accounts_of(sources[name]) for name in possible}
+    if accounts and any(stated.values()):
+        named = [name for name in possible if stated[name] & accounts]
+        account = " and ".join(sorted(accounts))
+        if len(named) == 1:
+            possible = named
+            because.append(f"It is of the source {named[0]}, whose account {account} it names.")
+        else:
+            whose = "several sources have" if named else "no source has"
+            because.append(f"The account in the file is {account}, which {whose}.")
+            return replace(found, sources=possible, because=because, unsure=True)
+    elif len(possible) == 1 < len(sources):
+        because.append(f"It is of the source {possible[0]}, the only one that it can be of.")
+    return replace(found, sources=possible or [""], because=because)
+
+
+def _accounts_of(settings: SourceSettings) -> set[str]:
+    """Return a source's accounts; M-PESA's is the short code by which Safaricom is asked."""
+    code = settings.credentials.get("shortcode")
+    return {*settings.account} | ({code.get_secret_value()} if code is not None else set())
+
+
+def _kinds_of(
+    request: presets.ReadingRequest, kind: ImportKind | None, account: str
+) -> FileIdentity:
+    """Return what is known of the file without its source. Raises RefusedTable."""
+    form = bank_formats.bank_format(request.path)
+    if form is not None and kind in (None, "bank"):
+        return FileIdentity(kinds=["bank"], because=[f"It is a bank's file, in {form}."])
+    if request.preset not in (None, presets.NO_PRESET):
+        preset = presets.load_preset(str(request.preset))
+        shown = presets.Recognized(
+            name=preset.name,
+            kind=preset.kind,
+            title=preset.title,
+            columns=preset.mark.columns,
+            row=0,
+            profiles=preset.profiles,
+        )
+        return FileIdentity(kinds=[kind or preset.kind], preset=shown)
+    if request.mapping is None and request.preset is None and kind != "bank":
+        known = presets.recognized(request.path, encoding=request.encoding)
+        fitting = [each for each in known if kind in (None, each.kind)]
+        if fitting:
+            alone = fitting[0] if len(fitting) == 1 else None
+            return FileIdentity(
+                kinds=list(dict.fromkeys(each.kind for each in fitting)),
+                preset=alone,
+                because=[each.because for each in fitting],
+            )
+    return FileIdentity(kinds=[kind]) if kind is not None else _by_columns(request, account)
+
+
+def _by_columns(request: presets.ReadingRequest, account: str) -> FileIdentity:
+    """Return the kinds for which a heading has all that is needed.
+
+    A kind that reads fewer of its columns than another one, and no others, is left out.
+    """
+    rows = presets.first_rows(request.path, encoding=request.encoding)
+    read: dict[ImportKind, set[str]] = {}
+    mistakes = []
+    for kind, fields in FIELDS.items():
+        try:
+            mapped = presets.requested_mapping(request, fields)
+        except UsageError as error:
+            mistakes.append(error)
+            continue
+        if account and kind == "bank":
+            mapped = replace(mapped, defaults={**mapped.defaults, "account": account})
+        form = FORMS[kind](mapped)
+        for _, row in rows:
+            plain = {tables.plain_name(name) for name in row}
+            named = {
+                name: {tables.plain_name(each) for each in _columns_of(name, mapped)} & plain
+                for name in fields.names
+            }
+            places = {name: 0 for name, found in named.items() if found} | {"currency": 0}
+            if not any(form.missing(places)):
+                read.setdefault(kind, set()).update(*named.values())
+                break
+    if len(mistakes) == len(FIELDS):
+        raise mistakes[0]
+    kinds = [kind for kind in read if not any(read[kind] < other for other in read.values())]
+    if not kinds:
+        return FileIdentity(
+            because=[
+                "no row among the first has the columns that one of them needs, or those of a "
+                "known export. Name its columns with --mapping FILE, or on the page of the file."
+            ]
+        )
+    return FileIdentity(kinds=kinds)
+
+
+def _columns_of(name: str, mapped: mapping.FileMapping) -> Sequence[str]:
+    made = mapped.made.get(name)
+    return [mapped.columns.get(name, name)] if made is None else made.names
