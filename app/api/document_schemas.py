@@ -62,6 +62,7 @@ _BOOK_LINE: Final = members(
         "status": word("paid"),
         "refunded_amount": MAYBE_MONEY,
         "refunded_at": MAYBE_INSTANT,
+        "method": MAYBE_WORD,
         "group": MAYBE_WORD,
     }
 )

@@ -399,7 +399,7 @@ def list_records(
     rows = [book_document(line) for line in lines]
     columns = (
         "line", "reference", "kind", "amount", "placed_at", "status", "refunded_amount",
-        "refunded_at", "group",
+        "refunded_at", "method", "group",
     )  # fmt: skip
     printing.emit_up_to(limit, rows, columns=columns, form=form)
 

@@ -36,8 +36,8 @@ NEWEST: Final = VERSIONS[-1]
 """The version that this program needs."""
 
 DIGESTS: Final = {
-    "sqlite": "bb07c83b28e09c80bde4df38a3071dcadedccd9b67cee1c82f4011f080430684",
-    "postgresql": "e1e522ead35b899c66687ef70e0fc214781717ff15c250a9c6fb596f4e705cbd",
+    "sqlite": "76cd2663b10c45bef9332ddcfc5e03fe553ca64de59cebc2aedd51e1cd026108",
+    "postgresql": "93cf234d1892ee1045d29808cd83d9eb4d6108fcda62cd87b53fc717274b8b95",
 }
 """SHA-256 of all objects that the migrations make, by dialect; a test prints what belongs here.
 Where the digest of a database differs, the migrations are run to name the first difference."""

@@ -150,6 +150,7 @@ def book_document(line: BookLine) -> dict[str, Any]:
         "money": to_json(line.money),
         "placed_at": format_known(line.placed_at),
         "status": line.status,
+        "method": line.method,
         **back,
         "group": line.group,
     }

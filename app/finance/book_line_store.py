@@ -34,7 +34,7 @@ ERASED: Final = ""
 
 _ROW: Final = (
     "match_key, line || '.' || since, reference, kind, minor, currency, placed_at, status, "
-    "group_name, refunded, refunded_at"
+    "group_name, refunded, refunded_at, method"
 )
 _ROWS: Final = "SELECT {row} FROM book_lines WHERE {known} AND {keys} ORDER BY match_key, kind"
 _ROWS_FROM: Final = statement(_ROWS, row=_ROW, known=import_store.KNOWN, keys="match_key >= :first")
@@ -106,7 +106,7 @@ async def book_rows(
     """Yield lines as they were known at an instant, in key order, some thousand at a time.
 
     Rows are (key, line id, reference, kind, minor, currency, placed_at, status, group, refunded,
-    refunded_at).
+    refunded_at, method).
     first, beyond  only keys from `first` on and before `beyond`
     """
     values: dict[str, Any] = {
@@ -148,6 +148,7 @@ def book_line_of(row: Sequence[Any]) -> BookLine:
         group=row[8],
         refunded=row[9],
         refunded_at=row[10],
+        method=row[11],
     )
 
 

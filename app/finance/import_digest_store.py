@@ -40,7 +40,7 @@ SEALED: Final[Mapping[ImportKind, SealedColumns]] = {
         keys=("match_key", "kind"),
         kept=(
             "line", "reference", "minor", "currency", "placed_at", "status", "group_key",
-            "group_name", "refunded", "refunded_at",
+            "group_name", "refunded", "refunded_at", "method",
         ),
     ),
     "statement": SealedColumns(

@@ -58,7 +58,7 @@ KEYS: Final[dict[ImportKind, tuple[str, ...]]] = {
 CONTENT: Final[dict[ImportKind, tuple[str, ...]]] = {
     "book": (
         "reference", "minor", "currency", "placed_at", "status", "group_key", "group_name",
-        "refunded", "refunded_at", "phone",
+        "refunded", "refunded_at", "method", "phone",
     ),
     "statement": (
         "match_key", "payment", "order_ref", "currency", "gross", "fee", "net", "settled_at",

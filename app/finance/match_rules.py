@@ -25,6 +25,11 @@ currency = "USD"
 into = "KES"
 rate = "129.50"                       # KES for one USD
 tolerance_percent = "1.5"
+[methods]                             # payment methods of the order book; these are the defaults
+outside = ["cash", "cash on delivery", "cash on delivery (cod)", "cod", "cheque", "check",
+           "check payments", "money order"]  # paid to you, and through no provider
+bank = ["bank transfer", "direct bank transfer", "bank deposit", "bacs", "wire transfer"]
+tender = ["gift card", "store credit"]       # may be a part: "gift card + stripe"
 """
 
 import re
@@ -49,6 +54,7 @@ from app.finance.matching_store import SavedRules, add_rules, in_step, rules_in_
 from app.finance.reconcile_rows import Known, Snapshot, known_in, refresh_ledger_lines, snapshot_of
 from app.receiving.caught_up import must_have_read
 from reconcile.instants import DAY, HOUR, Duration, Instant, format_instant
+from reconcile.matching.books import Methods
 from reconcile.matching.breaks import Break, break_sentence
 from reconcile.matching.exchange import MICROS
 from reconcile.matching.match import Change, Decision, compare
@@ -152,6 +158,9 @@ def _per_million(value: Any) -> int:
 MOST_PAYERS: Final = 100
 """A merchant has a handful of providers; each pays out under some names."""
 
+MOST_METHODS: Final = 100
+"""A shop offers a dozen payment methods, in a few spellings."""
+
 _Duration = Annotated[int, PlainValidator(_duration)]
 _Currency = Annotated[str, AfterValidator(_currency)]
 _Number = Annotated[Decimal, PlainValidator(_number)]
@@ -181,6 +190,22 @@ def _payers(value: Any) -> list[str]:
     return [each.strip() for each in value]
 
 
+def _method_names(value: Any) -> list[str]:
+    good = isinstance(value, list) and len(value) <= MOST_METHODS
+    if not good or not all(isinstance(e, str) and 0 < len(e.strip()) <= 80 for e in value):
+        raise ValueError(f"at most {MOST_METHODS} names of at most 80 characters, as the book has")
+    return [each.strip() for each in value]
+
+
+_MethodNames = Annotated[list[str], PlainValidator(_method_names)]
+
+
+class _MethodsTable(TomlTable):
+    outside: _MethodNames | None = None
+    bank: _MethodNames | None = None
+    tender: _MethodNames | None = None
+
+
 class _ExchangeTable(TomlTable):
     currency: _Currency
     into: _Currency
@@ -202,6 +227,7 @@ class _RuleFile(TomlTable):
     accept_alone_max: dict[str, _Number] = Field(default_factory=dict, examples=['KES = "5.00"'])
     accept_alone_day: dict[str, _Number] = Field(default_factory=dict, examples=['KES = "9.00"'])
     accept_alone_month: dict[str, _Number] = Field(default_factory=dict, examples=['KES = "9.00"'])
+    methods: _MethodsTable = Field(default_factory=_MethodsTable)
     fee: list[_FeeTable] = Field(default_factory=list)
     exchange: list[_ExchangeTable] = Field(default_factory=list)
 
@@ -238,6 +264,9 @@ def read_rules(text: str, *, name: str = "the rules") -> Rules:
                 tolerance_per_million=rate["tolerance_percent"],
             )
             for rate in values["exchange"]
+        ),
+        methods=Methods(
+            **{name: tuple(given) for name, given in values["methods"].items() if given is not None}
         ),
     )
     return Rules(

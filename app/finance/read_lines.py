@@ -151,6 +151,7 @@ def book_document(line: BookLine) -> dict[str, Any]:
         "status": line.status,
         "refunded_amount": None if back is None else to_json(back),
         "refunded_at": format_known(line.refunded_at),
+        "method": line.method,
         "group": line.group,
     }
 

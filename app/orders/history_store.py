@@ -101,7 +101,7 @@ PARTS: Final = (
     _lines(
         "book_lines",
         key="match_key, kind, since",
-        columns="line, reference, minor, currency, placed_at, status, group_name",
+        columns="line, reference, minor, currency, placed_at, status, group_name, method",
     ),
     EvidenceTable(
         name="book_refunds",

@@ -5,6 +5,7 @@ Leaves out: how a file writes it, and phone numbers, which no judgement about mo
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Final, Literal, get_args
 
 from reconcile.instants import Instant
@@ -19,6 +20,18 @@ BOOK_STATUSES: Final[tuple[BookStatus, ...]] = get_args(BookStatus)
 
 StatementKind = Literal["payment", "refund", "fee", "dispute", "carried"]
 STATEMENT_KINDS: Final[tuple[StatementKind, ...]] = get_args(StatementKind)
+
+OUTSIDE_METHODS: Final = (
+    "cash", "cash on delivery", "cash on delivery (cod)", "cod", "cheque", "check",
+    "check payments", "money order",
+)  # fmt: skip
+BANK_METHODS: Final = (
+    "bank transfer", "direct bank transfer", "bank deposit", "bacs", "wire transfer",
+)  # fmt: skip
+TENDER_METHODS: Final = ("gift card", "store credit")
+"""Defaults of `Methods`: the names in the exports of Shopify and WooCommerce."""
+
+_BETWEEN_METHODS: Final = re.compile(r"[+,;]")
 
 _APART = re.compile(r"(?<=[0-9])[\s_-]+(?=[0-9])", re.ASCII)
 _BLANKS = re.compile(r"[\s_-]+", re.ASCII)
@@ -36,6 +49,8 @@ class BookLine:
     group        shared by lines that are paid together; None for a single line
     refunded     refunded minor units, never negative; None if the file does not say
     refunded_at  date of the last refund; None if the file does not say
+    method       how it was paid, as the shop writes it; several joined by +; None if the file does
+                 not say
     """
 
     line_id: str
@@ -47,6 +62,7 @@ class BookLine:
     group: str | None = None
     refunded: int | None = None
     refunded_at: Instant | None = None
+    method: str | None = None
 
 
 @frozen
@@ -91,3 +107,37 @@ def match_keys(references: Sequence[str]) -> list[str]:
     together = "\x1f".join(reference.strip() for reference in references).casefold()
     apart = _APART.sub("\x00", together)
     return _BLANKS.sub("", apart).replace("\x00", "-").split("\x1f") if references else []
+
+
+MethodKind = Literal["outside", "bank", "tender", "provider"]
+
+OTHERWISE: Final[frozenset[MethodKind]] = frozenset({"outside", "bank", "tender"})
+"""Kinds whose money comes through no provider."""
+
+
+@frozen
+class Methods:
+    """Payment methods whose money comes through no provider; case and blanks do not matter.
+
+    outside  paid to the shop itself: cash, cheques
+    bank     paid to the shop's bank account; a bank line may be matched with the order
+    tender   paid with what the shop owed the customer: gift cards, store credit. It may be a part
+             of the price, beside another method
+    """
+
+    outside: tuple[str, ...] = OUTSIDE_METHODS
+    bank: tuple[str, ...] = BANK_METHODS
+    tender: tuple[str, ...] = TENDER_METHODS
+
+    def parts(self, cell: str | None) -> frozenset[MethodKind]:
+        """Return the kinds of the methods in a cell such as `gift_card + stripe`; none if empty."""
+        return _kinds(self, cell or "")
+
+
+@lru_cache(maxsize=1_000)
+def _kinds(methods: Methods, cell: str) -> frozenset[MethodKind]:
+    named: dict[str, MethodKind] = dict.fromkeys(map(match_key, methods.outside), "outside")
+    named |= dict.fromkeys(map(match_key, methods.bank), "bank")
+    named |= dict.fromkeys(map(match_key, methods.tender), "tender")
+    parts = [match_key(part) for part in _BETWEEN_METHODS.split(cell)]
+    return frozenset([named.get(part, "provider") for part in parts if part])

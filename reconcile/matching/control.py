@@ -36,6 +36,8 @@ Agreed = Literal[
     "by_date_window",
     "by_hand",
     "by_exchange",
+    "by_tender",
+    "outside_providers",
     "nothing_due",
     "returned",
     "fee_line",
@@ -47,6 +49,8 @@ Agreed = Literal[
 
 by_reference    by the order's or payout's reference, with equal amounts
 by_exchange     settled or booked in another currency
+by_tender       booked at the whole price, of which a tender or cash paid what no provider captured
+outside_providers  an order that the book says was paid through no provider, or its bank line
 nothing_due     no money moved, and nobody says that it did
 returned        captured money went back, and the book claims nothing
 fee_line        a statement line that is a separate fee

@@ -21,7 +21,13 @@ from reconcile.money import Money
 from reconcile.values import frozen
 
 MatchKind = Literal[
-    "by_payment", "by_group", "by_tolerance", "by_date_window", "by_hand", "by_exchange"
+    "by_payment",
+    "by_group",
+    "by_tolerance",
+    "by_date_window",
+    "by_hand",
+    "by_exchange",
+    "by_tender",
 ]
 MATCH_KINDS: Final[tuple[MatchKind, ...]] = get_args(MatchKind)
 """How lines matched that do not match plainly by reference and amount."""
@@ -83,11 +89,24 @@ class Pair:
     def tendered(self) -> int:
         """Return the part of the book that is no money of providers: the orders' tenders, or 0.
 
-        A book has whole prices, or what was due at providers. The nearer of both is meant.
+        A book has whole prices, or what was due at providers. The nearer of both is meant. If the
+        shop stated no tender, its book may name a method beside the provider's (`by_method`).
         """
         tendered, apart = self.funds.tendered, self.lines.charge - self.funds.worth
         whole = tendered and self.lines.charge != self.funds.captured
-        return tendered if whole and abs(apart - tendered) < abs(apart) else 0
+        if whole and abs(apart - tendered) < abs(apart):
+            return tendered
+        return apart if self.by_method else 0
+
+    @property
+    def by_method(self) -> bool:
+        """Return whether the book's method says who paid what no provider captured."""
+        funds, lines = self.funds, self.lines
+        return (
+            not funds.tendered
+            and 0 < funds.worth < lines.charge
+            and self.terms.partly_outside(lines.rows)
+        )
 
     @property
     def charge(self) -> int:
@@ -127,6 +146,8 @@ def decide_unpaid(lines: Lines, terms: Terms, *, tendered: int = 0) -> Verdict:
 
     tendered  what of the order's price was paid otherwise, in the lines' currency
     """
+    if lines.claims and terms.outside_providers(lines.rows):
+        return Verdict("outside_providers", "outside_providers")
     left = max(0, lines.charge - tendered)
     if not lines.claims or not (left or (lines.credit and not tendered)):
         return Verdict("nothing_due", "nothing_due")
@@ -259,8 +280,13 @@ def _amount(pair: Pair) -> Verdict | None:
 
 
 def _still_unresolved(pair: Pair) -> Verdict | None:
-    """Decide if the book agrees with the money, but the ledger is unresolved."""
-    return _one(_unresolved(pair.funds, pair.lines, pair.terms)) if pair.funds.unresolved else None
+    """Decide if the book agrees with the money, but the ledger is unresolved.
+
+    If the book's method says who paid the rest of the price, only the ledger lacks that tender.
+    """
+    if not pair.funds.unresolved or pair.by_method:
+        return None
+    return _one(_unresolved(pair.funds, pair.lines, pair.terms))
 
 
 def _status(pair: Pair) -> Verdict | None:
@@ -318,7 +344,9 @@ _STEPS: Final[tuple[Callable[[Pair], Verdict | None], ...]] = (
 def _agreed(pair: Pair) -> Verdict:
     funds, lines, kind = pair.funds, pair.lines, pair.kind
     difference = 0 if _net_fits(pair) else _difference(pair)
-    if kind is None and difference:
+    if kind is None and pair.by_method:
+        kind = "by_tender"
+    elif kind is None and difference:
         kind = "by_tolerance"
     elif kind is None:
         aside = {(each.source, each.payment) for each in funds.doubted}
@@ -327,6 +355,8 @@ def _agreed(pair: Pair) -> Verdict:
             return Verdict("by_reference", "by_reference")
         kind = "by_group"
     facts: Facts = (("difference", funds.money(difference)),) if difference else ()
+    if kind == "by_tender":
+        facts = (("tendered", funds.money(pair.tendered)),)
     match = Match(
         kind=kind,
         order=funds.order,

@@ -258,7 +258,7 @@ def orders_by_date(rest: Rest, deciding: Deciding) -> None:
             if funds.kept > 0 and not odd:
                 paid.append(Offer(funds.currency, funds.captured, funds.at, name))
     for name, own_rows in rest.book.items():
-        if own_rows[0].key not in own:
+        if own_rows[0].key not in own and not deciding.terms.outside_providers(own_rows):
             lines = lines_of(own_rows)
             if lines.placed_at is not None and len(lines.currencies) == 1 and lines.charge:
                 booked.append(Offer(lines.currency, lines.charge, lines.placed_at, name))

@@ -85,6 +85,7 @@ class BookRow(NamedTuple):
     group: str | None = None
     refunded: int | None = None
     refunded_at: Instant | None = None
+    method: str | None = None
 
 
 class StatementRow(NamedTuple):

@@ -9,8 +9,9 @@ from functools import cache
 from typing import Final
 
 from reconcile.instants import DAY, Duration, Instant
+from reconcile.matching.books import OTHERWISE, Methods
 from reconcile.matching.control import Waiting
-from reconcile.matching.rows import StatementRow, TakingRow, name_of
+from reconcile.matching.rows import BookRow, StatementRow, TakingRow, name_of
 from reconcile.matching.suspense import NO_SUSPENSE, Suspense
 from reconcile.money import exponent_of
 from reconcile.values import frozen
@@ -72,6 +73,7 @@ class MatchRules:
     bank_payers    texts that mark payouts: a payout's bank line contains one of them, in any case.
                    Empty: any credit may be a payout
     rates          other pairs of currencies have no expected rate
+    methods        payment methods of the book whose money comes through no provider
     currency       the merchant's own, for zero amounts of unknown currency
     """
 
@@ -85,6 +87,7 @@ class MatchRules:
     bank_margin: Duration = 5 * DAY
     bank_payers: tuple[str, ...] = ()
     rates: tuple[ExpectedRate, ...] = ()
+    methods: Methods = Methods()
     currency: str = "KES"
 
 
@@ -176,6 +179,15 @@ class Terms:
     def partners(self, name: str) -> frozenset[str]:
         """Return what people matched with this line or order."""
         return self._hands.get(name, _NOBODY)
+
+    def outside_providers(self, rows: Iterable[BookRow]) -> bool:
+        """Return whether the book says that no part of these lines was paid through a provider."""
+        parts = [self.rules.methods.parts(row.method) for row in rows]
+        return all(each and each <= OTHERWISE for each in parts)
+
+    def partly_outside(self, rows: Iterable[BookRow]) -> bool:
+        """Return whether the book says that a part of these lines was paid through no provider."""
+        return any(self.rules.methods.parts(row.method) & OTHERWISE for row in rows)
 
     def within(self, difference: int, currency: str) -> bool:
         """Return whether amounts of the currency that differ by this much still match."""

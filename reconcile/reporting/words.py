@@ -99,6 +99,8 @@ BUCKET_WORDS: Final[Mapping[str, str]] = {
     "by_date_window": "Matched by amount and date",
     "by_hand": "Matched by hand",
     "by_exchange": "Matched in another currency",
+    "by_tender": "Matched with a gift card or cash",
+    "outside_providers": "Paid outside providers",
     "nothing_due": "Nothing due",
     "returned": "Came and went back",
     "fee_line": "Fee of its own",

@@ -99,7 +99,7 @@ class ImportContract:
         assert counts(await book(inbox, tmp_path, *lines)) == (4, 0, 0)
         found = await streamed(inbox, book_rows)
         assert column(found, 0) == ["a10", "a2", "b1", "ö"]
-        assert found[1][2:] == ("A-2", "order", 200, "KES", None, "paid", "G", None, None)
+        assert found[1][2:11] == ("A-2", "order", 200, "KES", None, "paid", "G", None, None)
         first = await streamed(inbox, book_rows, beyond="a2")
         rest = await streamed(inbox, book_rows, first="a2")
         assert (len(first), first + rest) == (1, found)
@@ -139,7 +139,7 @@ class ImportContract:
         await book(inbox, tmp_path, "A,1.00,KES,,,", "B,1.00,KES,,,")
         known = await streamed(inbox, book_rows)
         killed = Import(kind="book", file="k", sha256="0", who="x", started_at=seconds(5))
-        row = ("a", "order", "A", 999, "KES", *(None,) * 7)
+        row = ("a", "order", "A", 999, "KES", *(None,) * 8)
         async with inbox.database.writing() as connection:
             begun, another = await begin_import(connection, killed)
             assert (begun.number, another) == (2, False)

@@ -89,7 +89,7 @@ async def lines_of(context: AppContext, name: str) -> list[str]:
     if load_preset(name).kind == "book":
         return [
             f"{each.reference} {each.kind} {each.money} {_at(each.placed_at)} {each.status} "
-            f"refunded {each.refunded}"
+            f"refunded {each.refunded} by {each.method}"
             for each in await list_book(later, reference=None, as_of=None, limit=99)
         ]
     return [

@@ -6,6 +6,7 @@ from app.core.errors import ConfigurationError
 from app.finance import match_rules
 from app.finance.match_rules import MAX_BYTES, read_rules
 from reconcile.instants import DAY, HOUR
+from reconcile.matching.books import Methods
 from reconcile.matching.rules import ExpectedFee, ExpectedRate, MatchRules, Tolerance
 
 WRONG = """
@@ -53,6 +54,13 @@ def test_the_example_in_the_docstring_is_what_it_says() -> None:
         ),
     )
     assert rules.alone_max == {"KES": 500_000}
+
+
+def test_methods_of_the_book_replace_the_defaults_list_by_list() -> None:
+    rules = read_rules('[methods]\nbank = ["vorkasse"]\ntender = []')
+    assert rules.match.methods == Methods(bank=("vorkasse",), tender=())
+    with pytest.raises(ConfigurationError, match=r"methods\.bank: at most 100 names"):
+        read_rules('[methods]\nbank = ["", 3]')
 
 
 def test_an_empty_file_is_the_built_in_rules() -> None:

@@ -212,6 +212,7 @@ def book_row(line: BookLine) -> BookRow:
         group=line.group,
         refunded=line.refunded,
         refunded_at=line.refunded_at,
+        method=line.method,
     )
 
 

@@ -9,6 +9,7 @@ import pytest
 from reconcile.instants import DAY, Instant
 from reconcile.matching import bank, candidates, exchange, fallback, funds, group, rules, tally
 from reconcile.matching.bank import Payout
+from reconcile.matching.books import Methods
 from reconcile.matching.control import Control, ControlLine, Read
 from reconcile.matching.rules import ExpectedFee, ExpectedRate, MatchRules
 
@@ -51,6 +52,7 @@ def test_the_rules_that_hold_where_nobody_wrote_any() -> None:
         "bank_margin": 5 * DAY,
         "bank_payers": (),
         "rates": (),
+        "methods": asdict(Methods()),
         "currency": "KES",
     }
     fee = ExpectedFee(source="shop", currency="KES")

@@ -219,6 +219,7 @@ class BookLineRow(Table, table=True):
     __table_args__ = (
         partial_index("ix_book_lines_group_key", "group_key", where="group_key IS NOT NULL"),
         partial_index("ix_book_lines_phone", "phone", where="phone IS NOT NULL"),
+        partial_index("ix_book_lines_method", "method", where="method IS NOT NULL"),
         CLUSTERED,
     )
     match_key: str = text_column(marks.REFERENCE, primary=True)
@@ -244,6 +245,7 @@ class BookLineRow(Table, table=True):
     )
     refunded: int | None = big_column(null=True)
     refunded_at: int | None = big_column(null=True)
+    method: str | None = text_column(marks.not_personal("the name of a payment method"), null=True)
 
 
 class BankLineRow(Table, table=True):

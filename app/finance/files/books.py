@@ -396,6 +396,7 @@ class BookForm:
             "status",
             "refunded_amount",
             "refunded_at",
+            "method",
             "phone",
             "group",
             "source",
@@ -421,6 +422,7 @@ class BookForm:
         "group_name",
         "refunded",
         "refunded_at",
+        "method",
         "phone",
         *REFERENCES,
     )
@@ -480,6 +482,7 @@ class BookForm:
             groups,
             refunded,
             attempt("refunded_at", self._dates.read, cells["refunded_at"]),
+            attempt("method", read_optional_references, cells["method"]),
             attempt("phone", self._phones.read, cells["phone"]),
             *(
                 attempt(
@@ -502,6 +505,8 @@ class BookForm:
             back["refunded_amount"] = _shown_money(refunded, currency)
         if staged["refunded_at"] is not None:
             back["refunded_at"] = format_instant(staged["refunded_at"])
+        if staged["method"] is not None:
+            back["method"] = staged["method"]
         placed_at = staged["placed_at"]
         return {
             "row": row[0],
