@@ -11,6 +11,7 @@ A room makes an act one of these by a `ProposalKind`, which `wiring/work.py` lis
 has changed since it was proposed is refused, and one by who may be the proposer once more.
 """
 
+import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -87,6 +88,8 @@ class ProposalKind:
     where       returns the list and item whose page shows the subject, as ("orders", "ORD-1"), or
                 None
     particulars members of `given` that the sentence omits, each with a heading
+    tables      members of `given` that are rows of a table as JSON, each with a heading. A row has
+                what, before, after, note
     unfinished  returns a sentence on what was begun and not finished, with the command that
                 finishes it, or None. Omitted where the act is one transaction
     open_for    how long after approval the proposer alone may carry out the act; None where
@@ -103,6 +106,7 @@ class ProposalKind:
     for_good: bool = False
     where: Callable[[Proposal], tuple[str, str]] | None = None
     particulars: Mapping[str, str] = field(default_factory=dict)
+    tables: Mapping[str, str] = field(default_factory=dict)
     unfinished: Callable[[Proposal], Awaitable[str | None]] | None = None
     open_for: Duration | None = None
 
@@ -414,7 +418,10 @@ class Proposals:
             "reason": proposal.reason,
             "at": format_instant(proposal.at),
             "until": format_instant(proposal.until),
-            "given": dict(proposal.given),
+            "given": {
+                name: json.loads(value) if kind is not None and name in kind.tables else value
+                for name, value in proposal.given.items()
+            },
             "decided_by": None if decided is None else decided.who,
             "decided_at": None if decided is None else format_instant(decided.at),
             "decided_because": None if decided is None else decided.reason,

@@ -376,7 +376,9 @@ def show(name: Name, form: printing.DocumentOption = printing.Format.table) -> N
     rows = [{"what": key.replace("_", " "), "value": value} for key, value in shown.items()]
     printing.emit(rows, columns=("what", "value"), form=form)
     for key, value in given.items():
-        if value:
+        if isinstance(value, list):
+            printing.emit(value, columns=("what", "before", "after", "note"), form=form)
+        elif value:
             print(f"{key}: {value}" if "\n" not in value else f"{key}:\n{value}")
 
 

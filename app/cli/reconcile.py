@@ -253,8 +253,10 @@ def preview(
 
 
 def _print_preview(found: dict[str, Any]) -> None:
+    columns = ("what", "before", "after", "note")
+    printing.emit(found["rules"], columns=columns, form=printing.Format.table)
     if not found["totals"]:
-        printing.note("These rules would change nothing.")
+        printing.note("These rules would change no match and no break.")
         return
     printing.emit(
         found["totals"], columns=("effect", "kind", "count", "money"), form=printing.Format.table

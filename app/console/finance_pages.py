@@ -150,7 +150,8 @@ def preview_of(view: View, name: str) -> Job:
 async def preview_document(view: View) -> Document:
     """GET /previews/{job}: what the tried rules would change."""
     job = preview_of(view, view.subject)
-    result = job.result or {"as_of": None, "totals": [], "changes": [], "not_told": 0}
+    nothing: Document = {"as_of": None, "rules": [], "totals": [], "changes": [], "not_told": 0}
+    result = job.result or nothing
     changes = [
         {"effect": each["effect"], **(each["after"] or each["before"])}
         for each in result["changes"][:ROWS]
@@ -160,6 +161,7 @@ async def preview_document(view: View) -> Document:
         "job": job_document(job),
         "rules": rules_tried(job),
         "as_of": result["as_of"],
+        "differ": result["rules"],
         "totals": result["totals"],
         "changes": changes,
         "not_told": result["not_told"] + len(result["changes"]) - len(changes),
@@ -490,10 +492,12 @@ async def ask_save_rules(view: View) -> Form:
         lines = ("Other rules were put in force since these were tried: try them again.",)
         return Form(subject=subject, lines=lines, back=back, ready=False)
     count = sum(each["count"] for each in job.result["totals"])
+    changes = [match_rules.RuleChange(**each) for each in job.result["rules"]]
     alone = await match_rules.may_save_alone(view.context)
     return Form(
         subject=subject,
         lines=(
+            match_rules.limits_sentence(changes),
             f"They would change {counted(count, 'match or break', 'matches and breaks')}, as the "
             "preview shows."
             if count

@@ -1,5 +1,6 @@
 """Pages of proposals: those that wait for a second person, past ones, and deciding about them."""
 
+import json
 from functools import partial
 from typing import Any
 
@@ -68,6 +69,11 @@ async def proposal_document(view: View) -> Document:
         "given": {
             label: found.given[name]
             for name, label in ({} if kind is None else kind.particulars).items()
+            if name in found.given
+        },
+        "tables": {
+            label: json.loads(found.given[name])
+            for name, label in ({} if kind is None else kind.tables).items()
             if name in found.given
         },
         "mine": waits and own,

@@ -34,6 +34,7 @@ ITEM_TITLES: Final = {
     "webhook_verification": "The public address refuses what is not genuine",
     "environment_separation": "Sandbox and live are apart",
     "account_sharing": "Other shops on the same account are told apart",
+    "acting_alone": "What one person may decide alone has a limit",
     "idempotency": "The same start twice gives one session",
     "duplicates": "A webhook that comes twice counts once",
     "rehearsal": "Every scenario was rehearsed",

@@ -32,11 +32,15 @@ bank = ["bank transfer", "direct bank transfer", "bank deposit", "bacs", "wire t
 tender = ["gift card", "store credit"]       # may be a part: "gift card + stripe"
 """
 
+import json
 import re
+import tomllib
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from decimal import Decimal
+from difflib import SequenceMatcher
+from itertools import zip_longest
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, Field, PlainValidator
@@ -48,6 +52,7 @@ from app.access.proposals import Agree, Agreed, ProposalKind, propose
 from app.context.context import AppContext
 from app.core.errors import UsageError
 from app.core.jobs import silent
+from app.core.text import counted
 from app.core.toml_file import TomlMistake, TomlTable, Values, read_toml, yes_or_no
 from app.database.engine import Connection
 from app.finance.matching_store import SavedRules, add_rules, in_step, rules_in_force, wait_for
@@ -59,7 +64,7 @@ from reconcile.matching.breaks import Break, break_sentence
 from reconcile.matching.exchange import MICROS
 from reconcile.matching.match import Change, Decision, compare
 from reconcile.matching.rules import ExpectedFee, ExpectedRate, MatchRules, Tolerance
-from reconcile.money import Money, MoneyError, exponent_of, from_major, to_json
+from reconcile.money import Money, MoneyError, exponent_of, from_major, major_text, to_json
 
 # --- files of matching rules ----------------------------------------------------------------------
 
@@ -332,6 +337,112 @@ def _to_minor(given: Values, key: str, currency: str, where: str) -> Iterator[To
             yield TomlMistake(f"{where}{key}", "an amount is not negative")
 
 
+# --- rules beside others --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuleChange:
+    """A setting in two sets of rules.
+
+    before, after  its values; "" where a set has none
+    note           for limits: the change in words; "" for other settings
+    """
+
+    what: str
+    before: str
+    after: str
+    note: str = ""
+
+    @property
+    def sentence(self) -> str:
+        """Say how a limit changes."""
+        values = " to ".join(each or "none" for each in (self.before, self.after))
+        return f"{self.what} changes from {values} ({self.note})."
+
+
+def compare_rules(before: str, after: str) -> list[RuleChange]:
+    """Return the settings in which two files of rules differ, limits first.
+
+    Limits are compared as they count, with their defaults.
+    """
+    limits = [_limits_of(read_rules(each)) for each in (before, after)]
+    found = [
+        RuleChange(what=what, before=one, after=other, note=_limit_note(one, other))
+        for what in sorted({*limits[0], *limits[1]})
+        if (one := limits[0].get(what, "")) != (other := limits[1].get(what, ""))
+    ]
+    plain = [_settings_of(tomllib.loads(each, parse_float=Decimal)) for each in (before, after)]
+    for what in sorted({*plain[0], *plain[1]}):
+        old, new = (each.get(what, []) for each in plain)
+        for kind, a, b, c, d in SequenceMatcher(a=old, b=new, autojunk=False).get_opcodes():
+            pairs = zip_longest(old[a:b], new[c:d], fillvalue="") if kind != "equal" else ()
+            found += [RuleChange(what=what, before=one, after=other) for one, other in pairs]
+    return found
+
+
+def _limits_of(rules: Rules) -> dict[str, str]:
+    """Return what one person may do alone, as text in major units by setting."""
+    found = {} if rules.close_alone else {"close_alone": "false"}
+    for currency, minor in rules.alone_max.items():
+        limits = [("max", minor), *((each, rules.limit(each, currency)) for each in PERIODS)]
+        for name, limit in limits:
+            money = Money(minor=limit or 0, currency=currency)
+            found[f"accept_alone_{name}.{currency}"] = major_text(money)
+    return found
+
+
+def _limit_note(before: str, after: str) -> str:
+    if not before:
+        return "new: it takes a second person"
+    if not after:
+        return "dropped: one person may do it alone, whatever the amount"
+    return (
+        "lowered: one person may decide about less"
+        if Decimal(after) < Decimal(before)
+        else "raised: one person may decide about more"
+    )
+
+
+_LIMITS: Final = ("accept_alone_max", "accept_alone_day", "accept_alone_month", "close_alone")
+
+
+def _settings_of(document: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Return the values of settings that are no limits, as text; a table's by its key."""
+    found: dict[str, list[str]] = {}
+    for name, value in document.items():
+        if name in _LIMITS:
+            continue
+        if isinstance(value, dict):
+            found |= {f"{name}.{key}": [str(each)] for key, each in value.items()}
+        else:
+            found[name] = (
+                [_setting_text(each) for each in value] if isinstance(value, list) else [str(value)]
+            )
+    return found
+
+
+def _setting_text(value: Any) -> str:
+    if not isinstance(value, dict):
+        return str(value)
+    return ", ".join(f"{key} {each}" for key, each in value.items())
+
+
+def limits_sentence(changes: Sequence[RuleChange]) -> str:
+    """Say how limits change, and how many other settings do."""
+    limits = [each.sentence for each in changes if each.note]
+    others = len(changes) - len(limits)
+    said = limits[:LIMITS_NAMED] or ["No limit changes."]
+    if len(limits) > LIMITS_NAMED:
+        said.append(f"And {counted(len(limits) - LIMITS_NAMED, 'more limit')}.")
+    if others:
+        said.append(f"Other settings change: {others}.")
+    return " ".join(said)
+
+
+LIMITS_NAMED: Final = 9
+"""Changed limits that a sentence names: those of three currencies."""
+
+
 # --- rules in force, new rules, and their preview -------------------------------------------------
 
 
@@ -389,6 +500,7 @@ async def save_rules(
             raise UsageError(f"these are the rules {last.number}, which are in force")
         if last is None or not rules_of(last).limits:
             return await _save(connection, text, who, at=now, reason=reason)
+        changes = compare_rules(last.toml, text)
         return await propose(
             connection,
             rules_kind(context),
@@ -396,8 +508,9 @@ async def save_rules(
             now=now,
             because="the rules in force limit what one person may do alone",
             subject=RULES,
-            sentence=f"Put other matching rules in force, in place of the rules {last.number}.",
-            given={"toml": text},
+            sentence=f"Put other matching rules in force, in place of the rules {last.number}. "
+            f"{limits_sentence(changes)}",
+            given={"toml": text, "changes": json.dumps([asdict(each) for each in changes])},
             reason=reason,
         )
 
@@ -415,6 +528,13 @@ async def _save(
     reason: str = "",
     agreed: Agreed | None = None,
 ) -> SavedRules:
+    last = await rules_in_force(connection)
+    changes = compare_rules("" if last is None else last.toml, text)
+    limits = {
+        each.what: f"{each.before or 'none'} to {each.after or 'none'}"
+        for each in changes
+        if each.note
+    }
     saved = await add_rules(connection, at=at, who=who.name, toml=text)
     await note_in_trail(
         connection,
@@ -423,7 +543,7 @@ async def _save(
         subject=f"rules {saved.number}",
         at=at,
         reason=reason,
-        facts={"sha256": saved.digest} | ({} if agreed is None else agreed.facts),
+        facts={"sha256": saved.digest, **limits} | ({} if agreed is None else agreed.facts),
     )
     return saved
 
@@ -445,6 +565,7 @@ def rules_kind(context: AppContext) -> ProposalKind:
         action="rules_saved",
         subject_state=_rules_state,
         perform=perform,
+        tables={"changes": "Settings before and after"},
         particulars={"toml": "The rules that would be in force"},
     )
 
@@ -459,11 +580,13 @@ async def _rules_state(connection: Connection, subject: str, given: Mapping[str,
 class RulesPreview:
     """What other rules would change.
 
+    rules         settings that differ from those in force
     counts, sums  number of changes, and their minor units, by (effect, kind or cause, currency)
     listed        the first MOST_REPORTED changes
     """
 
     as_of: Instant
+    rules: Sequence[RuleChange] = ()
     counts: Counter[tuple[str, str, str]] = field(default_factory=Counter)
     sums: Counter[tuple[str, str, str]] = field(default_factory=Counter)
     listed: list[Change] = field(default_factory=list)
@@ -480,6 +603,7 @@ class RulesPreview:
     def document(self) -> dict[str, Any]:
         return {
             "as_of": format_instant(self.as_of),
+            "rules": [asdict(each) for each in self.rules],
             "totals": self.totals(),
             "changes": [
                 {
@@ -537,10 +661,12 @@ async def preview_rules(
     await must_have_read(context)
     await refresh_ledger_lines(context, progress=progress)
     async with snapshot_of(context, None, progress) as snapshot:
-        before = await rules_known(snapshot.connection)
-        known = await known_in(context, snapshot, as_of=None, rules=before.match, period=None)
+        saved = await rules_in_force(snapshot.connection)
+        before = rules_of(saved).match
+        known = await known_in(context, snapshot, as_of=None, rules=before, period=None)
         other = replace(known, rules=rules.match)
-        found = RulesPreview(as_of=known.as_of)
+        changes = compare_rules("" if saved is None else saved.toml, text)
+        found = RulesPreview(as_of=known.as_of, rules=changes)
 
         def work() -> None:
             two = [_decided(snapshot, each, progress) for each in (known, other)]

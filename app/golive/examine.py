@@ -20,6 +20,7 @@ from app.core.clock import SystemClock
 from app.core.errors import ConfigurationError, TallyhookError, UsageError
 from app.core.http import outgoing_client
 from app.database.facts import database_facts
+from app.finance.match_rules import current_rules, rules_of
 from app.golive import golive
 from app.monitoring import preflight
 from app.monitoring.preflight import Check
@@ -260,6 +261,7 @@ async def check_now(context: AppContext) -> list[golive.ChecklistItem]:
     """Check those items of the checklist that a program can check. Writes nothing down."""
     sources, configured = context.sources, context.settings.sources
     unmarked = [name for name, each in sources.items() if not each.profile.environment.where]
+    rules = rules_of(await current_rules(context))
     return [
         golive.keys_item(
             list(_key_problems(context)),
@@ -272,6 +274,7 @@ async def check_now(context: AppContext) -> list[golive.ChecklistItem]:
             unknown=[name for name, each in configured.items() if each.shared == "unknown"],
             apart=[name for name, each in configured.items() if each.shared == "yes"],
         ),
+        golive.limits_item(currencies=list(rules.alone_max)),
     ]
 
 

@@ -161,7 +161,13 @@ state the result of the rehearsal in the sandbox."""
 SHOWN_BY: Final[Mapping[str, str]] = {"idempotency": "success", "duplicates": "duplicate webhook"}
 """Scenarios that alone check an item."""
 
-CHECKED: Final = ("api_keys", "webhook_verification", "environment_separation", "account_sharing")
+CHECKED: Final = (
+    "api_keys",
+    "webhook_verification",
+    "environment_separation",
+    "account_sharing",
+    "acting_alone",
+)
 """Items that a run checks."""
 
 ITEMS: Final = (*CHECKED, *REHEARSED, *STATED)
@@ -272,6 +278,20 @@ def sharing_item(*, unknown: Sequence[str], apart: Sequence[str]) -> ChecklistIt
         )
     shared = f" The settings tell the payments of {', '.join(apart)} apart." if apart else ""
     sentence = f"It is stated of every account whether another shop uses it.{shared}"
+    return ChecklistItem(item=name, state="passed", sentence=sentence)
+
+
+def limits_item(*, currencies: Sequence[str]) -> ChecklistItem:
+    """Build the item on one person's limits. currencies: those that have one."""
+    name = "acting_alone"
+    if not currencies:
+        return ChecklistItem(
+            item=name,
+            state="failed",
+            sentence="Nothing limits what one person may write off alone: set accept_alone_max of "
+            "your currencies in the matching rules (`tallyhook reconcile rules save FILE`).",
+        )
+    sentence = f"One person may decide up to a limit in {', '.join(sorted(currencies))}."
     return ChecklistItem(item=name, state="passed", sentence=sentence)
 
 

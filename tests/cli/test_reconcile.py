@@ -391,7 +391,7 @@ def test_a_preview_changes_nothing_and_tells_what_would(shop: Shop) -> None:
     assert effects == {("gone_break", "amount_differs"): 1, ("newly_matched", "by_tolerance"): 1}
     assert (shop.document("reconcile", "list"), shop.document("breaks", "list", "--all")) == before
     shop("reconcile", "preview", "--rules", shop.file("same.toml", ""))
-    assert "would change nothing" in shop.said
+    assert "would change no match" in shop.said
     look = shop.document("reconcile", "run", "--rules", wide)
     assert "amount_differs" not in causes(look).values()
     wrong = shop.file("wrong.toml", "a = 1\nb = 2\n")

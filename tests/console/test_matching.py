@@ -349,7 +349,9 @@ async def test_rules_that_were_tried_are_put_in_force(console_with_breaks: Runni
         done = await send(client, first, reason="as we agreed")
         told = shown((await client.get(stale)).text)
         late = await client.post(stale, data={"form": "once", "reason": "x"})
-        second = await tried(client, '[tolerance]\nKES = "1.00"\n')
+        second = await tried(
+            client, '[tolerance]\nKES = "1.00"\n[accept_alone_max]\nUSD = "2.00"\n'
+        )
         by_two = shown((await client.get(second)).text)
         sent = await send(client, second, reason="small change")
         listed = (await client.get("/proposals.json")).json()["proposals"]
@@ -357,18 +359,24 @@ async def test_rules_that_were_tried_are_put_in_force(console_with_breaks: Runni
     assert "in your name" in alone
     assert "Propose it" not in alone
     assert "Propose it" in by_two
+    assert "accept_alone_max.KES changes from 5.00 to none (dropped" in by_two
     assert done.status_code == 303
     assert console.driver.rows("SELECT toml FROM match_rules") == [(limits,)]
-    assert console.driver.rows("SELECT who, reason FROM audit WHERE action = 'rules_saved'") == [
-        ("a finance", "as we agreed")
-    ]
+    (saved,) = console.driver.rows(
+        "SELECT who, reason, facts FROM audit WHERE action = 'rules_saved'"
+    )
+    assert saved[:2] == ("a finance", "as we agreed")
+    assert '"accept_alone_max.KES": "none to 5.00"' in saved[2]
     assert "Other rules were put in force since these were tried" in told
     assert late.status_code == 400
     assert "when another operator approves" in by_two
     assert "Proposed to a second person" in shown(sent.text)
     async with console.signed_in("admin") as client:
         name = listed[0]["id"]
-        assert "KES = &#34;1.00&#34;" in (await client.get(f"/proposals/{name}")).text
+        page = (await client.get(f"/proposals/{name}")).text
+        assert "KES = &#34;1.00&#34;" in page
+        assert "accept_alone_max.KES 5.00 none dropped: one person may do it alone" in shown(page)
+        assert "tolerance.KES none 1.00" in shown(page)
         await send(client, f"/do/approve?proposal={name}", reason="fine")
     assert len(console.driver.rows("SELECT 1 FROM match_rules")) == 2
     assert gone.status_code == 404
@@ -385,7 +393,7 @@ async def test_rules_are_tried_and_nothing_is_kept(console_with_breaks: RunningC
     assert wrong.status_code == 400
     assert "date_window" in shown(wrong.text)
     assert same.status_code == 303
-    assert "would change nothing" in text or "What these rules would change" in text
+    assert "would change no match" in text or "What these rules would change" in text
     assert gone.status_code == 404
     assert console.driver.rows("SELECT 1 FROM match_rules") == []
 

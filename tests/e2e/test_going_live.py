@@ -81,6 +81,10 @@ def test_a_rehearsal_and_the_checklist(tmp_path: Path) -> None:
         code, played = rehearsed(tmp_path, **more)
         assert code == 0, played
         more["PUBLIC_URL"] = f"http://127.0.0.1:{service.port}"
+        rules = tmp_path / "rules.toml"
+        rules.write_text('[accept_alone_max]\nKES = "1000.00"\n')
+        saved = command(tmp_path, "reconcile", "rules", "save", str(rules), "--by", "Ann", **more)
+        assert saved.returncode == 0, saved.stderr
         code, states = listed(tmp_path, **more)
         assert code == 1
         left = [item for item, state in states.items() if state != "passed"]

@@ -4,7 +4,7 @@ import pytest
 
 from app.core.errors import ConfigurationError
 from app.finance import match_rules
-from app.finance.match_rules import MAX_BYTES, read_rules
+from app.finance.match_rules import MAX_BYTES, compare_rules, limits_sentence, read_rules
 from reconcile.instants import DAY, HOUR
 from reconcile.matching.books import Methods
 from reconcile.matching.rules import ExpectedFee, ExpectedRate, MatchRules, Tolerance
@@ -89,3 +89,40 @@ def test_what_is_of_another_shape_is_refused(text: str) -> None:
 def test_a_file_that_is_far_too_large_is_not_parsed() -> None:
     with pytest.raises(ConfigurationError, match="larger than"):
         read_rules("#" * (MAX_BYTES + 1))
+
+
+def test_rules_are_compared_with_limits_first_and_in_words() -> None:
+    """Limits count with their defaults; of fees, the one that changed is shown."""
+    fee = '[[fee]]\nsource = "shop"\ncurrency = "{}"\npercent = "{}"\n'
+    before = (
+        'close_alone = false\n[tolerance]\nKES = "1.00"\n[accept_alone_max]\nKES = "10.00"\n'
+        'JPY = "5"\nUSD = "1"\n[accept_alone_day]\nUSD = "3"\n'
+    ) + fee.format("KES", "2.9")
+    after = (
+        'date_window = "2 days"\n[tolerance]\nKES = "2.00"\n[accept_alone_max]\nKES = "20.00"\n'
+        'EUR = "5"\nUSD = "1"\n[accept_alone_day]\nUSD = "2"\n'
+    ) + "".join(fee.format(*each) for each in (("USD", "1"), ("KES", "2.9")))
+    found = [
+        (each.what, each.before, each.after, each.note) for each in compare_rules(before, after)
+    ]
+    assert [(what, old, new, note.partition(":")[0]) for what, old, new, note in found] == [
+        ("accept_alone_day.EUR", "", "5.00", "new"),
+        ("accept_alone_day.JPY", "5", "", "dropped"),
+        ("accept_alone_day.KES", "10.00", "20.00", "raised"),
+        ("accept_alone_day.USD", "3.00", "2.00", "lowered"),
+        ("accept_alone_max.EUR", "", "5.00", "new"),
+        ("accept_alone_max.JPY", "5", "", "dropped"),
+        ("accept_alone_max.KES", "10.00", "20.00", "raised"),
+        ("accept_alone_month.EUR", "", "25.00", "new"),
+        ("accept_alone_month.JPY", "25", "", "dropped"),
+        ("accept_alone_month.KES", "50.00", "100.00", "raised"),
+        ("accept_alone_month.USD", "15.00", "10.00", "lowered"),
+        ("close_alone", "false", "", "dropped"),
+        ("date_window", "", "2 days", ""),
+        ("fee", "", "source shop, currency USD, percent 1", ""),
+        ("tolerance.KES", "1.00", "2.00", ""),
+    ]
+    sentence = limits_sentence(compare_rules(before, after))
+    assert "accept_alone_max.KES changes from 10.00 to 20.00 (raised: one person" in sentence
+    assert sentence.endswith("And 3 more limits. Other settings change: 3.")
+    assert limits_sentence(compare_rules(before, before)) == "No limit changes."

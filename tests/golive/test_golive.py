@@ -14,6 +14,7 @@ from app.config.load import load_settings
 from app.context.context import AppContext
 from app.core.errors import UsageError
 from app.core.reading import TRIED
+from app.finance.match_rules import save_rules
 from app.golive.examine import check_now
 from app.golive.golive import (
     ELSEWHERE,
@@ -24,6 +25,7 @@ from app.golive.golive import (
     checklist,
     keys_item,
     last_checklist,
+    limits_item,
     open_items,
     separation_item,
     sharing_item,
@@ -49,6 +51,7 @@ CHECKED = [
     webhook_item([GOOD], public_url="https://hooks.example"),
     separation_item("live", unmarked=[]),
     sharing_item(unknown=[], apart=[]),
+    limits_item(currencies=["KES"]),
 ]
 
 
@@ -87,13 +90,13 @@ async def test_it_is_complete_when_all_is_checked_and_stated(live: Driver) -> No
     assert "never run" in (await unfinished(context) or "")
     found = await states(context, CHECKED)
     assert list(found) == list(ITEMS)
-    assert [name for name, state in found.items() if state == "passed"] == list(ITEMS[:4])
-    for item in ITEMS[4:]:
+    assert [name for name, state in found.items() if state == "passed"] == list(ITEMS[:5])
+    for item in ITEMS[5:]:
         assert await unfinished(context) is not None
         await sign(context, item, by="Ann", note="minutes of 20 November")
         last = await checklist(context, CHECKED)
     assert open_items(last) == []
-    assert {each.by for each in last[4:]} == {"Ann"}
+    assert {each.by for each in last[5:]} == {"Ann"}
     assert await unfinished(context) is None
     assert "golive" not in (await live.client.get("/readyz")).json()
 
@@ -101,12 +104,22 @@ async def test_it_is_complete_when_all_is_checked_and_stated(live: Driver) -> No
 async def test_a_person_states_of_each_account_whether_others_use_it(live: Driver) -> None:
     """A source that is added later is asked about anew."""
     asked = sharing_item(unknown=["shop"], apart=["till"])
-    assert (await states(live.context, [*CHECKED[:3], asked]))["account_sharing"] == "to_sign"
+    checked = [*CHECKED[:3], asked, CHECKED[4]]
+    assert (await states(live.context, checked))["account_sharing"] == "to_sign"
     assert "account of shop" in asked.sentence
     await sign(live.context, "account_sharing", by="Ann", note="it is ours alone")
-    assert (await states(live.context, [*CHECKED[:3], asked]))["account_sharing"] == "passed"
+    assert (await states(live.context, checked))["account_sharing"] == "passed"
     known = sharing_item(unknown=[], apart=["till"])
     assert (known.state, "payments of till apart" in known.sentence) == ("passed", True)
+
+
+async def test_without_a_limit_of_one_person_it_fails(driver: Driver) -> None:
+    async def state() -> str:
+        return {each.item: each.state for each in await check_now(driver.context)}["acting_alone"]
+
+    assert await state() == "failed"
+    await save_rules(driver.context, '[accept_alone_max]\nKES = "100.00"\n', by="Ann")
+    assert await state() == "passed"
 
 
 async def test_what_a_program_finds_wrong_cannot_be_signed_away(live: Driver) -> None:
@@ -414,6 +427,6 @@ async def test_what_could_not_be_checked_is_remembered_as_that(driver: Driver) -
     await checklist(driver.context, [keys_item(["X: is missing"]), none, CHECKED[2]])
     last = {each.item: each for each in await last_checklist(driver.context)}
     assert [last[each.item].state for each in CHECKED] == [
-        *("failed", "not_run_yet", "passed", "passed"),
+        *("failed", "not_run_yet", "passed", "passed", "passed"),
     ]
     assert "could not be checked" in last["webhook_verification"].sentence
