@@ -78,6 +78,9 @@ _STATEMENT_LINE: Final = members(
         "net": MONEY,
         "settled_at": MAYBE_INSTANT,
         "payout": MAYBE_WORD,
+        "wallet": MAYBE_WORD,
+        "refund": MAYBE_WORD,
+        "details": maybe({"type": "object", "additionalProperties": WORD}),
     }
 )
 

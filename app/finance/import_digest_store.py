@@ -47,7 +47,7 @@ SEALED: Final[Mapping[ImportKind, SealedColumns]] = {
         keys=("subject", "kind", "source", "ordinal"),
         kept=(
             "line", "match_key", "payment", "order_ref", "currency", "gross", "fee", "net",
-            "settled_at", "payout",
+            "settled_at", "payout", "wallet", "refund", "details", "balance",
         ),
     ),
     "bank": SealedColumns(

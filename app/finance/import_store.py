@@ -62,7 +62,7 @@ CONTENT: Final[dict[ImportKind, tuple[str, ...]]] = {
     ),
     "statement": (
         "match_key", "payment", "order_ref", "currency", "gross", "fee", "net", "settled_at",
-        "payout",
+        "payout", "wallet", "refund", "details", "balance",
     ),
     "bank": (
         "account", "currency", "minor", "booked_at", "entry", "reference", "counterparty", "told",

@@ -1,5 +1,6 @@
 """Lines of order books and statements, as known now or at an instant."""
 
+import json
 from collections.abc import AsyncIterator, Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -167,4 +168,7 @@ def statement_document(line: StatementLine) -> dict[str, Any]:
         "net": to_json(Money(minor=line.net, currency=line.currency)),
         "settled_at": format_known(line.settled_at),
         "payout": line.payout,
+        "wallet": line.wallet,
+        "refund": line.refund,
+        "details": None if line.details is None else json.loads(line.details),
     }

@@ -130,6 +130,7 @@ def _moved(kind: str, stated: tuple[Any, ...]) -> Moved:
         money=(stated[3], stated[6] if kind == "fee" else stated[4]),
         settled_at=stated[7],
         payout=stated[8],
+        wallet=stated[9],
     )
 
 
@@ -152,6 +153,9 @@ COLUMNS: Final = (
     "payout",
     "source",
     "known_at",
+    "wallet",
+    "refund",
+    "details",
 )
 
 # Only for the few lines without a date: the import that first stated the line.
@@ -166,7 +170,7 @@ _SEEN_AT: Final = """
 
 _FIELDS: Final = (
     "line || '.' || since, {payment}, order_ref, kind, currency, gross, fee, net, settled_at, "
-    "payout, source, {seen_at}"
+    "payout, source, {seen_at}, wallet, refund, details"
 )
 ROW_FIELDS: Final = statement(_FIELDS, payment="payment", seen_at=_SEEN_AT)
 """The columns of a row after its key."""
@@ -238,7 +242,7 @@ async def statement_rows(
     """Yield lines as they were known at an instant, in key order, some thousand at a time.
 
     Rows are (key, line id, payment, order, kind, currency, gross, fee, net, settled_at, payout,
-    source, known_at).
+    source, known_at, wallet, refund, details).
     first, beyond  only keys from `first` on and before `beyond`
     """
     number = await import_store.newest_published(connection, as_of=as_of)
@@ -344,7 +348,8 @@ async def statement_lines_of(
 
 
 def statement_line_of(row: Sequence[Any]) -> StatementLine:
-    _, line_id, payment, order, kind, currency, gross, fee, net, settled_at, payout, source, _ = row
+    _, line_id, payment, order, kind, currency, gross, fee, net, *rest = row
+    settled_at, payout, source, _, wallet, refund, details = rest
     return StatementLine(
         line_id=line_id,
         payment=payment,
@@ -357,4 +362,7 @@ def statement_line_of(row: Sequence[Any]) -> StatementLine:
         settled_at=settled_at,
         payout=payout,
         source=source,
+        wallet=wallet,
+        refund=refund,
+        details=details,
     )

@@ -18,7 +18,21 @@ BOOK_KINDS: Final[tuple[BookKind, ...]] = get_args(BookKind)
 BookStatus = Literal["paid", "unpaid", "canceled", "refunded"]
 BOOK_STATUSES: Final[tuple[BookStatus, ...]] = get_args(BookStatus)
 
-StatementKind = Literal["payment", "refund", "fee", "dispute", "carried"]
+StatementKind = Literal[
+    "payment",
+    "refund",
+    "fee",
+    "dispute",
+    "carried",
+    "refund_failed",
+    "withdrawal",
+    "withdrawal_failed",
+    "deposit",
+    "transfer",
+    "hold",
+    "release",
+    "disbursement",
+]
 STATEMENT_KINDS: Final[tuple[StatementKind, ...]] = get_args(StatementKind)
 
 OUTSIDE_METHODS: Final = (
@@ -32,6 +46,17 @@ TENDER_METHODS: Final = ("gift card", "store credit")
 """Defaults of `Methods`: the names in the exports of Shopify and WooCommerce."""
 
 _BETWEEN_METHODS: Final = re.compile(r"[+,;]")
+
+TO_BANK: Final[frozenset[StatementKind]] = frozenset({"withdrawal", "withdrawal_failed", "deposit"})
+"""Kinds of lines that move money between a wallet and the merchant's bank."""
+
+OF_WALLET: Final[frozenset[StatementKind]] = TO_BANK | {
+    "transfer",
+    "hold",
+    "release",
+    "disbursement",
+}
+"""Kinds of lines that move money in or out of a wallet for no order."""
 
 _APART = re.compile(r"(?<=[0-9])[\s_-]+(?=[0-9])", re.ASCII)
 _BLANKS = re.compile(r"[\s_-]+", re.ASCII)
@@ -70,14 +95,26 @@ class StatementLine:
     """One line of a provider's settlement or transaction file.
 
     It has a payment or an order, except a fee or carried line, which may name its payout alone.
+    The payment of a line of a wallet (OF_WALLET) is the line's own reference.
 
     kind             `carried`: money that the provider holds back from a payout or moves to a later
                      one; no movement of an order
+                     `refund_failed`: a refund that could not be paid and came back
+                     `withdrawal`, `withdrawal_failed`, `deposit`: from the wallet to the bank, that
+                     money back, and from the bank to the wallet
+                     `transfer`: one side of a movement between two wallets of the merchant
+                     `hold`, `release`: from the available balance to the held one, and back
+                     `disbursement`: paid to somebody else for no order, or back from there
     gross, fee, net  minor units of `currency`, with gross - fee = net: money that leaves the
                      merchant is negative, always so a refund's gross; a fee that costs is positive
     settled_at       when the money was or will be paid out, according to the provider
     payout           the transfer to the bank that it was part of
     source           whose statement it is; empty if unknown
+    wallet           account at the provider whose balance it changes, as the provider names it;
+                     None if the file states no running balance of an account
+    refund           the refund's own reference, of a refund or one that failed
+    details          canonical JSON object of what fees may depend on, such as `method`, `scheme`
+                     and `card_country`; None if the file states nothing of the kind
     """
 
     line_id: str
@@ -91,6 +128,9 @@ class StatementLine:
     settled_at: Instant | None = None
     payout: str | None = None
     source: str = ""
+    wallet: str | None = None
+    refund: str | None = None
+    details: str | None = None
 
 
 def match_key(reference: str) -> str:

@@ -42,6 +42,7 @@ Agreed = Literal[
     "returned",
     "fee_line",
     "carried_line",
+    "wallet_line",
     "other_business",
     "other_shop",
 ]
@@ -55,7 +56,8 @@ nothing_due     no money moved, and nobody says that it did
 returned        captured money went back, and the book claims nothing
 fee_line        a statement line that is a separate fee
 carried_line    money that the provider holds back or carries to another payout
-other_business  a bank line that is no payout
+wallet_line     a statement line that moves a wallet's money for no order, such as a withdrawal
+other_business  a bank line that is no payout, or a statement line of a payment to somebody else
 other_shop      a statement line of a payment of another shop on the same account
 """
 

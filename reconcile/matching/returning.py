@@ -4,6 +4,7 @@ Leaves out: what is reported. The payment that a line names decides, and so does
 statement. A refund takes money, whatever sign its file uses.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 from reconcile.matching.books import StatementLine
@@ -43,7 +44,8 @@ def is_of(row: StatementRow, taken: Return, terms: Terms) -> bool:
 def may_be_of(row: StatementRow, taken: Return, terms: Terms) -> bool:
     """Return whether a line may settle this return, whatever the amount."""
     return (
-        taken.currency == row.currency
+        row.kind != "refund_failed"
+        and taken.currency == row.currency
         and terms.settles(row.source, taken.source)
         and row.payment in (None, taken.payment)
         and (taken.kind == "dispute_lost") == (row.kind == "dispute")
@@ -81,24 +83,42 @@ def parts_of(rows: Sequence[StatementRow], unused: Sequence[Return], terms: Term
 
 
 def undone(rows: Iterable[StatementRow]) -> tuple[list[StatementRow], list[StatementRow]]:
-    """Split off pairs of disputes: one took money, and its win returned it. Return pairs and rest.
+    """Split off pairs that undo each other. Return the pairs and the rest.
 
-    The ledger has no movement for these pairs.
+    They are disputes that took money and their wins, and refunds and their failures. The ledger has
+    no movement for these pairs, in whatever statements their lines are.
     """
-    open_ones: dict[tuple[str | None, str, int], list[StatementRow]] = {}
     found: list[StatementRow] = []
-    left: list[StatementRow] = []
+    left: dict[str, StatementRow] = {}
+    by_name: dict[tuple[str | None, ...], list[StatementRow]] = defaultdict(list)
     for row in rows:
-        opposite = open_ones.get((row.payment, row.currency, -row.gross))
-        if row.kind != "dispute":
-            left.append(row)
-        elif opposite:
-            found += [opposite.pop(), row]
+        names = [("payment", row.payment)]
+        if row.refund:
+            names.insert(0, ("refund", row.refund))
+        alike = (each for name in names for each in by_name[name] if each.line_id in left)
+        other = next((each for each in alike if _undoes(row, each)), None)
+        if other is None:
+            left[row.line_id] = row
+            for name in names:
+                by_name[name].append(row)
         else:
-            open_ones.setdefault((row.payment, row.currency, row.gross), []).append(row)
-    left += [row for alone in open_ones.values() for row in alone]
+            found += [left.pop(other.line_id), row]
     # Lines that name a payment come first: others may be of any payment of the order.
-    return found, sorted(left, key=lambda row: (row.payment is None, row.line_id))
+    rest = sorted(left.values(), key=lambda row: (row.payment is None, row.line_id))
+    return found, rest
+
+
+def _undoes(row: StatementRow, other: StatementRow) -> bool:
+    """Return whether one of two lines returned the money that the other took.
+
+    A refund's own reference decides where both lines have one, else the payment.
+    """
+    if row.currency != other.currency or balance_of(row) != -balance_of(other):
+        return False
+    kinds = {row.kind, other.kind}
+    if kinds == {"refund", "refund_failed"} and row.refund and other.refund:
+        return row.refund == other.refund
+    return row.payment == other.payment and kinds in ({"dispute"}, {"refund", "refund_failed"})
 
 
 def less(unused: Sequence[Return], back: Sequence[Return], minor: int) -> list[Return]:

@@ -113,6 +113,9 @@ class StatementRow(NamedTuple):
     payout: str | None = None
     source: str = ""
     known_at: Instant | None = None
+    wallet: str | None = None
+    refund: str | None = None
+    details: str | None = None
 
 
 def ledger_line_row(taking: LedgerLine) -> TakingRow:
@@ -313,6 +316,7 @@ class Moved:
     money: tuple[str, int]
     settled_at: Instant | None
     payout: str | None
+    wallet: str | None = None
 
 
 def paired(
@@ -343,10 +347,13 @@ def is_same(one: Moved, other: Moved, calendar: Calendar = IN_UTC) -> bool:
     """Return whether two rows that differ can only be one movement, stated twice.
 
     Different amounts are different movements. Only the amount of a payment may have been corrected,
-    unless the times of day differ: then they are two captures. Otherwise the payout decides if both
-    name one, else the day of settlement if both have one, in whatever zone it was read.
+    unless the times of day differ: then they are two captures. Lines of two wallets are two
+    movements: one receipt may stand in both. Otherwise the payout decides if both name one, else
+    the day of settlement if both have one, in whatever zone it was read.
     """
     if one.money != other.money and (one.kind != "payment" or _timed_apart(one, other)):
+        return False
+    if one.wallet is not None and other.wallet is not None and one.wallet != other.wallet:
         return False
     if one.payout is not None and other.payout is not None:
         return one.payout == other.payout

@@ -12,7 +12,7 @@ from typing import Final, TypeVar
 from reconcile.instants import Instant
 from reconcile.ledger.ledger import EntryKind, Facts
 from reconcile.matching import returning
-from reconcile.matching.books import StatementKind
+from reconcile.matching.books import OF_WALLET, StatementKind
 from reconcile.matching.breaks import Break, BreakCause, Candidate
 from reconcile.matching.candidates import MOST, days_between
 from reconcile.matching.decide import Match, MatchKind
@@ -53,8 +53,12 @@ class Settling:
         rows = sorted(rows, key=lambda row: row.line_id)
         self._tally.place_lines([row for row in rows if row.kind == "fee"], "fee_line")
         self._tally.place_lines([row for row in rows if row.kind == "carried"], "carried_line")
+        for row in rows:
+            if row.kind in OF_WALLET:
+                out = row.kind == "disbursement"
+                self._tally.place_lines([row], "other_business" if out else "wallet_line")
         unused = [each for one in funds for each in one.returns]
-        moving = [row for row in rows if row.kind not in ("fee", "carried")]
+        moving = [row for row in rows if row.kind not in _NO_MOVEMENT]
         others = [row for row in moving if returning.gives_back(row, unused, self._terms)]
         back = set(map(id, others))
         payments = [row for row in moving if id(row) not in back]
@@ -562,6 +566,9 @@ def _both(capture: Capture, rows: Iterable[StatementRow]) -> list[Money]:
     came = Money(minor=capture.minor, currency=capture.currency)
     return [came, *[unsettled_by(row) for row in rows]]
 
+
+_NO_MOVEMENT: Final[frozenset[StatementKind]] = OF_WALLET | {"fee", "carried"}
+"""Kinds of lines that settle no movement of an order."""
 
 _LINE_KINDS: Final[dict[EntryKind, StatementKind]] = {
     "captured": "payment",

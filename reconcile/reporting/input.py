@@ -12,7 +12,7 @@ from typing import Final
 from reconcile.instants import Instant
 from reconcile.ledger.ledger import EntryKind, Outcome
 from reconcile.matching.bank import BankLeg, Link
-from reconcile.matching.books import StatementKind, StatementLine, match_key
+from reconcile.matching.books import OF_WALLET, StatementKind, StatementLine, match_key
 from reconcile.matching.breaks import Break
 from reconcile.matching.control import Bucket
 from reconcile.matching.exchange import exchanges, exchanges_back
@@ -109,6 +109,9 @@ def line_of(row: StatementRow) -> StatementLine:
         settled_at=row.settled_at,
         payout=row.payout,
         source=row.source,
+        wallet=row.wallet,
+        refund=row.refund,
+        details=row.details,
     )
 
 
@@ -118,6 +121,8 @@ _SETTLES: Final[dict[StatementKind, tuple[EntryKind, ...]]] = {
     "dispute": ("dispute_lost",),
     "fee": (),
     "carried": (),
+    "refund_failed": (),
+    **dict.fromkeys(OF_WALLET, ()),
 }
 
 

@@ -105,6 +105,7 @@ BUCKET_WORDS: Final[Mapping[str, str]] = {
     "returned": "Came and went back",
     "fee_line": "Fee of its own",
     "carried_line": "Carried to or from another payout",
+    "wallet_line": "Moved between balances and bank",
     "other_business": "Other business",
     "other_shop": "Another shop's",
     "awaiting_book": "Waits for the order book",

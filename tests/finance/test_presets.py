@@ -28,6 +28,7 @@ from app.finance.files.presets import (
 from app.finance.imports import Imported, ImportRequest, import_book, import_statement
 from app.finance.read_lines import list_book, list_statement
 from reconcile.instants import format_instant
+from reconcile.matching.books import STATEMENT_KINDS
 from reconcile.money import Money
 from tests.database.builders import context as context_of
 from tests.database.builders import opened
@@ -239,8 +240,7 @@ async def test_a_copy_of_a_preset_is_said_by_its_path(context: AppContext, tmp_p
     export.write_text(sample("mpesa_portal").read_text().replace("Customer Pay Bill", "Tips"))
     refused = await import_statement(context, ImportRequest(path=export), source="")
     assert [each.sentence for each in refused.problems] == [
-        "'Tips' is none of payment, refund, fee, dispute, carried: say in a mapping which one it "
-        "means"
+        f"'Tips' is none of {', '.join(STATEMENT_KINDS)}: say in a mapping which one it means"
     ]
     done = await import_statement(context, ImportRequest(path=export, preset=str(path)), source="")
     assert (done.preset, done.new) == ("till", 5)

@@ -318,3 +318,7 @@ class StatementLineRow(Table, table=True):
     net: int = big_column()
     settled_at: int | None = big_column(null=True)
     payout: str | None = text_column(marks.REFERENCE, null=True)
+    wallet: str | None = text_column(marks.CODES, null=True)
+    refund: str | None = text_column(marks.REFERENCE, null=True)
+    details: str | None = text_column(marks.CODES, null=True)
+    balance: int | None = big_column(null=True)

@@ -71,6 +71,8 @@ class Amounts:
 
     def optional(self, cells: Sequence[str], currencies: Sequence[str]) -> list[int | None]:
         """Return each cell's minor units, None for empty cells. Raises UnclearCell."""
+        if not any(cells):
+            return [None] * len(cells)
         return [
             self._minor(cell, currency) if cell.strip() else None
             for cell, currency in zip(cells, currencies, strict=True)

@@ -279,6 +279,8 @@ def read_references(cells: Sequence[str]) -> list[str]:
 
 def read_optional_references(cells: Sequence[str]) -> list[str | None]:
     """Return references, None for empty cells. Raises UnclearCell."""
+    if not any(cells):
+        return [None] * len(cells)
     plain = _plain(cells)
     if all(plain):
         return list(read_references(plain))

@@ -6,16 +6,27 @@ fee in a row of its own says its direction: negative costs, positive was given b
 preset or mapping that says that the file's signs mean this; else a positive fee is refused.
 """
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from app.finance.files import amounts, books, tables
 from app.finance.files.mapping import Dates, Fields, FileMapping, SumOf
+from reconcile.canonical import canonical_json
 from reconcile.instants import format_known
 from reconcile.matching.books import STATEMENT_KINDS
 from reconcile.money import Money, to_json
 
 Minor = Sequence[int | None]
+DETAILS: Final = ("method", "scheme", "card_type", "card_country", "channel")
+"""Columns that fees may depend on, kept together as the `details` of a line."""
+
+MAX_DETAIL: Final = 100
+"""Characters of one detail: a name of a method or scheme, or a country's code."""
+
+_OF_ORIGINAL: Final = frozenset({"refund", "dispute", "refund_failed"})
+"""Kinds of rows that belong to the payment that they name as their original."""
+
 _OF_PAYOUTS: Final = frozenset({"fee", "carried"})
 
 
@@ -34,10 +45,14 @@ class StatementForm:
             "settled_at",
             "payout",
             "type",
+            "wallet",
+            "refund",
+            "balance",
+            *DETAILS,
         ),
         words={"type": STATEMENT_KINDS},
-        defaults=("type", "currency", "payout"),
-        amounts=("gross", "fee", "net"),
+        defaults=("type", "currency", "payout", "wallet"),
+        amounts=("gross", "fee", "net", "balance"),
         dates=("settled_at",),
     )
     NAMED_BY: Sequence[str] = ("payment_reference", "order_reference")
@@ -55,6 +70,10 @@ class StatementForm:
         "net",
         "settled_at",
         "payout",
+        "wallet",
+        "refund",
+        "details",
+        "balance",
     )
 
     def __init__(self, mapping: FileMapping, *, source: str, own_orders: bool = False) -> None:
@@ -68,6 +87,7 @@ class StatementForm:
         self._before = f"@{source}:" if own_orders else ""
         self._has_currency = "currency" in mapping.defaults
         self._fill_currency = books.with_default(mapping.defaults.get("currency"))
+        self._fill_wallet = books.with_default(mapping.defaults.get("wallet"))
         self._fill_payout = books.with_default(mapping.defaults.get("payout"))
         self._kinds = books.Vocabulary(
             STATEMENT_KINDS,
@@ -115,6 +135,12 @@ class StatementForm:
             attempt(name, self._amounts.optional, cells[name], currencies)
             for name in ("gross", "fee", "net")
         )
+        refunds = attempt("refund", books.read_optional_references, cells["refund"])
+        wallets = attempt(
+            "wallet", books.read_optional_references, self._fill_wallet(cells["wallet"])
+        )
+        balances = attempt("balance", self._amounts.optional, cells["balance"], currencies)
+        details = attempt(books.WHOLE_ROW, _details, [cells[name] for name in DETAILS])
         money = attempt(books.WHOLE_ROW, self._complete, kinds, gross, fee, net)
         keys = attempt("order_reference", books.optional_match_keys, orders)
         return (
@@ -128,6 +154,10 @@ class StatementForm:
             *(money or (None, None, None)),
             attempt("settled_at", self._dates.read, cells["settled_at"]),
             payouts,
+            wallets,
+            attempt("refund", _refunds, kinds, refunds, own, payments),
+            details,
+            balances,
         )
 
     def _complete(
@@ -178,8 +208,12 @@ class StatementForm:
         ]
 
     def shown(self, row: Sequence[Any]) -> dict[str, Any]:
-        number, _, kind, _, _, payment, order, currency, *minor, settled_at, payout = row
-        gross, fee, net = (to_json(Money(minor=each, currency=currency)) for each in minor)
+        number, _, kind, _, _, payment, order, currency, gross, fee, net, *rest = row
+        settled_at, payout, wallet, refund, details, balance = rest
+        gross, fee, net, balance = (
+            None if each is None else to_json(Money(minor=each, currency=currency))
+            for each in (gross, fee, net, balance)
+        )
         return {
             "row": number,
             "payment_reference": payment,
@@ -190,19 +224,61 @@ class StatementForm:
             "net": net,
             "settled_at": format_known(settled_at),
             "payout": payout,
+            "wallet": wallet,
+            "balance": balance,
+            "refund": refund,
+            "details": None if details is None else json.loads(details),
         }
 
 
 def _payments(
     kinds: Sequence[str], own: Sequence[str | None], originals: Sequence[str | None]
 ) -> Sequence[str | None]:
-    """Return each row's payment: of a refund or dispute the original one, if the row names it."""
+    """Return each row's payment: of what goes back the original one, if the row names it."""
     if not any(originals):
         return own
     return [
-        original if original is not None and kind in ("refund", "dispute") else payment
+        original if original is not None and kind in _OF_ORIGINAL else payment
         for kind, payment, original in zip(kinds, own, originals, strict=True)
     ]
+
+
+def _refunds(
+    kinds: Sequence[str],
+    stated: Sequence[str | None],
+    own: Sequence[str | None],
+    payments: Sequence[str | None],
+) -> Sequence[str | None]:
+    """Return the own reference of each refund, in a column of its own or as the row's reference.
+
+    Without such a column, a refund that failed names its refund only where it names no payment.
+    """
+    if not any(kind in ("refund", "refund_failed") for kind in kinds):
+        return (None,) * len(kinds)
+    return [
+        None
+        if kind not in ("refund", "refund_failed")
+        else given or (name if kind == "refund" and name != payment else None)
+        for kind, given, name, payment in zip(kinds, stated, own, payments, strict=True)
+    ]
+
+
+def _details(columns: Sequence[Sequence[str]]) -> Sequence[str | None]:
+    """Return canonical JSON of what each row states of DETAILS; None for nothing."""
+    if not any(map(any, columns)):
+        return (None,) * len(columns[0])
+    known: dict[tuple[str, ...], str | None] = {}
+    found = []
+    for row in zip(*columns, strict=True):
+        if row not in known:
+            stated = {
+                name: cell.strip()[:MAX_DETAIL]
+                for name, cell in zip(DETAILS, row, strict=True)
+                if cell.strip()
+            }
+            known[row] = canonical_json(stated).decode() if stated else None
+        found.append(known[row])
+    return found
 
 
 def _subjects(
