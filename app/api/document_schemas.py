@@ -4,7 +4,7 @@ an order's case.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, get_args
+from typing import Final, get_args
 
 from app.api.schemas import (
     CITES,
@@ -34,18 +34,7 @@ from app.evidence.dispute import FAMILIES, STATE_WORDS
 from reconcile.matching.breaks import ACTS, BREAK_CAUSES, SETTLINGS, STANDINGS, STATES, Turn
 from reconcile.matching.control import BUCKETS, SIDES, Family
 
-if TYPE_CHECKING:
-    from app.finance.reports.journal import JournalFormat
-
-
 # --- finance --------------------------------------------------------------------------------------
-
-JOURNAL_TYPES: Final[dict[JournalFormat, str]] = {
-    "json": "application/json",
-    "csv": "text/csv; charset=utf-8",
-    "beancount": "text/plain; charset=utf-8",
-}
-"""The media type of a journal in each form."""
 
 _FAMILY: Final = {"enum": list(get_args(Family))}
 _BUCKET: Final = {"enum": list(BUCKETS)}
@@ -313,6 +302,7 @@ _TRANSACTION: Final = members(
 
 _JOURNAL: Final = members(
     {
+        "kind": word("payments journal"),
         "from": INSTANT,
         "to": INSTANT,
         "as_of": INSTANT,
@@ -323,7 +313,7 @@ _JOURNAL: Final = members(
         "transactions": listed(_TRANSACTION),
         "count": COUNT,
         "totals": described(
-            listed(members(_POSTED)), "What was posted in all, by role and currency."
+            listed(members(_POSTED)), "What was posted in all, by account and currency."
         ),
     },
     optional=("zone", "merchant"),

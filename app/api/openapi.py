@@ -7,7 +7,6 @@ from collections.abc import Collection, Mapping
 from functools import lru_cache
 from typing import Any, Final
 
-from app.api.document_schemas import JOURNAL_TYPES
 from app.api.openapi_parts import (
     AFTER,
     ALL_SCHEMAS,
@@ -31,6 +30,7 @@ from app.api.openapi_parts import (
 from app.api.request_body import GREATEST
 from app.api.schemas import INSTANT, REFERENCE, WORD, Schema, described
 from app.evidence.dispute import FAMILIES
+from app.finance.reports.journal import JOURNAL_FORMATS, JOURNAL_TYPES
 from app.orders.delivery_log import VERDICTS
 from app.orders.notify_shop import STATES as NOTIFICATION_STATES
 from reconcile.ledger.ledger import OUTCOMES
@@ -215,8 +215,9 @@ _BASIS: Final = parameter(
 )
 _FORM: Final = parameter(
     "format",
-    {"enum": list(JOURNAL_TYPES)},
-    "json, which it is without this; csv, a line a posting; beancount.",
+    {"enum": list(JOURNAL_FORMATS)},
+    "json, which it is without this; csv, a line a posting; beancount; xero and quickbooks, to "
+    "import there, a journal a day and currency.",
 )
 _MADE: Final = {
     "202": good_answer("It is being made; the same again gives it", "ReportUnderWay", RETRY_AFTER),
@@ -228,9 +229,8 @@ _MADE: Final = {
 _JOURNAL: Final = {
     "description": "The journal",
     "content": {
-        JOURNAL_TYPES["json"]: json_content("Journal")["application/json"],
-        JOURNAL_TYPES["csv"]: {"schema": WORD},
-        JOURNAL_TYPES["beancount"]: {"schema": WORD},
+        **{media: {"schema": WORD} for media, _ in JOURNAL_TYPES.values()},
+        **json_content("Journal"),
     },
 }
 _PREVIEW: Final = {

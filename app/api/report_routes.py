@@ -20,7 +20,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from app.api import request_body
-from app.api.document_schemas import JOURNAL_TYPES, MOST_RULES
+from app.api.document_schemas import MOST_RULES
 from app.context.context import AppContext
 from app.context.work import Elsewhere
 from app.core.errors import ConfigurationError, UsageError
@@ -30,7 +30,7 @@ from app.finance.close_period import verify_periods
 from app.finance.closed_periods import list_closed, on_the_books
 from app.finance.match_rules import current_rules, preview_rules
 from app.finance.report_period import check_scope, report_in
-from app.finance.reports.journal import JournalFormat, write_journal
+from app.finance.reports.journal import JOURNAL_FORMATS, JOURNAL_TYPES, JournalFormat, write_journal
 from app.receiving.caught_up import must_have_read
 from reconcile.instants import Instant, format_instant
 from reconcile.periods import Calendar
@@ -97,7 +97,7 @@ class ReportRoutes:
 
     async def journal(self, request: Request, program: str) -> Response:
         """GET /api/v1/journals?from=&to=&as_of=&format="""
-        form = request_body.chosen(request, "format", tuple(JOURNAL_TYPES)) or "json"
+        form = request_body.chosen(request, "format", JOURNAL_FORMATS) or "json"
         scope, subject = await self._period(request, basis="captured")
 
         async def make() -> _Written:
@@ -113,7 +113,7 @@ class ReportRoutes:
         job = await self._made("journal", f"{form} {subject}", make, by=program)
         if job.ended is None:
             return _under_way(job, "journal")
-        return StreamingResponse(job.result.parts(), media_type=JOURNAL_TYPES[form])
+        return StreamingResponse(job.result.parts(), media_type=JOURNAL_TYPES[form][0])
 
     async def verification(self, request: Request, program: str) -> Response:
         """GET /api/v1/periods/verification for all closed months, and

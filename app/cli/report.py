@@ -41,6 +41,8 @@ class JournalFormat(StrEnum):
     beancount = "beancount"
     csv = "csv"
     json = "json"
+    xero = "xero"
+    quickbooks = "quickbooks"
 
 
 class BasisName(StrEnum):
@@ -121,22 +123,35 @@ def report_journal(
     as_of: AsOfOption = None,
     form: Annotated[
         JournalFormat,
-        typer.Option("--format", help="For beancount; csv: a line a posting; json: one document."),
+        typer.Option(
+            "--format",
+            help="For beancount; csv: a line a posting; json: one document; xero, quickbooks: to "
+            "import there, a journal a day and currency.",
+        ),
     ] = JournalFormat.beancount,
     accounts: Annotated[
         Path | None,
-        typer.Option(exists=True, dir_okay=False, help="A TOML file that names the accounts."),
+        typer.Option(
+            exists=True,
+            dir_okay=False,
+            help="A TOML file of accounts, their codes and tax codes, and when sales are posted.",
+        ),
     ] = None,
     output: printing.OutputOption = None,
 ) -> None:
-    """Write a period's money as balanced double entries.
+    """Write a period's payments as balanced double entries: a payments journal, not sales.
+
+    Payments and refunds are posted against Assets:Receivable, where your invoices and their taxes
+    are posted by your own books. With revenue_at = "fulfilment" in the file of accounts they are
+    posted against Liabilities:CustomerDeposits, and to Income:Sales when the order is fulfilled.
 
     Payments, refunds and lost disputes stand on the provider's dates, settlements on the
     statement's, write-offs on the day they were accepted.
     """
-    from app.finance.reports.journal import DEFAULTS, accounts_of, write_journal
+    from app.finance.reports.accounts import accounts_of
+    from app.finance.reports.journal import USUAL, write_journal
 
-    named = DEFAULTS if accounts is None else accounts_of(_text_of(accounts), name=str(accounts))
+    named = USUAL if accounts is None else accounts_of(_text_of(accounts), name=str(accounts))
     printing.check_output(output, binary=False, what="a journal")
     with printing.whole_file(output) as file:
 

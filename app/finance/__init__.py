@@ -18,6 +18,7 @@ __all__ = (
     "reconcile_period",
     "reconcile_rows",
     "report_period",
+    "reports.accounts",
     "reports.journal",
     "reports.render",
     "schedule_process",

@@ -38,6 +38,7 @@ from reconcile.periods import Calendar
 from reconcile.reporting.closing import adjustments, figures
 from reconcile.reporting.input import BankView, BreakSeen, OrderSeen, merged
 from reconcile.reporting.journal import (
+    Revenue,
     Role,
     Transaction,
     confirmed,
@@ -258,7 +259,12 @@ class JournalTotals:
 
 
 async def report_journal(
-    context: AppContext, scope: Scope, *, write: Callable[[Transaction], None], progress: Progress
+    context: AppContext,
+    scope: Scope,
+    *,
+    write: Callable[[Transaction], None],
+    revenue: Revenue | None = None,
+    progress: Progress = silent,
 ) -> JournalTotals:
     """Write every transaction of the period: orders by key, then payments of no order, then what
     the bank confirms, then what was written off, or taken back, by break.
@@ -282,10 +288,16 @@ async def report_journal(
         def moved() -> Iterator[Transaction]:
             for seen in _orders_then(snapshot, scope.as_of, progress):
                 yield from transactions(
-                    seen, start=start, end=end, bank=bank, rates=rules.rates, suspense=suspense
+                    seen,
+                    start=start,
+                    end=end,
+                    bank=bank,
+                    rates=rules.rates,
+                    suspense=suspense,
+                    revenue=revenue,
                 )
             for payment in payments:
-                yield from of_suspense(payment, start=start, end=end)
+                yield from of_suspense(payment, start=start, end=end, revenue=revenue)
 
         def work() -> None:
             in_bank = () if bank is None else confirmed(bank, start=start, end=end)

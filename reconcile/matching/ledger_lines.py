@@ -71,6 +71,8 @@ class LedgerLine:
     tendered   what of the whole price was paid otherwise, or taken off at the provider, beside
                `expected`, in its minor units
     on_top     what came on top of the price, in its currency, by kind
+    fulfilled_at, fulfilled_by
+               when the shop fulfilled the order, and the id of the record that says so
     """
 
     key: str
@@ -90,6 +92,8 @@ class LedgerLine:
     owed: tuple[Money, ...] = ()
     tendered: int = 0
     on_top: tuple[Part, ...] = ()
+    fulfilled_at: Instant | None = None
+    fulfilled_by: tuple[str, ...] = ()
 
 
 def ledger_line_of(ledger: Ledger) -> LedgerLine | None:
@@ -130,6 +134,8 @@ def ledger_line_of(ledger: Ledger) -> LedgerLine | None:
         owed=() if odd is None else _owed(ledger, odd),
         tendered=sum([each.minor for each in (tendered, ledger.discount) if each is not None]),
         on_top=ledger.came_on_top,
+        fulfilled_at=None if filed.fulfilled is None else filed.fulfilled.at,
+        fulfilled_by=() if filed.fulfilled is None else (filed.fulfilled.record_id,),
     )
 
 
@@ -243,6 +249,8 @@ def ledger_line_text(found: LedgerLine) -> str:
         [(money.minor, money.currency) for money in found.owed],
         found.tendered,
         [(each.kind, each.money.minor, each.money.currency) for each in found.on_top],
+        found.fulfilled_at,
+        found.fulfilled_by,
     ]
     return json.dumps(parts, ensure_ascii=False, separators=(",", ":"))
 
@@ -251,7 +259,8 @@ def ledger_line_in(text: str, *, as_of: Instant) -> LedgerLine:
     """Decode what `ledger_line_text` returned, as a line that is still valid at `as_of`."""
     # fmt: off
     (order, outcome, fulfillable, price, opened_at, taken, payments, findings, reason,
-     ended_at, in_doubt, doubted, owed, tendered, on_top) = json.loads(text)
+     ended_at, in_doubt, doubted, owed, tendered, on_top, fulfilled_at,
+     fulfilled_by) = json.loads(text)
     # fmt: on
     return LedgerLine(
         key=match_key(order),
@@ -292,6 +301,8 @@ def ledger_line_in(text: str, *, as_of: Instant) -> LedgerLine:
         on_top=tuple(
             [Part(kind=k, money=Money(minor=minor, currency=code)) for k, minor, code in on_top]
         ),
+        fulfilled_at=fulfilled_at,
+        fulfilled_by=tuple(fulfilled_by),
     )
 
 

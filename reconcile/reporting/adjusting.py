@@ -92,9 +92,9 @@ def with_adjusting(
 
 
 def _content(transaction: Transaction, period: str, day: str) -> _Content:
-    sums = Counter[tuple[str, str]]()
+    sums = Counter[tuple[str, str, str]]()
     for each in transaction.postings:
-        sums[each.role, each.account or ""] += each.minor
+        sums[each.role, each.account or "", each.sub_account or ""] += each.minor
     return (
         period,
         day,

@@ -1,18 +1,18 @@
-"""The money of a period as double-entry transactions.
+"""The money of a period as double-entry transactions: a journal of payments, not of sales.
 
 Leaves out: account names and file formats. Every transaction has one currency, and its postings add
-up to zero.
+up to zero. Sales are the merchant's own records, which post them against the receivable.
 
-    captured       clearing +   sales -          on the provider's date; what is on top of the price
-                   has accounts of its own in place of sales, and of refunds when it goes back
-    refunded       refunds +    clearing -       on the provider's date
+    captured       clearing +   receivable -     on the provider's date; what is on top of the price
+                   has accounts of its own in place of the receivable, also when it goes back
+    refunded       receivable + clearing -       on the provider's date
     dispute lost   disputes +   clearing -       on the provider's date
     settled        bank + net   fees + fee       clearing - gross, on the statement's date;
                    with bank files, in_transit in place of bank
     in the bank    bank +       in_transit -     on the bank's date
     captured without an order
                    clearing +   unallocated -   on the provider's date, and
-    assigned       unallocated + sales -        on the day of the record; withdrawn: back
+    assigned       unallocated + receivable -   on the day of the record; withdrawn: back
     other business unallocated + the account named -    on the day of the record
     settled of another shop
                    bank + net   fees + fee       other_shops - gross, on the statement's date
@@ -27,11 +27,21 @@ up to zero.
                                                  a payout or a bank line
     taken back     clearing +   write_offs -     when evidence ended that, or its money changed
 
+With `revenue_at="fulfilment"` this is a journal of sales as well. Of an order that is not fulfilled
+yet, `deposits` takes the place of the receivable, and of disputes:
+
+    fulfilled      deposits +   sales -          on the day of fulfilment: what the order then has
+    captured       clearing +   sales -          from that day on
+    refunded       refunds +    clearing -       from that day on
+
+Where a tax rate is given, `taxes` takes its part of what is posted to sales and to refunds.
+
 So the balance of clearing is money not yet settled, money that the provider holds back or carries
 to a later payout, and money that breaks leave (`Break.left`). Likewise the balance of in_transit is
 money not yet in the bank, and money that breaks of payouts and bank lines leave.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, Literal, get_args
@@ -62,6 +72,8 @@ Role = Literal[
     "clearing",
     "in_transit",
     "bank",
+    "receivable",
+    "deposits",
     "sales",
     "refunds",
     "disputes",
@@ -83,11 +95,27 @@ ROLES: Final[tuple[Role, ...]] = get_args(Role)
 """Purposes of accounts. A mapping gives the merchant's own names."""
 
 _OTHER_SIDE: Final[dict[EntryKind, Role]] = {
+    "captured": "receivable",
+    "refunded": "receivable",
+    "reversed": "receivable",
+    "dispute_lost": "disputes",
+}
+_FULFILLED: Final[dict[EntryKind, Role]] = {
     "captured": "sales",
     "refunded": "refunds",
     "reversed": "refunds",
     "dispute_lost": "disputes",
 }
+
+
+@frozen
+class Revenue:
+    """How sales are posted: when the shop fulfils an order.
+
+    taxes  tax contained in `sales` and `refunds`, in parts per million of the amount without it
+    """
+
+    taxes: Mapping[Role, int]
 
 
 _ON_TOP: Final[dict[PartKind, Role]] = {
@@ -104,12 +132,14 @@ _ON_TOP: Final[dict[PartKind, Role]] = {
 class Posting:
     """Minor units on one account: debits positive, credits negative.
 
-    account  the account that a person named in place of the role's own
+    account      the account that a person named in place of the role's own
+    sub_account  one of several accounts of the role at the transaction's source
     """
 
     role: Role
     minor: int
     account: str | None = None
+    sub_account: str | None = None
 
 
 @frozen
@@ -130,6 +160,7 @@ class Transaction:
     """One movement of money.
 
     what     words for people: `captured`, `settled payment`, `written off: not_settled`
+    method   the payment method, as the statement calls it
     cites    ids of the events, lines and breaks that it rests on
     adjusts  the closed month that it adjusts; None: it is of the month of its own date
     """
@@ -141,6 +172,7 @@ class Transaction:
     order: str | None = None
     payment: str | None = None
     source: str | None = None
+    method: str | None = None
     cites: tuple[str, ...]
     adjusts: Adjusts | None = None
 
@@ -156,33 +188,58 @@ def transactions(
     bank: BankView | None = None,
     rates: Sequence[ExpectedRate] = (),
     suspense: Mapping[tuple[str, str], Suspended] = NOTHING_SUSPENDED,
+    revenue: Revenue | None = None,
 ) -> Iterator[Transaction]:
     """Yield one order's transactions dated from `start` on and before `end`.
 
     bank      None without bank files: then settled money counts as in the bank
     rates     expected exchange rates
+    revenue   None: payments only
     suspense  payments that stood on no order, by source and reference: what became known of them
               then is among the transactions of `of_suspense`
     """
     order = None if seen.taking is None else seen.taking.order
     on_top = {} if seen.taking is None else _on_top(seen.taking)
+    fulfilled = None if seen.taking is None else seen.taking.fulfilled_at
+    deposits: Counter[str] = Counter()
     for n, taken in enumerate(() if seen.taking is None else seen.taking.taken):
         stood = suspense.get((taken.source, taken.payment))
         if stood is not None and stood.in_suspense(taken):
             continue
+        above = on_top.get(n, {})
+        other, role = -taken.minor - sum(above.values()), _OTHER_SIDE[taken.kind]
+        if revenue is not None:
+            if fulfilled is None or taken.at < fulfilled:
+                role = "deposits"
+                deposits[taken.currency] -= other
+            else:
+                role = _FULFILLED[taken.kind]
         if start <= taken.at < end:
-            above = on_top.get(n, {})
-            other = (_OTHER_SIDE[taken.kind], -taken.minor - sum(above.values()))
             yield Transaction(
                 at=taken.at,
                 what=taken.kind.replace("_", " "),
                 currency=taken.currency,
-                postings=_balanced(("clearing", taken.minor), other, *above.items()),
+                postings=_balanced(
+                    ("clearing", taken.minor), *_taxed(role, other, revenue), *above.items()
+                ),
                 order=order,
                 payment=taken.payment,
                 source=taken.source,
                 cites=taken.cites,
             )
+    if revenue is not None and seen.taking is not None and fulfilled is not None:
+        for day, what, currency, minor, cites in _earned(
+            seen.taking, fulfilled, deposits, suspense
+        ):
+            if start <= day < end and minor:
+                yield Transaction(
+                    at=day,
+                    what=what,
+                    currency=currency,
+                    postings=_balanced(("deposits", minor), *_taxed("sales", -minor, revenue)),
+                    order=order,
+                    cites=cites,
+                )
     for each in settled(seen):
         line, at = each.line, each.line.settled_at
         if at is not None and start <= at < end and (each.gross or each.fee or each.net):
@@ -202,6 +259,44 @@ def transactions(
     for parts, lines in (*settled_abroad(seen), *taken_abroad(seen)):
         found = _abroad(order, parts, lines, rates)
         yield from (step for step in found if start <= step.at < end)
+
+
+def _taxed(role: Role, minor: int, revenue: Revenue | None) -> Iterator[tuple[Role, int]]:
+    """Yield an amount on its account, less the tax that it contains, and that tax."""
+    rate = 0 if revenue is None else revenue.taxes.get(role, 0)
+    above, below = abs(minor) * rate, 1_000_000 + rate
+    tax = (2 * above + below) // (2 * below) * (1 if minor >= 0 else -1)
+    yield role, minor - tax
+    yield "taxes", tax
+
+
+def _earned(
+    taking: LedgerLine,
+    fulfilled: Instant,
+    deposits: Mapping[str, int],
+    suspense: Mapping[tuple[str, str], Suspended],
+) -> Iterator[tuple[Instant, str, str, int, tuple[str, ...]]]:
+    """Yield what a fulfilled order moves from deposits to sales: (date, words, currency, minor
+    units, cites).
+
+    Payments that were assigned to the order count from their assignment on.
+    """
+    known = dict.fromkeys([(taken.source, taken.payment) for taken in taking.taken])
+    placed = [
+        step
+        for key in known
+        if key in suspense
+        for step in suspense[key].steps
+        if step.flow == "assigned" and step.order == taking.order
+    ]
+    sums = Counter(deposits)
+    for step in placed:
+        if step.at < fulfilled:
+            sums[step.currency] -= step.minor
+        else:
+            yield step.at, "assigned after fulfilment", step.currency, -step.minor, step.cites
+    for currency, minor in sorted(sums.items()):
+        yield fulfilled, "fulfilled", currency, minor, taking.fulfilled_by
 
 
 def _of_other_shop(line: StatementLine, suspense: Mapping[tuple[str, str], Suspended]) -> bool:
@@ -284,13 +379,18 @@ def _abroad(
         )
 
 
-def of_suspense(payment: Suspended, *, start: Instant, end: Instant) -> Iterator[Transaction]:
+def of_suspense(
+    payment: Suspended, *, start: Instant, end: Instant, revenue: Revenue | None = None
+) -> Iterator[Transaction]:
     """Yield a payment's transactions while it was on no order, and those that placed it, dated from
     `start` on and before `end`."""
+    placed: dict[SuspenseFlow, Role] = {**_PLACED}
+    if revenue is not None:
+        placed["assigned"] = "deposits"
     for step in payment.steps:
         if not start <= step.at < end:
             continue
-        against, back = _PLACED[step.flow], step.minor > 0
+        against, back = placed[step.flow], step.minor > 0
         account = step.account if step.flow == "other_business" else None
         yield Transaction(
             at=step.at,
@@ -310,7 +410,7 @@ def of_suspense(payment: Suspended, *, start: Instant, end: Instant) -> Iterator
 _PLACED: Final[dict[SuspenseFlow, Role]] = {
     "received": "clearing",
     "refunded": "clearing",
-    "assigned": "sales",
+    "assigned": "receivable",
     "other_business": "other_business",
 }
 _WHAT: Final[dict[tuple[SuspenseFlow, bool], str]] = {
@@ -403,6 +503,8 @@ def _balanced(*postings: tuple[Role, int]) -> tuple[Posting, ...]:
     Gross, fee and net of a statement line are checked when it is imported.
     """
     left = sum(minor for _, minor in postings)
-    given = dict(postings)
-    given["clearing"] = given.get("clearing", 0) - left
+    given: Counter[Role] = Counter()
+    for role, minor in postings:
+        given[role] += minor
+    given["clearing"] -= left
     return tuple(Posting(role=role, minor=minor) for role, minor in given.items() if minor)

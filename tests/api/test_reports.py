@@ -232,6 +232,7 @@ async def test_a_journal_is_that_of_the_command(
         ("json", "application/json"),
         ("csv", "text/csv; charset=utf-8"),
         ("beancount", "text/plain; charset=utf-8"),
+        ("xero", "text/csv; charset=utf-8"),
     ):
         written = await asyncio.to_thread(_written, (*words, form), tmp_path / form)
         for _ in range(2):  # the second is given from what was made
@@ -239,7 +240,7 @@ async def test_a_journal_is_that_of_the_command(
             assert (answer.status_code, answer.headers["content-type"]) == (200, kind)
             assert answer.content == written
     assert (await ask(JOURNAL)).json()["count"] > 3
-    assert len(maker.asked) == 3
+    assert len(maker.asked) == 4
     assert os.listdir(folder) == []
 
 
@@ -251,7 +252,10 @@ async def test_a_journal_that_is_too_long_is_refused(
     refused = await ask(JOURNAL)
     assert (refused.status_code, refused.json()["code"]) == (409, "report_not_made")
     assert "`tallyhook report journal` write it" in refused.json()["detail"]
-    for query, word in (("&format=pdf", "format is one of json, csv"), ("&as_of=x", "as_of: ")):
+    for query, word in (
+        ("&format=pdf", "format is one of beancount, csv"),
+        ("&as_of=x", "as_of: "),
+    ):
         refused = await ask(JOURNAL + query)
         assert (refused.status_code, refused.json()["code"]) == (422, "parameter_invalid")
         assert word in refused.json()["detail"]

@@ -152,10 +152,10 @@ def test_what_does_not_fit_is_refused_in_a_sentence(
 
 def test_a_journal_is_written_with_the_merchants_accounts(run: Run, tmp_path: Path) -> None:
     mapping = tmp_path / "accounts.toml"
-    mapping.write_text('[accounts]\nsales = "Income:Shop"\n')
+    mapping.write_text('[accounts]\nreceivable = "Assets:Shop"\n')
     code, out, err = run("report", "journal", *YEAR, "--accounts", str(mapping))
     assert (code, err) == (0, "1 transaction.\n")
-    assert b"  Income:Shop  -1500.00 KES\n" in out
+    assert b"  Assets:Shop  -1500.00 KES\n" in out
     code, out, _ = run("report", "journal", *YEAR, "--format", "csv")
     assert out.count(b"\r\n") == 3
     mapping.write_text("[accounts]\nsales = 1\n")

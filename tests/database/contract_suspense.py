@@ -65,7 +65,7 @@ class SuspenseContract:
         assert (held, [each.cause for each in report.break_lines]) == (ASSIGNED, [])
         assert await journal(inbox) == (
             ["settled payment", "captured without an order", "assigned to an order"],
-            {"bank": 1, "sales": -1},
+            {"bank": 1, "receivable": -1},
         )
         assert (await reported(inbox, as_of=5))[1] == {"received": 1, "closing": 1}
         assert (await journal(inbox, as_of=5))[1] == {"clearing": 1, "unallocated": -1}

@@ -32,7 +32,7 @@ from app.finance.match_rules import preview_rules, read_rules
 from app.finance.reconcile_period import Ran, RunRequest, reconcile_period
 from app.finance.reconcile_rows import leg_of
 from app.finance.report_period import report_journal, report_period
-from app.finance.reports.journal import DEFAULTS, head, writer
+from app.finance.reports.journal import JournalText
 from reconcile.instants import DAY, Instant, parse_instant
 from reconcile.matching.breaks import BANK_CAUSES
 from reconcile.money import Money
@@ -357,9 +357,9 @@ async def test_the_journal_posts_what_the_bank_confirms(shop: Shop) -> None:
     assert sums["in_transit", "KES"] == 29_100 + 3_900 + 400 - 8_800
     assert sums["in_transit", "USD"] == 0
     assert (sums["exchange", "USD"], sums["exchange", "KES"]) == (9_700, -1_261_000)
-    lines = writer("beancount", accounts=DEFAULTS)
+    journal = JournalText("beancount", scope=scope)
     path = shop.folder / "j.beancount"
-    path.write_text(head("beancount", accounts=DEFAULTS, scope=scope) + "".join(map(lines, some)))
+    path.write_text(journal.head() + "".join(map(journal.transaction, some)))
     assert bean_checked(path) == (0, "", "")
     assert "confirmed by bank statement" in path.read_text()
 

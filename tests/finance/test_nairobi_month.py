@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from app.core.clock import SystemClock
-from app.finance.reports.journal import DEFAULTS
+from app.finance.reports.accounts import DEFAULTS
 from reconcile.instants import DAY, Instant, format_instant, parse_instant
 from reconcile.matching.breaks import BANK_CAUSES, ORDER_CAUSES
 from tests.finance.month import ACCOUNT_FEE, ACCOUNT_FEE_DAYS, CURRENCIES, Month

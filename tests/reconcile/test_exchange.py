@@ -272,7 +272,7 @@ def test_the_journal_posts_the_exchange_and_its_loss() -> None:
             for posting in transaction.postings:
                 sums[posting.role, transaction.currency] += posting.minor
     assert {key: minor for key, minor in sums.items() if minor} == {
-        ("sales", "KES"): -150_000,
+        ("receivable", "KES"): -150_000,
         ("exchange", "KES"): 150_000,
         ("exchange", "UGX"): -42_000,
         ("exchange_gains", "UGX"): 100,

@@ -22,7 +22,7 @@ from reconcile.matching.settling import never_notified
 from reconcile.money import Money
 from reconcile.periods import IN_UTC, Calendar
 from reconcile.reporting.input import BreakSeen, OrderSeen, merged, settled, signed
-from reconcile.reporting.journal import ROLES, transactions
+from reconcile.reporting.journal import ROLES, Revenue, transactions
 from reconcile.reporting.orders import standing, stretches
 from reconcile.reporting.report import FlowStep, PeriodReport, ties
 from reconcile.reporting.tables import TABLES, report_document, report_of
@@ -447,7 +447,7 @@ def test_a_dispute_that_was_won_comes_to_nothing() -> None:
     sums = {role: sum(each.minor for each in booked if each.role == role) for role in ROLES}
     assert {role: minor for role, minor in sums.items() if minor} == {
         "bank": 1_000,
-        "sales": -1_000,
+        "receivable": -1_000,
     }
 
 
@@ -483,7 +483,7 @@ def test_a_reversal_is_among_what_was_refunded_and_leaves_nothing_in_clearing() 
         for basis in ("captured", "received", "settled"):
             report = added_up(seen, basis=basis)
             assert all(tie.left_value == tie.right_value for tie in report.ties)
-        assert balances(seen) == {"sales": -1_000, "refunds": 1_000}
+        assert balances(seen) == {}
     assert paired(refund, moved=(back,)) == paired(negative, moved=(back,)) == [[-1_000]]
 
 
@@ -507,7 +507,7 @@ def test_part_of_a_lost_dispute_that_came_again_is_one_loss_on_both_sides() -> N
         report = added_up(seen, basis=basis)
         assert flows_of(report) == expected
         assert all(tie.left_value == tie.right_value for tie in report.ties)
-    assert balances(seen) == {"bank": 940, "sales": -1_000, "disputes": 60}
+    assert balances(seen) == {"bank": 940, "receivable": -1_000, "disputes": 60}
 
 
 def test_every_movement_is_counted_once_in_the_net() -> None:
@@ -577,13 +577,12 @@ def test_a_break_stands_in_the_class_of_its_age_as_the_list_gives_it() -> None:
 @pytest.mark.parametrize(
     ("moves", "expected"),
     [
-        ((1_150,), {"clearing": 1_150, "sales": -1_000, "tips": -100, "fees_from_customers": -50}),
-        ((1_150, -1_000), {"clearing": 150, "sales": -1_000, "refunds": 1_000, "tips": -100,
-                           "fees_from_customers": -50}),
-        ((1_150, -900, -200), {"clearing": 50, "sales": -1_000, "refunds": 1_000,
-                               "fees_from_customers": -50}),
-        ((1_150, -1_150), {"sales": -1_000, "refunds": 1_000}),
-        ((600, 550), {"clearing": 1_150, "sales": -1_000, "tips": -100,
+        ((1_150,), {"clearing": 1_150, "receivable": -1_000, "tips": -100,
+                    "fees_from_customers": -50}),
+        ((1_150, -1_000), {"clearing": 150, "tips": -100, "fees_from_customers": -50}),
+        ((1_150, -900, -200), {"clearing": 50, "fees_from_customers": -50}),
+        ((1_150, -1_150), {}),
+        ((600, 550), {"clearing": 1_150, "receivable": -1_000, "tips": -100,
                       "fees_from_customers": -50}),
     ],
 )  # fmt: skip
@@ -595,3 +594,46 @@ def test_what_is_on_top_of_the_price_has_accounts_of_its_own(
     moved = [taken(minor, Instant(WITHIN + n)) for n, minor in enumerate(moves)]
     seen = OrderSeen(taking=replace(taking("A", WITHIN, *moved), on_top=parts))
     assert balances(seen) == expected
+
+
+DAYS = [Instant(WITHIN + n * DAY) for n in range(4)]
+VAT = Revenue(taxes={"sales": 160_000, "refunds": 160_000})
+
+
+@pytest.mark.parametrize(
+    ("moves", "fulfilled", "expected"),
+    [
+        ((1_160,), None, {"clearing": 1_160, "deposits": -1_160}),
+        ((1_160,), 2, {"clearing": 1_160, "sales": -1_000, "taxes": -160}),
+        ((1_160, -580), 2, {"clearing": 580, "sales": -500, "taxes": -80}),
+        ((1_160, 0, -580), 1, {"clearing": 580, "sales": -1_000, "refunds": 500, "taxes": -80}),
+        ((0, 1_160), 0, {"clearing": 1_160, "sales": -1_000, "taxes": -160}),
+    ],
+)
+def test_deposits_become_sales_less_their_tax_when_the_order_is_fulfilled(
+    moves: tuple[int, ...], fulfilled: int | None, expected: dict[str, int]
+) -> None:
+    moved = [taken(minor, DAYS[n]) for n, minor in enumerate(moves) if minor]
+    at = None if fulfilled is None else DAYS[fulfilled]
+    known = replace(taking("A", WITHIN, *moved), fulfilled_at=at, fulfilled_by=("rec_1",))
+    some = list(transactions(OrderSeen(taking=known), start=START, end=END, revenue=VAT))
+    assert all(sum(part.minor for part in each.postings) == 0 for each in some)
+    sums = Counter[str]()
+    for each in some:
+        for part in each.postings:
+            sums[part.role] += part.minor
+    assert {role: minor for role, minor in sums.items() if minor} == expected
+    earned = [(each.at, each.cites) for each in some if each.what == "fulfilled"]
+    assert earned == ([(at, ("rec_1",))] if expected.get("sales") and moves[0] else [])
+
+
+@pytest.mark.parametrize(("kind", "what"), [("lost", "deposits"), ("fulfilled", "disputes")])
+def test_a_dispute_lost_before_fulfilment_takes_the_deposit_and_costs_nothing_else(
+    kind: str, what: str
+) -> None:
+    lost = replace(taken(-1_000, DAYS[2]), kind="dispute_lost")
+    known = taking("A", WITHIN, taken(1_000, DAYS[0]), lost, outcome="charged_back")
+    if kind == "fulfilled":
+        known = replace(known, fulfilled_at=DAYS[1])
+    found = list(transactions(OrderSeen(taking=known), start=START, end=END, revenue=VAT))
+    assert found[1].postings[1].role == what

@@ -83,7 +83,7 @@ FATES: dict[str, tuple[tuple[Taken | Placement, ...], dict[str, int], dict[str, 
     "assigned": (
         (CAME, put("order", 3, order="A")),
         {"received": 1, "assigned": 1},
-        {"clearing": 1, "sales": -1},
+        {"clearing": 1, "receivable": -1},
     ),
     "withdrawn": (
         (CAME, put("order", 3, order="A"), put("nowhere", 5, order="A")),
@@ -93,7 +93,7 @@ FATES: dict[str, tuple[tuple[Taken | Placement, ...], dict[str, int], dict[str, 
     "assigned elsewhere": (
         (CAME, put("order", 3, order="A"), put("order", 5, order="B")),
         {"received": 1, "assigned": 1},
-        {"clearing": 1, "sales": -1},
+        {"clearing": 1, "receivable": -1},
     ),
     "to be refunded": (
         (CAME, put("to_refund", 3)),
@@ -114,7 +114,7 @@ FATES: dict[str, tuple[tuple[Taken | Placement, ...], dict[str, int], dict[str, 
     "refunded while on an order": (
         (CAME, put("order", 3, order="A"), BACK),
         {"received": 1, "assigned": 1},
-        {"clearing": 1, "sales": -1},
+        {"clearing": 1, "receivable": -1},
     ),
 }
 """What happened, and what it leaves in the report and in the journal, in units of the payment."""
@@ -157,7 +157,7 @@ def test_an_assignment_is_posted_on_its_own_day_and_the_capture_stays() -> None:
     capture, assigned = of_suspense(found, start=START, end=END)
     assert (capture.at, assigned.at, assigned.order) == (T, T + 3 * DAY, "A")
     assert {each.role: each.minor for each in assigned.postings} == {
-        "sales": -CAME.minor,
+        "receivable": -CAME.minor,
         "unallocated": CAME.minor,
     }
     order = case(minor=CAME.minor).pays(payment="p1").takings[0]

@@ -1,98 +1,43 @@
-"""The journal as beancount, CSV or JSON, one transaction at a time.
+"""The payments journal as beancount, CSV or JSON, one transaction at a time; and for Xero and
+QuickBooks, one journal a day and currency.
 
-Foreign texts (orders, payments, ids) stand only in quoted strings, or in cells that no spreadsheet
-takes for a formula.
+It has payments, not sales, unless `revenue_at` says when sales are posted. Foreign texts (orders,
+payments, ids) stand only in quoted strings, or in cells that no spreadsheet takes for a formula.
 """
 
-import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from json import dumps
-from typing import Annotated, Any, Final, Literal, get_args
-
-from pydantic import PlainValidator, create_model
+from typing import Any, Final, Literal, get_args
 
 from app.context.context import AppContext
 from app.core.cells import BYTE_ORDER_MARK, csv_line, safe_cell
 from app.core.jobs import silent
-from app.core.toml_file import EMPTY, TomlTable, read_toml
 from app.core.zones import zone_named
 from app.finance.report_period import JournalTotals, Progress, report_journal
+from app.finance.reports.accounts import Accounts
 from reconcile.instants import format_instant
 from reconcile.money import Money, major_text, to_json
 from reconcile.periods import IN_UTC, Calendar
-from reconcile.reporting.journal import ROLES, Role, Transaction
+from reconcile.reporting.journal import ROLES, Posting, Role, Transaction
 from reconcile.reporting.report import Scope
 from reconcile.reporting.tables import scope_document
 
-DEFAULTS: Final[Mapping[Role, str]] = {
-    "clearing": "Assets:Clearing:Provider",
-    "in_transit": "Assets:Clearing:InTransit",
-    "bank": "Assets:Bank",
-    "sales": "Income:Sales",
-    "refunds": "Income:Refunds",
-    "disputes": "Expenses:Disputes",
-    "fees": "Expenses:Fees:Payments",
-    "write_offs": "Expenses:WriteOffs",
-    "exchange": "Equity:Exchange",
-    "exchange_gains": "Income:ExchangeGains",
-    "unallocated": "Liabilities:Unallocated",
-    "other_business": "Income:OtherBusiness",
-    "other_shops": "Liabilities:OtherShops",
-    "tips": "Liabilities:Tips",
-    "donations": "Liabilities:Donations",
-    "surcharges": "Income:Surcharges",
-    "fees_from_customers": "Income:FeesFromCustomers",
-    "shipping": "Income:Shipping",
-    "taxes": "Liabilities:Taxes",
-}
-
-_NAME = re.compile(r"(Assets|Liabilities|Equity|Income|Expenses)(:[A-Z0-9][A-Za-z0-9-]*)+")
-"""Account names that beancount accepts."""
-
-NAME_MAX: Final = 200
-"""Characters of an account's name."""
-
-MAX_BYTES: Final = 16 * 1024
-"""Bytes of a mapping of accounts; it has a line for each role."""
-
-
-def _account(usual: str) -> Callable[[Any], str]:
-    def read(value: Any) -> str:
-        if not isinstance(value, str) or len(value) > NAME_MAX or not _NAME.fullmatch(value):
-            raise ValueError(f"an account is written like {usual}")
-        return value
-
-    return read
-
-
-_ROLES: Final[dict[str, Any]] = {
-    role: (Annotated[str, PlainValidator(_account(usual))], usual)
-    for role, usual in DEFAULTS.items()
-}
-_ACCOUNTS: Final = create_model("_ACCOUNTS", __base__=TomlTable, **_ROLES)
-
-
-class _AccountFile(TomlTable):
-    accounts: _ACCOUNTS = EMPTY
-
-
-def accounts_of(text: str, *, name: str = "the mapping of accounts") -> Mapping[Role, str]:
-    """Return the accounts in a mapping, and the defaults of the others.
-
-    Raises ConfigurationError with every mistake.
-    """
-    values = read_toml(text, _AccountFile, name=name, most_bytes=MAX_BYTES)
-    return values["accounts"]  # type: ignore[no-any-return]
-
-
-JournalFormat = Literal["beancount", "csv", "json"]
+JournalFormat = Literal["beancount", "csv", "json", "xero", "quickbooks"]
 JOURNAL_FORMATS: Final[tuple[JournalFormat, ...]] = get_args(JournalFormat)
 """Every form in which a journal is written, and kept when its month is closed."""
 
-Accounts = Mapping[Role, str]
+JOURNAL_TYPES: Final[Mapping[JournalFormat, tuple[str, str]]] = {
+    "beancount": ("text/plain; charset=utf-8", "beancount"),
+    "csv": ("text/csv; charset=utf-8", "csv"),
+    "json": ("application/json", "json"),
+    "xero": ("text/csv; charset=utf-8", "xero.csv"),
+    "quickbooks": ("text/csv; charset=utf-8", "quickbooks.csv"),
+}
+"""Media type and file name suffix of each form."""
 
-Writer = Callable[[Transaction], str]
-"""Returns the lines of one transaction."""
+USUAL: Final = Accounts()
+"""The default accounts."""
 
 _OPENED: Final = "1970-01-01"
 """A day before every possible transaction."""
@@ -116,13 +61,50 @@ CSV_COLUMNS: Final = (
 _POSTING_COLUMNS: Final = CSV_COLUMNS.index("order")
 
 
+Posted = list[tuple[Posting, str]]
+"""Postings with the names of their accounts."""
+
+XERO_COLUMNS: Final = (
+    "*Narration",
+    "*Date",
+    "Description",
+    "*AccountCode",
+    "*TaxRate",
+    "*Amount",
+    "TrackingName1",
+    "TrackingOption1",
+    "TrackingName2",
+    "TrackingOption2",
+)
+"""Columns of Xero's template for manual journals (help.xero.com, ManualJournalsImport): rows of one
+narration and date are one journal, dates are dd/mm/yyyy, debits positive, and a tax rate is named
+by its full name. A file may have 300 lines there, hence one journal a day."""
+
+XERO_NO_TAX: Final = "Tax Exempt"
+"""Tax rate of lines whose purpose has no tax code: Xero requires one."""
+
+QUICKBOOKS_COLUMNS: Final = (
+    "Journal No.",
+    "Journal Date",
+    "Account Name",
+    "Description",
+    "Debits",
+    "Credits",
+    "Name",
+    "Currency",
+)
+"""Columns of an import of journal entries into QuickBooks Online (quickbooks.intuit.com, "Import
+journal entries"): rows of one number are one entry, dates are mm/dd/yyyy, a subaccount follows its
+parent after a colon. `Name` is required only for accounts of the types A/R and A/P."""
+
+
 async def write_journal(
     context: AppContext,
     scope: Scope,
     form: JournalFormat,
     *,
     write: Callable[[bytes], object],
-    accounts: Accounts = DEFAULTS,
+    accounts: Accounts = USUAL,
     progress: Progress = silent,
 ) -> JournalTotals:
     """Write a period's journal piece by piece: it is as long as the period.
@@ -130,77 +112,165 @@ async def write_journal(
     Raises UsageError for an invalid period.
     """
 
-    put = begun(form, scope, write=write, accounts=accounts)
-    totals = await report_journal(context, scope, write=put, progress=progress)
-    write(foot(form, accounts=accounts, totals=totals).encode())
+    put, end = begun(form, scope, write=write, accounts=accounts)
+    totals = await report_journal(
+        context, scope, write=put, revenue=accounts.revenue, progress=progress
+    )
+    end()
     return totals
 
 
 def begun(
     form: JournalFormat, scope: Scope, *, write: Callable[[bytes], object], accounts: Accounts
-) -> Callable[[Transaction], None]:
-    """Write a journal's head. Return a function that writes a transaction."""
+) -> tuple[Callable[[Transaction], None], Callable[[], None]]:
+    """Write a journal's head. Return a function that writes a transaction, and one that ends it."""
 
     def put(text: str) -> None:
         write(text.encode("utf-8", "backslashreplace"))
 
-    put(head(form, accounts=accounts, scope=scope))
-    lines = writer(form, accounts=accounts, calendar=Calendar(zone_named(scope.zone)))
-    return lambda each: put(lines(each))
+    calendar = Calendar(zone_named(scope.zone))
+    journal = JournalText(form, scope=scope, accounts=accounts, calendar=calendar)
+    put(journal.head())
+    return lambda each: put(journal.transaction(each)), lambda: put(journal.foot())
 
 
-def head(form: JournalFormat, *, accounts: Accounts, scope: Scope) -> str:
-    if form == "json":
-        document = dumps(scope_document(scope), ensure_ascii=False, indent=2)
-        return document.removesuffix("\n}") + ',\n  "transactions": ['
-    if form == "csv":
-        return BYTE_ORDER_MARK + csv_line(CSV_COLUMNS)
-    title = f"{scope.merchant or 'Tallyhook'} {scope.environment}"
-    opened = [f"{_OPENED} open {name}" for name in sorted(set(accounts.values()))]
-    return "\n".join([f'option "title" {_quoted(title)}', "", *opened, ""])
+class JournalText:
+    """A journal in one form: its head, then the text of each transaction in order, then its foot.
 
+    Transactions are dated by the calendar; CSV and JSON number them. For Xero and QuickBooks they
+    are added up, and the foot has everything.
+    """
 
-def writer(form: JournalFormat, *, accounts: Accounts, calendar: Calendar = IN_UTC) -> Writer:
-    """Return a writer of transactions, dated by the calendar; CSV and JSON number them."""
-    if form == "beancount":
-        opened = {*accounts.values()}
-        return lambda each: (
-            _opening(each, opened) + _beancount(each, accounts, day=calendar.day_of(each.at))
+    def __init__(
+        self,
+        form: JournalFormat,
+        *,
+        scope: Scope,
+        accounts: Accounts = USUAL,
+        calendar: Calendar = IN_UTC,
+    ) -> None:
+        self._form, self._scope, self._accounts, self._calendar = form, scope, accounts, calendar
+        self._opened = set(accounts.all_names())
+        self._count = 0
+        self._sums: Counter[tuple[str, str, str, Role, str]] = Counter()
+        """Debit less credit by day, closed month that is adjusted, currency, role and account."""
+
+    def head(self) -> str:
+        if self._form == "json":
+            kind = {"kind": self._kind(), **scope_document(self._scope)}
+            document = dumps(kind, ensure_ascii=False, indent=2)
+            return document.removesuffix("\n}") + ',\n  "transactions": ['
+        if self._form == "csv":
+            return BYTE_ORDER_MARK + csv_line(CSV_COLUMNS)
+        if self._form == "xero":
+            return BYTE_ORDER_MARK + csv_line(XERO_COLUMNS)
+        if self._form == "quickbooks":
+            return BYTE_ORDER_MARK + csv_line(QUICKBOOKS_COLUMNS)
+        title = f"{self._scope.merchant or 'Tallyhook'} {self._scope.environment}, {self._kind()}"
+        opened = [f"{_OPENED} open {name}" for name in sorted(self._opened)]
+        return "\n".join([f'option "title" {_quoted(title)}', f"; {self._about()}", *opened, ""])
+
+    def _kind(self) -> str:
+        return "payments journal" if self._accounts.revenue is None else "payments and sales"
+
+    def _about(self) -> str:
+        if self._accounts.revenue is None:
+            return (
+                "A journal of payments, not of sales: payments are posted against "
+                f"{self._accounts.names['receivable']}, where your sales are posted as well."
+            )
+        return (
+            "Payments are posted against deposits; sales are posted when the shop fulfils an order."
         )
-    one, numbers = _csv if form == "csv" else _json, iter(range(1, 2**63))
-    return lambda each: one(each, accounts, number=next(numbers), day=calendar.day_of(each.at))
 
-
-def foot(form: JournalFormat, *, accounts: Accounts, totals: JournalTotals) -> str:
-    """Return the text after the last transaction: in JSON a count, and the sum of each account."""
-    if form != "json":
+    def transaction(self, transaction: Transaction) -> str:
+        """Return the lines of a transaction; none in forms that add up."""
+        self._count += 1
+        day = self._calendar.day_of(transaction.at)
+        adjusted = "" if transaction.adjusts is None else transaction.adjusts.period
+        posted = [
+            (each, self._accounts.name_of(each, transaction)) for each in transaction.postings
+        ]
+        for each, name in posted:
+            self._sums[day, adjusted, transaction.currency, each.role, name] += each.minor
+        if self._form == "beancount":
+            return self._opening(posted) + _beancount(transaction, posted, day=day)
+        if self._form == "csv":
+            return _csv(transaction, posted, number=self._count, day=day)
+        if self._form == "json":
+            return _json(transaction, posted, number=self._count, day=day)
         return ""
-    keys = sorted(totals.sums, key=lambda key: (ROLES.index(key[0]), key[1]))
-    sums = [
-        _posted(accounts, role, Money(minor=totals.sums[role, currency], currency=currency))
-        for role, currency in keys
-    ]
-    sums += [
-        {
-            "account": account,
-            "role": "other_business",
-            "minor": totals.named[account, currency],
-            "money": to_json(Money(minor=totals.named[account, currency], currency=currency)),
-        }
-        for account, currency in sorted(totals.named)
-    ]
-    lines = ",".join("\n    " + dumps(each) for each in sums)
-    closing = "\n  ]" if totals.transactions else "]"
-    return f'{closing},\n  "count": {totals.transactions},\n  "totals": [{lines}{closing}\n}}\n'
+
+    def _opening(self, posted: Posted) -> str:
+        """Open accounts that no transaction had yet."""
+        new = {name for _, name in posted} - self._opened
+        self._opened |= new
+        return "".join(f"\n{_OPENED} open {name}\n" for name in sorted(new))
+
+    def foot(self) -> str:
+        """Return the text after the last transaction: in JSON a count, and the sum of each account;
+        for Xero and QuickBooks the journals of all days."""
+        if self._form == "xero":
+            return "".join(self._xero())
+        if self._form == "quickbooks":
+            return "".join(self._quickbooks())
+        if self._form != "json":
+            return ""
+        sums: Counter[tuple[Role, str, str]] = Counter()
+        for (_, _, currency, role, name), minor in self._sums.items():
+            sums[role, name, currency] += minor
+        lines = ",".join(
+            "\n    " + dumps(_posted(name, role, Money(minor=sums[key], currency=currency)))
+            for key in sorted(sums, key=lambda key: (ROLES.index(key[0]), *key[1:]))
+            for role, name, currency in [key]
+        )
+        closing = "\n  ]" if self._count else "]"
+        return f'{closing},\n  "count": {self._count},\n  "totals": [{lines}{closing}\n}}\n'
+
+    def _days(self) -> Iterator[tuple[str, str, Role, str, Money]]:
+        """Yield each account's sum of a day and currency, without zeros, in order: (day, closed
+        month that is adjusted, role, account, sum)."""
+        for key in sorted(self._sums, key=lambda key: (*key[:3], ROLES.index(key[3]), key[4])):
+            day, adjusted, currency, role, name = key
+            if self._sums[key]:
+                yield day, adjusted, role, name, Money(minor=self._sums[key], currency=currency)
+
+    def _xero(self) -> Iterator[str]:
+        for day, adjusted, role, name, money in self._days():
+            what = f"Adjustments of {adjusted}, posted" if adjusted else "Payments of"
+            yield csv_line(
+                (
+                    f"{what} {day} in {money.currency}",
+                    f"{day[8:10]}/{day[5:7]}/{day[:4]}",
+                    role.replace("_", " "),
+                    safe_cell(self._accounts.codes.get(name, name)),
+                    safe_cell(self._accounts.tax_codes.get(role, XERO_NO_TAX)),
+                    major_text(money),
+                    *[""] * 4,
+                )
+            )
+
+    def _quickbooks(self) -> Iterator[str]:
+        for day, adjusted, role, name, money in self._days():
+            amount = major_text(Money(minor=abs(money.minor), currency=money.currency))
+            of = f"-A{adjusted[2:].replace('-', '')}" if adjusted else ""
+            what = f"Adjustments of {adjusted}, posted" if adjusted else "Payments of"
+            yield csv_line(
+                (
+                    f"TH-{day.replace('-', '')}-{money.currency}{of}",
+                    f"{day[5:7]}/{day[8:10]}/{day[:4]}",
+                    safe_cell(self._accounts.codes.get(name, name)),
+                    f"{what} {day}: {role.replace('_', ' ')}",
+                    amount if money.minor > 0 else "",
+                    amount if money.minor < 0 else "",
+                    "",
+                    money.currency,
+                )
+            )
 
 
-def _json(transaction: Transaction, accounts: Accounts, *, number: int, day: str) -> str:
+def _json(transaction: Transaction, posted: Posted, *, number: int, day: str) -> str:
     # A lone surrogate becomes an escape when the line is encoded, which JSON reads back.
-    postings = [
-        _posted(accounts, each.role, Money(minor=each.minor, currency=transaction.currency))
-        | ({} if each.account is None else {"account": each.account})
-        for each in transaction.postings
-    ]
     document = {
         "transaction": number,
         "date": day,
@@ -212,29 +282,24 @@ def _json(transaction: Transaction, accounts: Accounts, *, number: int, day: str
         "cites": list(transaction.cites),
         **dict.fromkeys(("original_date", "tax_date", "closed_period")),
         **_adjusted(transaction),
-        "postings": postings,
+        "postings": [
+            _posted(name, each.role, Money(minor=each.minor, currency=transaction.currency))
+            for each, name in posted
+        ],
     }
     return ("" if number == 1 else ",") + "\n    " + dumps(document, ensure_ascii=False)
 
 
-def _posted(accounts: Accounts, role: Role, money: Money) -> dict[str, Any]:
-    return {"account": accounts[role], "role": role, "minor": money.minor, "money": to_json(money)}
+def _posted(name: str, role: Role, money: Money) -> dict[str, Any]:
+    return {"account": name, "role": role, "minor": money.minor, "money": to_json(money)}
 
 
-def _opening(transaction: Transaction, opened: set[str]) -> str:
-    """Open accounts that people named and that no transaction had yet."""
-    named = {each.account for each in transaction.postings if each.account is not None} - opened
-    opened |= named
-    return "".join(f"\n{_OPENED} open {name}\n" for name in sorted(named))
-
-
-def _beancount(transaction: Transaction, accounts: Accounts, *, day: str) -> str:
+def _beancount(transaction: Transaction, posted: Posted, *, day: str) -> str:
     lines = ["", f"{day} * {_quoted(transaction.what)} {_quoted(transaction.order or '')}"]
     lines += [f"  {name}: {_quoted(text)}" for name, text in _named(transaction) if text]
     lines += [
-        f"  {each.account or accounts[each.role]}  {_major(each.minor, transaction)} "
-        f"{transaction.currency}"
-        for each in transaction.postings
+        f"  {name}  {_major(each.minor, transaction)} {transaction.currency}"
+        for each, name in posted
     ]
     return "\n".join([*lines, ""])
 
@@ -259,7 +324,7 @@ def _adjusted(transaction: Transaction) -> dict[str, str]:
     }
 
 
-def _csv(transaction: Transaction, accounts: Accounts, *, number: int, day: str) -> str:
+def _csv(transaction: Transaction, posted: Posted, *, number: int, day: str) -> str:
     names = [safe_cell(text) for _, text in _named(transaction)]
     names += [""] * (len(CSV_COLUMNS) - _POSTING_COLUMNS - len(names))
     return "".join(
@@ -268,13 +333,13 @@ def _csv(transaction: Transaction, accounts: Accounts, *, number: int, day: str)
                 str(number),
                 day,
                 transaction.what,
-                posting.account or accounts[posting.role],
+                name,
                 _major(posting.minor, transaction),
                 transaction.currency,
                 *names,
             )
         )
-        for posting in transaction.postings
+        for posting, name in posted
     )
 
 

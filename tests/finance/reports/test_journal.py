@@ -15,12 +15,12 @@ import pytest
 
 from app.core.cells import cell_text
 from app.core.errors import ConfigurationError
-from app.finance.report_period import JournalTotals
-from app.finance.reports.journal import DEFAULTS, JournalFormat, accounts_of, foot, head, writer
+from app.finance.reports.accounts import DEFAULTS, Accounts, accounts_of
+from app.finance.reports.journal import JOURNAL_FORMATS, USUAL, JournalFormat, JournalText
 from reconcile.instants import DAY, TICK, Instant, format_instant
 from reconcile.matching.breaks import Break, Step, life
 from reconcile.matching.settling import never_notified
-from reconcile.money import Money, from_major
+from reconcile.money import Money, from_major, major_text
 from reconcile.reporting.input import OrderSeen
 from reconcile.reporting.journal import Posting, Transaction, transactions, written_off
 from reconcile.reporting.tally import PeriodTally
@@ -56,12 +56,11 @@ def booked(
     return list(written_off(found, given, start=start, end=end))
 
 
-def written(some: list[Transaction], form: JournalFormat = "beancount") -> str:
-    lines, totals = writer(form, accounts=DEFAULTS), JournalTotals()
-    for each in some:
-        totals.add(each)
-    first = head(form, accounts=DEFAULTS, scope=scope(merchant='a "title" \\'))
-    return first + "".join(map(lines, some)) + foot(form, accounts=DEFAULTS, totals=totals)
+def written(
+    some: list[Transaction], form: JournalFormat = "beancount", accounts: Accounts = USUAL
+) -> str:
+    journal = JournalText(form, accounts=accounts, scope=scope(merchant='a "title" \\'))
+    return journal.head() + "".join(map(journal.transaction, some)) + journal.foot()
 
 
 def checked(text: str, folder: Path) -> subprocess.CompletedProcess[str]:
@@ -109,8 +108,11 @@ def test_its_totals_are_those_of_the_report() -> None:
             tally.order(seen)
         money |= {(basis, row.flow, row.currency): row.sum for row in tally.report().money}
     for currency in ("KES", "JPY", "KWD"):
-        assert -found["sales", currency] == money["captured", "captured", currency] > 0
-        assert found["refunds", currency] == money["captured", "refunded", currency] > 0
+        captured, refunded = (
+            money["captured", flow, currency] for flow in ("captured", "refunded")
+        )
+        assert captured > refunded > 0
+        assert -found["receivable", currency] == captured - refunded
         assert found["bank", currency] == money["settled", "settled", currency] > 0
         assert found["fees", currency] == money["settled", "fees", currency] > 0
 
@@ -302,9 +304,129 @@ def test_a_json_journal_of_nothing_is_a_document() -> None:
     assert (document["transactions"], document["count"], document["totals"]) == ([], 0, [])
 
 
-def test_a_mapping_names_the_merchants_own_accounts() -> None:
+def test_a_file_names_the_merchants_own_accounts() -> None:
     named = accounts_of('[accounts]\nbank = "Assets:KCB:Till-7"\n')
-    assert named == {**DEFAULTS, "bank": "Assets:KCB:Till-7"}
+    assert named == Accounts(names={**DEFAULTS, "bank": "Assets:KCB:Till-7"})
+
+
+MERCHANT = """
+revenue_at = "fulfilment"
+[[override]]
+source = "shop"
+currency = "JPY"
+clearing = "Assets:Tokyo"
+[[override]]
+method = "card"
+fees = "Expenses:Fees:Cards"
+[codes]
+"Assets:Tokyo" = "090"
+[tax_codes]
+sales = "20% VAT"
+[tax_percent]
+"20% VAT" = "20"
+"""
+
+
+@pytest.mark.parametrize(
+    ("transaction", "posting", "name"),
+    [
+        ({}, {"role": "clearing"}, "Assets:Clearing:Provider"),
+        ({"currency": "JPY"}, {"role": "clearing"}, "Assets:Tokyo"),
+        ({"currency": "JPY", "source": "other"}, {"role": "clearing"}, "Assets:Clearing:Provider"),
+        ({"method": "card"}, {"role": "fees"}, "Expenses:Fees:Cards"),
+        ({}, {"role": "other_business", "account": "Income:Rent"}, "Income:Rent"),
+        (
+            {"source": "m-pesa 2"},
+            {"role": "bank", "sub_account": "charges paid"},
+            "Assets:Bank:M-pesa-2:Charges-paid",
+        ),
+    ],
+)
+def test_an_account_is_that_of_its_source_currency_and_method(
+    transaction: dict[str, Any], posting: dict[str, Any], name: str
+) -> None:
+    given = replace(month(1)[0], **{"source": "shop", "currency": "KES", **transaction})
+    assert accounts_of(MERCHANT).name_of(Posting(minor=1, **posting), given) == name
+
+
+def re_added(text: str, form: JournalFormat) -> Counter[tuple[str, str, str]]:
+    """Add up a journal by account, currency and transaction or, where days are added up, by day."""
+    sums: Counter[tuple[str, str, str]] = Counter()
+    if form == "json":
+        for each in json.loads(text)["transactions"]:
+            for part in each["postings"]:
+                key = (part["account"], part["money"]["currency"], str(each["transaction"]))
+                sums[key] += Decimal(part["money"]["amount"])  # type: ignore[assignment]
+        return sums
+    if form == "beancount":
+        number = 0
+        for row in text.splitlines():
+            parts = row.split()
+            number += " * " in row
+            if len(parts) == 3 and row.startswith("  ") and not parts[0].endswith(":"):
+                sums[parts[0], parts[2], str(number)] += Decimal(parts[1])  # type: ignore[assignment]
+        return sums
+    for cells in csv.DictReader(io.StringIO(text.removeprefix("\ufeff"), newline="")):
+        if form == "csv":
+            key, amount = (
+                (cells["account"], cells["currency"], cells["transaction"]),
+                cells["amount"],
+            )
+        elif form == "xero":
+            currency = cells["*Narration"].rpartition(" ")[2]
+            key, amount = (cells["*AccountCode"], currency, cells["*Narration"]), cells["*Amount"]
+        else:
+            key = (cells["Account Name"], cells["Currency"], cells["Journal No."])
+            amount = cells["Debits"] or f"-{cells['Credits']}"
+        sums[key] += Decimal(amount)  # type: ignore[assignment]
+    return sums
+
+
+@pytest.mark.parametrize("form", JOURNAL_FORMATS)
+def test_each_form_adds_up_to_nothing_and_has_the_same_balances(form: JournalFormat) -> None:
+    some = month(90)
+    found = re_added(written(some, form), form)
+    left: Counter[tuple[str, str]] = Counter()
+    balances: Counter[tuple[str, str]] = Counter()
+    for (account, currency, entry), amount in found.items():
+        left[entry, currency] += amount
+        balances[account, currency] += amount
+    assert len({currency for _, currency in left}) == 3
+    assert set(left.values()) == {Decimal(0)}
+    assert {key: amount for key, amount in balances.items() if amount} == {
+        (DEFAULTS[role], currency): Decimal(major_text(Money(minor=minor, currency=currency)))  # type: ignore[index]
+        for (role, currency), minor in sums(some).items()
+        if minor
+    }
+
+
+def test_xero_and_quickbooks_get_one_journal_a_day_with_the_merchants_codes() -> None:
+    some = [replace(each, currency="JPY") for each in month(1, end=END)][:1]
+    accounts = accounts_of(MERCHANT)
+    day = format_instant(some[0].at)[:10]
+    year, month_, date = day.split("-")
+    xero = written(some, "xero", accounts).removeprefix("\ufeff").splitlines()
+    assert xero[0] == (
+        "*Narration,*Date,Description,*AccountCode,*TaxRate,*Amount,"
+        "TrackingName1,TrackingOption1,TrackingName2,TrackingOption2"
+    )
+    assert xero[1] == (
+        f"Payments of {day} in JPY,{date}/{month_}/{year},clearing,090,Tax Exempt,1000,,,,"
+    )
+    quickbooks = written(some, "quickbooks", accounts).removeprefix("\ufeff").splitlines()
+    assert quickbooks[0] == (
+        "Journal No.,Journal Date,Account Name,Description,Debits,Credits,Name,Currency"
+    )
+    assert quickbooks[1] == (
+        f"TH-{year}{month_}{date}-JPY,{month_}/{date}/{year},090,Payments of {day}: clearing,"
+        "1000,,,JPY"
+    )
+
+
+def test_the_journal_says_that_it_has_payments_and_not_sales() -> None:
+    assert "; A journal of payments, not of sales" in written([])
+    assert json.loads(written([], "json"))["kind"] == "payments journal"
+    assert "not of sales" not in written([], accounts=accounts_of('revenue_at = "fulfilment"'))
 
 
 @pytest.mark.parametrize(
@@ -316,7 +438,19 @@ def test_a_mapping_names_the_merchants_own_accounts() -> None:
         ('[accounts]\nbank = "assets"', "bank: an account is written like Assets:Bank"),
         ('[accounts]\nbank = "Assets:Bank\\n2026-01-01 open Assets:Evil"', "bank: an account"),
         ("[accounts]\nfees = 3", "fees: an account"),
-        ("[acounts]\n", "acounts: there is no such section; there are accounts"),
+        ("[acounts]\n", "acounts: there is no such section; there are revenue_at, accounts"),
+        ('revenue_at = "capture"', "revenue_at: must be one of fulfilment"),
+        ('[[override]]\nclearing = "Assets:Mpesa"', "must name a source, a currency or a method"),
+        ('[[override]]\nsource = "mpesa"', "override.1: must name an account"),
+        ('[[override]]\ncurrency = "XYZ"\nbank = "Assets:X"', "override.1.currency: "),
+        ('[codes]\n"Assets:Bank" = 90', "write 1 to 200 characters"),
+        ('[tax_codes]\nsale = "20%"', "tax_codes.sale: there is no such key"),
+        ('[tax_percent]\n"VAT" = "101"', "write a number from 0 to 99.9999"),
+        ('[tax_percent]\n"VAT" = "20"', "'VAT' is no tax code of [tax_codes]"),
+        (
+            '[tax_codes]\nsales = "VAT"\n[tax_percent]\n"VAT" = "20"',
+            'also write revenue_at = "fulfilment"',
+        ),
     ],
 )
 def test_a_wrong_mapping_is_refused_with_every_mistake(text: str, said: str) -> None:

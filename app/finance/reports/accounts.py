@@ -1,0 +1,245 @@
+"""The merchant's accounts: the name, code and tax code of each account of the journal, from a file.
+
+revenue_at = "fulfilment"             # post sales as well; payments only unless it is given
+[accounts]                            # by purpose; the others keep their default names
+bank = "Assets:KCB:Till-7"
+[[override]]                          # for a source, a currency or a method; the first that fits
+source = "mpesa"
+currency = "KES"
+clearing = "Assets:Clearing:Mpesa"
+[codes]                               # by account: its code in Xero, its name in QuickBooks
+"Assets:KCB:Till-7" = "090"
+[tax_codes]                           # by purpose: the tax rate's full name in Xero
+sales = "16% VAT on Income"
+[tax_percent]                         # by tax code: sales contain so much tax, and it is posted
+"16% VAT on Income" = "16"
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Annotated, Any, Final, Literal, cast
+
+from pydantic import Field, PlainValidator, create_model
+
+from app.core.toml_file import EMPTY, TomlMistake, TomlTable, Values, read_toml
+from reconcile.money import exponent_of
+from reconcile.reporting.journal import Posting, Revenue, Role, Transaction
+
+DEFAULTS: Final[Mapping[Role, str]] = {
+    "clearing": "Assets:Clearing:Provider",
+    "in_transit": "Assets:Clearing:InTransit",
+    "bank": "Assets:Bank",
+    "receivable": "Assets:Receivable",
+    "deposits": "Liabilities:CustomerDeposits",
+    "sales": "Income:Sales",
+    "refunds": "Income:Refunds",
+    "disputes": "Expenses:Disputes",
+    "fees": "Expenses:Fees:Payments",
+    "write_offs": "Expenses:WriteOffs",
+    "exchange": "Equity:Exchange",
+    "exchange_gains": "Income:ExchangeGains",
+    "unallocated": "Liabilities:Unallocated",
+    "other_business": "Income:OtherBusiness",
+    "other_shops": "Liabilities:OtherShops",
+    "tips": "Liabilities:Tips",
+    "donations": "Liabilities:Donations",
+    "surcharges": "Income:Surcharges",
+    "fees_from_customers": "Income:FeesFromCustomers",
+    "shipping": "Income:Shipping",
+    "taxes": "Liabilities:Taxes",
+}
+
+_NAME: Final = re.compile(r"(Assets|Liabilities|Equity|Income|Expenses)(:[A-Z0-9][A-Za-z0-9-]*)+")
+"""Account names that beancount accepts."""
+
+NAME_MAX: Final = 200
+"""Characters of an account's name, code or tax code."""
+
+OVERRIDES_MAX: Final = 200
+"""Overrides in a file: some for each source and currency."""
+
+MAX_BYTES: Final = 64 * 1024
+"""Bytes of a file of accounts: some lines for each purpose, source and account."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Override:
+    """Other names of accounts, for transactions of a source, a currency or a method; None: any."""
+
+    source: str | None
+    currency: str | None
+    method: str | None
+    names: Mapping[Role, str]
+
+    def fits(self, transaction: Transaction) -> bool:
+        return (
+            self.source in (None, transaction.source)
+            and self.currency in (None, transaction.currency)
+            and self.method in (None, transaction.method)
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Accounts:
+    """The names of all accounts, and what the merchant's accounting program calls them.
+
+    codes      by name of an account
+    tax_codes  by purpose
+    revenue    None: the journal has payments only
+    """
+
+    names: Mapping[Role, str] = field(default_factory=lambda: DEFAULTS)
+    overrides: tuple[Override, ...] = ()
+    codes: Mapping[str, str] = field(default_factory=dict)
+    tax_codes: Mapping[Role, str] = field(default_factory=dict)
+    revenue: Revenue | None = None
+
+    def name_of(self, posting: Posting, transaction: Transaction) -> str:
+        """Return the account of a posting: as a person named it, else by the first override that
+        fits. A sub-account is below its source's: `Assets:Wallets:Mpesa:Utility`."""
+        if posting.account is not None:
+            return posting.account
+        fitting = [each.names for each in self.overrides if each.fits(transaction)]
+        name = next((each[posting.role] for each in fitting if posting.role in each), None)
+        found = self.names[posting.role] if name is None else name
+        if posting.sub_account is None:
+            return found
+        parts = [each for each in (transaction.source, posting.sub_account) if each]
+        return ":".join([found, *map(_segment, parts)])
+
+    def all_names(self) -> list[str]:
+        """Return the names of accounts that are known before any transaction, sorted."""
+        return sorted(
+            {*self.names.values(), *(n for o in self.overrides for n in o.names.values())}
+        )
+
+
+def _segment(text: str) -> str:
+    """Return text as one part of an account's name."""
+    plain = re.sub(r"[^A-Za-z0-9]+", "-", text).strip("-") or "Other"
+    return plain[0].upper() + plain[1:]
+
+
+def _account(usual: str) -> Callable[[Any], str]:
+    def read(value: Any) -> str:
+        if not isinstance(value, str) or len(value) > NAME_MAX or not _NAME.fullmatch(value):
+            raise ValueError(f"an account is written like {usual}")
+        return value
+
+    return read
+
+
+def _word(value: Any) -> str:
+    if not isinstance(value, str) or not 0 < len(value) <= NAME_MAX or not value.isprintable():
+        raise ValueError(f"write 1 to {NAME_MAX} characters on one line")
+    return value
+
+
+def _currency(value: Any) -> str:
+    exponent_of(_word(value))  # raises for an unknown one
+    return cast(str, value)
+
+
+def _percent(value: Any) -> int:
+    text = str(value) if isinstance(value, str | int | Decimal) else ""
+    found = re.fullmatch(r"([0-9]{1,2})(?:\.([0-9]{1,4}))?", text)
+    if isinstance(value, bool) or found is None:
+        raise ValueError('write a number from 0 to 99.9999, such as "16" or "7.5"')
+    return int(found[1]) * 10_000 + int((found[2] or "").ljust(4, "0"))
+
+
+_Word = Annotated[str, PlainValidator(_word)]
+_NAMED: Final[Any] = create_model(
+    "_NAMED",
+    __base__=TomlTable,
+    **cast(
+        "dict[str, Any]",
+        {r: (Annotated[str, PlainValidator(_account(u))], u) for r, u in DEFAULTS.items()},
+    ),
+)
+_OVERRIDE: Final[Any] = create_model(
+    "_OVERRIDE",
+    __base__=TomlTable,
+    source=(_Word | None, None),
+    currency=(Annotated[str, PlainValidator(_currency)] | None, None),
+    method=(_Word | None, None),
+    **cast(
+        "dict[str, Any]",
+        {
+            r: (Annotated[str, PlainValidator(_account(u))] | None, None)
+            for r, u in DEFAULTS.items()
+        },
+    ),
+)
+_TAX_CODES: Final[Any] = create_model(
+    "_TAX_CODES",
+    __base__=TomlTable,
+    **cast("dict[str, Any]", dict.fromkeys(DEFAULTS, (_Word | None, None))),
+)
+
+
+class _AccountFile(TomlTable):
+    revenue_at: Literal["fulfilment"] | None = None
+    accounts: _NAMED = EMPTY
+    override: list[_OVERRIDE] = Field(default_factory=list, max_length=OVERRIDES_MAX)
+    codes: dict[str, _Word] = Field(default_factory=dict)
+    tax_codes: _TAX_CODES = EMPTY
+    tax_percent: dict[str, Annotated[int, PlainValidator(_percent)]] = Field(default_factory=dict)
+
+
+def _between(values: Values) -> Iterator[TomlMistake]:
+    for number, each in enumerate(values.get("override", ()), 1):
+        given = {name for name, value in each.items() if value is not None}
+        if not given & _CONDITIONS:
+            yield TomlMistake(
+                f"override.{number}", "must name a source, a currency or a method that it is for"
+            )
+        elif not given - _CONDITIONS:
+            yield TomlMistake(f"override.{number}", "must name an account, such as clearing")
+    used = {code for code in values.get("tax_codes", {}).values() if code is not None}
+    for code in values.get("tax_percent", {}):
+        if code not in used:
+            yield TomlMistake(
+                "tax_percent", f"{code[:80]!r} is no tax code of [tax_codes]; write it as there"
+            )
+    if values.get("tax_percent") and values.get("revenue_at", "fulfilment") is None:
+        yield TomlMistake(
+            "tax_percent",
+            'a journal of payments posts no taxes; also write revenue_at = "fulfilment"',
+        )
+
+
+_CONDITIONS: Final = {"source", "currency", "method"}
+
+
+def accounts_of(text: str, *, name: str = "the file of accounts") -> Accounts:
+    """Return the accounts in a file, with default names for the others.
+
+    Raises ConfigurationError with every mistake.
+    """
+    values = read_toml(text, _AccountFile, name=name, most_bytes=MAX_BYTES, together=_between)
+    codes = {role: code for role, code in values["tax_codes"].items() if code is not None}
+    rates = values["tax_percent"]
+    taxes = {role: rates[codes[role]] for role in _SOLD if codes.get(role) in rates}
+    return Accounts(
+        names=values["accounts"],
+        overrides=tuple(
+            Override(
+                **{name: each[name] for name in _CONDITIONS},
+                names={
+                    role: account
+                    for role, account in each.items()
+                    if role not in _CONDITIONS and account is not None
+                },
+            )
+            for each in values["override"]
+        ),
+        codes=values["codes"],
+        tax_codes=codes,
+        revenue=None if values["revenue_at"] is None else Revenue(taxes=taxes),
+    )
+
+
+_SOLD: Final[tuple[Role, ...]] = ("sales", "refunds")
