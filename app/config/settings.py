@@ -123,7 +123,7 @@ def named(value: Any) -> Any:
 
 
 def accounts(value: Any) -> Any:
-    """Parse an account's name, or a JSON list of names.
+    """Parse the name of an account or payment method, or a JSON list of names.
 
     Raises ValueError for one that is empty or has surrounding spaces.
     """
@@ -131,7 +131,7 @@ def accounts(value: Any) -> Any:
         return value
     found = listed(value) if value.lstrip().startswith("[") else [value]
     if not found or any(not each or each != each.strip() for each in found):
-        raise ValueError('must be an account as the events name it, or a list: ["one", "other"]')
+        raise ValueError('must be a name as the events state it, or a list: ["one", "other"]')
     return found
 
 
@@ -421,6 +421,8 @@ class SourceSettings(Section):
                   session, or an event ties it to one of these; an order that its event names is
                   only suggested
     shared        whether another shop or system uses the account; `unknown`: nobody has said
+    captures      payment methods that capture by themselves, of profiles with [captures]; needs
+                  the credential `webhook`
     link_mismatch `hold`: a payment that only its order number links counts only if its amount is a
                   price of the order
     """
@@ -436,6 +438,7 @@ class SourceSettings(Section):
     orders: Annotated[Literal["shared", "own"], BeforeValidator(lowered)] = "shared"
     link_by: Annotated[Literal["order", "references"], BeforeValidator(lowered)] = "order"
     shared: Annotated[Literal["unknown", "yes", "no"], BeforeValidator(lowered)] = "unknown"
+    captures: Accounts = ()
     link_mismatch: Annotated[Literal["accept", "hold"], BeforeValidator(lowered)] = "accept"
 
 

@@ -223,6 +223,8 @@ def _sources(dossier: gather_evidence.Dossier) -> list[Mapping[str, Any]]:
             "file": f"profile-{number}.toml",
             "orders": each.orders,
             "link_by": each.link_by,
+            "captures": each.captures,
+            "vouchers": each.vouchers,
         }
         for number, each in enumerate(dossier.profiles, 1)
     ]

@@ -87,12 +87,15 @@ class DeliveryEvidence:
 class Profiled:
     """A source and the profile that reads it now. `text` is the profile's file, without secrets;
     `orders`: whether its orders are `shared` with other sources or its `own`; `link_by`: what
-    links a payment to an order, as the setting says."""
+    links a payment to an order, as the setting says; `captures`: methods that capture by
+    themselves, in requests with one of the `vouchers`."""
 
     source: str
     profile: str
     orders: str
     link_by: str
+    captures: tuple[str, ...]
+    vouchers: tuple[str, ...]
     text: bytes = field(repr=False)
 
 
@@ -395,6 +398,8 @@ def _profiles(rows: Iterable[store.StoredDelivery], context: AppContext) -> tupl
             profile=context.sources[name].profile.name,
             orders="own" if context.sources[name].own_orders else "shared",
             link_by="order" if context.sources[name].links else "references",
+            captures=tuple(sorted(context.sources[name].captures)),
+            vouchers=tuple(context.sources[name].vouchers),
             text=profile_text(context.settings.sources[name].profile).encode(),
         )
         for name in names

@@ -49,15 +49,19 @@ def bodies(bundle: verify.Bundle) -> Found:
     them."""
     profiles, count, left = _profiles(bundle), 0, 0
     sources = bundle.document("sources.json")
-    own = {s["source"] for s in sources if s.get("orders") == "own"}
-    unlinked = {s["source"] for s in sources if s.get("link_by") == "references"}
+    settings = {s["source"]: s for s in sources}
     for kept in _kept(bundle):
         source = kept.stated["source"]
-        profile, reader = profiles.get(source), None
+        profile, reader, given = profiles.get(source), None, settings.get(source, {})
         if profile is not None:
             with suppress(ConfigurationError):
                 reader = ProfileReader(
-                    source, profile, own_orders=source in own, links=source not in unlinked
+                    source,
+                    profile,
+                    own_orders=given.get("orders") == "own",
+                    links=given.get("link_by") != "references",
+                    captures=given.get("captures", ()),
+                    vouchers=given.get("vouchers", ()),
                 )
         if reader is None:
             left += 1

@@ -125,7 +125,14 @@ def _own_readings(settings: Settings) -> dict[str, str]:
     return {
         name: hashlib.sha256(
             repr(
-                (each.profile, each.account, sorted(each.only.items()), each.orders, each.link_by)
+                (
+                    each.profile,
+                    each.account,
+                    sorted(each.only.items()),
+                    each.orders,
+                    each.link_by,
+                    sorted(each.captures),
+                )
             ).encode()
         ).hexdigest()
         for name, each in settings.sources.items()

@@ -34,6 +34,16 @@ def secrets_of(given: SourceSettings) -> list[str] | dict[str, str]:
     return [secret.get_secret_value() for secret in given.secrets]
 
 
+def webhook_credentials(given: SourceSettings) -> list[str]:
+    """Return the pairs by which a request is known to come from the provider: `webhook`, and older
+    ones under names that begin with `webhook_`."""
+    return [
+        pair.get_secret_value()
+        for name, pair in given.credentials.items()
+        if name == "webhook" or name.startswith("webhook_")
+    ]
+
+
 def ends_of(given: SourceSettings) -> dict[str, Instant]:
     """Return the end of each secret that has one."""
     return {s.get_secret_value(): s.until for s in given.secrets if s.until is not None}
@@ -114,11 +124,14 @@ def compile_sources(settings: Settings, *, phone_key: PhoneKey | None = None) ->
                 only=only_locations(given, profile),
                 own_orders=given.orders == "own",
                 links=given.link_by == "order",
+                captures=given.captures,
+                webhook=webhook_credentials(given),
                 addresses={each.get_secret_value(): each.until for each in given.address},
             )
             problems += _problems_of_account(name, given, profile)
             problems += _problems_of_only(name, given, profile)
             problems += _problems_of_sharing(name, given, profile)
+            problems += _problems_of_captures(name, given, profile)
             if source.signs_address and given.address:
                 variable = f"TALLYHOOK_SOURCES__{name.upper()}__ADDRESS"
                 raise ConfigurationError(
@@ -185,6 +198,21 @@ def _problems_of_sharing(name: str, given: SourceSettings, profile: Profile) -> 
     return [
         f"TALLYHOOK_SOURCES__{name.upper()}__SHARED: another shop uses the account, so its payments"
         f" would count as yours; set {ways_to_tell_apart(profile)}, in this order of preference"
+    ]
+
+
+def _problems_of_captures(name: str, given: SourceSettings, profile: Profile) -> list[str]:
+    """Find methods that would count although anyone could write them."""
+    variable = f"TALLYHOOK_SOURCES__{name.upper()}__CAPTURES"
+    if not given.captures:
+        return []
+    if profile.captures is None:
+        return [f"{variable}: means nothing; profile {profile.name} has no section [captures]"]
+    if all(":" in each and each.isascii() for each in webhook_credentials(given) or [""]):
+        return []
+    return [
+        f"{variable}: nothing signs the payment method, so anyone could write it; set user name and"
+        ' password at the provider\'s webhook, and here as CREDENTIALS {"webhook": "user:password"}'
     ]
 
 

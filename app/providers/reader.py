@@ -5,9 +5,11 @@ part of an event. Their keyed digests leave here, and the number itself only whe
 one delivery.
 """
 
+import hashlib
 import hmac
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -95,6 +97,11 @@ MEANT_AS_STATED: Final[frozenset[ClaimKind]] = frozenset({"unrecognized", "ignor
 NAMES_ITS_OWN: Final[frozenset[ClaimKind]] = FOLLOWS_SUCCESS | MEANT_AS_STATED
 """Claims whose members, such as metadata, may be a refund's or dispute's own: only the account says
 whose the payment is."""
+
+MAX_LISTED: Final = 50
+"""Payments that one event can list. An order is paid in two or three parts."""
+
+_AUTHORIZATION: Final = request.header_values("authorization")
 
 _new_event, _new_reading = maker(Event), maker(Reading)
 
@@ -221,6 +228,29 @@ class ShopMembers:
         return next((word for word in _STRONGEST if word in found), None)
 
 
+class CapturingMethods:
+    """Payment methods that capture by themselves, at one source.
+
+    methods   as the provider names them
+    vouchers  values of the header `authorization` by which a request is known to come from the
+              provider, so that its unsigned method counts
+    """
+
+    __slots__ = ("_kinds", "_method", "_methods", "_vouchers")
+
+    def __init__(
+        self, rule: sections.CapturesRule, *, methods: Iterable[str], vouchers: Iterable[bytes]
+    ) -> None:
+        self._kinds, self._method = KindWords(rule.claims), ProfileField(rule.method)
+        self._methods, self._vouchers = frozenset(methods), frozenset(vouchers)
+
+    def captured(self, kind: str, data: fields.EventData) -> bool:
+        """Check whether the provider itself says that the payment was captured when authorized."""
+        given = _AUTHORIZATION(data.incoming.headers)
+        vouched = len(given) == 1 and given[0] in self._vouchers
+        return vouched and kind in self._kinds and self._method.find(data) in self._methods
+
+
 _STRONGEST: Final[tuple[Shop, ...]] = ("other", "unstated", "ours")
 
 
@@ -259,10 +289,10 @@ class EventReader:
         accounts: frozenset[str] = frozenset(),
         only: Mapping[str, Collection[str]] = NO_MEMBERS,
         key_environment: str | None = None,
+        capturing: CapturingMethods | None = None,
     ) -> None:
         event, priced = profile.event, profile.amounts
-        self._source = source
-        self._phone_key = phone_key
+        self._source, self._phone_key = source, phone_key
         # Each further id counts, so each location is a field.
         self._identifiers = tuple(
             (identify, ProfileField(locations))
@@ -287,6 +317,8 @@ class EventReader:
         self._suggested = ProfileField(event.suggested)
         self._standalone = KindWords(event.standalone)
         self._agreement = ProfileField(event.agreement)
+        self._lists, self._listed = KindWords(event.lists), event.listed or ""
+        self._capturing = capturing
         self._accounts = accounts if profile.shares_key else None
         self._shop = ShopMembers(
             () if profile.shares_key else profile.account.where,
@@ -305,12 +337,10 @@ class EventReader:
         self._environment = ProfileField(profile.environment.where)
         self._names_environments = bool(profile.environment.where)
         self._key_environment = key_environment
-        self._environments: dict[str, str | None] = {
-            profile.environment.sandbox: "sandbox",
-            profile.environment.live: "live",
-        }
-        if profile.environment.either is not None:
-            self._environments[profile.environment.either] = None
+        words = profile.environment
+        self._environments: dict[str, str | None] = {words.sandbox: "sandbox", words.live: "live"}
+        if words.either is not None:
+            self._environments[words.either] = None
         self._paid = Price(priced, amount=priced.payment, currency=priced.payment_currency)
         self._given_back = Price(priced, amount=priced.refund, currency=priced.refund_currency)
         self._refunded_total = Price(
@@ -463,9 +493,10 @@ class EventReader:
             own = data.of(item.document, digest=item.digest)
             try:
                 environments.add(self._environment_of(own))
-                events.append(self._event(own))
-                raws.append(item.raw)
-                read.append(own)
+                for raw, event in self._events(own, item):
+                    events.append(event)
+                    raws.append(raw)
+                    read.append(own)
             except Unreadable as error:
                 unread.append((item.raw, f"event {number} of {len(items)}: {error}"))
         if not events:
@@ -483,9 +514,38 @@ class EventReader:
             customers=self._customers(read),
         )
 
+    def _events(
+        self, data: fields.EventData, item: documents.BodyItem
+    ) -> list[tuple[bytes, Event]]:
+        """Return the event of an item, or one for each payment that its kind lists. Each has bytes
+        of its own: the first the item's, the others those of the listed payment's name."""
+        event = self._event(data)
+        if event.kind not in self._lists or event.claim == "ignored":
+            return [(item.raw, event)]
+        found: list[tuple[bytes, Event]] = []
+        for number in range(1, MAX_LISTED + 1):
+            path = paths.compile_path(self._listed.replace("{n}", str(number)))
+            payment = fields.as_text(paths.find_paths(item.document, path), "a listed payment")
+            if payment is None:
+                break
+            (name,) = paths.slices(item.raw.decode("utf-8"), path)
+            raw = name.encode("utf-8") if found else item.raw
+            listed = replace(
+                event,
+                event_id=f"{event.event_id}:{number}",
+                digest=hashlib.sha256(raw).hexdigest(),
+                payment=fields.required_text(payment, "a listed payment"),
+                movement=None,
+                money=None,
+            )
+            found.append((raw, listed))
+        return found or [(item.raw, replace(event, claim="ignored"))]
+
     def _event(self, data: fields.EventData) -> Event:
         kind = fields.required_text(self._kind.find(data), self._kind.name)
         claim = self._claims.meaning(kind)
+        if self._capturing is not None and self._capturing.captured(kind, data):
+            claim = "succeeded"
         try:
             identity = fields.event_id(self._id.find(data), self._id.name)
         except Unreadable:

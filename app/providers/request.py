@@ -7,6 +7,7 @@ cannot be parsed has no members.
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
@@ -62,6 +63,11 @@ def write_pairs(pairs: Iterable[tuple[bytes, bytes]]) -> bytes:
 
 Headers = Sequence[tuple[bytes, bytes]]
 """Raw headers as ASGI gives them: lower-case names, in the order they came, repeats kept."""
+
+
+def left_out(value: bytes) -> bytes:
+    """Return what is kept in place of a header's value that is a credential."""
+    return b"(left out, sha256 %b)" % hashlib.sha256(value).hexdigest().encode()
 
 
 class Incoming(NamedTuple):

@@ -200,6 +200,14 @@ def claims(pair: tuple[str, Any]) -> str:
     return one_of(CLAIM_KINDS)(meaning)
 
 
+def numbered_path(value: Any) -> str:
+    """Return a path whose `{n}` stands for 1, 2 and so on."""
+    if "{n}" not in words(value):
+        raise ValueError("must hold {n}, the number of what is listed")
+    json_path(str(value).replace("{n}", "1"))
+    return str(value)
+
+
 def kinds(value: Any) -> str:
     """Return a kind of events, or the beginning of several with a `*` behind it."""
     if "*" in words(value)[:-1]:

@@ -331,6 +331,33 @@ def slow_claims_are_pending(values: Values) -> Iterable[TomlMistake]:
             yield TomlMistake(f"slow.revocable.{method}", "is no slow method of this profile")
 
 
+def _lists_only_hold(values: Values) -> Iterable[TomlMistake]:
+    """Check that listed payments, which nothing signs, are held and nothing more."""
+    event, claims = values["event"], dict(values["claims"])
+    if bool(event["lists"]) != bool(event["listed"]):
+        yield TomlMistake("event.listed", "belongs with event.lists, and with nothing else")
+    for kind in event["lists"]:
+        if claims.get(kind) != "refund_pending":
+            yield TomlMistake(
+                "event.lists", f"names {kind!r}, which [claims] must map to refund_pending"
+            )
+        if kind not in event["own_reference"]:
+            yield TomlMistake(
+                "event.lists", f"names {kind!r}, which event.own_reference must name too"
+            )
+    if event["lists"] and not event["items"]:
+        yield TomlMistake("event.lists", "means nothing without event.items")
+
+
+def _captures_are_authorizations(values: Values) -> Iterable[TomlMistake]:
+    rule = values["captures"]
+    for word in rule["claims"] if rule is not None else ():
+        if dict(values["claims"]).get(word) != "authorized":
+            yield TomlMistake(
+                "captures.claims", f"names {word!r}, which no claim maps to authorized"
+            )
+
+
 def setup_is_of_this_profile(values: Values) -> Iterable[TomlMistake]:
     """Check that [setup] describes only credentials and secrets that the profile has."""
     setup, rule = values["setup"], values["fetch_back"]
@@ -695,6 +722,8 @@ _TOGETHER: Final = (
     fetch_back_is_safe,
     handshake_is_safe,
     slow_claims_are_pending,
+    _lists_only_hold,
+    _captures_are_authorizations,
 )
 
 

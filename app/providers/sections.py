@@ -175,6 +175,8 @@ class EventRule:
     own_reference  kinds whose `order` is the merchant's reference of the movement, not the order;
                    a kind may end in `*`
     standalone   kinds of refunds and payouts that belong to no payment; the same
+    lists        kinds that are one event for each payment that they list; the same
+    listed       path of a listed payment, with `{n}` for its number; it need not be signed
     """
 
     items: Annotated[str | None, rules.items_path] = None
@@ -195,6 +197,21 @@ class EventRule:
     suggested: Locations = ()
     own_reference: Annotated[tuple[str, ...], listed(rules.kinds)] = ()
     standalone: Annotated[tuple[str, ...], listed(rules.kinds)] = ()
+    lists: Annotated[tuple[str, ...], listed(rules.kinds)] = ()
+    listed: Annotated[str | None, rules.numbered_path] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CapturesRule:
+    """Section [captures]: methods that capture by themselves, as a source's CAPTURES names them.
+
+    method  the provider's word for the method; nothing signs it, so it counts only in requests
+            that bring the source's own `webhook` credential
+    claims  words of [claims] that mean authorized, and succeeded for such a method
+    """
+
+    method: Locations
+    claims: Annotated[tuple[str, ...], listed(rules.words)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -485,6 +502,7 @@ class Profile:
     acknowledgement: AcknowledgementRule
     handshake: HandshakeRule | None
     event: EventRule
+    captures: CapturesRule | None
     customer: CustomerRule
     environment: EnvironmentRule
     amounts: AmountsRule

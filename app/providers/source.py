@@ -1,5 +1,6 @@
 """A source: one provider account that sends to us. The main thing other rooms use from here."""
 
+import base64
 import hmac
 import json
 import re
@@ -14,8 +15,8 @@ from app.providers import fields
 from app.providers.documents import DOCUMENTS
 from app.providers.fetched import AnswerReader
 from app.providers.named.contract import WRAPPED, Secrets, Signed
-from app.providers.reader import NO_MEMBERS, EventReader
-from app.providers.request import Incoming, Reason, Refusal
+from app.providers.reader import NO_MEMBERS, CapturingMethods, EventReader
+from app.providers.request import Incoming, Reason, Refusal, left_out
 from app.providers.schemes import NAMED, TOKENS, UNSIGNED
 from app.providers.sections import HandshakeRule, Profile
 from app.providers.verification import SourceVerifier, compile_verifier
@@ -192,6 +193,9 @@ class Source:
     links                   whether a payment may belong to an order because its event names it;
                             else the order that it names is only suggested
     ends                    secret → when it expires, for secrets that were replaced
+    captures                payment methods that capture by themselves
+    webhook                 `user:password` pairs that the provider may send beside its signature:
+                            only with one of them the unsigned method of a payment counts
     addresses               ends of the path that its deliveries come to, newest first, each with
                             when it expires; empty: its name is the end
 
@@ -212,6 +216,8 @@ class Source:
         only: Mapping[str, Collection[str]] = NO_MEMBERS,
         own_orders: bool = False,
         links: bool = True,
+        captures: Collection[str] = (),
+        webhook: Iterable[str] = (),
         addresses: Mapping[str, Instant | None] | None = None,
     ) -> None:
         self.name = name
@@ -228,6 +234,10 @@ class Source:
         )
         ours = frozenset(accounts)
         texts = [*given.listed, *given.named.values()]
+        self._vouchers = tuple(
+            b"Basic " + base64.b64encode(each.encode("utf-8")) for each in webhook
+        )
+        self.captures = frozenset(captures)
         self._reader = EventReader(
             name,
             profile,
@@ -237,6 +247,9 @@ class Source:
             accounts=ours,
             only=only,
             key_environment=profile.environment.of_keys(texts),
+            capturing=_capturing(
+                profile, captures, [*self._vouchers, *map(left_out, self._vouchers)]
+            ),
         )
         self._answers = (
             AnswerReader(
@@ -258,7 +271,7 @@ class Source:
         self.private_query = token and kind == "query"
         self.private_headers: frozenset[bytes] = frozenset(
             name.encode("ascii") for name in places.split(",") if token and kind == "header"
-        )
+        ) | ({b"authorization"} if self._vouchers else frozenset())
         self._tokens = Secrets(listed=texts if token else ())
         self.signs_address: bool = self._verifier.signs_address
         self.methods: frozenset[str] = frozenset(
@@ -283,7 +296,12 @@ class Source:
     @property
     def tokens(self) -> list[bytes]:
         """The values that the private headers may have."""
-        return [each.encode("utf-8") for each in self._tokens.listed]
+        return [*(each.encode("utf-8") for each in self._tokens.listed), *self._vouchers]
+
+    @property
+    def vouchers(self) -> list[str]:
+        """The headers `authorization` of the provider, as they are kept."""
+        return [left_out(each).decode("ascii") for each in self._vouchers]
 
     def acknowledge(self, incoming: Incoming) -> ProviderReply | None:
         """Return the provider's own acknowledgement of a stored delivery; None: any 2xx will do."""
@@ -372,6 +390,14 @@ class Source:
         return self._verifier.sign(body, event_id=checked, now=now, method=method, url=url)
 
 
+def _capturing(
+    profile: Profile, methods: Collection[str], vouchers: Iterable[bytes]
+) -> CapturingMethods | None:
+    if profile.captures is None or not methods:
+        return None
+    return CapturingMethods(profile.captures, methods=methods, vouchers=vouchers)
+
+
 class ProfileReader:
     """Reads requests as a profile says, without secrets.
 
@@ -379,11 +405,24 @@ class ProfileReader:
     """
 
     def __init__(
-        self, source: str, profile: Profile, *, own_orders: bool = False, links: bool = True
+        self,
+        source: str,
+        profile: Profile,
+        *,
+        own_orders: bool = False,
+        links: bool = True,
+        captures: Collection[str] = (),
+        vouchers: Iterable[str] = (),
     ) -> None:
         if profile.signature.mac.removeprefix(NAMED) in WRAPPED:
             raise ConfigurationError([f"bodies of {profile.name} cannot be read without a secret"])
-        self._reader = EventReader(source, profile, own_orders=own_orders, links=links)
+        self._reader = EventReader(
+            source,
+            profile,
+            own_orders=own_orders,
+            links=links,
+            capturing=_capturing(profile, captures, [each.encode("ascii") for each in vouchers]),
+        )
         self._answers = (
             AnswerReader(source, profile, own_orders=own_orders, links=links)
             if profile.fetch_back

@@ -4,13 +4,12 @@ Latin-1 keeps every byte. Values that hold credentials are left out. What else m
 read, method and address, stands before them under names that no header can have, where it matters.
 """
 
-import hashlib
 import re
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from app.core.reading import Unreadable
-from app.providers.request import Headers, Incoming
+from app.providers.request import Headers, Incoming, left_out
 
 if TYPE_CHECKING:
     from app.providers.source import Source
@@ -38,7 +37,7 @@ def write_headers(
     lines = []
     for name, value in headers:
         if name in private:
-            lines.append(b"%b: %b" % (name, _digest(value)))
+            lines.append(b"%b: %b" % (name, left_out(value)))
         elif name in _LEFT_OUT:
             lines.append(name + b": (left out)")
         else:
@@ -69,12 +68,8 @@ def is_left_out(value: bytes) -> bool:
 
 def restored(headers: Headers, tokens: Iterable[bytes]) -> list[tuple[bytes, bytes]]:
     """The headers, each token that was left out put back if it is one of these."""
-    known = {_digest(each): each for each in tokens}
+    known = {left_out(each): each for each in tokens}
     return [(name, known.get(value, value)) for name, value in headers]
-
-
-def _digest(value: bytes) -> bytes:
-    return b"(left out, sha256 %b)" % hashlib.sha256(value).hexdigest().encode()
 
 
 def phones_in(delivery: "RawDelivery", sources: "Mapping[str, Source]") -> list[str]:

@@ -180,12 +180,25 @@ def payments_of(attempts: Sequence[AttemptEvidence], filed: Filed) -> list[Payme
             if "reversed" in claims:
                 reversals = _reversals(payment, refunds.not_failed(claims["reversed"]))
                 payment.returns = [*payment.returns, *reversals]
+            if payment.pending and _nothing_left(payment):
+                payment.pending = [each for each in payment.pending if each.amount is not None]
             unread = claims.get("unrecognized", ())
             payment.unread = [h for h in unread if speaks_of_money_going_back(h.event.kind)]
             payments.append(payment)
         elif captures:
             payments.append(Payment(attempt, captures))
     return payments
+
+
+def _nothing_left(payment: Payment) -> bool:
+    """Check that all of a payment went back, so that a refund under way of what is left is over."""
+    captured = [each.money for each in payment.captures]
+    currencies = {money.currency for money in captured if money is not None}
+    return (
+        len(currencies) > 0
+        and None not in captured
+        and not any(payment.captured(each) > payment.returned(each) for each in currencies)
+    )
 
 
 # --- captures ------------------------------------------------------------------------------------
