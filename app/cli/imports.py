@@ -55,6 +55,10 @@ AcceptGoodOption = Annotated[
 RejectsOption = Annotated[
     Path | None, typer.Option(help="Where to write the others; else beside the file.")
 ]
+ChangesOption = Annotated[
+    Path | None,
+    typer.Option(help="Where to write all changed rows as CSV, each column before and after."),
+]
 DelimiterOption = Annotated[
     str | None, typer.Option(help='What divides the cells of a CSV: "," ";" "|" or tab.')
 ]
@@ -75,6 +79,9 @@ IMPORT_COLUMNS = ("number", "published_at", "file", "who", "read", "new", "chang
 
 COLUMNS_NAMED = 20
 """Columns that were not read, in a sentence. Some files have a hundred; JSON has all of them."""
+
+CHANGES_SHOWN = 20
+"""Changed rows that are printed; --changes writes all of them."""
 
 Use = Callable[["AppContext", Any], Awaitable["Imported"]]
 """(context, what to call with progress) → what became of the file"""
@@ -111,6 +118,7 @@ def _document(done: Imported) -> dict[str, Any]:
         "changed": done.changed,
         "unchanged": done.unchanged,
         "rejected": done.rejected,
+        "changes": done.changed_documents(),
         "problems": [each.document() for each in done.problems],
         "problems_left_out": done.left_out,
         "rejects": done.rejects,
@@ -129,6 +137,12 @@ def _print(done: Imported) -> None:
         printing.note(sentence)
     if done.rows:
         printing.emit(done.rows, columns=tuple(done.rows[0]), form=printing.Format.table)
+    for line in done.changed_documents()[:CHANGES_SHOWN]:
+        for each in line["columns"]:
+            before, after = (_plain(each[side]) for side in ("before", "after"))
+            printing.say(f"{line['name']}: {each['column']} {before} → {after}")
+    if done.changed > CHANGES_SHOWN:
+        print(f"… and {counted(done.changed - CHANGES_SHOWN, 'more changed row')}")
     for each in done.problems:
         column = "" if each.column is None else f", column {each.column}"
         printing.say(f"row {each.row}{column}: {each.sentence}")
@@ -153,6 +167,10 @@ def _print(done: Imported) -> None:
         printing.note(f"The rows that were rejected are in {done.rejects}.")
     if done.number is None:
         printing.note("Nothing was imported.")
+
+
+def _plain(value: Any) -> str:
+    return "none" if value is None else printing.shown(value)
 
 
 def _few(names: Sequence[str], *, of: int | None = None) -> str:
@@ -344,6 +362,7 @@ def import_records(
     dry_run: DryRunOption = False,
     accept_good: AcceptGoodOption = False,
     rejects: RejectsOption = None,
+    changes: ChangesOption = None,
     delimiter: DelimiterOption = None,
     encoding: EncodingOption = None,
     dates: DatesOption = None,
@@ -367,6 +386,7 @@ def import_records(
         dry_run=dry_run,
         accept_good=accept_good,
         rejects=rejects,
+        changes=changes,
         delimiter=delimiter,
         encoding=encoding,
         dates=dates,
@@ -425,6 +445,7 @@ def import_statement(
     dry_run: DryRunOption = False,
     accept_good: AcceptGoodOption = False,
     rejects: RejectsOption = None,
+    changes: ChangesOption = None,
     delimiter: DelimiterOption = None,
     encoding: EncodingOption = None,
     dates: DatesOption = None,
@@ -444,6 +465,7 @@ def import_statement(
         dry_run=dry_run,
         accept_good=accept_good,
         rejects=rejects,
+        changes=changes,
         delimiter=delimiter,
         encoding=encoding,
         dates=dates,
@@ -553,6 +575,7 @@ def import_bank_lines(
     dry_run: DryRunOption = False,
     accept_good: AcceptGoodOption = False,
     rejects: RejectsOption = None,
+    changes: ChangesOption = None,
     delimiter: DelimiterOption = None,
     encoding: EncodingOption = None,
     dates: DatesOption = None,
@@ -574,6 +597,7 @@ def import_bank_lines(
         dry_run=dry_run,
         accept_good=accept_good,
         rejects=rejects,
+        changes=changes,
         delimiter=delimiter,
         encoding=encoding,
         dates=dates,

@@ -82,6 +82,10 @@ def _write(
             else:
                 counts.changed += 1
                 behind.append((subject, ordinal, before[0]))
+                line = import_store.line_id_of("bank", place)
+                counts.changes.append(
+                    import_store.ChangedLine(line=line, before=before[1:], after=content)
+                )
             fresh.append((subject, ordinal, *content))
     import_store.write_versions(connection, "bank", fresh, behind, number)
     return counts

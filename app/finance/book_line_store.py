@@ -79,7 +79,7 @@ def _write(
     current = {row[:2]: row for row in found if row[3] is None}
     # A line that was taken back has no version in force, but its number may be erased all the same.
     erased = {row[:2] for row in found if row[-1] == ERASED}
-    fresh, behind, new = Rows(), Rows(), 0
+    fresh, behind, changes, new = Rows(), Rows(), list[import_store.ChangedLine](), 0
     for row in rows if found else ():
         known = current.get(row[:2])
         kept = (*row[:-1], ERASED) if row[:2] in erased else row
@@ -89,11 +89,13 @@ def _write(
         elif kept[2:] != known[4:]:
             fresh.append(kept)
             behind.append(known[:3])
+            line = import_store.line_id_of("book", row[:2])
+            changes.append(import_store.ChangedLine(line=line, before=known[4:], after=kept[2:]))
     if not found:
         fresh, new = rows, len(rows)
     import_store.write_versions(connection, "book", fresh, behind, number)
     return import_store.WrittenVersions(
-        new=new, changed=len(behind), unchanged=len(rows) - len(fresh)
+        new=new, changed=len(behind), unchanged=len(rows) - len(fresh), changes=changes
     )
 
 

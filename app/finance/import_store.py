@@ -309,6 +309,18 @@ class Beside:
         return f"{self.of}, {here} beside {there} of import {self.number}"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangedLine:
+    """A line whose content an import changes; both versions are in the columns of CONTENT."""
+
+    line: str
+    before: Sequence[Any]
+    after: Sequence[Any]
+
+
+MOST_CHANGES: Final = 100
+"""Changed lines kept of an import, to be shown; a file of all of them can be had."""
+
 SHOWN_BESIDE: Final = 3
 """Lines named in a sentence."""
 
@@ -318,18 +330,23 @@ MOST_BESIDE: Final = 1_000
 
 @dataclass(slots=True, kw_only=True)
 class WrittenVersions:
-    """Counts of rows by their effect: new lines, changed lines, and the rest."""
+    """Counts of rows by their effect: new lines, changed lines, and the rest.
+
+    changes  the changed lines, of a whole import the first MOST_CHANGES
+    """
 
     new: int = 0
     changed: int = 0
     unchanged: int = 0
     beside: list[Beside] = field(default_factory=list)
+    changes: list[ChangedLine] = field(default_factory=list)
 
     def add(self, other: WrittenVersions) -> None:
         self.new += other.new
         self.changed += other.changed
         self.unchanged += other.unchanged
         self.beside += other.beside[: MOST_BESIDE - len(self.beside)]
+        self.changes += other.changes[: MOST_CHANGES - len(self.changes)]
 
     def said_beside(self) -> list[str]:
         """Return a sentence on the lines in `beside`, if there are any."""
@@ -465,7 +482,8 @@ Stretch = Mapping[str, str]
 
 def _sql(form: str, kind: ImportKind, stretch: Stretch) -> TextClause:
     """Build one of the statements above for a kind of import."""
-    table, keys, content = TABLES[kind], KEYS[kind], ("line", *CONTENT[kind])
+    table, keys, own = TABLES[kind], KEYS[kind], CONTENT[kind]
+    content = own if form is _CHANGED else ("line", *own)
     minor, date = _MONEY[kind]
     standing = statement(_STANDING, table=table, same=_equal("stated", "one", keys))
     names = {
@@ -476,6 +494,8 @@ def _sql(form: str, kind: ImportKind, stretch: Stretch) -> TextClause:
         "one_keys": ", ".join(f"one.{name}" for name in keys),
         "content": ", ".join(content),
         "content_before": ", ".join(f"before.{name}" for name in content),
+        "one_content": ", ".join(f"one.{name}" for name in content),
+        "one_within": _within(f"one.{keys[0]}", stretch),
         "both": _equal("before", "one", keys),
         "of_it": _equal("one", table, keys),
         "by_it": statement(
@@ -523,6 +543,32 @@ async def _stretches_of(connection: AsyncConnection, found: Import) -> AsyncIter
         ends = {"after": after, "to": to}
         yield {name: end for name, end in ends.items() if end is not None}
         after = to
+
+
+_CHANGED: Final = (
+    "SELECT one.line, {content_before}, {one_content} FROM {table} AS one "
+    "JOIN {table} AS before ON {both} AND before.until = :number "
+    "WHERE one.since = :number{one_within} ORDER BY one.line"
+)
+
+
+async def changed_lines(
+    connection: AsyncConnection, found: Import
+) -> AsyncIterator[list[ChangedLine]]:
+    """Yield the lines that an import changed, a stretch of lines at a time."""
+    left, width = found.changed, len(CONTENT[found.kind])
+    async for stretch in _stretches_of(connection, found):
+        if not left:
+            return
+        rows = await connection.execute(
+            _sql(_CHANGED, found.kind, stretch), {"number": found.number, **stretch}
+        )
+        lines = [
+            ChangedLine(line=row[0], before=row[1 : width + 1], after=row[width + 1 :])
+            for row in rows
+        ]
+        left -= len(lines)
+        yield lines
 
 
 async def take_back(connection: AsyncConnection, found: Import, *, by: int) -> int:

@@ -18,10 +18,18 @@ import anyio.lowlevel
 from app.access import operator_store
 from app.access.operators import Action, note_in_trail, permitted
 from app.context.context import AppContext
+from app.core.cells import BYTE_ORDER_MARK, csv_line
 from app.core.errors import NotFoundError, StoreUnavailable, TallyhookError, UsageError
 from app.core.text import printable
 from app.database.engine import Connection
-from app.finance import bank_store, book_line_store, file_identity, import_store, statement_store
+from app.finance import (
+    bank_store,
+    book_line_store,
+    changed_rows,
+    file_identity,
+    import_store,
+    statement_store,
+)
 from app.finance.files import (
     bank,
     bank_formats,
@@ -180,6 +188,9 @@ class Imported(import_store.WrittenVersions):
             for (column, word), rows in self.ignored.items()
         ]
 
+    def changed_documents(self) -> list[dict[str, Any]]:
+        return [changed_rows.changed_document(self.kind, each) for each in self.changes]
+
     def note(self, problems: Sequence[tables.Problem]) -> None:
         """Keep the problems to report, count the rest."""
         self.found += len(problems)
@@ -213,6 +224,7 @@ async def _write_and_publish(
     done: Imported,
     *,
     who: operator_store.Operator,
+    write: Write,
     progress: Progress,
 ) -> None:
     """Write the staged rows, and complete `done`.
@@ -236,7 +248,7 @@ async def _write_and_publish(
         async with pace.writing(context.database, pieces=len(rows)) as connection:
             written += len(rows)
             await _still_ours(connection, begun, written)
-            done.add(await kind.write(connection, rows, number=begun.number))
+            done.add(await write(connection, rows, number=begun.number))
         progress(written, done.read - done.rejected)
     looked = count(-1, -1)
 
@@ -323,6 +335,7 @@ async def import_file(
         who = await permitted(connection, by=request.by, action=kind.action)
     if rejects is not None:
         tables.refuse_to_replace(rejects)
+    write = _noting_changes(kind, request.changes)
     with closing(_FileReading(request, chosen, form, kind, rejects, progress)) as reading:
         await reading.read()
         done = reading.done
@@ -331,12 +344,12 @@ async def import_file(
         if request.dry_run:
             async with context.database.reading() as connection:
                 for rows in chunks(reading.staged, Pace(first=MOST_ROWS, most=MOST_ROWS)):
-                    done.add(await kind.write(connection, rows, number=None))
+                    done.add(await write(connection, rows, number=None))
                     done.add_up(rows, columns=form.STAGED)
         elif not done.found or (rejects is not None and not done.refused):
             reading.set_aside()
             await _write_and_publish(
-                context, kind, reading.staged, done, who=who, progress=progress
+                context, kind, reading.staged, done, who=who, write=write, progress=progress
             )
             if reading.names and done.number is not None:
                 unfit = await name_references(context, reading.staged, number=done.number)
@@ -346,6 +359,31 @@ async def import_file(
     done.notes += done.said_beside()
     done.problems.sort(key=lambda problem: problem.row)
     return done
+
+
+def _noting_changes(kind: ImportForm, file: Path | None) -> Write:
+    """Return a kind's `write` that also adds every changed row to a file of them.
+
+    Raises UsageError if there is such a file.
+    """
+    if file is None:
+        return kind.write
+    if file.exists():
+        raise UsageError(f"there is {file.name} already: move it away, or say --changes FILE")
+    head = BYTE_ORDER_MARK + csv_line(changed_rows.CSV_COLUMNS)
+
+    async def write(connection: Connection, rows: Rows, **more: Any) -> Any:
+        nonlocal head
+        counts = await kind.write(connection, rows, **more)
+        try:
+            with file.open("a", encoding="utf-8", newline="") as opened:
+                opened.write(head + changed_rows.changed_csv(kind.name, counts.changes))
+        except OSError as error:
+            raise UsageError(f"{file.name} cannot be written: {error.strerror}") from None
+        head = ""
+        return counts
+
+    return write
 
 
 def _suggest_kind(context: AppContext, request: ImportRequest, done: Imported) -> None:
@@ -548,6 +586,7 @@ class ImportRequest(presets.ReadingRequest):
     account      the account of a bank's file whose rows do not name one
     accept_good  import the good rows even if others have problems
     rejects      the file for the other rows; None: one beside the file
+    changes      the file for all changed rows, as CSV; None: none
     sha256       the digest that the file must have; empty: any
     """
 
@@ -555,6 +594,7 @@ class ImportRequest(presets.ReadingRequest):
     dry_run: bool = False
     accept_good: bool = False
     rejects: Path | None = None
+    changes: Path | None = None
     by: str | None = None
     sha256: str = ""
 

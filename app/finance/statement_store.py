@@ -88,6 +88,10 @@ def _write(
                 fresh.append((*group, lines[place][3], *row))
                 behind.append(lines[place][:5])
                 counts.changed += 1
+                line = import_store.line_id_of("statement", lines[place][:4])
+                counts.changes.append(
+                    import_store.ChangedLine(line=line, before=lines[place][5:], after=row)
+                )
         if None in pairs and group[1] != "payment":
             counts.beside += _beside(group, stated, lines, pairs, calendar)
     import_store.write_versions(connection, "statement", fresh, behind, number)

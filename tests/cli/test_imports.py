@@ -31,7 +31,7 @@ def test_a_book_is_imported_and_listed(run: Run, files: Path) -> None:
         "file": "book.csv", "kind": "book", "source": None, "import": 1, "read": 2,
         "new": 2, "changed": 0, "unchanged": 0,
         "rejected": 0, "problems": [], "problems_left_out": 0, "rejects": None,
-        "columns_not_read": [],
+        "columns_not_read": [], "changes": [],
         "totals_left_out": [], "told_with_others": 0,
         "preset": None, "notes": [], "rows_ignored": [],
     })  # fmt: skip
@@ -75,6 +75,34 @@ def test_a_dry_run_shows_rows_with_phones_masked(run: Run, files: Path) -> None:
     rows = run(*words, "--dry-run", "--format", "json").document["rows"]
     assert rows[0]["phone"] == "+254 ••• ••• •01"
     assert run("records", "imports", "--format", "json").document == []
+
+
+def test_changed_rows_are_shown_before_and_after(run: Run, files: Path) -> None:
+    """Of a phone number only that it changed; the file has all of them."""
+    words = ("records", "import", str(files / "book.csv"), "--mapping", str(files / "m.toml"))
+    run(*words)
+    changed = BOOK.replace("254700000001", "254700000002").format("21,50")
+    (files / "book.csv").write_text(changed.replace("1500,00", "1499,00"))
+    tried = run(*words, "--dry-run", "--changes", str(files / "changes.csv"))
+    assert tried.out.splitlines()[-4:-1] == [
+        "A-1: amount KES 1,500.00 → KES 1,499.00",
+        "A-1: phone ••• → •••",
+        "A-2: amount KES 20.00 → KES 21.50",
+    ]
+    written = (files / "changes.csv").read_text("utf-8-sig").splitlines()
+    assert written[0] == "line,name,column,before,after"
+    assert [line.split(",", 1)[1] for line in written[1:]] == [
+        "A-1,amount,KES 1500.00,KES 1499.00",
+        "A-1,phone,•••,•••",
+        "A-2,amount,KES 20.00,KES 21.50",
+    ]
+    assert "move it away" in run(*words, "--dry-run", "--changes", str(files / "changes.csv")).err
+    first, _ = run(*words, "--format", "json").document["changes"]
+    assert (first["name"], first["columns"][0]) == ("A-1", {
+        "column": "amount",
+        "before": {"amount": "1500.00", "currency": "KES"},
+        "after": {"amount": "1499.00", "currency": "KES"},
+    })  # fmt: skip
 
 
 def test_a_column_that_is_not_read_is_named(run: Run, files: Path) -> None:

@@ -1,0 +1,98 @@
+"""Changed rows of an import: each column before and after, as documents and as a CSV file."""
+
+from collections.abc import AsyncIterator, Iterable
+from typing import Any, Final
+
+from app.context.context import AppContext
+from app.core.cells import csv_line, safe_cell
+from app.finance import import_store
+from app.finance.import_store import ChangedLine, ImportKind
+from reconcile.instants import format_instant
+from reconcile.money import Money, to_json
+
+NAMES: Final = {
+    "minor": "amount", "refunded": "refunded_amount", "group_name": "group", "order_ref": "order",
+    "told": "text", "entry": "entry_reference",
+}  # fmt: skip
+"""Names for people of columns that are stored under another one."""
+
+MONEY: Final = frozenset({"minor", "refunded", "gross", "fee", "net"})
+
+NOT_SHOWN: Final = frozenset({"match_key", "group_key"})
+"""Columns that follow from others."""
+
+CALLED_BY: Final[dict[ImportKind, tuple[str, ...]]] = {
+    "book": ("reference",),
+    "statement": ("payment", "order_ref", "payout"),
+    "bank": ("reference", "entry", "account"),
+}
+"""The columns of which the first nonempty one names a line for people."""
+
+CSV_COLUMNS: Final = ("line", "name", "column", "before", "after")
+
+
+def changed_document(kind: ImportKind, changed: ChangedLine) -> dict[str, Any]:
+    """Describe a changed line: id, name, and each changed column before and after.
+
+    A phone number is not shown, only that it changed.
+    """
+    columns = import_store.CONTENT[kind]
+    before, after = (
+        dict(zip(columns, version, strict=True)) for version in (changed.before, changed.after)
+    )
+    differ = [name for name in columns if before[name] != after[name] and name not in NOT_SHOWN]
+    return {
+        "line": changed.line,
+        "name": next((after[name] for name in CALLED_BY[kind] if after[name]), None),
+        "columns": [
+            {
+                "column": NAMES.get(name, name),
+                "before": _shown(name, before),
+                "after": _shown(name, after),
+            }
+            for name in differ
+        ],
+    }
+
+
+def _shown(name: str, version: dict[str, Any]) -> Any:
+    value = version[name]
+    if value in (None, ""):
+        return None
+    if name == "phone":
+        return "•••"
+    if name in MONEY:
+        return to_json(Money(minor=value, currency=version["currency"]))
+    return format_instant(value) if name.endswith("_at") else value
+
+
+def changed_csv(kind: ImportKind, lines: Iterable[ChangedLine]) -> str:
+    """Return the lines of a CSV file, one for each changed column."""
+    return "".join(
+        csv_line(
+            [
+                found["line"],
+                safe_cell(found["name"] or ""),
+                each["column"],
+                *(safe_cell(_text(each[side])) for side in ("before", "after")),
+            ]
+        )
+        for found in (changed_document(kind, line) for line in lines)
+        for each in found["columns"]
+    )
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, dict):
+        return f"{value['currency']} {value['amount']}"
+    return "" if value is None else str(value)
+
+
+async def changed_by(
+    context: AppContext, found: import_store.Import
+) -> AsyncIterator[list[ChangedLine]]:
+    """Yield the lines that a published import changed, some at a time."""
+    if found.changed:
+        async with context.database.reading() as connection:
+            async for lines in import_store.changed_lines(connection, found):
+                yield lines
