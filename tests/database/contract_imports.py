@@ -25,6 +25,7 @@ from app.finance.book_line_store import (
     write_book,
 )
 from app.finance.break_acts import finished_runs
+from app.finance.changed_rows import changed_by, changed_document
 from app.finance.import_store import Import, ImportKind, begin_import, go_on, imports, under_way
 from app.finance.imports import (
     Imported,
@@ -89,6 +90,10 @@ def column(found: Sequence[Sequence[Any]], place: int) -> list[Any]:
     return [row[place] for row in found]
 
 
+def kes(amount: str) -> dict[str, str]:
+    return {"amount": amount, "currency": "KES"}
+
+
 class ImportContract:
     """Imports and their lines. A subclass gives `url`."""
 
@@ -125,6 +130,42 @@ class ImportContract:
             assert [line.reference for _, line in found] == [f"R{n}" for n in range(1, 9)]
 
     @pytest.mark.alike
+    async def test_the_changed_rows_of_an_import_are_kept_with_both_versions(
+        self, inbox: Inbox, tmp_path: Path
+    ) -> None:
+        """Each import says the same later as when it was written, also when changed again."""
+        first, second = "pay_1,A-1,{},1.00,KES,po_1,payment", "pay_2,A-2,5.00,0,KES,po_1,payment"
+        imported = []
+        for gross in ("10.00", "11.00", "12.00"):
+            imported.append(await statement(inbox, tmp_path, first.format(gross), second))
+        imported.append(await bank(inbox, tmp_path, "2026-11-02,5.00,KES,E-1,first"))
+        imported.append(await bank(inbox, tmp_path, "2026-11-02,5.00,KES,E-1,second"))
+        imported.append(await book(inbox, tmp_path, "A-1,10.00,KES,unpaid,,"))
+        imported.append(await book(inbox, tmp_path, "A-1,10.00,KES,paid,,"))
+        said = []
+        for done in imported:
+            now = context(inbox, at=9)
+            (found,) = [
+                each
+                for each in await past_imports(now, kind=done.kind, limit=9)
+                if each.number == done.number
+            ]
+            later = [each async for some in changed_by(now, found) for each in some]
+            documents = [changed_document(done.kind, each) for each in later]
+            assert documents == done.changed_documents()
+            said += [
+                (each["name"], one["column"], one["before"], one["after"])
+                for each in documents
+                for one in each["columns"]
+                if one["column"] != "net"
+            ]
+        assert said == [
+            ("pay_1", "gross", kes("10.00"), kes("11.00")),
+            ("pay_1", "gross", kes("11.00"), kes("12.00")),
+            ("E-1", "text", "first", "second"),
+            ("A-1", "status", "unpaid", "paid"),
+        ]
+
     async def test_a_reference_may_be_of_several_kinds(self, inbox: Inbox, tmp_path: Path) -> None:
         path = tmp_path / "kinds.csv"
         path.write_text("reference,kind,amount,currency\nR,order,1.00,KES\nR,invoice,2.00,KES\n")
