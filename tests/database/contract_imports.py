@@ -129,7 +129,6 @@ class ImportContract:
             found = await book_lines_of(connection, ["r3", "g"], as_of=seconds(2))
             assert [line.reference for _, line in found] == [f"R{n}" for n in range(1, 9)]
 
-    @pytest.mark.alike
     async def test_the_changed_rows_of_an_import_are_kept_with_both_versions(
         self, inbox: Inbox, tmp_path: Path
     ) -> None:
@@ -166,6 +165,7 @@ class ImportContract:
             ("A-1", "status", "unpaid", "paid"),
         ]
 
+    @pytest.mark.alike
     async def test_a_reference_may_be_of_several_kinds(self, inbox: Inbox, tmp_path: Path) -> None:
         path = tmp_path / "kinds.csv"
         path.write_text("reference,kind,amount,currency\nR,order,1.00,KES\nR,invoice,2.00,KES\n")
