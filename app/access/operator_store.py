@@ -155,16 +155,26 @@ async def acts_since(
 
 async def ways_in_since(connection: AsyncConnection, since: Instant) -> set[tuple[str, str]]:
     """Return (maker, holder) of every invitation and own token made after an instant, used or
-    not."""
+    not. Those that two founders made each other before the owner vouched for them don't count."""
     rows = await connection.execute(
         text(
-            "SELECT who, subject FROM audit WHERE action = 'operator_invited' AND at > :since "
-            "UNION SELECT who, operator FROM audit JOIN tokens ON tokens.name = subject "
+            "SELECT who, subject, at FROM audit WHERE action = 'operator_invited' AND at > :since "
+            "UNION SELECT who, operator, at FROM audit JOIN tokens ON tokens.name = subject "
             "WHERE action = 'token_added' AND at > :since AND operator IS NOT NULL"
         ),
         {"since": since},
     )
-    return {(row[0], row[1]) for row in rows}
+    vouched = await audit_entries(connection, limit=1, action=VOUCHED)
+    founders = [({each.facts["one"], each.facts["other"]}, each.at) for each in vouched]
+    return {
+        (by, of)
+        for by, of, at in rows
+        if not any({by, of} == pair and at <= before for pair, before in founders)
+    }
+
+
+VOUCHED: Final = "founders_vouched"
+"""Action by which the machine's owner states that two operators are two persons."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -68,6 +68,7 @@ Action = Literal[
     "operator_added",
     "operator_disabled",
     "operator_invited",
+    "founders_vouched",
     "sessions_ended",
     "token_added",
     "token_revoked",
@@ -135,6 +136,7 @@ MAY: Final[Mapping[Action, frozenset[Role]]] = {
     "operator_added": _ADMIN,
     "operator_disabled": _ADMIN,
     "operator_invited": _ADMIN,
+    "founders_vouched": frozenset(),  # only by the machine's owner
     "sessions_ended": _ADMIN,
     "token_added": _ADMIN,
     "token_revoked": _ADMIN,
@@ -286,6 +288,38 @@ async def author_of_command(context: DatabaseContext, *, by: str | None = None) 
             f"{by!r} is not an operator in force; `tallyhook operators list` shows them"
         )
     return OWNER
+
+
+async def vouch_for_founders(
+    connection: Connection, founders: tuple[str, str], *, reason: str, at: Instant
+) -> None:
+    """State in the trail that two operators are two persons, so that an invitation or token made by
+    one for the other stops no approval. Only the machine's owner may, and once.
+
+    Raise UsageError for anybody else, a second time, or who is no operator in force.
+    """
+    await operator_store.acting_alone(connection)
+    if _BY_TOKEN.get() is not None:
+        raise UsageError("only the machine's owner vouches: leave the token out")
+    if await operator_store.audit_entries(connection, limit=1, action=operator_store.VOUCHED):
+        raise UsageError("the machine's owner has vouched for two founders already: once is all")
+    known = await operator_store.operators(connection)
+    in_force = {each.name for each in known if each.disabled_at is None}
+    for name in founders:
+        if name not in in_force:
+            raise no_operator(name)
+    one, other = founders
+    if one == other:
+        raise UsageError("name two operators: they are to be two persons")
+    await note_in_trail(
+        connection,
+        owner(),
+        action="founders_vouched",
+        subject=f"{one}, {other}",
+        at=at,
+        reason=reason,
+        facts={"one": one, "other": other},
+    )
 
 
 def owner() -> operator_store.Operator:

@@ -442,6 +442,20 @@ def _unknown(identity: str) -> NotFoundError:
     )
 
 
+def newcomer_notice(name: str, *, now: Instant) -> str:
+    """Say whose proposals an invited operator cannot approve, and until when."""
+    return (
+        f"{name} and who invited them cannot approve each other's proposals made before "
+        f"{format_instant(Instant(now + STANDS_FOR))}: until then a third operator does"
+    )
+
+
+VOUCHING: Final = (
+    "at set-up, before the checklist is complete and a month is closed, the machine's owner may "
+    "vouch for two founders: tallyhook operators vouch ONE OTHER --reason WHY"
+)
+
+
 async def _two_persons(
     connection: Connection, proposal: Proposal, second: operator_store.Operator
 ) -> None:

@@ -65,20 +65,46 @@ def invite(
     It also sets a new one for a person who has one.
     """
     from app.access.operators import ROLES
+    from app.access.proposals import VOUCHING, newcomer_notice
     from app.access.sessions import invite_operator
+    from app.core.zones import local_text
 
     found = next((each for each in ROLES if each == role), None)
     if role is not None and found is None:
         raise UsageError(f"--role is one of: {', '.join(ROLES)}")
 
-    async def inviting(context: AppContext) -> tuple[str, str]:
+    async def inviting(context: AppContext) -> tuple[str, str, str]:
         token = await invite_operator(context, name=name, role=found, by=by)
         console = context.settings.console
-        return console.public_url or f"http://127.0.0.1:{console.port}", token
+        notice = newcomer_notice(name, now=context.clock.now())
+        notice = local_text(notice, context.calendar_zone, named=True)
+        return console.public_url or f"http://127.0.0.1:{console.port}", token, notice
 
-    address, token = running.with_context(inviting, purpose="writing")
+    address, token, notice = running.with_context(inviting, purpose="writing")
     print(f"{address}/invite#{token}")
     printing.note(f"{name} opens this within 24 hours, once; whoever has the link can be {name}.")
+    printing.note(f"{notice}. {VOUCHING[0].upper()}{VOUCHING[1:]}")
+
+
+@operators_group.command(
+    "vouch", epilog="Such as: tallyhook operators vouch Ann Bob --reason 'both founded the shop'"
+)
+def vouch_for(
+    one: OperatorName,
+    other: OperatorName,
+    reason: Annotated[str, typer.Option(help="Why, in your words.")],
+) -> None:
+    """State as the machine's owner that two operators are two persons, at set-up, once.
+
+    Then they approve each other's proposals at once, though one invited the other. Later it is
+    refused: after the checklist was complete, or a month was closed.
+    """
+    from app.golive.golive import vouch
+
+    running.with_context(
+        lambda context: vouch(context, one, other, reason=reason), purpose="writing"
+    )
+    printing.note(f"{one} and {other} may approve each other's proposals from now on.")
 
 
 @operators_group.command("list")

@@ -11,8 +11,9 @@ from typing import Any, Final
 from urllib.parse import urlencode
 
 from app.access import operators, sessions, tokens
+from app.access.proposals import VOUCHING, newcomer_notice
 from app.console.view import ROWS, ActionResult, Document, Field, Form, View, stated
-from app.console.words import ACTIONS, NOTIFICATIONS
+from app.console.words import ACTIONS, NOTIFICATIONS, capital
 from app.core.errors import ConfigurationError, NotFoundError, UsageError
 from app.core.jobs import job_document
 from app.core.text import counted
@@ -369,6 +370,7 @@ async def ask_invite(view: View) -> Form:
     name = view.word("operator") or ""
     known = {each.name: each for each in await operators.known_operators(view.context)}
     role = known[name].role if name in known else "support"
+    notice = newcomer_notice(name or "They", now=view.context.clock.now())
     return Form(
         subject=name or "a person",
         lines=(
@@ -376,6 +378,7 @@ async def ask_invite(view: View) -> Form:
             "admin, a one-time code. It is good for 24 hours and one use.",
             "Whoever has the link can be them: hand it over by a way of its own. For who has a "
             "password it is the way to set a new one.",
+            f"{notice}. {capital(VOUCHING)}.",
         ),
         back="/people",
         reason=False,
@@ -404,6 +407,7 @@ async def do_invite(view: View, reason: str) -> ActionResult:
         lines=(
             f"{name} opens this within 24 hours, once. It is not shown again; another invitation "
             "ends it.",
+            f"{newcomer_notice(name, now=view.context.clock.now())}.",
         ),
         secret=f"{view.console.origin}/invite#{token}",
         back="/people",

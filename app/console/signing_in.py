@@ -22,12 +22,13 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import RedirectResponse, Response
 
 from app.access import credentials, operators, sessions
+from app.access.proposals import newcomer_notice
 from app.console.pages import Pages
 from app.console.security import RateLimiter, network_block
 from app.console.view import Console, Person
 from app.core.errors import UsageError
 from app.core.masking import looks_like_a_phone
-from reconcile.instants import DAY, SECOND
+from reconcile.instants import DAY, SECOND, Instant
 
 log = structlog.get_logger()
 
@@ -362,6 +363,7 @@ class SigningIn:
             status=200 if problem is None else 400,
             problem=problem,
             name=link.name,
+            notice=newcomer_notice(link.name, now=Instant(link.until - sessions.INVITED_FOR)),
             token=token,
             totp=link.totp,
             totp_address=address,

@@ -309,6 +309,7 @@ ACTIONS: Final[Mapping[Action, str]] = {
     "operator_added": "added an operator",
     "operator_disabled": "disabled an operator",
     "operator_invited": "invited an operator",
+    "founders_vouched": "vouched for two founders",
     "sessions_ended": "ended somebody's sessions",
     "token_added": "made a token",
     "token_revoked": "revoked a token",

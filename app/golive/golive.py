@@ -11,13 +11,15 @@ from typing import Any, Final, Literal
 
 import httpx2
 
-from app.access.operators import note_in_trail, permitted
+from app.access.operators import note_in_trail, permitted, vouch_for_founders
+from app.access.proposals import check_reason
 from app.context.context import AppContext
 from app.core.errors import ConfigurationError, UsageError
 from app.core.http import exchange
 from app.core.ids import new_id
 from app.core.reading import TRIAL
 from app.core.text import is_human_text
+from app.finance.closed_periods import list_closed
 from app.golive.signoff_store import Judged, Signoff, add_signoff, signoffs
 from app.providers.named.contract import Signed
 from app.providers.request import Incoming
@@ -502,6 +504,25 @@ async def sign(context: AppContext, item: str, *, by: str, note: str) -> None:
         await note_in_trail(
             connection, who, action="item_signed", subject=item, at=signoff.at, reason=note
         )
+
+
+async def vouch(context: AppContext, one: str, other: str, *, reason: str) -> None:
+    """State that two founders are two persons, by the machine's owner, at set-up only.
+
+    Raises UsageError once the checklist was complete or a month is closed, and as
+    `vouch_for_founders` does.
+    """
+    check_reason(reason, of="two founders")
+    closed = await list_closed(context)
+    async with context.database.writing() as connection:
+        runs = [each for each in await signoffs(connection) if each.item == WHOLE]
+        if closed or any(each.state == "passed" for each in runs):
+            raise UsageError(
+                "set-up is over: the checklist was complete, or a month is closed. The two approve "
+                "each other's proposals a week after the invitation; until then a third person does"
+            )
+        at = context.clock.now()
+        await vouch_for_founders(connection, (one, other), reason=reason, at=at)
 
 
 async def what_a_signature_is_worth(context: AppContext, item: str) -> str | None:

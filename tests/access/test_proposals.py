@@ -9,6 +9,7 @@ from app.access.operator_store import AuditEntry, audit_entries
 from app.access.operators import (
     Proven,
     Role,
+    asking_by_token,
     note_in_trail,
     permitted,
     register_operator,
@@ -21,6 +22,7 @@ from app.access.proposals import (
     ProposalKind,
     Proposals,
     check_reason,
+    newcomer_notice,
     propose,
 )
 from app.access.sessions import invite_operator
@@ -34,9 +36,11 @@ from app.access.tokens import (
     withdraw_token,
 )
 from app.context.context import AppContext
-from app.core.errors import NotFoundError, UsageError
+from app.core.errors import NotFoundError, TallyhookError, UsageError
 from app.database.engine import Connection
-from reconcile.instants import DAY, Instant
+from app.golive.golive import SIGNER, WHOLE, vouch
+from app.golive.signoff_store import Signoff, add_signoff
+from reconcile.instants import DAY, Instant, format_instant
 from tests.api.driving import Driver, driving
 
 PEOPLE: dict[str, Role] = {"Boss": "admin", "Ann": "finance", "Ben": "finance", "Sue": "support"}
@@ -313,6 +317,36 @@ async def test_who_invited_both_stands_in_no_way(
         await way_in(context, "invitation", of=name, by="Boss")
     made = await vault.propose(Proven("Ann"))
     assert await proposals.why_not(made, by=Proven("Ben")) is None
+
+
+async def test_the_owner_vouches_once_for_two_founders(
+    driver: Driver, context: AppContext, vault: Vault, proposals: Proposals
+) -> None:
+    """A later invitation counts, as a link that the other may hold."""
+    await way_in(context, "invitation", of="Ann", by="Boss")
+    notice = newcomer_notice("Ann", now=driver.clock.now())
+    assert f"made before {format_instant(Instant(driver.clock.now() + 7 * DAY))}" in notice
+    with asking_by_token(Proven("Boss")), pytest.raises(UsageError, match="machine's owner"):
+        await vouch(context, "Boss", "Ann", reason="we founded it")
+    for pair, why in ((("Boss", "Boss"), "two operators"), (("Boss", "Zoe"), "no operator")):
+        with pytest.raises(TallyhookError, match=why):
+            await vouch(context, *pair, reason="we founded it")
+    await vouch(context, "Ann", "Boss", reason="we founded it")
+    with pytest.raises(UsageError, match="once"):
+        await vouch(context, "Boss", "Ben", reason="we founded it")
+    made = await vault.propose(Proven("Boss"))
+    assert await proposals.why_not(made, by=Proven("Ann")) is None
+    driver.clock.put(Instant(driver.clock.now() + 1))
+    await way_in(context, "token", of="Ann", by="Boss")
+    assert "may be one person" in (await proposals.why_not(made, by=Proven("Ann")) or "")
+
+
+async def test_nobody_is_vouched_for_after_set_up(context: AppContext) -> None:
+    signoff = Signoff(item=WHOLE, state="passed", at=context.clock.now(), signer=SIGNER, note="")
+    async with context.database.writing() as connection:
+        await add_signoff(connection, signoff)
+    with pytest.raises(UsageError, match="set-up is over"):
+        await vouch(context, "Boss", "Ann", reason="we founded it")
 
 
 # --- tokens of operators --------------------------------------------------------------------------
