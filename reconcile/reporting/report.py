@@ -25,6 +25,8 @@ from reconcile.instants import Duration, Instant
 from reconcile.ledger.ledger import Outcome
 from reconcile.ledger.vocabulary import FINDINGS, REASONS, FindingCode
 from reconcile.matching.breaks import BreakCause
+from reconcile.matching.exchange import implied_rate
+from reconcile.money import Money
 from reconcile.values import frozen
 
 MISTAKES_OF_FILES: Final[frozenset[BreakCause]] = frozenset({"off_by_minor_unit"})
@@ -339,6 +341,32 @@ class FeeRow:
     net: int
 
 
+@frozen
+class SettledInRow:
+    """Captures of one currency by the currency that a statement settles them in; None: not so far.
+
+    settled  gross, in the currency of the statement
+    """
+
+    captured_in: str
+    settled_in: str | None
+    count: int
+    captured: int
+    settled: int | None
+
+    @property
+    def rate(self) -> str | None:
+        """What one unit came to; None within one currency."""
+        if self.settled_in in (None, self.captured_in) or not self.captured:
+            return None
+        assert self.settled_in is not None
+        assert self.settled is not None
+        return implied_rate(
+            Money(minor=self.captured, currency=self.captured_in),
+            Money(minor=self.settled, currency=self.settled_in),
+        )
+
+
 SuspenseLine = Literal[
     "opening",
     "received",
@@ -429,6 +457,7 @@ class PeriodReport:
     breaks: tuple[BreakAgeRow, ...]
     late: tuple[LateRow, ...]
     changes: tuple[ChangeRow, ...]
+    settled_in: tuple[SettledInRow, ...]
     fees: tuple[FeeRow, ...]
     suspense: tuple[SuspenseRow, ...]
     break_lines: tuple[BreakLine, ...]

@@ -14,16 +14,28 @@ from reconcile.reporting.report import PeriodReport, Scope
 from reconcile.values import frozen
 
 Kind = Literal["text", "count", "money", "instant", "duration", "yes", "list"]
-"""Kind of a cell. `money`: minor units of the row's `currency`, a plain count if that is None.
+"""Kind of a cell. `money`: minor units of the row's currency, a plain count if that is None.
 `list`: a tuple of texts. Any cell may be None."""
 
 
 @frozen
 class Column:
-    """One column: a field or property of the row, and the kind of its cells."""
+    """One column: a field or property of the row, and the kind of its cells.
+
+    currency  the field of the row with the currency of its money
+    """
 
     name: str
     kind: Kind = "text"
+    currency: str = "currency"
+
+    def money_in(self, row: Any) -> Money | None:
+        """Return a cell's money; None if it is none, or a plain count."""
+        value = getattr(row, self.name)
+        if self.kind != "money" or value is None:
+            return None
+        currency = getattr(row, self.currency)
+        return None if currency is None else Money(minor=value, currency=currency)
 
     @property
     def heading(self) -> str:
@@ -58,6 +70,7 @@ _HEADINGS: Final[dict[str, str]] = {
     "right": "The other way",
     "right_value": "Adds up to, too",
     "sentence": "What it means",
+    "rate": "For one unit",
     "start": "From",
     "success": "Paid",
     "failure": "Failed",
@@ -98,11 +111,12 @@ class ReportTable:
 
 
 def table_of(name: str, title: str, row: type[Any], columns: str, *, about: str) -> ReportTable:
-    """Declare a table. `columns` such as `currency count:count`: a text and a count."""
-    parts = [each.partition(":") for each in columns.split()]
+    """Declare a table. `columns` such as `currency count:count sum:money:currency`: a text, a count
+    and money of the currency in a column, `currency` unless it is named."""
+    parts = [[*each.split(":"), "text", "currency"] for each in columns.split()]
     declared = tuple(
-        Column(name=column, kind=kind or "text")  # type: ignore[arg-type]
-        for column, _, kind in parts
+        Column(name=name, kind=kind, currency=rest[0] if len(rest) > 2 else "currency")  # type: ignore[arg-type]
+        for name, kind, *rest in parts
     )
     return ReportTable(name=name, title=title, about=about, row=row, columns=declared)
 
@@ -166,6 +180,16 @@ TABLES: Final[tuple[ReportTable, ...]] = (
         about="A closed report never changes. What was learned since stands here, in the month "
         "after the last closed one: the figure as it was closed, what reports since have added to "
         "it, what this one adds, and what it is now.",
+    ),
+    table_of(
+        "settled_in",
+        "Captured in … settled in …",
+        r.SettledInRow,
+        "captured_in settled_in count:count captured:money:captured_in settled:money:settled_in "
+        "rate",
+        about="Payments of the period by the currency that was captured and the one in which the "
+        "statement settles them, before fees, and what one unit came to. Without a second "
+        "currency: not settled so far.",
     ),
     table_of(
         "fees",
@@ -305,8 +329,8 @@ def report_document(report: PeriodReport) -> dict[str, Any]:
 def _cell(column: Column, value: Any, row: Any) -> Any:
     if value is None:
         return None
-    if column.kind == "money" and row.currency is not None:
-        return to_json(Money(minor=value, currency=row.currency))
+    if (money := column.money_in(row)) is not None:
+        return to_json(money)
     if column.kind == "instant":
         return format_instant(value)
     return list(value) if column.kind == "list" else value

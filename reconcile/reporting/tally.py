@@ -236,6 +236,7 @@ class PeriodTally:
         self._outcomes = orders.OutcomeSums()
         self._times = orders.TimeSums(scope, calendar)
         self._fees: orders.Totals[tuple[str, str]] = orders.Totals()
+        self._settled_in: orders.Totals[tuple[str, str]] = orders.Totals()
         self._suspense: orders.Totals[tuple[str, r.SuspenseLine]] = orders.Totals()
         self._delays = [0] * (len(DELAYS) + 1)
         self._calendar = calendar
@@ -263,6 +264,7 @@ class PeriodTally:
             moved = self._money_by_ledger(taking, lines)
         if taking is None:
             return
+        self._settles(taking, lines)
         steps = orders.standing(taking, self._scope, moved=moved)
         if steps:
             price = taking.expected
@@ -293,6 +295,21 @@ class PeriodTally:
                         cites=taken.cites,
                     )
                 )
+
+    def _settles(self, taking: LedgerLine, lines: tuple[SettledLine, ...]) -> None:
+        """Add the order's captures by the currency that they were settled in."""
+        for taken in taking.taken:
+            if taken.kind != "captured":
+                continue
+            of_it = [each for each in lines if any(one is taken for one in each.taken)]
+            at: Instant | None = self._placed(taken)
+            if self._scope.basis == "settled":
+                at = of_it[0].line.settled_at if of_it else None
+            if self._within(at):
+                into = of_it[0].line.currency if of_it else orders.NO_CURRENCY
+                # A line of several captures counts with the first: its currency is theirs.
+                gross = sum(each.gross for each in of_it if each.taken[0] is taken)
+                self._settled_in.add((taken.currency, into), 1, taken.minor, gross)
 
     def found(self, seen: BreakSeen) -> None:
         self._breaks.add(seen)
@@ -390,6 +407,16 @@ class PeriodTally:
             fees=tuple(
                 r.FeeRow(currency=currency, kind=kind, count=count, gross=gross, fee=fee, net=net)
                 for (currency, kind), (count, gross, fee, net) in sorted(self._fees.items())
+            ),
+            settled_in=tuple(
+                r.SettledInRow(
+                    captured_in=currency,
+                    settled_in=into or None,
+                    count=count,
+                    captured=captured,
+                    settled=gross if into else None,
+                )
+                for (currency, into), (count, captured, gross) in sorted(self._settled_in.items())
             ),
             suspense=suspense,
             break_lines=self._breaks.lines.lines(),

@@ -510,6 +510,32 @@ def test_part_of_a_lost_dispute_that_came_again_is_one_loss_on_both_sides() -> N
     assert balances(seen) == {"bank": 940, "receivable": -1_000, "disputes": 60}
 
 
+@pytest.mark.parametrize("basis", ["captured", "settled"])
+def test_captures_stand_by_the_currency_in_which_they_are_settled(basis: str) -> None:
+    """With what one unit came to; a refund in the other currency is not among them."""
+    paid, more = (taken(minor, WITHIN, order=name) for name, minor in (("A", 1_000), ("B", 3_000)))
+    some = [
+        OrderSeen(
+            taking=taking(each.payment[4:], WITHIN, each),
+            lines=(replace(line(each, AFTER, gross=each.minor // 4, fee=5), currency="USD"),),
+        )
+        for each in (paid, more)
+    ]
+    alike, open_ = (taken(700, WITHIN, order=name) for name in ("C", "D"))
+    some.append(OrderSeen(taking=taking("C", WITHIN, alike), lines=(line(alike, AFTER),)))
+    some.append(OrderSeen(taking=taking("D", WITHIN, open_)))
+    end = END if basis == "captured" else AFTER + DAY
+    found = [
+        (row.captured_in, row.settled_in, row.count, row.captured, row.settled, row.rate)
+        for row in added_up(*some, basis=basis, end=end).settled_in
+    ]
+    assert found == [
+        *([("KES", None, 1, 700, None, None)] if basis == "captured" else []),
+        ("KES", "KES", 1, 700, 700, None),
+        ("KES", "USD", 2, 4_000, 1_000, "0.250000"),
+    ]
+
+
 def test_every_movement_is_counted_once_in_the_net() -> None:
     (net,) = [row for row in added_up(SEEN).money if row.flow == "net"]
     assert net.count == 2

@@ -80,6 +80,7 @@ _ORDER: Final = (
     "adjustments",
     "suspense",
     "money",
+    "settled_in",
     "fees",
     "delays",
     "findings",
@@ -200,8 +201,8 @@ def cell_text(column: Column, row: Any) -> str:
     value = getattr(row, column.name)
     if value is None:
         return ""
-    if column.kind == "money" and row.currency is not None:
-        return major_text(Money(minor=value, currency=row.currency))
+    if (money := column.money_in(row)) is not None:
+        return major_text(money)
     if column.kind == "instant":
         return instants.format_instant(value)
     if column.kind == "yes":
@@ -217,8 +218,8 @@ def cell_words(column: Column, row: Any, *, zone: tzinfo = UTC) -> str:
         return "longer" if value is None else f"up to {instants.format_duration(value)}"
     if value is None:
         return ""
-    if column.kind == "money" and row.currency is not None:
-        return str(Money(minor=value, currency=row.currency)).partition(" ")[2]
+    if (money := column.money_in(row)) is not None:
+        return str(money).partition(" ")[2]
     if column.kind in ("count", "money"):
         return f"{value:,}"
     if column.kind == "instant":

@@ -179,7 +179,8 @@ class _Book:
         elif kind == "count" and abs(value) < _EXACT:
             sheet.write_number(*at, value, self._number(0, bold=total))
         elif kind == "money" and abs(value) < _EXACT:
-            places = 0 if row.currency is None else exponent_of(row.currency)
+            money = column.money_in(row)
+            places = 0 if money is None else exponent_of(money.currency)
             sheet.write_number(*at, value / 10**places, self._number(places, bold=total))
         elif kind in ("count", "money"):
             sheet.write_string(*at, layout.cell_text(column, row))

@@ -414,6 +414,7 @@ def test_the_headings_of_the_paper() -> None:
         "Late payments and refunds of earlier months",
         "Earlier orders whose outcome changed",
         "From captured to the bank",
+        "Captured in … settled in …",
         "Fees",
         "Webhook delay",
         "Findings",
