@@ -94,6 +94,7 @@ _BANK_MEMBERS: Final = {
             }
         )
     ),
+    "orders": listed(members({"order": WORD, "line": WORD, "amount": MONEY})),
 }
 
 _IMPORT: Final = members(

@@ -14,7 +14,8 @@ from app.finance.break_store import hand_matches
 from app.finance.match_rules import rules_known
 from app.finance.reconcile_rows import bank_sides, leg_of
 from reconcile.instants import MINUTE, Duration, Instant, format_instant, format_known
-from reconcile.matching.bank import BankLine, Payout
+from reconcile.matching.bank import Payout
+from reconcile.matching.books import BankLine, BookLine
 from reconcile.matching.control import BUCKETS, FAMILIES, Bucket
 from reconcile.matching.exchange import implied_rate
 from reconcile.matching.rows import subject_of
@@ -31,11 +32,12 @@ GOOD_FOR: Final[Duration] = MINUTE
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Booked:
-    """A bank line, where it stands, and the payouts that it is matched with."""
+    """A bank line, where it stands, and the payouts or orders that it is matched with."""
 
     line: BankLine
     bucket: Bucket
     payouts: tuple[Payout, ...] = ()
+    orders: tuple[BookLine, ...] = ()
     rate: str | None = None
 
     def document(self, *, whole: bool = False) -> dict[str, Any]:
@@ -53,6 +55,10 @@ class Booked:
             "stands": self.bucket,
             "rate": self.rate,
             "payouts": [payout_document(each) for each in self.payouts],
+            "orders": [
+                {"order": each.reference, "line": each.line_id, "amount": to_json(each.money)}
+                for each in self.orders
+            ],
         }
 
 
@@ -208,8 +214,8 @@ async def _matched(
         return await asyncio.to_thread(use, every)
     async with context.database.reading() as connection:
         rules = (await rules_known(connection, as_of=at)).match
-        sides = await bank_sides(connection, as_of=at)
         hands = tuple(await hand_matches(connection, as_of=at))
+        sides = await bank_sides(connection, as_of=at, rules=rules, hands=hands)
 
     def work() -> list[Booked]:
         if sides is None:
@@ -220,6 +226,12 @@ async def _matched(
             found += [
                 Booked(line=line, bucket=link.bucket, payouts=link.payouts, rate=rate)
                 for line in link.lines
+            ]
+        by_id = {line.line_id: line for line in sides[1]}
+        for transfer in leg.transfers:
+            found += [
+                Booked(line=by_id[name], bucket="outside_providers", orders=transfer.orders)
+                for name in transfer.lines
             ]
         for each in leg.alone:
             if each.line is not None:

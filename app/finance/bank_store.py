@@ -16,7 +16,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from app.database.statements import PlainConnection, Rows, run, select_rows, statement, stream
 from app.finance import import_store
 from reconcile.instants import Instant
-from reconcile.matching.bank import BankLine, Payout
+from reconcile.matching.bank import Payout
+from reconcile.matching.books import BankLine
 
 # --- writing --------------------------------------------------------------------------------------
 

@@ -23,7 +23,7 @@ from app.database.statements import (
 )
 from app.finance import import_store
 from reconcile.instants import EARLIEST, Instant
-from reconcile.matching.books import BookLine
+from reconcile.matching.books import BookLine, Methods
 from reconcile.money import Money
 
 AT_ONCE: Final = 4_000
@@ -48,6 +48,17 @@ _OF_KEYS: Final = statement(
 )
 _OF_GROUPS: Final = statement(
     "SELECT {row} FROM book_lines WHERE {known} AND group_key IN ({})",
+    row=_ROW,
+    known=import_store.KNOWN_AT,
+)
+_METHODS: Final = "SELECT DISTINCT method FROM book_lines WHERE method IS NOT NULL"
+_OF_METHODS: Final = statement(
+    "SELECT {row} FROM book_lines WHERE {known} AND method IN ({})",
+    row=_ROW,
+    known=import_store.KNOWN_AT,
+)
+_NAMED: Final = statement(
+    "SELECT {row} FROM book_lines WHERE {known} AND line IN ({})",
     row=_ROW,
     known=import_store.KNOWN_AT,
 )
@@ -126,6 +137,22 @@ async def book_rows_of(connection: AsyncConnection, keys: Iterable[str], *, as_o
     """Return rows as of `book_rows`, of these keys."""
     number = await import_store.newest_published(connection, as_of=as_of)
     return await select_in(connection, sql=_OF_KEYS, values=set(keys), first=(number, number))
+
+
+async def outside_orders(
+    connection: AsyncConnection, *, methods: Methods, named: Iterable[str], as_of: Instant
+) -> list[BookLine]:
+    """Return lines that a bank line may pay: of methods outside providers, and the named ones.
+
+    named  subjects of lines
+    """
+    number = await import_store.newest_published(connection, as_of=as_of)
+    cells = [row[0] for row in await connection.execute(text(_METHODS))]
+    chosen = [cell for cell in cells if methods.parts(cell) & {"outside", "bank"}]
+    rows = set[tuple[Any, ...]]()
+    for sql, values in ((_OF_METHODS, chosen), (_NAMED, list(named))):
+        rows |= set(await select_in(connection, sql=sql, values=values, first=(number, number)))
+    return [book_line_of(row) for row in sorted(rows, key=lambda row: row[1])]
 
 
 async def book_lines_of(

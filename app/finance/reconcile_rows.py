@@ -29,7 +29,8 @@ from app.orders import history_store
 from app.orders.refold import fold_or_log
 from app.receiving import due_store
 from reconcile.instants import Instant
-from reconcile.matching.bank import BankLeg, BankLine, Payout
+from reconcile.matching.bank import BankLeg, Payout
+from reconcile.matching.books import BankLine, BookLine
 from reconcile.matching.ledger_lines import ledger_line_of
 from reconcile.matching.match import Decision, Matching
 from reconcile.matching.period import Period, joined_dates, within
@@ -282,12 +283,14 @@ MOST: Final = 1_000_000
 """Payouts, and bank lines, that are matched: half a kilobyte each, all in memory. A shop with more
 of them has payments in the column of payouts."""
 
-BankSides = tuple[list[Payout], list[BankLine]]
-"""Payouts of statements, and lines of the bank, to be matched."""
+BankSides = tuple[list[Payout], list[BankLine], list[BookLine]]
+"""Payouts of statements, lines of the bank, and orders that these may pay, to be matched."""
 
 
-async def bank_sides(connection: Connection, *, as_of: Instant) -> BankSides | None:
-    """Return both sides as of an instant; None if no bank file was imported by then.
+async def bank_sides(
+    connection: Connection, *, as_of: Instant, rules: MatchRules, hands: tuple[HandMatch, ...]
+) -> BankSides | None:
+    """Return the sides as of an instant; None if no bank file was imported by then.
 
     Raises UsageError for more payouts or lines than MOST.
     """
@@ -299,16 +302,23 @@ async def bank_sides(connection: Connection, *, as_of: Instant) -> BankSides | N
         _bounded(len(lines), "bank lines")
     paid = await bank_store.payouts(connection, as_of=as_of)
     _bounded(len(paid), "payouts")
-    return paid, lines
+    named = {name for hand in hands for name in (hand.one, hand.other) if name.startswith("bok_")}
+    orders = await book_line_store.outside_orders(
+        connection, methods=rules.methods, named=named, as_of=as_of
+    )
+    _bounded(len(orders), "orders paid outside providers")
+    return paid, lines, orders
 
 
 def leg_of(
     sides: BankSides, *, as_of: Instant, rules: MatchRules, hands: tuple[HandMatch, ...]
 ) -> BankLeg:
-    """Match both sides; this needs no connection. Raises UsageError for sums beyond 64 bits."""
-    paid, lines = sides
+    """Match the sides; this needs no connection. Raises UsageError for sums beyond 64 bits."""
+    paid, lines, orders = sides
     try:
-        return BankLeg(payouts=paid, lines=lines, rules=rules, as_of=as_of, hands=hands)
+        return BankLeg(
+            payouts=paid, lines=lines, orders=orders, rules=rules, as_of=as_of, hands=hands
+        )
     except ValueError as error:
         raise UsageError(f"{error}: correct them in their file, and import it again") from None
 
@@ -322,15 +332,15 @@ async def bank_leg(
 ) -> BankLeg | None:
     """Match payouts against the bank as of an instant. None and errors as of `bank_sides` and
     `leg_of`."""
-    sides = await bank_sides(connection, as_of=as_of)
+    sides = await bank_sides(connection, as_of=as_of, rules=rules, hands=hands)
     return None if sides is None else leg_of(sides, as_of=as_of, rules=rules, hands=hands)
 
 
 def _bounded(count: int, what: str) -> None:
     if count > MOST:
         raise UsageError(
-            f"there are more than {MOST:,} {what}: check which column of the statement's mapping "
-            "is the payout"
+            f"there are more than {MOST:,} {what}: check which column of the mapping is the "
+            "payout, or the method"
         )
 
 

@@ -13,7 +13,6 @@ Every payout and every line gets exactly one bucket, which does not depend on th
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -21,16 +20,18 @@ from typing import Final
 
 from reconcile.instants import DAY, Duration, Instant
 from reconcile.ledger.ledger import Facts, FactValue
-from reconcile.matching.books import match_key
+from reconcile.matching.books import BankLine, BookLine, match_key
 from reconcile.matching.breaks import Break, BreakCause, Candidate
 from reconcile.matching.candidates import Index, Searchable, entry_of
 from reconcile.matching.control import BreakTotal, Bucket, Control, ControlLine, Read, Side
 from reconcile.matching.decide import MATCH_KINDS, Decision, Match
 from reconcile.matching.exchange import expected_of, implied_rate
 from reconcile.matching.funds import left_of
+from reconcile.matching.outside import Transfer, Transfers
 from reconcile.matching.period import Period
 from reconcile.matching.rows import subject_of
 from reconcile.matching.rules import HandMatch, MatchRules
+from reconcile.matching.texts import named_in, telling
 from reconcile.money import MAX_MINOR, Money
 from reconcile.values import frozen
 
@@ -52,27 +53,6 @@ class Payout:
     minor: int
     paid_at: Instant | None
     lines: int = 1
-
-
-@frozen
-class BankLine:
-    """One booking of the merchant's account.
-
-    line_id       id of this version of the line
-    minor         credit positive, debit negative
-    reference     reference of the transfer, by the payer or the bank
-    counterparty  name of the payer
-    text          remittance information; in OFX files it may stand in `counterparty`
-    """
-
-    line_id: str
-    account: str
-    currency: str
-    minor: int
-    booked_at: Instant
-    reference: str | None = None
-    counterparty: str | None = None
-    text: str | None = None
 
 
 @frozen
@@ -132,63 +112,11 @@ class Alone:
         return self.line.booked_at if self.line else self.payout.paid_at if self.payout else None
 
 
-SHORTEST: Final = 4
-"""Characters of the shortest reference searched in texts, SHORTEST_DIGITS if it is all digits:
-shorter ones occur by chance, as years and amounts do."""
-
-SHORTEST_DIGITS: Final = 6
-
-WORDS_OF_ONE: Final = 3
-"""Words that may be one reference, because banks break lines."""
-
-MOST_WORDS: Final = 200
-"""Words of a text that are examined; MT940 has about sixty."""
-
 NAMED_WITHIN: Final[Duration] = 90 * DAY
 """A line that names a payout from farther away is of another payout with that name."""
 
 EARLY: Final[Duration] = DAY
 """A bank may date a transfer a day earlier than the provider."""
-
-_WORD: Final = re.compile(r"[^\s,;:/+?()\[\]'\"|=*<>]+")
-
-_AROUND: Final = ",;:/+?()[]'\"|=*<>."
-"""Characters around a reference that may also contain them, such as `PO/2026/11`."""
-
-
-def named_in(texts: Iterable[str | None]) -> set[str]:
-    """Return the keys (`match_key`) of all references that these texts may contain."""
-    found: set[str] = set()
-    for text in texts:
-        if not text:
-            continue
-        words = [word.strip(".") for word in _WORD.findall(text)[:MOST_WORDS]]
-        for at in range(len(words)):
-            for count in range(1, min(WORDS_OF_ONE, len(words) - at) + 1):
-                found.add(match_key(" ".join(words[at : at + count])))
-        found.update(match_key(word.strip(_AROUND)) for word in text.split()[:MOST_WORDS])
-        found.add(match_key(text))
-    return found
-
-
-_YEAR, _MONTH, _DAY = r"(?:19|20)\d\d", r"(?:0[1-9]|1[0-2])", r"(?:0[1-9]|[12]\d|3[01])"
-
-_DATE: Final = re.compile(
-    rf"{_YEAR}([-./]?){_MONTH}\1{_DAY}|{_DAY}([-./]?){_MONTH}\2{_YEAR}|"
-    rf"{_MONTH}([-./]?){_DAY}\3{_YEAR}",
-    re.ASCII,
-)
-"""A date with all its digits: a number of six or seven digits may begin like a year."""
-
-
-def telling(key: str) -> bool:
-    """Return whether a payout's key can be searched in texts: long enough, and no date.
-
-    A text often names its own day, which does not name a payout called by that day.
-    """
-    least = SHORTEST_DIGITS if key.replace("-", "").isdigit() else SHORTEST
-    return len(key) >= least and not _DATE.fullmatch(key)
-
 
 NAMES_REPORTED: Final = 3
 """Payouts of a group that a sentence names."""
@@ -197,8 +125,9 @@ NAMES_REPORTED: Final = 3
 class BankLeg:
     """All payouts and all bank lines, matched as of one instant.
 
-    links  groups that belong together, sorted
-    alone  the other payouts and lines, sorted
+    links      groups that belong together, sorted
+    transfers  bank lines of orders paid outside providers
+    alone      the other payouts and lines, sorted
     """
 
     def __init__(
@@ -209,14 +138,24 @@ class BankLeg:
         rules: MatchRules,
         as_of: Instant,
         hands: Iterable[HandMatch] = (),
+        orders: Iterable[BookLine] = (),
     ) -> None:
-        """Match them. Raises ValueError if sums do not fit in 64 bits."""
+        """Match them. Raises ValueError if sums do not fit in 64 bits.
+
+        orders  book lines paid outside providers, or that a person matched with a bank line
+        """
         self._rules, self._as_of = rules, as_of
         self._payouts = sorted(payouts, key=_payout_order)
         self._lines = sorted(lines, key=_line_order)
         self._payers = tuple([each.casefold() for each in rules.bank_payers])
         self._joined: set[str] = set()
-        links = [*self._by_name(hands), *self._by_date()]
+        self._orders, hands = Transfers(orders, methods=rules.methods), tuple(hands)
+        links = [*self._by_name(hands)]
+        transfers = [*self._claimed(self._orders.by_hand(self._left_lines(), hands))]
+        transfers += self._claimed(self._orders.by_name(self._left_lines()))
+        links += self._by_date()
+        ours = [e for e in self._left_lines() if not (self._payers and self._is_payers(e))]
+        self.transfers = (*transfers, *self._claimed(self._orders.by_date(ours)))
         self.links = tuple(sorted(links, key=lambda link: link.payouts[0].payout_id))
         self._paid: dict[str, _Range] = {}
         for payout in self._payouts:
@@ -248,6 +187,12 @@ class BankLeg:
         yield from self._grouped([e for e in left if e.payout.currency == e.line.currency])
         left = self._unjoined(left)
         yield from self._grouped([e for e in left if e.payout.minor > 0 < e.line.minor])
+
+    def _claimed(self, found: Iterable[Transfer]) -> Iterator[Transfer]:
+        """Yield transfers, and keep their lines from being joined again."""
+        for each in found:
+            self._joined |= set(each.lines)
+            yield each
 
     def _unjoined(self, edges: Sequence[_Edge]) -> list[_Edge]:
         joined = self._joined
@@ -374,6 +319,10 @@ class BankLeg:
                     yield _differs(link)
                 elif link.bucket in MATCH_KINDS:
                     yield _match(link)
+        for transfer in self.transfers:
+            decision = transfer.decision()
+            if decision is not None and (period is None or transfer.at in period):
+                yield decision
         for each in self.alone:
             if (period is None or each.at in period) and each.bucket in _ALONE:
                 yield _alone(each, near)
@@ -388,6 +337,10 @@ class BankLeg:
             if period is None or link.at in period:
                 found += [(link.bucket, payout) for payout in link.payouts]
                 found += [(link.bucket, line) for line in link.lines]
+        by_id = {line.line_id: line for line in self._lines}
+        for transfer in self.transfers:
+            if period is None or transfer.at in period:
+                found += [("outside_providers", by_id[name]) for name in transfer.lines]
         for alone in self.alone:
             one = alone.payout or alone.line
             if one is not None and (period is None or alone.at in period):

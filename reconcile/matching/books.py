@@ -133,6 +133,27 @@ class StatementLine:
     details: str | None = None
 
 
+@frozen
+class BankLine:
+    """One booking of the merchant's account.
+
+    line_id       id of this version of the line
+    minor         credit positive, debit negative
+    reference     reference of the transfer, by the payer or the bank
+    counterparty  name of the payer
+    text          remittance information; in OFX files it may stand in `counterparty`
+    """
+
+    line_id: str
+    account: str
+    currency: str
+    minor: int
+    booked_at: Instant
+    reference: str | None = None
+    counterparty: str | None = None
+    text: str | None = None
+
+
 def match_key(reference: str) -> str:
     """Normalize a reference for comparison: `ORD-1042`, `ord 1042` and `Ord_1042` are equal.
 

@@ -154,14 +154,14 @@ def at_risk(found: Break) -> int:
     if found.cause == "amount_differs":
         sums = {
             name: sum([m.minor for fact, m in found.facts if fact == name and isinstance(m, Money)])
-            for name in ("captured", "booked", "settled", "expected", "tendered")
+            for name in ("captured", "booked", "settled", "expected", "tendered", "in_bank")
         }
         if "expected" in facts:  # in the currency of what was settled
             short = sums["settled"] < sums["expected"]
         elif facts.get("against") == "statement":
             short = sums["settled"] < sums["captured"]
         else:
-            short = sums["captured"] + sums["tendered"] < sums["booked"]
+            short = sums["captured"] + sums["in_bank"] + sums["tendered"] < sums["booked"]
     elif found.cause in _SHORT:
         cost, due = (facts.get(name) for name in _SHORT[found.cause])
         due = facts.get("expected", due)  # in the currency of what was taken
@@ -594,6 +594,10 @@ _EXCHANGED_OTHERWISE: Final = (
     "{rate}: by the rate of the rules it would be {expected}, {difference} apart"
 )
 
+_BANK_DIFFERS: Final = (
+    "The bank booked {in_bank} for the order, and the order book says {booked}: {difference} apart"
+)
+
 _DISPUTE_TAKEN_ELSEWHERE: Final = (
     "The statement gives back {settled} for a dispute that was won, and no line has taken it"
 )
@@ -611,6 +615,8 @@ def break_sentence(found: Break) -> str:
     form = SENTENCES[found.cause]
     if ("won", True) in found.facts:
         form = _DISPUTE_TAKEN_ELSEWHERE
+    elif found.cause == "amount_differs" and any(name == "in_bank" for name, _ in found.facts):
+        form = _BANK_DIFFERS
     elif any(name == "rate" for name, _ in found.facts):
         form = _AT_ANOTHER_RATE.get(found.cause, _EXCHANGED_OTHERWISE)
     sentence = filled(form, tuple(facts)) + "."

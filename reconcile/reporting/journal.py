@@ -49,8 +49,8 @@ from typing import Final, Literal, get_args
 from reconcile.instants import Instant
 from reconcile.ledger.events import PartKind
 from reconcile.ledger.ledger import EntryKind
-from reconcile.matching.bank import BankLine, Link
-from reconcile.matching.books import StatementLine
+from reconcile.matching.bank import Link
+from reconcile.matching.books import BankLine, StatementLine
 from reconcile.matching.breaks import BANK_CAUSES, Break, Step, acceptances
 from reconcile.matching.exchange import expected_of
 from reconcile.matching.ledger_lines import LedgerLine, Taken

@@ -22,6 +22,7 @@ from app.finance.book_line_store import (
     empty_lines,
     lines_with,
     old_lines,
+    outside_orders,
     write_book,
 )
 from app.finance.break_acts import finished_runs
@@ -42,6 +43,8 @@ from app.finance.withdraw_import import ACTIONS, Withdrawn, withdraw_import, wit
 from app.privacy.erase_texts import bank_lines_with
 from app.receiving.inbox import Inbox
 from reconcile.instants import EARLIEST, LATEST, TICK
+from reconcile.matching.books import Methods
+from reconcile.matching.rows import subject_of
 from tests.database.builders import arrival, context, fetch, keep, rows, said
 from tests.reconcile.build import seconds
 
@@ -166,6 +169,25 @@ class ImportContract:
         ]
 
     @pytest.mark.alike
+    async def test_orders_that_a_bank_line_may_pay_are_found_by_method_or_name(
+        self, inbox: Inbox, tmp_path: Path
+    ) -> None:
+        path = tmp_path / "methods.csv"
+        lines = ["A,1.00,KES,Bank Transfer", "B,1.00,KES,stripe", "C,1.00,KES,", "D,2.00,KES,cod"]
+        path.write_text("\n".join(["reference,amount,currency,method", *lines, ""]))
+        await import_book(context(inbox), ImportRequest(path=path))
+        (named,) = [row[1] for row in await streamed(inbox, book_rows) if row[2] == "C"]
+        path.write_text("reference,amount,currency,method\nD,2.00,KES,stripe\n")
+        await import_book(context(inbox), ImportRequest(path=path))
+        async with inbox.database.reading() as connection:
+            found = await outside_orders(
+                connection, methods=Methods(), named=[subject_of(named)], as_of=LATEST
+            )
+        assert sorted([(each.reference, each.method) for each in found]) == [
+            ("A", "Bank Transfer"),
+            ("C", None),
+        ]
+
     async def test_a_reference_may_be_of_several_kinds(self, inbox: Inbox, tmp_path: Path) -> None:
         path = tmp_path / "kinds.csv"
         path.write_text("reference,kind,amount,currency\nR,order,1.00,KES\nR,invoice,2.00,KES\n")

@@ -25,6 +25,7 @@ from app.finance.imports import (
     Imported,
     ImportRequest,
     import_bank,
+    import_book,
     import_statement,
     past_imports,
 )
@@ -456,6 +457,26 @@ async def test_pages_are_of_one_matching_until_somebody_does_something(
     assert made[2:] == [much_later.clock.now(), shop.context.clock.now()]
     monkeypatch.setattr(bank_match, "KEPT_MOST", 6)
     assert (len(await listed(shop.context)), len(made)) == (7, 8)
+
+
+async def test_a_customers_transfer_pays_its_order_of_the_book(empty: Shop) -> None:
+    path = empty.folder / "book.csv"
+    heading = "reference,amount,currency,status,placed_at,method\n"
+    rows_of_book = (
+        "#10740,50.00,KES,paid,2026-01-09,Bank Transfer\n#1,9.00,KES,paid,2026-01-09,cod\n"
+    )
+    path.write_text(heading + rows_of_book)
+    assert not (await import_book(empty.context, ImportRequest(path=path))).problems
+    await empty.statement()
+    await empty.bank(BANK + "main,2026-01-12,50.00,KES,B6,,Jane Doe,Bestellung #10740\n")
+    shop = empty.at(600)
+    ran = await shop.ran()
+    stood = {
+        (e.side, e.bucket, e.sum) for e in ran.control.lines if e.bucket == "outside_providers"
+    }
+    assert stood == {("book", "outside_providers", 5_900), ("bank", "outside_providers", 5_000)}
+    (line,) = await booked_lines(shop.context, stands="outside_providers", limit=9)
+    assert [each["order"] for each in line.document()["orders"]] == ["#10740"]
 
 
 async def test_bank_lines_are_listed_page_by_page_and_shown_one_by_one(shop: Shop) -> None:

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from reconcile.instants import DAY, EARLIEST, Instant
 from reconcile.matching import bank as bank_module
-from reconcile.matching.bank import BankLeg, BankLine, Payout, named_in
-from reconcile.matching.books import StatementLine
+from reconcile.matching.bank import BankLeg, Payout
+from reconcile.matching.books import BankLine, StatementLine
 from reconcile.matching.breaks import (
     BANK_CAUSES,
     Break,
@@ -27,6 +27,7 @@ from reconcile.matching.control import FAMILIES
 from reconcile.matching.exchange import exchanged, implied_rate
 from reconcile.matching.period import Period
 from reconcile.matching.rules import ExpectedRate, HandMatch, MatchRules, Tolerance
+from reconcile.matching.texts import named_in
 from reconcile.money import Money
 from reconcile.reporting.input import BankView, OrderSeen
 from reconcile.reporting.journal import Transaction, confirmed, transactions, written_off

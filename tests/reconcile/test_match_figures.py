@@ -7,17 +7,28 @@ from typing import Any, Final
 import pytest
 
 from reconcile.instants import DAY, Instant
-from reconcile.matching import bank, candidates, exchange, fallback, funds, group, rules, tally
+from reconcile.matching import (
+    bank,
+    candidates,
+    exchange,
+    fallback,
+    funds,
+    group,
+    outside,
+    rules,
+    tally,
+    texts,
+)
 from reconcile.matching.bank import Payout
 from reconcile.matching.books import Methods
 from reconcile.matching.control import Control, ControlLine, Read
 from reconcile.matching.rules import ExpectedFee, ExpectedRate, MatchRules
 
 FIGURES: Final[list[tuple[Any, str, Any]]] = [
-    (bank, "SHORTEST", 4),
-    (bank, "SHORTEST_DIGITS", 6),
-    (bank, "WORDS_OF_ONE", 3),
-    (bank, "MOST_WORDS", 200),
+    (texts, "SHORTEST", 4),
+    (texts, "SHORTEST_DIGITS", 6),
+    (texts, "WORDS_OF_ONE", 3),
+    (texts, "MOST_WORDS", 200),
     (bank, "NAMED_WITHIN", 90 * DAY),
     (bank, "EARLY", DAY),
     (bank, "NAMES_REPORTED", 3),
@@ -30,6 +41,7 @@ FIGURES: Final[list[tuple[Any, str, Any]]] = [
     (fallback, "MOST_FITS", 3),
     (funds, "MOST_LEFT", 30_000),
     (group, "NOT_SEARCHED", (("searched", False),)),
+    (outside, "TRANSFER_WITHIN", 14 * DAY),
     (rules, "CENTS", 100),
     (tally, "MOST_AT_ONCE", 10_000),
 ]

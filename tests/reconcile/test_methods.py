@@ -70,6 +70,11 @@ def test_a_gift_card_is_named_with_its_sum() -> None:
     assert dict(found.facts)["tendered"] == replace(found.money, minor=600)
 
 
+def test_an_order_that_a_person_found_in_the_bank_is_no_break() -> None:
+    decisions, control = decided(case().books(), hands=(("bok_ORD-1_0", "bnk_a"),))
+    assert (decisions, stands(control, "book")) == ([], ["outside_providers"])
+
+
 def test_a_method_does_not_matter_where_a_provider_captured_the_whole_price() -> None:
     decisions, control = decided(by(case().pays().books().settles(), "bank transfer"))
     assert (decisions, stands(control, "book")) == ([], ["by_reference"])

@@ -17,8 +17,8 @@ from app.finance.files.bank import BankForm
 from app.finance.files.bank_formats import open_bank_table
 from app.finance.files.books import Understanding
 from app.finance.files.mapping import read_mapping
-from reconcile.matching.bank import named_in
 from reconcile.matching.books import match_key
+from reconcile.matching.texts import named_in
 from tests.finance.files.reading import Found, bank
 
 CAMT = """<?xml version="1.0" encoding="UTF-8"?>

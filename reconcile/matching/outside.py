@@ -1,0 +1,171 @@
+"""Match orders paid outside providers with bank lines: whether a customer's own transfer arrived.
+
+Leaves out: orders that no bank line pays. The book says that they were paid, as cash was, and no
+bank line need exist. A bank line is matched with an order
+
+    1 by hand    whatever the sums: a difference is a break
+    2 by name    if its texts name the order, and the sums agree
+    3 by date    if neither fits any other, and the book says that it was paid by bank transfer
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+from reconcile.instants import DAY, Duration, Instant
+from reconcile.matching.books import BankLine, BookLine, Methods
+from reconcile.matching.breaks import Break
+from reconcile.matching.decide import Match, MatchKind
+from reconcile.matching.fallback import Offer, fits
+from reconcile.matching.rows import subject_of
+from reconcile.matching.rules import HandMatch
+from reconcile.matching.texts import named_in, order_names
+from reconcile.money import Money
+from reconcile.values import frozen
+
+TRANSFER_WITHIN: Final[Duration] = 14 * DAY
+"""Customers pay an order by transfer within two weeks, or before it is entered in the book."""
+
+
+@frozen
+class Transfer:
+    """Orders paid outside providers, and the bank lines that paid them.
+
+    kind  None: by a name in the texts and equal sums
+    """
+
+    kind: MatchKind | None
+    orders: tuple[BookLine, ...]
+    lines: tuple[str, ...]
+    booked: Money
+    at: Instant
+
+    def decision(self) -> Match | Break | None:
+        """Return the match, or the break about its difference; None if it matches plainly."""
+        due = sum([each.money.minor for each in self.orders])
+        ids = (*[each.line_id for each in self.orders], *self.lines)
+        apart = Money(minor=abs(due - self.booked.minor), currency=self.booked.currency)
+        if self.kind == "by_hand" and apart.minor:
+            return Break(
+                cause="amount_differs",
+                order=self.orders[0].reference,
+                subject=subject_of(self.lines[0]),
+                money=apart,
+                since=self.at,
+                cites=ids,
+                facts=(
+                    ("in_bank", self.booked),
+                    ("booked", Money(minor=due, currency=self.booked.currency)),
+                    ("difference", apart),
+                    ("against", "book"),
+                ),
+            )
+        if self.kind is None:
+            return None
+        return Match(
+            kind=self.kind,
+            order=self.orders[0].reference,
+            lines=tuple(sorted(ids)),
+            money=self.booked,
+        )
+
+
+class Transfers:
+    """Orders that are not yet matched with bank lines.
+
+    orders  by the subject of their book line
+    """
+
+    def __init__(self, orders: Iterable[BookLine], *, methods: Methods) -> None:
+        self.orders = {subject_of(each.line_id): each for each in orders}
+        self._methods = methods
+        self._names: dict[str, set[str]] = defaultdict(set)
+        for subject, order in self.orders.items():
+            if self._paid(order):
+                for name in order_names(order.reference):
+                    self._names[name].add(subject)
+
+    def _paid(self, order: BookLine) -> bool:
+        """Return whether a bank line may pay the order without a person's word."""
+        outside = self._methods.parts(order.method) & {"outside", "bank"}
+        return bool(outside) and order.status in ("paid", "refunded")
+
+    def by_hand(self, lines: Sequence[BankLine], hands: Iterable[HandMatch]) -> Iterator[Transfer]:
+        """Yield what people matched: a line with several orders, or an order with several lines."""
+        known = {subject_of(line.line_id): line for line in lines}
+        given: dict[str, set[str]] = defaultdict(set)
+        for hand in hands:
+            for one, other in ((hand.one, hand.other), (hand.other, hand.one)):
+                if one in known and other in self.orders:
+                    given[one].add(other)
+        while given:
+            subject = min(given)
+            orders = given.pop(subject)
+            own = [subject, *[each for each in sorted(given) if given[each] & orders]]
+            for each in own[1:]:
+                orders |= given.pop(each)
+            found = [self.orders.pop(each) for each in sorted(orders) if each in self.orders]
+            if found and len({*[o.money.currency for o in found], known[subject].currency}) == 1:
+                yield _transfer("by_hand", found, [known[each] for each in own])
+
+    def by_name(self, lines: Sequence[BankLine]) -> Iterator[Transfer]:
+        """Yield lines whose texts name orders that they pay: one, or all of them together."""
+        parts: dict[str, list[BankLine]] = defaultdict(list)
+        for line in lines:
+            if line.minor <= 0:
+                continue
+            named = self.named_by(line)
+            exact = [each for each in named if self._fits(self.orders[each], line.minor)]
+            if len(exact) == 1:
+                yield _transfer(None, [self.orders.pop(exact[0])], [line])
+            elif len(named) > 1 and line.minor == sum([self._minor(each) for each in named]):
+                yield _transfer("by_group", [self.orders.pop(each) for each in named], [line])
+            elif len(named) == 1:
+                parts[named[0]].append(line)
+        for subject, own in sorted(parts.items()):
+            whole = sum([line.minor for line in own])
+            if len(own) > 1 and subject in self.orders and self._minor(subject) == whole:
+                yield _transfer("by_group", [self.orders.pop(subject)], own)
+
+    def named_by(self, line: BankLine) -> list[str]:
+        """Return the subjects of the orders of its currency that a line's texts name."""
+        if not self._names:
+            return []
+        keys = named_in((line.reference, line.counterparty, line.text)) & self._names.keys()
+        found = {subject for key in keys for subject in self._names[key]} & self.orders.keys()
+        return sorted(s for s in found if self.orders[s].money.currency == line.currency)
+
+    def _minor(self, subject: str) -> int:
+        return self.orders[subject].money.minor
+
+    def _fits(self, order: BookLine, minor: int) -> bool:
+        """Return whether a sum pays the order; beside a gift card a part of the price does."""
+        tendered = "tender" in self._methods.parts(order.method)
+        return minor == order.money.minor or (tendered and minor < order.money.minor)
+
+    def by_date(self, lines: Sequence[BankLine]) -> Iterator[Transfer]:
+        """Yield lines and orders by bank transfer whose sums and dates fit no other."""
+        orders = [
+            Offer(each.money.currency, each.money.minor, each.placed_at, subject)
+            for subject, each in self.orders.items()
+            if each.placed_at is not None
+            and self._paid(each)
+            and "bank" in self._methods.parts(each.method)
+        ]
+        known = {line.line_id: line for line in lines if line.minor > 0}
+        offers = [Offer(e.currency, e.minor, e.booked_at, name) for name, e in known.items()]
+        found = fits(orders, offers, window=TRANSFER_WITHIN, tolerance=lambda _: 0)
+        for subject, name in found.pairs:
+            yield _transfer("by_date_window", [self.orders.pop(subject)], [known[name]])
+
+
+def _transfer(
+    kind: MatchKind | None, orders: Sequence[BookLine], lines: Sequence[BankLine]
+) -> Transfer:
+    return Transfer(
+        kind=kind,
+        orders=tuple(orders),
+        lines=tuple([line.line_id for line in lines]),
+        booked=Money(minor=sum([line.minor for line in lines]), currency=lines[0].currency),
+        at=min([line.booked_at for line in lines]),
+    )

@@ -1,0 +1,74 @@
+"""References in free text: what a bank's text may name.
+
+Leaves out: whose reference it is. Texts hold other people's data; only keys leave this module.
+"""
+
+import re
+from collections.abc import Iterable
+from typing import Final
+
+from reconcile.matching.books import match_key
+
+SHORTEST: Final = 4
+"""Characters of the shortest reference searched in texts, SHORTEST_DIGITS if it is all digits:
+shorter ones occur by chance, as years and amounts do."""
+
+SHORTEST_DIGITS: Final = 6
+
+WORDS_OF_ONE: Final = 3
+"""Words that may be one reference, because banks break lines."""
+
+MOST_WORDS: Final = 200
+"""Words of a text that are examined; MT940 has about sixty."""
+
+_WORD: Final = re.compile(r"[^\s,;:/+?()\[\]'\"|=*<>]+")
+
+_AROUND: Final = ",;:/+?()[]'\"|=*<>.#"
+"""Characters around a reference that may also contain them, such as `PO/2026/11`."""
+
+
+def named_in(texts: Iterable[str | None]) -> set[str]:
+    """Return the keys (`match_key`) of all references that these texts may contain."""
+    found: set[str] = set()
+    for text in texts:
+        if not text:
+            continue
+        words = [word.strip(".") for word in _WORD.findall(text)[:MOST_WORDS]]
+        for at in range(len(words)):
+            for count in range(1, min(WORDS_OF_ONE, len(words) - at) + 1):
+                found.add(match_key(" ".join(words[at : at + count])))
+        found.update(match_key(word.strip(_AROUND)) for word in text.split()[:MOST_WORDS])
+        found.add(match_key(text))
+    return found
+
+
+_YEAR, _MONTH, _DAY = r"(?:19|20)\d\d", r"(?:0[1-9]|1[0-2])", r"(?:0[1-9]|[12]\d|3[01])"
+
+_DATE: Final = re.compile(
+    rf"{_YEAR}([-./]?){_MONTH}\1{_DAY}|{_DAY}([-./]?){_MONTH}\2{_YEAR}|"
+    rf"{_MONTH}([-./]?){_DAY}\3{_YEAR}",
+    re.ASCII,
+)
+"""A date with all its digits: a number of six or seven digits may begin like a year."""
+
+
+def telling(key: str) -> bool:
+    """Return whether a payout's key can be searched in texts: long enough, and no date.
+
+    A text often names its own day, which does not name a payout called by that day.
+    """
+    least = SHORTEST_DIGITS if key.replace("-", "").isdigit() else SHORTEST
+    return len(key) >= least and not _DATE.fullmatch(key)
+
+
+_NUMBER: Final = re.compile(r"(?<![0-9])[0-9]{4,18}$", re.ASCII)
+"""The number at the end of an order's reference."""
+
+
+def order_names(reference: str) -> set[str]:
+    """Return the keys by which a text may name an order: `#10740` and `ORD-10740` also as 10740."""
+    key = match_key(reference)
+    names = {key, key.lstrip("#")}
+    if (number := _NUMBER.search(key)) is not None:
+        names.add(number[0])
+    return {name for name in names if len(name) >= SHORTEST and not _DATE.fullmatch(name)}

@@ -1,0 +1,108 @@
+"""Orders paid outside providers against bank lines: what a transfer pays, and what stays open."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from reconcile.instants import DAY
+from reconcile.matching.bank import BankLeg
+from reconcile.matching.books import BankLine, BookLine
+from reconcile.matching.breaks import Break, break_sentence
+from reconcile.matching.rules import HandMatch, MatchRules
+from reconcile.matching.texts import order_names
+from reconcile.money import Money
+from tests.reconcile.test_bank import AS_OF, EDGES, IN_BANK, T, booked
+
+
+def order(name: str, minor: int, day: int = 10, **more: Any) -> BookLine:
+    given: dict[str, Any] = {"method": "bank transfer", "status": "paid"}
+    given |= {"placed_at": T + day * DAY, **more}
+    money = Money(minor=minor, currency="KES")
+    line_id = f"bok_{name.strip('#').lower()}.1"
+    return BookLine(line_id=line_id, reference=name, kind="order", money=money, **given)
+
+
+def leg(
+    *both: BookLine | BankLine, hands: tuple[tuple[str, str], ...] = (), **rules: Any
+) -> BankLeg:
+    found = BankLeg(
+        payouts=EDGES,
+        lines=[*IN_BANK, *[each for each in both if isinstance(each, BankLine)]],
+        orders=[each for each in both if isinstance(each, BookLine)],
+        rules=MatchRules(**rules),
+        as_of=AS_OF,
+        hands=[HandMatch(one=one, other=other) for one, other in hands],
+    )
+    assert found.control().holds
+    return found
+
+
+def paid(found: BankLeg) -> dict[str, tuple[list[str], str | None]]:
+    """Return for each bank line of an order the orders that it pays, and how they were joined."""
+    return {
+        name: ([each.reference for each in transfer.orders], transfer.kind)
+        for transfer in found.transfers
+        for name in transfer.lines
+    }
+
+
+@pytest.mark.parametrize(("reference", "names"), [
+    ("#10740", {"#10740", "10740"}),
+    ("ORD-10740", {"ord10740", "10740"}),
+    ("A-12", set()),
+    ("20261105", set()),
+])  # fmt: skip
+def test_a_text_names_an_order_by_its_reference_or_its_number(
+    reference: str, names: set[str]
+) -> None:
+    assert order_names(reference) >= names
+    assert bool(names) == bool(order_names(reference))
+
+
+@pytest.mark.parametrize(("orders", "lines", "found"), [
+    ([order("#10740", 5_000)], [booked("a", 5_000, 12, text="Bestellung #10740 Danke")],
+     {"bnk_a.1": (["#10740"], None)}),
+    ([order("#10740", 5_000)], [booked("a", 4_000, 12, text="Bestellung #10740")], {}),
+    ([order("#10740", 5_000, method="gift card + bacs")],
+     [booked("a", 4_000, 12, text="Bestellung 10740")], {"bnk_a.1": (["#10740"], None)}),
+    ([order("#10740", 5_000), order("#10741", 700)],
+     [booked("a", 5_700, 12, text="10740 und 10741")],
+     {"bnk_a.1": (["#10740", "#10741"], "by_group")}),
+    ([order("#10740", 5_000)],
+     [booked("a", 2_000, 12, text="10740 Rate 1"), booked("b", 3_000, 30, text="10740 Rate 2")],
+     {"bnk_a.1": (["#10740"], "by_group"), "bnk_b.1": (["#10740"], "by_group")}),
+    ([order("#10740", 5_000, status="unpaid")], [booked("a", 5_000, 12, text="10740")], {}),
+    ([order("#10740", 5_000, method="stripe")], [booked("a", 5_000, 12, text="10740")], {}),
+    ([order("#10740", 5_000)], [booked("a", 5_000, 20)],
+     {"bnk_a.1": (["#10740"], "by_date_window")}),
+    ([order("#10740", 5_000)], [booked("a", 5_000, 25)], {}),
+    ([order("#10740", 5_000, method="cash")], [booked("a", 5_000, 11)], {}),
+    ([order("#10740", 5_000), order("#10741", 5_000)], [booked("a", 5_000, 11)], {}),
+])  # fmt: skip
+def test_a_bank_line_pays_what_it_names_else_what_alone_fits(
+    orders: list[BookLine],
+    lines: list[BankLine],
+    found: dict[str, tuple[list[str], str | None]],
+) -> None:
+    assert paid(leg(*orders, *lines)) == found
+
+
+def test_a_line_of_a_provider_pays_no_order_by_its_date() -> None:
+    line = booked("a", 5_000, 11, counterparty="Stripe")
+    assert paid(leg(order("#10740", 5_000), line, bank_payers=("Stripe",))) == {}
+    assert paid(leg(order("#10740", 5_000), line, bank_payers=("Adyen",))) != {}
+
+
+def test_a_persons_match_counts_whatever_the_method_and_a_difference_stays_a_break() -> None:
+    line = booked("a", 4_970, 12)
+    found = leg(order("#10740", 5_000, method=None), line, hands=(("bok_10740", "bnk_a"),))
+    assert paid(found) == {"bnk_a.1": (["#10740"], "by_hand")}
+    (apart,) = [each for each in found.decisions() if isinstance(each, Break)]
+    assert (apart.cause, apart.money.minor) == ("amount_differs", 30)
+    assert break_sentence(apart) == (
+        "The bank booked KES 49.70 for the order, and the order book says KES 50.00: "
+        "KES 0.30 apart."
+    )
+    whole = leg(order("#10740", 4_970), replace(line), hands=(("bnk_a", "bok_10740"),))
+    assert not [each for each in whole.decisions() if isinstance(each, Break)]
