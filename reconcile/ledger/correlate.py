@@ -39,7 +39,8 @@ class Heard:
     by     ids that its place in this order, or outside of it, rests on: those of an assignment, or
            of a record in which the shop named it
     whose  ids of other events that say that its payment is our shop's
-    follows  the same, where it follows its payment against the order that it names
+    follows  the same, where it follows its payment against the order that it names, where several
+             orders claim its payment, and where another body of its id follows its payment
     """
 
     event: Event
@@ -374,6 +375,7 @@ def _placed(
     own: list[Heard] = []
     foreign: list[Heard] = []
     moved: list[Heard] = []
+    elsewhere: dict[tuple[str, str], tuple[str, ...]] = {}
     placing = Placing(claims, [each.event for each in heard])
     for each in heard:
         event, placed = each.event, placing.placed(each.event)
@@ -383,11 +385,20 @@ def _placed(
         elif (followed := placing.followed(event)) is not None:
             if event.order is not None:
                 each.follows = followed.by
-            (own if followed.order == order else moved).append(each)
+            if followed.order == order:
+                own.append(each)
+            else:
+                moved.append(each)
+                elsewhere[event.source, event.event_id] = followed.by
         elif event.order is None or event.order == order:
+            if event.order is None:
+                each.follows = placing.contested(event, order)
             own.append(each)
         elif event.standing != "unconfirmed":
             foreign.append(each)
+    for each in own if elsewhere else ():
+        # A body of the same id belongs to another order, by what these ids say.
+        each.follows += elsewhere.get((each.event.source, each.event.event_id), ())
     moved.sort(key=by_date)
     return own, foreign, moved
 

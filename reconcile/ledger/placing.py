@@ -115,19 +115,29 @@ class Placing:
         keys = keys_of(event)
         if event.standing == UNCONFIRMED or not keys:
             return None
-        tied = self._tied(keys)
-        if any(key in self._named for key in tied):
+        if any(key in self._named for key in self._tied(keys)):
             return None
-        said: dict[str, tuple[str, ...]] = {}
-        for key, path in tied.items():
-            for order, event_id in self._saying.get(key, {}).items():
-                said.setdefault(order, (event_id, *path))
+        said = self._said(keys)
         among = [order for order in said if len(said) == 1 or order in self._shops]
         if len(among) != 1 or among[0] == event.order:
             return None
         order = among[0]
         by = (self._shops[order],) if len(said) > 1 else ()
         return Placed(order, (*by, *said[order]))
+
+    def contested(self, event: Event, order: str) -> tuple[str, ...]:
+        """Return the ids by which an event that names no order is this order's, where events name
+        several orders for its payment; none where they don't."""
+        said = self._said(keys_of(event))
+        return said.get(order, ()) if len(said) > 1 else ()
+
+    def _said(self, keys: list[Key]) -> dict[str, tuple[str, ...]]:
+        """Return the orders that events name for these references, each with the ids that say so."""
+        said: dict[str, tuple[str, ...]] = {}
+        for key, path in self._tied(keys).items():
+            for order, event_id in self._saying.get(key, {}).items():
+                said.setdefault(order, (event_id, *path))
+        return said
 
     def _tied(self, keys: list[Key]) -> dict[Key, tuple[str, ...]]:
         """Return these references and all that events tie to them, each with those events' ids."""
