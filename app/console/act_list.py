@@ -368,8 +368,8 @@ ACTS: Final = (
     ),
     Act(
         name="upload",
-        title="Send a file",
-        button="Read it",
+        title="Send files",
+        button="Read them",
         permission="statement_imported",
         ask=imports_pages.ask_upload,
         do=imports_pages.do_upload,
@@ -382,6 +382,22 @@ ACTS: Final = (
         permission="statement_imported",
         ask=imports_pages.ask_import,
         do=imports_pages.do_import,
+    ),
+    Act(
+        name="import-all",
+        title="Import all clear files",
+        button="Import them",
+        permission="statement_imported",
+        ask=imports_pages.ask_import_all,
+        do=imports_pages.do_import_all,
+    ),
+    Act(
+        name="read-as",
+        title="Read a file otherwise",
+        button="Read it",
+        permission="statement_imported",
+        ask=imports_pages.ask_read_as,
+        do=imports_pages.do_read_as,
     ),
     Act(
         name="discard",

@@ -281,20 +281,21 @@ class Application:
                     raise
                 return await self._form_again(view, act, error)
         self._signing.forget_unsent(view.request)
-        file: ReceivedFile | None = None
+        files: list[ReceivedFile] = []
         try:
             if act.file:
-                given, file = await self._console.uploads.receive(view.request)
+                given, files = await self._console.uploads.receive(view.request)
             else:
                 given = await form_fields(view.request)
-            return await self._do(replace(view, given=given, file=file), act)
+            return await self._do(replace(view, given=given, files=files), act)
         except UsageError as error:
-            if not act.file or file is not None:
+            if not act.file or files:
                 raise
             return await self._ask(view, act, str(error))
         finally:
-            if file is not None and not self._console.uploads.holds(file):
-                file.drop()
+            for file in files:
+                if not self._console.uploads.holds(file):
+                    file.drop()
 
     async def _ask(
         self, view: View, act: Act, problem: str | None = None, *, form: Form | None = None

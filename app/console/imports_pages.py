@@ -6,14 +6,22 @@ A file is sent, read without importing, and then imported or discarded; an impor
 from dataclasses import replace
 from functools import partial
 from hmac import compare_digest
+from pathlib import Path
 from typing import Any, Final
 
-from starlette.responses import FileResponse, Response
+from starlette.responses import FileResponse, Response, StreamingResponse
 
 from app.access.operators import Action
 from app.access.proposal import Proposal
 from app.console.proposals_pages import proposed, waiting_about
-from app.console.uploads import KEPT_FOR, MAX_FILE_BYTES, Upload, mappings_in
+from app.console.uploads import (
+    KEPT_FOR,
+    MAX_FILE_BYTES,
+    MOST_KEPT,
+    ReceivedFile,
+    Upload,
+    mappings_in,
+)
 from app.console.view import PROPOSE, ROWS, ActionResult, Document, Field, Form, View, stated
 from app.console.words import address, capital, of_forms, plain_money
 from app.core.errors import NotFoundError, UsageError
@@ -21,6 +29,8 @@ from app.core.ids import new_token
 from app.core.jobs import job_document
 from app.core.text import counted
 from app.finance import imports, withdraw_import
+from app.finance.changed_rows import changes_file, first_changes
+from app.finance.file_identity import FileIdentity
 from app.finance.files.presets import KIND_NAMES, NO_PRESET, known_exports
 from reconcile.instants import MINUTE, format_instant
 from reconcile.money import Money, to_json
@@ -59,12 +69,18 @@ async def imports_document(view: View) -> Document:
             {
                 "upload": each.name,
                 "kind": each.kind,
+                "source": each.source or None,
+                "preset": None if each.seen is None else each.seen.preset,
                 "file": each.file.path.name,
                 "at": format_instant(each.at),
                 "state": state_of(each),
+                "problem": _problem_of(each),
+                "sha256": each.file.sha256,
+                **{name: getattr(each.done or each.seen, name, None) for name in COUNTS},
             }
             for each in view.console.uploads.of_person(view.person.name)
         ],
+        "all_clear": " ".join(each.name for each in _clear_of(view)),
         "imports": [_row(each) for each in shown],
         "taken_back": await imports.taken_back(view.context, shown),
         "most_bytes": MAX_FILE_BYTES,
@@ -96,8 +112,29 @@ def upload_of(view: View, name: str) -> Upload:
     return found
 
 
+def _problem_of(upload: Upload) -> str | None:
+    """Return why a file was not read or imported; None if it was, or is being read."""
+    if upload.job is not None and upload.job.problem is not None:
+        return upload.job.problem
+    if upload.seen is None or not upload.seen.refused:
+        return None
+    return next((each.sentence for each in upload.seen.problems), None)
+
+
+def _clear_of(view: View) -> list[Upload]:
+    """Return the person's files that wait and have no unclear row, oldest first."""
+    return [
+        each
+        for each in reversed(view.console.uploads.of_person(view.person.name))
+        if state_of(each) == "to_confirm" and each.seen is not None and not each.seen.rejected
+    ]
+
+
 def state_of(upload: Upload) -> str:
-    """Return the state: reading, to_confirm, refused, failed, importing or imported."""
+    """Return the state: reading, to_choose, to_confirm, refused, failed, importing or imported.
+
+    It is `to_choose` if a person must say what the file is, or whose statement.
+    """
     job = upload.job
     if job is not None and job.ended is None:
         return "reading" if upload.seen is None else "importing"
@@ -105,14 +142,16 @@ def state_of(upload: Upload) -> str:
         return "imported"
     seen = upload.seen
     if seen is None:
-        return "failed"
+        unsettled = upload.identity is not None and job is not None and job.problem is None
+        return "to_choose" if unsettled else "failed"
     return "refused" if seen.refused or seen.read <= seen.rejected else "to_confirm"
 
 
 async def import_document(view: View) -> Document | Response:
     """GET /imports/{number or upload}: the result of an import, or of an upload's dry run.
 
-    `?rejects=1` of an upload is the file of its rejected rows.
+    `?rejects=1` of an upload is the file of its rejected rows, `?changes=1` the file of all
+    changed rows.
     """
     if view.subject.isascii() and view.subject.isdigit():
         return await _past(view, min(int(view.subject[:12]), MAX_NUMBER))
@@ -122,8 +161,13 @@ async def import_document(view: View) -> Document | Response:
         if upload.request.rejects is None or name is None:
             raise NotFoundError("no row of this file was set aside")
         return FileResponse(upload.request.rejects, media_type="text/csv", filename=name)
-    imported = upload.done or upload.seen or imports.Imported(file="", kind=upload.kind)
-    seen = upload.seen or imported
+    imported = upload.done or upload.seen or imports.Imported(file="", kind=upload.kind or "book")
+    seen, identity = upload.seen or imported, upload.identity
+    if view.word("changes") is not None:
+        if not _changes_file(upload).exists():
+            raise NotFoundError("no row of this file is changed")
+        name = f"{upload.file.path.stem}.changes.csv"
+        return FileResponse(_changes_file(upload), media_type="text/csv", filename=name)
     return {
         "state": state_of(upload),
         "upload": upload.name,
@@ -142,6 +186,10 @@ async def import_document(view: View) -> Document | Response:
         **{name: getattr(imported, name) for name in COUNTS},
         "ready": not seen.refused and seen.read > seen.rejected,
         "refused": seen.refused,
+        "looks_like": seen.looks_like,
+        "choices": [] if identity is None or upload.seen is not None else _choices(identity),
+        "because": [] if identity is None else list(identity.because),
+        "changes": imported.changed_documents(),
         "money": money_rows(seen),
         "problems": [each.document() for each in imported.problems],
         "problems_left_out": imported.left_out,
@@ -156,9 +204,27 @@ async def import_document(view: View) -> Document | Response:
     }
 
 
-async def _past(view: View, number: int) -> Document:
+def _choices(identity: FileIdentity) -> list[dict[str, str]]:
+    """Return what a file may be, one kind and source each, for a person to choose."""
+    if identity.kind == "statement":
+        return [{"kind": "statement", "source": each} for each in identity.sources]
+    return [{"kind": each, "source": ""} for each in identity.kinds]
+
+
+def _changes_file(upload: Upload) -> Path:
+    return upload.file.folder / "changes.csv"
+
+
+async def _past(view: View, number: int) -> Document | Response:
     """Describe an earlier import, and its withdrawal if there was one."""
     found, taken_back = await imports.past_import(view.context, number), None
+    if view.word("changes") is not None:
+        name = f"import-{number}.changes.csv"
+        return StreamingResponse(
+            changes_file(view.context, found),
+            media_type="text/csv; charset=utf-8",
+            headers={"Content-Disposition": f'attachment; filename="{name}"'},
+        )
     by = await withdraw_import.withdrawn_by(view.context, number)
     if by is not None:
         taken_back = {
@@ -180,6 +246,7 @@ async def _past(view: View, number: int) -> Document:
         "takes_back": stands and view.person.may(withdraw_import.ACTIONS[found.kind]),
         "job": job_document(job),
         "proposal": await waiting_about(view, f"import {number}"),
+        "changes": await first_changes(view.context, found),
         "problems": [],
         "rejects": None,
     }
@@ -232,7 +299,31 @@ PRESETS: Final = (
 
 
 def _reading_fields(view: View) -> tuple[Field, ...]:
+    """Return the fields that say what a file is, and how it is to be read."""
+    kinds = tuple((kind, f"{WHOSE[kind]} {word}") for kind, word in KINDS.items())
     return (
+        Field(
+            name="kind",
+            label="What it is",
+            choices=(("", "recognize it"), *kinds),
+            required=False,
+        ),
+        Field(
+            name="source",
+            label="Whose statement",
+            choices=(
+                ("", "recognize it"),
+                *((name, name) for name in sorted(view.context.settings.sources)),
+            ),
+            hint="Only for a provider's statement.",
+            required=False,
+        ),
+        Field(
+            name="account",
+            label="Which account of the bank",
+            hint="Only for a bank's file whose rows name none.",
+            required=False,
+        ),
         Field(
             name="preset",
             label="Whose export",
@@ -286,43 +377,45 @@ async def ask_upload(view: View) -> Form:
         back="/imports",
         reason=False,
         fields=(
-            Field(name="file", label="The file", kind="file"),
-            Field(name="kind", label="What it is", choices=tuple(
-                (kind, f"{WHOSE[kind]} {word}") for kind, word in KINDS.items()
-            )),
             Field(
-                name="source",
-                label="Whose statement",
-                choices=tuple((name, name) for name in sorted(view.context.sources))
-                or (("", "no source is set up"),),
-                hint="Only for a provider's statement.",
-                required=False,
-            ),
-            Field(
-                name="account",
-                label="Which account of the bank",
-                hint="Only for a bank's file whose rows name none.",
-                required=False,
+                name="file",
+                label="The files",
+                kind="files",
+                hint=f"At most {MOST_KEPT}, of {MAX_FILE_BYTES >> 20} MiB together.",
             ),
             *_reading_fields(view),
         ),
-    )  # fmt: skip
+    )
 
 
 async def do_upload(view: View, reason: str) -> str:
-    """Keep the file, and read it in a dry run."""
-    upload = _upload(view)
-    if not view.person.may(ACTIONS[upload.kind]):
-        raise UsageError(f"your role may import no {KINDS[upload.kind]}")
-    view.console.uploads.keep(upload)
-
-    async def work() -> None:
-        request = replace(upload.request, dry_run=True)
-        upload.seen = await view.console.work(
-            imports.import_kind, request, kind=upload.kind, source=upload.source
+    """Keep the files, and read each in a dry run."""
+    if not view.files:
+        raise UsageError("choose a file that is not empty")
+    kind, source = _said_identity(view)
+    uploads = [
+        Upload(
+            name=new_token("upl_"),
+            file=file,
+            by=view.person.name,
+            at=view.context.clock.now(),
+            kind=kind,
+            source=source,
+            mapping=view.given.get("mapping", ""),
+            preset=view.given.get("preset", ""),
+            request=_request(view, file),
         )
-
-    upload.job = view.console.jobs.begin("import", upload.name, by=upload.by, work=work)
+        for file in view.files
+    ]
+    for upload in uploads:
+        view.console.uploads.keep(upload)
+    for upload in uploads:
+        _begin_reading(view, upload)
+    if len(uploads) > 1:
+        await view.console.jobs.settle([each.job for each in uploads if each.job is not None])
+        return "/imports"
+    (upload,) = uploads
+    assert upload.job is not None
     try:
         await view.console.jobs.wait(upload.job)
     except UsageError as error:
@@ -331,21 +424,48 @@ async def do_upload(view: View, reason: str) -> str:
     return address("imports", upload.name)
 
 
-def _upload(view: View) -> Upload:
-    """Read the form. Raises UsageError."""
-    given, file = view.given, view.file
-    if file is None:
-        raise UsageError("choose a file that is not empty")
+def _said_identity(view: View) -> tuple[imports.ImportKind | None, str | None]:
+    """Return the (kind, source) that the form states. Raises UsageError."""
+    given = view.given
     named: dict[str, imports.ImportKind] = {each: each for each in KINDS}
-    kind = named.get(given.get("kind", ""), "statement")
-    source = given.get("source", "") if kind == "statement" else ""
-    if source and source not in view.context.sources:
+    kind = named.get(given.get("kind", ""))
+    if kind is not None and not view.person.may(ACTIONS[kind]):
+        raise UsageError(f"your role may import no {KINDS[kind]}")
+    source = given.get("source", "") if kind in (None, "statement") else ""
+    if source and source not in view.context.settings.sources:
         raise UsageError("there is no source of this name")
+    return kind, source or None
+
+
+def _begin_reading(view: View, upload: Upload) -> None:
+    """Begin the job that recognizes a file and reads it in a dry run."""
+    console, kind, source = view.console, upload.kind, upload.source
+    upload.seen = upload.done = upload.identity = None
+    _changes_file(upload).unlink(missing_ok=True)
+
+    async def work() -> None:
+        async with console.uploads.reading:
+            upload.identity = found = await console.work(
+                imports.identify, upload.request, kind=kind, source=source
+            )
+            upload.kind, upload.source = found.kind, found.source
+            if found.kind is None or found.source is None:
+                return
+            request = replace(upload.request, dry_run=True, changes=_changes_file(upload))
+            upload.seen = await console.work(
+                imports.import_kind, request, kind=found.kind, source=found.source
+            )
+
+    upload.job = console.jobs.begin("import", upload.name, by=upload.by, work=work)
+
+
+def _request(view: View, file: ReceivedFile) -> imports.ImportRequest:
+    """Read from the form how a file is to be read. Raises UsageError."""
+    given = view.given
     mappings = mappings_in(view.context.settings.console.mappings)
-    mapping = given.get("mapping", "")
+    mapping, preset = given.get("mapping", ""), given.get("preset", "")
     if mapping and mapping not in mappings:
         raise UsageError("there is no mapping of this name any more")
-    preset = given.get("preset", "") if kind != "bank" else ""
     if preset not in dict(PRESETS):
         raise UsageError("there is no known export of this name")
     if preset and mapping:
@@ -356,11 +476,11 @@ def _upload(view: View) -> Upload:
     dates = given.get("dates", "")
     if dates not in dict(DATES):
         raise UsageError("this is no way to write dates")
-    request = imports.ImportRequest(
+    return imports.ImportRequest(
         path=file.path,
-        account=given.get("account", "").strip() if kind == "bank" else "",
+        account=given.get("account", "").strip(),
         mapping=mappings.get(mapping),
-        preset=preset or None,
+        preset=(preset if given.get("kind", "") != "bank" else "") or None,
         delimiter={"": None, "tab": "\t"}.get(delimiter, delimiter),
         encoding=given.get("encoding", "").strip() or None,
         dates=dates or None,
@@ -368,27 +488,41 @@ def _upload(view: View) -> Upload:
         by=view.person.name,
         sha256=file.sha256,
     )
-    return Upload(
-        name=new_token("upl_"),
-        file=file,
-        by=view.person.name,
-        at=view.context.clock.now(),
-        kind=kind,
-        source=source,
-        mapping=mapping,
-        preset=preset,
-        request=request,
+
+
+async def ask_read_as(view: View) -> Form:
+    upload = upload_of(view, view.needed("upload"))
+    return Form(
+        subject=upload.file.path.name,
+        lines=("The file is read once more, as you say; nothing is imported by that.",),
+        back=address("imports", upload.name),
+        ready=not upload.busy and state_of(upload) != "imported",
+        reason=False,
+        fields=_reading_fields(view),
     )
+
+
+async def do_read_as(view: View, reason: str) -> str:
+    """Read a file that waits once more, as the form says."""
+    upload = upload_of(view, view.needed("upload"))
+    upload.kind, upload.source = _said_identity(view)
+    upload.request = _request(view, upload.file)
+    upload.mapping, upload.preset = view.given.get("mapping", ""), view.given.get("preset", "")
+    _begin_reading(view, upload)
+    assert upload.job is not None
+    await view.console.jobs.wait(upload.job)
+    return address("imports", upload.name)
 
 
 async def ask_import(view: View) -> Form:
     upload = upload_of(view, view.needed("upload"))
     seen, state = upload.seen, state_of(upload)
     back = address("imports", upload.name)
-    subject = f"{upload.file.path.name}, {KINDS[upload.kind]}"
+    subject = upload.file.path.name
     if state != "to_confirm" or seen is None:
         line = "There is nothing to import: it is being read, it was imported, or no row is clear."
         return Form(subject=subject, lines=(line,), back=back, ready=False)
+    subject = f"{subject}, {KINDS[seen.kind]}"
     lines = [
         f"{counted(seen.read, 'row')} read: {seen.new:,} new, {seen.changed:,} changed, "
         f"{seen.unchanged:,} as known before, {seen.rejected:,} not clear."
@@ -421,7 +555,20 @@ async def do_import(view: View, reason: str) -> str:
         raise UsageError("this is not the file that was shown: look at it again")
     if state_of(upload) != "to_confirm" or upload.seen is None:
         raise UsageError("this file is being read, or was imported already")
-    request = upload.request
+    _begin_import(view, upload)
+    assert upload.job is not None
+    await view.console.jobs.wait(upload.job)
+    done = _forget_imported(view, upload)
+    if done is None:
+        return address("imports", upload.name)
+    others = view.console.uploads.of_person(view.person.name)
+    return "/imports" if others else address("imports", str(done))
+
+
+def _begin_import(view: View, upload: Upload) -> None:
+    """Begin the job that imports a file as its dry run has read it."""
+    assert upload.seen is not None
+    kind, source, request = upload.seen.kind, upload.seen.source, upload.request
     if upload.seen.rejected:
         rejects = upload.file.folder / f"{upload.file.path.stem}.rejects.csv"
         rejects.unlink(missing_ok=True)
@@ -429,19 +576,53 @@ async def do_import(view: View, reason: str) -> str:
         upload.request = request
 
     async def work() -> None:
-        done = await view.console.work(
-            imports.import_kind, request, kind=upload.kind, source=upload.source
-        )
-        upload.done = done
-        if done.number is not None:
+        async with view.console.uploads.importing:
+            upload.done = await view.console.work(
+                imports.import_kind, request, kind=kind, source=source
+            )
+        if upload.done.number is not None:
             upload.file.path.unlink(missing_ok=True)
 
     upload.job = view.console.jobs.begin("import", upload.name, by=upload.by, work=work)
-    await view.console.jobs.wait(upload.job)
+
+
+def _forget_imported(view: View, upload: Upload) -> int | None:
+    """Forget a file that was imported whole. Returns the import's number; None for another one."""
     if upload.done is None or upload.done.number is None or upload.done.rejects is not None:
-        return address("imports", upload.name)
+        return None
     view.console.uploads.forget(upload)
-    return address("imports", str(upload.done.number))
+    return upload.done.number
+
+
+async def ask_import_all(view: View) -> Form:
+    clear = _clear_of(view)
+    lines = [
+        f"{each.file.path.name}, {KINDS[each.seen.kind]}: {each.seen.new:,} new, "
+        f"{each.seen.changed:,} changed, {each.seen.unchanged:,} as known before."
+        for each in clear
+        if each.seen is not None
+    ]
+    names = " ".join(each.name for each in clear)
+    return Form(
+        subject="Imports",
+        lines=tuple(lines or ["No file waits of which every row is clear."]),
+        back="/imports",
+        ready=bool(clear),
+        reason=False,
+        fields=(Field(name="uploads", label="Files", kind="hidden", value=names),),
+    )
+
+
+async def do_import_all(view: View, reason: str) -> str:
+    """Import the files that were shown and are still clear, one after another."""
+    shown = set(view.given.get("uploads", "").split())
+    clear = [each for each in _clear_of(view) if each.name in shown]
+    for upload in clear:
+        _begin_import(view, upload)
+    await view.console.jobs.settle([each.job for each in clear if each.job is not None])
+    for upload in clear:
+        _forget_imported(view, upload)
+    return "/imports"
 
 
 async def ask_discard(view: View) -> Form:

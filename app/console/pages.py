@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,6 +15,7 @@ from app.console import words
 from app.console.imports_pages import KINDS, WHOSE
 from app.console.view import Act, Console, Document, Page, View
 from app.core.cells import BYTE_ORDER_MARK, csv_line, safe_cell
+from app.core.ids import new_token
 from app.core.pages.charts import Series, stacked
 from app.evidence.letter import Drawing, Spoken, Times, drawing, letter_zone
 from app.receiving.caught_up import unread_notice
@@ -86,6 +88,7 @@ class Pages:
             zone=str(console.context.calendar_zone),
             now=lambda: format_instant(console.context.clock.now()),
             unread_notice=unread_notice,
+            new_form=partial(new_token, ""),
             arrivals_chart=self._arrivals_chart,
             timeline=self._timeline,
             acts=acts,

@@ -2,7 +2,7 @@
 
 1 receive  write the form's bytes to a file as they come; read one that is too long to its end, and
            refuse it
-2 split    move the file among the form's fields to a place of its own, with its digest
+2 split    move each file among the form's fields to a place of its own, with its digest
 3 keep     at most MOST_KEPT files, for an hour; one more replaces its sender's oldest, else the
            oldest
 4 forget   after the import, after an hour, and when the console ends
@@ -32,6 +32,7 @@ from app.core.errors import UnreachableError, UsageError
 from app.core.ids import new_token
 from app.core.jobs import Job
 from app.core.text import printable
+from app.finance.file_identity import FileIdentity
 from app.finance.imports import Imported, ImportKind, ImportRequest
 from reconcile.instants import HOUR, Duration, Instant
 
@@ -50,7 +51,10 @@ MOST_RECEIVED: Final = 4
 """Forms received at a time; others wait their turn, unread."""
 
 MOST_KEPT: Final = 8
-"""Files at a time: 256 MiB at most."""
+"""Files at a time, and in one form: 256 MiB at most."""
+
+READ_AT_ONCE: Final = 2
+"""Files that are read at a time, each in a process of its own; one is imported at a time."""
 
 RECEIVED_WITHIN_S: Final = 300.0
 """Seconds for a form to arrive: 32 MiB at one megabit a second. A stalled sender must not hold a
@@ -94,10 +98,12 @@ class ReceivedFile:
 class Upload:
     """File that waits for its import.
 
-    source   of a statement; else empty
+    kind     None until it is recognized, or said
+    source   of a statement, None until it is recognized, or said; else empty
     mapping  name of the mapping; empty: the usual column names
     preset   name of the export; empty: recognize it
     job      the dry run, then the import
+    identity what its content says that it is; None before it was looked at
     seen     result of the dry run; None before its end
     done     result of the import; None before its end
     """
@@ -106,12 +112,13 @@ class Upload:
     file: ReceivedFile
     by: str
     at: Instant
-    kind: ImportKind
-    source: str
+    kind: ImportKind | None
+    source: str | None
     mapping: str
     preset: str
     request: ImportRequest
     job: Job | None = None
+    identity: FileIdentity | None = None
     seen: Imported | None = None
     done: Imported | None = None
 
@@ -130,11 +137,13 @@ class Uploads:
         self._folder: Path | None = None
         self._lock: BinaryIO | None = None
         self._turns = asyncio.Semaphore(MOST_RECEIVED)
+        self.reading = asyncio.Semaphore(READ_AT_ONCE)
+        self.importing = asyncio.Lock()
 
     # --- receiving -------------------------------------------------------------------------------
 
-    async def receive(self, request: Request) -> tuple[dict[str, str], ReceivedFile | None]:
-        """Return a form's fields and its file, if one was chosen.
+    async def receive(self, request: Request) -> tuple[dict[str, str], list[ReceivedFile]]:
+        """Return a form's fields and the files that were chosen.
 
         Raises UsageError if the form is invalid, too long or too slow, or gets no turn;
         UnreachableError if the disk is full.
@@ -170,7 +179,7 @@ class Uploads:
                 f"{MOST_RECEIVED} files are being received: send it again in a minute"
             ) from None
 
-    async def _receive(self, request: Request) -> tuple[dict[str, str], ReceivedFile | None]:
+    async def _receive(self, request: Request) -> tuple[dict[str, str], list[ReceivedFile]]:
         found = _BOUNDARY.match(request.headers.get("content-type", ""))
         if found is None:
             raise UsageError("this is no form of this console")
@@ -182,22 +191,16 @@ class Uploads:
                     size = await _read(request, file)
             if size > MAX_FORM_BYTES:
                 raise UsageError(
-                    f"the file is larger than {MAX_FILE_BYTES >> 20} MiB: cut it in parts, or "
-                    "import it on the machine (tallyhook statement import, records import or bank "
-                    "import)"
+                    f"what was sent is larger than {MAX_FILE_BYTES >> 20} MiB: send fewer files, "
+                    "cut one in parts, or import it on the machine (tallyhook import)"
                 )
             boundary = (found[1] or found[2]).encode("latin-1")
-            fields, received = await asyncio.to_thread(_split, body, boundary, folder)
-        except BaseException:
+            return await asyncio.to_thread(_split, body, boundary, self._place)
+        finally:
             shutil.rmtree(folder, ignore_errors=True)
-            raise
-        body.unlink()
-        if received is None:
-            folder.rmdir()
-        return fields, received
 
     def _place(self) -> Path:
-        """Create a folder for one form."""
+        """Create a folder for one form, or one file."""
         if self._folder is None or not self._folder.exists():
             self.close()
             _delete_left_behind()
@@ -310,22 +313,36 @@ async def _read(request: Request, file: BinaryIO | None) -> int:
     return size
 
 
-def _split(body: Path, boundary: bytes, folder: Path) -> tuple[dict[str, str], ReceivedFile | None]:
+def _split(
+    body: Path, boundary: bytes, place: Callable[[], Path]
+) -> tuple[dict[str, str], list[ReceivedFile]]:
+    """Return the fields and files of a form. place: makes a folder for one file."""
     fields: dict[str, str] = {}
-    file: ReceivedFile | None = None
+    files: list[ReceivedFile] = []
     if not body.stat().st_size:
         raise UsageError("this is no form of this console")
-    with body.open("rb") as opened, mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as data:
-        for number, (head, start, end) in enumerate(_parts(data, boundary)):
-            name = _NAME.search(head)
-            if name is None or number == MAX_FIELDS:
-                raise UsageError("this is no form of this console")
-            sent = _FILE_NAME.search(head)
-            if sent is None:
-                fields[_text(name[1])] = _text(data[start : min(end, start + MAX_FIELD_BYTES + 1)])
-            elif file is None and end > start:
-                file = _move(data, start, end, folder=folder, name=_file_name(sent[1]))
-    return fields, file
+    try:
+        with (
+            body.open("rb") as opened,
+            mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as data,
+        ):
+            for number, (head, start, end) in enumerate(_parts(data, boundary)):
+                name = _NAME.search(head)
+                if name is None or number == MAX_FIELDS + MOST_KEPT:
+                    raise UsageError("this is no form of this console")
+                sent = _FILE_NAME.search(head)
+                if sent is None:
+                    last = min(end, start + MAX_FIELD_BYTES + 1)
+                    fields[_text(name[1])] = _text(data[start:last])
+                elif len(files) == MOST_KEPT:
+                    raise UsageError(f"send at most {MOST_KEPT} files at a time")
+                elif end > start:
+                    files.append(_move(data, start, end, folder=place(), name=_file_name(sent[1])))
+    except BaseException:
+        for each in files:
+            each.drop()
+        raise
+    return fields, files
 
 
 def _parts(data: mmap.mmap, boundary: bytes) -> Iterator[tuple[bytes, int, int]]:
@@ -362,6 +379,7 @@ def _file_name(sent: bytes) -> str:
 
 
 def _move(data: mmap.mmap, start: int, end: int, *, folder: Path, name: str) -> ReceivedFile:
+    """Write a part of the form to a file in the folder."""
     if end - start > MAX_FILE_BYTES:
         raise UsageError(f"the file is larger than {MAX_FILE_BYTES >> 20} MiB")
     place = folder / "file"

@@ -4,7 +4,7 @@ A page is data: an address, a permission, a function that makes a document of JS
 template that shows the document. So the page equals its `.json`, and its `.csv` is one list of it.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeVar
 
@@ -112,8 +112,13 @@ class View:
     subject: str = ""
     format: str = "html"
     given: Mapping[str, str] = field(default_factory=dict)
-    file: ReceivedFile | None = None
+    files: Sequence[ReceivedFile] = ()
     behind_s: int = 0
+
+    @property
+    def file(self) -> ReceivedFile | None:
+        """The file of a form that takes one; None if none was chosen."""
+        return next(iter(self.files), None)
 
     @property
     def context(self) -> AppContext:
@@ -228,7 +233,7 @@ class Page:
 class Field:
     """One field of a form, beside the reason.
 
-    kind     one line (or a choice), several lines, a file, or sent back unseen
+    kind     one line (or a choice), several lines, a file or several, or sent back unseen
     choices  (value, word) of each choice; none: free text
     value    initial value
     echo     whether a refused form shows it again; False if it may be a phone number
@@ -236,7 +241,7 @@ class Field:
 
     name: str
     label: str
-    kind: Literal["line", "area", "file", "hidden"] = "line"
+    kind: Literal["line", "area", "file", "files", "hidden"] = "line"
     choices: tuple[tuple[str, str], ...] = ()
     value: str = ""
     hint: str = ""

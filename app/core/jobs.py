@@ -5,7 +5,7 @@ job ends with the process that serves.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -120,12 +120,15 @@ class Jobs:
 
     async def wait(self, job: Job) -> None:
         """Wait for a job's end, at most as long as a page may. Raises UsageError if it failed."""
-        if (task := self._tasks.get(job.name)) is not None:
-            await asyncio.wait(
-                {task}, timeout=PATIENCE_S if self._patience_s is None else self._patience_s
-            )
+        await self.settle([job])
         if job.problem is not None:
             raise UsageError(job.problem)
+
+    async def settle(self, jobs: Sequence[Job]) -> None:
+        """Wait for the ends of jobs, at most as long as a page may; they may have failed."""
+        patience = PATIENCE_S if self._patience_s is None else self._patience_s
+        if tasks := {self._tasks[job.name] for job in jobs if job.name in self._tasks}:
+            await asyncio.wait(tasks, timeout=patience)
 
     def job(self, name: str) -> Job | None:
         """Return a job; None if it is no longer kept."""

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Iterable
 from typing import Any, Final
 
 from app.context.context import AppContext
-from app.core.cells import csv_line, safe_cell
+from app.core.cells import BYTE_ORDER_MARK, csv_line, safe_cell
 from app.finance import import_store
 from app.finance.import_store import ChangedLine, ImportKind
 from reconcile.instants import format_instant
@@ -96,3 +96,20 @@ async def changed_by(
         async with context.database.reading() as connection:
             async for lines in import_store.changed_lines(connection, found):
                 yield lines
+
+
+async def first_changes(context: AppContext, found: import_store.Import) -> list[dict[str, Any]]:
+    """Describe the first MOST_CHANGES lines that a published import changed."""
+    first = list[ChangedLine]()
+    async for lines in changed_by(context, found):
+        first += lines
+        if len(first) >= import_store.MOST_CHANGES:
+            break
+    return [changed_document(found.kind, each) for each in first[: import_store.MOST_CHANGES]]
+
+
+async def changes_file(context: AppContext, found: import_store.Import) -> AsyncIterator[str]:
+    """Yield the CSV file of all lines that a published import changed, for people."""
+    yield BYTE_ORDER_MARK + csv_line(CSV_COLUMNS)
+    async for lines in changed_by(context, found):
+        yield changed_csv(found.kind, lines)

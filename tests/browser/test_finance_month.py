@@ -150,20 +150,19 @@ class Story:
         self._leads("nav >> text=Finance")
         self._leads("nav.beside >> text=Imports")
         self._measured(page, "imports")
-        page.click("text=Send a file")
+        page.click("text=Say how they are to be read")
         page.set_input_files("#field-file", str(path))
         page.select_option("#field-kind", kind)
         page.select_option("#field-mapping", mapping)
         self._measured(page, "upload form")
-        page.click("button:has-text('Read it')")
+        page.click("button:has-text('Read them')")
         self._arrives(r"/imports/upl_")
         self._measured(page, f"dry run of {kind}")
         return str(page.locator("main").inner_text())
 
     def imports(self) -> str:
         page = self._page
-        page.click(".acts >> text=Import")
-        page.click("button:has-text('Import it')")
+        page.click("button:has-text('Import')")
         page.wait_for_selector(".badge:has-text('imported')")
         self._measured(page, "import done")
         told = str(page.locator("main").inner_text())

@@ -6,6 +6,7 @@ import html
 import os
 import tempfile
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import httpx2
 import pytest
 
 from app.config.load import load_settings
+from app.config.settings import SourceSettings
 from app.console import uploads
 from app.console.application import build_console
 from app.console.uploads import Uploads
@@ -28,7 +30,7 @@ from tests.api.driving import environ
 from tests.console.conftest import RunningConsole, rows_of
 from tests.console.test_finance_pages import of_form, send
 from tests.console.test_pages import shown
-from tests.contexts import instead
+from tests.contexts import Here, instead
 
 STATEMENT = b"""payment_reference,order_reference,gross,fee,net,currency,settled_at,payout
 pay_1,ORD-1,1500.00,52.50,1447.50,KES,2026-11-21,po_1
@@ -250,6 +252,160 @@ async def test_rows_that_are_not_clear_are_told_and_set_aside(console: RunningCo
     assert aside.text.count("pay_") == 2
     assert "There is nothing to import" in shown(again.text)
     assert lines_of(console) == 2
+
+
+SAMPLES = Path(__file__).parents[1] / "finance" / "presets"
+
+
+@asynccontextmanager
+async def with_sources(
+    console: RunningConsole, **sources: SourceSettings
+) -> AsyncIterator[httpx2.AsyncClient]:
+    """Yield a client of finance, of the console over a service with these sources."""
+    settings = console.context.settings.model_copy(update={"sources": sources})
+    context = replace(console.context, settings=settings)
+    made = replace(console.console, context=context)
+    made = replace(made, work=Here(context)(purpose="writing"), uploads=Uploads(context.clock))
+    other = RunningConsole(console=made, application=build_console(made), driver=console.driver)
+    async with other.signed_in("finance") as client:
+        yield client
+    made.uploads.close()
+
+
+async def drop(client: httpx2.AsyncClient, *files: tuple[str, bytes]) -> httpx2.Response:
+    """Send files from the list of imports, as they were exported."""
+    page = (await client.get("/imports")).text
+    form = page.partition('name="form" value="')[2].partition('"')[0]
+    sent = [("file", (name, content, "text/csv")) for name, content in files]
+    return await client.post("/do/upload", data={"form": form}, files=sent)
+
+
+async def press(client: httpx2.AsyncClient, path: str, button: str) -> httpx2.Response:
+    """Press a button of a page, as it is shown."""
+    page = (await client.get(path)).text
+    forms = [each.partition("</form>")[0] for each in page.split("<form ")[1:]]
+    form = next(each for each in forms if f"<button>{button}</button>" in html.unescape(each))
+    target = html.unescape(form.partition('action="')[2].partition('"')[0])
+    fields = {
+        html.unescape(each.partition('"')[0]): html.unescape(
+            each.partition('value="')[2].partition('"')[0]
+        )
+        for each in form.split('name="')[1:]
+    }
+    return await client.post(target, data=fields)
+
+
+async def test_several_files_in_one_drop_are_recognized_and_imported_at_once(
+    console: RunningConsole,
+) -> None:
+    """Each has a row in one table; an unclear one, and one that is not known, wait."""
+    book = (SAMPLES / "shopify_orders.csv").read_bytes()
+    async with console.signed_in("finance") as client:
+        sent = await drop(
+            client,
+            ("bank.sta", BANK),
+            ("orders.csv", book),
+            ("october.csv", TWO_ARE_WRONG),
+            ("notes.csv", b"a,b\n1,2\n"),
+        )
+        listed = (await client.get("/imports.json")).json()
+        page = shown((await client.get("/imports")).text)
+        done = await press(client, "/imports", "Import all that are clear")
+        after = (await client.get("/imports.json")).json()
+        one = await press(client, "/imports", "Import the good rows")
+    assert (sent.status_code, place(sent)) == (303, "/imports")
+    assert {
+        each["file"]: (each["kind"], each["source"], each["preset"], each["state"], each["new"])
+        for each in listed["waiting"]
+    } == {
+        "bank.sta": ("bank", None, None, "to_confirm", 1),
+        "orders.csv": ("book", None, "shopify_orders", "to_confirm", 4),
+        "october.csv": ("statement", "shop", None, "to_confirm", 2),
+        "notes.csv": (None, None, None, "to_choose", None),
+    }
+    assert "Statement of shop" in page
+    assert (done.status_code, place(done)) == (303, "/imports")
+    assert [each["file"] for each in after["waiting"]] == ["notes.csv", "october.csv"]
+    assert {each["file"] for each in after["imports"]} == {"bank.sta", "orders.csv"}
+    assert (one.status_code, lines_of(console)) == (303, 2)
+
+
+async def test_a_form_with_too_many_files_is_refused_and_leaves_none(
+    console: RunningConsole,
+) -> None:
+    async with console.signed_in("finance") as client:
+        sent = await drop(client, *[("a.csv", STATEMENT)] * (uploads.MOST_KEPT + 1))
+        assert (await client.get("/imports.json")).json()["waiting"] == []
+    assert sent.status_code == 400
+    assert "at most 8 files" in shown(sent.text)
+    folder = console.console.uploads._folder
+    assert folder is not None
+    assert [each.name for each in folder.iterdir()] == ["lock"]
+
+
+async def test_a_statement_is_offered_only_as_one_of_its_providers_sources(
+    console: RunningConsole,
+) -> None:
+    """Of two sources of the provider one is chosen with one button; of one none is asked."""
+    content = (SAMPLES / "stripe_payouts.csv").read_bytes()
+    mpesa, stripe = SourceSettings(profile="mpesa_stk"), SourceSettings(profile="stripe")
+    async with with_sources(console, mpesa=mpesa, stripe=stripe) as client:
+        sent = await drop(client, ("payouts.csv", content))
+        taken = (await client.get(f"{place(sent)}.json")).json()
+        wrong = await upload(client, content, source="mpesa")
+    assert (taken["state"], taken["kind"], taken["source"]) == ("to_confirm", "statement", "stripe")
+    assert wrong.status_code == 400
+    assert "no statement of mpesa, whose profile is mpesa_stk" in shown(wrong.text)
+    async with with_sources(console, mpesa=mpesa, de=stripe, fr=stripe) as client:
+        sent = await drop(client, ("payouts.csv", content))
+        found = (await client.get(f"{place(sent)}.json")).json()
+        page = shown((await client.get(place(sent))).text)
+        chosen = await press(client, place(sent), "It is of fr")
+        after = (await client.get(f"{place(chosen)}.json")).json()
+    assert [each["source"] for each in found["choices"]] == ["de", "fr"]
+    assert (found["state"], "It is of mpesa" in page) == ("to_choose", False)
+    assert (after["state"], after["source"], after["new"]) == ("to_confirm", "fr", 7)
+
+
+async def test_a_file_sent_as_the_wrong_kind_is_read_as_the_right_one_with_one_button(
+    console: RunningConsole,
+) -> None:
+    async with console.signed_in("finance") as client:
+        found = await read(client, BANK, kind="book", source="")
+        page = shown((await client.get(f"/imports/{found['upload']}")).text)
+        sent = await press(client, f"/imports/{found['upload']}", "Read it as a bank file")
+        after = (await client.get(f"{place(sent)}.json")).json()
+        statement = await read(client, EXPORT, kind="book", source="")
+        sent = await press(
+            client, f"/imports/{statement['upload']}", "Read it as a provider's statement"
+        )
+        other = (await client.get(f"{place(sent)}.json")).json()
+    assert (found["state"], found["looks_like"]) == ("refused", "bank")
+    assert "and is a bank file" in page
+    assert (after["state"], after["kind"], after["new"]) == ("to_confirm", "bank", 1)
+    assert (other["state"], other["source"], other["new"]) == ("to_confirm", "shop", 1)
+
+
+async def test_changed_rows_are_shown_before_and_after_the_import(console: RunningConsole) -> None:
+    async with console.signed_in("finance") as client:
+        await imported(client, STATEMENT)
+        found = await read(client, STATEMENT.replace(b"52.50,1447.50", b"50.00,1450.00"))
+        waiting = f"/imports/{found['upload']}"
+        pages = [await client.get(waiting)]
+        files = [await client.get(f"{waiting}?changes=1")]
+        sent = await press(client, waiting, "Import it")
+        pages.append(await client.get(place(sent)))
+        files.append(await client.get(f"{place(sent)}?changes=1"))
+    assert place(sent) == "/imports/2"
+    for page in pages:
+        text = shown(page.text)
+        assert "KES 52.50 KES 50.00" in text
+        assert "KES 1,447.50 KES 1,450.00" in text
+    for file in files:
+        assert rows_of(file)[0] | {"line": ""} == {
+            "line": "", "name": "pay_1", "column": "fee", "before": "KES 52.50",
+            "after": "KES 50.00",
+        }  # fmt: skip
 
 
 async def test_only_the_bytes_that_were_shown_are_imported(console: RunningConsole) -> None:

@@ -41,7 +41,9 @@ from tests.console.conftest import (
 )
 from tests.contexts import with_settings
 
-ABOUT_A_FILE = ("detach", "exhibit", "import", "discard", "withdraw-import", "save-rules")
+ABOUT_A_FILE = (
+    "detach", "exhibit", "import", "read-as", "discard", "withdraw-import", "save-rules",
+)  # fmt: skip
 
 LIMITS = '[accept_alone_max]\nKES = "1.00"\nUSD = "1.00"\n'
 
