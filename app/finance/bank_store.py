@@ -110,10 +110,18 @@ _LINES: Final = statement(
 
 _ANY: Final = statement("SELECT 1 FROM bank_lines WHERE {known} LIMIT 1", known=import_store.KNOWN)
 
+_TO_BANK: Final = "('withdrawal', 'withdrawal_failed', 'deposit')"
+
+# What is settled into a wallet leaves it with a withdrawal, whose own net says how much.
 _PAYOUTS: Final = statement(
-    "SELECT source, payout, currency, {halves}, max(settled_at), count(*) FROM statement_lines "
-    "WHERE payout IS NOT NULL AND {known} GROUP BY source, payout, currency",
-    halves=import_store.summed("net"),
+    "SELECT source, payout, currency, {halves}, max(settled_at), count(*), "
+    "max(CASE WHEN kind IN {to_bank} THEN 1 ELSE 0 END) FROM statement_lines "
+    "WHERE payout IS NOT NULL AND (wallet IS NULL OR kind IN {to_bank}) AND {known} "
+    "GROUP BY source, payout, currency",
+    halves=import_store.summed(
+        statement("(CASE WHEN kind IN {to_bank} THEN -net ELSE net END)", to_bank=_TO_BANK)
+    ),
+    to_bank=_TO_BANK,
     known=import_store.KNOWN,
 )
 
@@ -150,7 +158,7 @@ async def payouts(connection: AsyncConnection, *, as_of: Instant) -> list[Payout
     values = {"number": await import_store.newest_published(connection, as_of=as_of)}
     found: list[Payout] = []
     async for rows in stream(connection, _PAYOUTS, at_once=AT_ONCE, values=values):
-        for source, reference, currency, high, low, paid_at, count in rows:
+        for source, reference, currency, high, low, paid_at, count, withdrawn in rows:
             found.append(
                 Payout(
                     payout_id=payout_id(source, reference, currency),
@@ -160,6 +168,7 @@ async def payouts(connection: AsyncConnection, *, as_of: Instant) -> list[Payout
                     minor=import_store.sum_of(high, low),
                     paid_at=paid_at,
                     lines=count,
+                    withdrawn=bool(withdrawn),
                 )
             )
     return found

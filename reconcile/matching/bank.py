@@ -44,6 +44,8 @@ class Payout:
     reference  the provider's reference
     minor      net of its lines; negative if the provider takes money back
     paid_at    latest date of its lines; None if none has one
+    withdrawn  whether it left a wallet, so that its lines are withdrawals; one that failed makes
+               the sum zero
     """
 
     payout_id: str
@@ -53,6 +55,7 @@ class Payout:
     minor: int
     paid_at: Instant | None
     lines: int = 1
+    withdrawn: bool = False
 
 
 @frozen

@@ -123,14 +123,15 @@ def _reversed(transaction: Transaction) -> Transaction:
 def adjusted_sums(entries: Iterable[Transaction]) -> Mapping[tuple[str, str], int]:
     """Return how much adjusting entries move between accounts, by closed month and currency: the
     debits that are left on accounts."""
-    moved = Counter[tuple[str, str, str, str]]()
+    moved = Counter[tuple[tuple[str, str], tuple[str | None, ...]]]()
     for each in entries:
         if each.adjusts is not None:
             for one in each.postings:
-                moved[each.adjusts.period, each.currency, one.role, one.account or ""] += one.minor
+                account = (one.role, one.account, each.source, one.sub_account)
+                moved[(each.adjusts.period, each.currency), account] += one.minor
     found = Counter[tuple[str, str]]()
-    for (period, currency, _, _), minor in moved.items():
-        found[period, currency] += max(0, minor)
+    for (of, _), minor in moved.items():
+        found[of] += max(0, minor)
     return found
 
 
@@ -144,7 +145,9 @@ def transaction_document(transaction: Transaction) -> dict[str, Any]:
     adjusts = transaction.adjusts
     return {
         **{name: getattr(transaction, name) for name in _PLAIN},
-        "postings": [[each.role, each.minor, each.account] for each in transaction.postings],
+        "postings": [
+            [each.role, each.minor, each.account, each.sub_account] for each in transaction.postings
+        ],
         "adjusts": adjusts and [getattr(adjusts, each.name) for each in fields(Adjusts)],
     }
 
@@ -157,8 +160,8 @@ def transaction_of(document: Mapping[str, Any]) -> Transaction:
         **{name: document[name] for name in _PLAIN if name != "cites"},
         cites=tuple(document["cites"]),
         postings=tuple(
-            Posting(role=role, minor=minor, account=account)
-            for role, minor, account in document["postings"]
+            Posting(role=role, minor=minor, account=account, sub_account=sub_account)
+            for role, minor, account, sub_account in document["postings"]
         ),
         adjusts=None if adjusts is None else Adjusts(**dict(zip(names, adjusts, strict=True))),
     )

@@ -277,6 +277,8 @@ class BankView:
 
     def flow_of(self, line: StatementLine) -> Flow:
         """Return where the net of a statement line is."""
+        if line.wallet is not None:
+            return "in_wallet"
         if line.payout is None:
             return "no_payout"
         return self._flows.get((line.source, line.payout, line.currency), "not_in_bank")
@@ -286,8 +288,13 @@ class BankView:
         return (line.source, line.payout, line.currency) in self._covered
 
     def differing(self, *, start: Instant, end: Instant) -> Iterator[Money]:
-        """Yield what the bank lacks of each transfer of the period."""
+        """Yield what the bank lacks of each transfer of the period, but of withdrawals.
+
+        A withdrawal takes money from a wallet, where it was settled.
+        """
         for link in self.links:
+            if any(payout.withdrawn for payout in link.payouts):
+                continue
             if link.expected is None and link.missing.minor and start <= link.at < end:
                 yield link.missing
 

@@ -14,6 +14,14 @@ up to zero. Sales are the merchant's own records, which post them against the re
                    clearing +   unallocated -   on the provider's date, and
     assigned       unallocated + receivable -   on the day of the record; withdrawn: back
     other business unallocated + the account named -    on the day of the record
+    settled into a wallet
+                   wallet + net  fees + fee     clearing - gross, on the statement's date
+    withdrawn      in_transit + wallet -        on the statement's date; a withdrawal that failed,
+                   and money from the bank, the other way round
+    transferred    transfers +  wallet -        on the date of each side: both add up to zero
+    held           wallet +     wallet -        from the available part to the held one; released:
+                   back
+    disbursed      other_business + wallet -    on the statement's date
     settled of another shop
                    bank + net   fees + fee       other_shops - gross, on the statement's date
     exchanged      exchange +   in_transit -     in the payout's currency, on the bank's date, and
@@ -50,7 +58,7 @@ from reconcile.instants import Instant
 from reconcile.ledger.events import PartKind
 from reconcile.ledger.ledger import EntryKind
 from reconcile.matching.bank import Link
-from reconcile.matching.books import BankLine, StatementLine
+from reconcile.matching.books import OF_WALLET, TO_BANK, BankLine, StatementLine
 from reconcile.matching.breaks import BANK_CAUSES, Break, Step, acceptances
 from reconcile.matching.exchange import expected_of
 from reconcile.matching.ledger_lines import LedgerLine, Taken
@@ -61,6 +69,7 @@ from reconcile.money import Money
 from reconcile.reporting.input import (
     BankView,
     OrderSeen,
+    SettledLine,
     dated,
     settled,
     settled_abroad,
@@ -72,6 +81,8 @@ Role = Literal[
     "clearing",
     "in_transit",
     "bank",
+    "wallet",
+    "transfers",
     "receivable",
     "deposits",
     "sales",
@@ -243,14 +254,12 @@ def transactions(
     for each in settled(seen):
         line, at = each.line, each.line.settled_at
         if at is not None and start <= at < end and (each.gross or each.fee or each.net):
-            transit = bank is not None and bank.on_its_way(line)
-            into: Role = "in_transit" if transit else "bank"
-            out_of: Role = "other_shops" if _of_other_shop(line, suspense) else "clearing"
+            other_shop = _of_other_shop(line, suspense)
             yield Transaction(
                 at=at,
-                what=f"settled {line.kind}",
+                what=("" if line.kind in OF_WALLET else "settled ") + line.kind.replace("_", " "),
                 currency=line.currency,
-                postings=_balanced((into, each.net), ("fees", each.fee), (out_of, -each.gross)),
+                postings=_of_line(each, bank=bank, other_shop=other_shop),
                 order=order or line.order,
                 payment=line.payment,
                 source=line.source or (each.fresh[0].source if each.fresh else None),
@@ -297,6 +306,37 @@ def _earned(
             yield step.at, "assigned after fulfilment", step.currency, -step.minor, step.cites
     for currency, minor in sorted(sums.items()):
         yield fulfilled, "fulfilled", currency, minor, taking.fulfilled_by
+
+
+def _of_line(each: SettledLine, *, bank: BankView | None, other_shop: bool) -> tuple[Posting, ...]:
+    """Return what a statement line moves between accounts."""
+    line = each.line
+    transit = bank is not None and bank.on_its_way(line)
+    if line.wallet is None and line.kind not in OF_WALLET:
+        out_of: Role = "other_shops" if other_shop else "clearing"
+        into: Role = "in_transit" if transit else "bank"
+        return _balanced((into, each.net), ("fees", each.fee), (out_of, -each.gross))
+    against: str | None = None
+    if line.kind in TO_BANK:
+        out_of = "in_transit" if transit or bank is None else "bank"
+    elif line.kind in ("hold", "release"):
+        out_of, against = "wallet", HELD
+    elif line.kind == "transfer":
+        out_of = "transfers"
+    elif line.kind == "disbursement":
+        out_of = "other_business"
+    else:
+        out_of = "other_shops" if other_shop else "clearing"
+    postings = (
+        Posting(role="wallet", minor=each.net, sub_account=line.wallet),
+        Posting(role="fees", minor=each.fee),
+        Posting(role=out_of, minor=-each.gross, sub_account=against),
+    )
+    return tuple([posting for posting in postings if posting.minor])
+
+
+HELD: Final = "Held"
+"""The part of a provider's balance that is held back."""
 
 
 def _of_other_shop(line: StatementLine, suspense: Mapping[tuple[str, str], Suspended]) -> bool:

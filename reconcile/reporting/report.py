@@ -68,14 +68,15 @@ Flow = Literal[
     "bank_differs",
     "not_in_bank",
     "no_payout",
+    "in_wallet",
 ]
 FLOWS: Final[tuple[Flow, ...]] = get_args(Flow)
 """Rows of the money table.
 
 The first five come from ledgers and fees. The next lead from net to the statement:
 net = settled + not_settled + differs + other_currency − not_notified − no_movement.
-With bank files, the last five lead from the statement to the bank:
-settled = in_bank + exchanged + bank_differs + not_in_bank + no_payout.
+With bank files, the last six lead from the statement to the bank:
+settled = in_bank + exchanged + bank_differs + not_in_bank + no_payout + in_wallet.
 
 other_currency  money settled in another currency, less money settled from another one; only if any
 not_notified    statement lines without a webhook: those of breaks `settled_never_notified`
@@ -83,10 +84,11 @@ no_movement     lines that are no certain movement and are reported elsewhere: o
                 disputes, payments in doubt, matches by hand with a book line, and carried money
 exchanged       payouts that the bank booked in another currency
 bank_differs    what the bank booked less than was paid out
+in_wallet       settled into a balance at the provider, from which it is withdrawn later
 """
 
 BANK_FLOWS: Final[frozenset[Flow]] = frozenset(
-    {"in_bank", "exchanged", "bank_differs", "not_in_bank", "no_payout"}
+    {"in_bank", "exchanged", "bank_differs", "not_in_bank", "no_payout", "in_wallet"}
 )
 
 NoOrder = Literal["no_order"]
@@ -579,6 +581,6 @@ def _ties_of_money(control: Sequence[ControlRow], money: Sequence[MoneyRow]) -> 
                 currency=currency,
                 left="settled",
                 left_value=own["settled"],
-                right="in bank + exchanged + bank differs + not in bank + no payout",
+                right="in bank + exchanged + bank differs + not in bank + no payout + in wallets",
                 right_value=sum(own[flow] for flow in BANK_FLOWS),
             )

@@ -7,11 +7,12 @@ except for lists, which are bounded.
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence, Set
+from dataclasses import replace
 from typing import Any, Final, Generic, TypeVar
 
 from reconcile.instants import DAY, HOUR, MINUTE, SECOND, Duration, Instant
 from reconcile.ledger.ledger import EntryKind, Outcome
-from reconcile.matching.books import StatementKind
+from reconcile.matching.books import OF_WALLET, StatementKind
 from reconcile.matching.breaks import BREAK_CAUSES, BreakCause, at_risk
 from reconcile.matching.ledger_lines import LedgerLine, Taken
 from reconcile.matching.suspense import Suspended, age_of
@@ -443,6 +444,9 @@ class PeriodTally:
             if not self._within(each.line.settled_at):
                 continue
             moved = True
+            if each.line.kind in OF_WALLET:
+                self._fee_of_wallet(each)
+                continue
             self._fee(each)
             if each.line.kind == "carried":
                 self._money.add(each.line.currency, "no_movement", each.gross)
@@ -483,7 +487,9 @@ class PeriodTally:
             else:  # a line without a movement is placed where its break is
                 elsewhere = each.line.line_id in self._elsewhere
                 here = self._within(each.line.settled_at) != elsewhere
-            if here:
+            if here and each.line.kind in OF_WALLET:
+                self._fee_of_wallet(each)
+            elif here:
                 moved = True
                 self._fee(each)
                 if each.exchanged:
@@ -508,6 +514,11 @@ class PeriodTally:
             self._money.add(each.line.currency, self._bank.flow_of(each.line), each.net)
         if each.fee:
             self._money.add(each.line.currency, "fees", each.fee)
+
+    def _fee_of_wallet(self, each: SettledLine) -> None:
+        """Add the fee of a line that moves a wallet's money for no order."""
+        if each.fee:
+            self._fee(replace(each, gross=0, net=-each.fee))
 
     def _move(
         self, currency: str, bucket: Outcome | r.NoOrder, *, flow: r.Flow, minor: int

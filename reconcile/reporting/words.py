@@ -88,6 +88,7 @@ FLOW_WORDS: Final[Mapping[str, str]] = {
     "bank_differs": "Less in the bank",
     "not_in_bank": "Not in the bank yet",
     "no_payout": "In no payout",
+    "in_wallet": "Held at the provider",
 }
 
 BUCKET_WORDS: Final[Mapping[str, str]] = {

@@ -14,7 +14,7 @@ from app.finance.files import amounts, books, tables
 from app.finance.files.mapping import Dates, Fields, FileMapping, SumOf
 from reconcile.canonical import canonical_json
 from reconcile.instants import format_known
-from reconcile.matching.books import STATEMENT_KINDS
+from reconcile.matching.books import OF_WALLET, STATEMENT_KINDS, TO_BANK
 from reconcile.money import Money, to_json
 
 Minor = Sequence[int | None]
@@ -128,6 +128,7 @@ class StatementForm:
             "payout", books.read_optional_references, self._fill_payout(cells["payout"])
         )
         kinds = attempt("type", self._kinds.read, cells["type"])
+        payouts = attempt("payout", _transfers, kinds, payouts, own, originals)
         payments = attempt("payment_reference", _payments, kinds, own, originals)
         filled = self._fill_currency(cells["currency"])
         currencies = attempt("currency", amounts.read_currencies, filled)
@@ -139,6 +140,7 @@ class StatementForm:
         wallets = attempt(
             "wallet", books.read_optional_references, self._fill_wallet(cells["wallet"])
         )
+        attempt(books.WHOLE_ROW, _of_wallets, kinds, wallets)
         balances = attempt("balance", self._amounts.optional, cells["balance"], currencies)
         details = attempt(books.WHOLE_ROW, _details, [cells[name] for name in DETAILS])
         money = attempt(books.WHOLE_ROW, self._complete, kinds, gross, fee, net)
@@ -243,6 +245,16 @@ def _payments(
     ]
 
 
+def _of_wallets(kinds: Sequence[str], wallets: Sequence[str | None]) -> None:
+    """Check that rows that move a wallet's money name the wallet. Raises UnclearCell."""
+    for kind, wallet in zip(kinds, wallets, strict=True):
+        if wallet is None and kind in OF_WALLET:
+            raise tables.UnclearCell(
+                f"the row is of type {kind}, and does not say of which account at the provider: "
+                'add a column wallet, or say wallet = "Balance" under [defaults] in a mapping'
+            )
+
+
 def _refunds(
     kinds: Sequence[str],
     stated: Sequence[str | None],
@@ -279,6 +291,24 @@ def _details(columns: Sequence[Sequence[str]]) -> Sequence[str | None]:
             known[row] = canonical_json(stated).decode() if stated else None
         found.append(known[row])
     return found
+
+
+def _transfers(
+    kinds: Sequence[str],
+    payouts: Sequence[str | None],
+    own: Sequence[str | None],
+    originals: Sequence[str | None],
+) -> Sequence[str | None]:
+    """Return each row's payout; of a movement to or from the bank its own reference, if none.
+
+    A withdrawal that failed is the one that it names.
+    """
+    if TO_BANK.isdisjoint(kinds):
+        return payouts
+    return [
+        payout if kind not in TO_BANK else payout or (kind != "withdrawal" and original) or name
+        for kind, payout, name, original in zip(kinds, payouts, own, originals, strict=True)
+    ]
 
 
 def _subjects(

@@ -31,6 +31,8 @@ DEFAULTS: Final[Mapping[Role, str]] = {
     "clearing": "Assets:Clearing:Provider",
     "in_transit": "Assets:Clearing:InTransit",
     "bank": "Assets:Bank",
+    "wallet": "Assets:Wallets",
+    "transfers": "Assets:Clearing:Transfers",
     "receivable": "Assets:Receivable",
     "deposits": "Liabilities:CustomerDeposits",
     "sales": "Income:Sales",
