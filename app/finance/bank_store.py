@@ -112,15 +112,17 @@ _ANY: Final = statement("SELECT 1 FROM bank_lines WHERE {known} LIMIT 1", known=
 
 _TO_BANK: Final = "('withdrawal', 'withdrawal_failed', 'deposit')"
 
-# What is settled into a wallet leaves it with a withdrawal, whose own net says how much.
+# A payout that left a wallet is its withdrawals; of another one the lines say what it is made of.
 _PAYOUTS: Final = statement(
-    "SELECT source, payout, currency, {halves}, max(settled_at), count(*), "
-    "max(CASE WHEN kind IN {to_bank} THEN 1 ELSE 0 END) FROM statement_lines "
-    "WHERE payout IS NOT NULL AND (wallet IS NULL OR kind IN {to_bank}) AND {known} "
-    "GROUP BY source, payout, currency",
-    halves=import_store.summed(
-        statement("(CASE WHEN kind IN {to_bank} THEN -net ELSE net END)", to_bank=_TO_BANK)
+    "SELECT source, payout, currency, max(CASE WHEN kind IN {to_bank} THEN 1 ELSE 0 END), "
+    "{withdrawn}, {settled}, {sent}, max(CASE WHEN kind IN {to_bank} THEN settled_at END), "
+    "max(settled_at), count(*) FROM statement_lines "
+    "WHERE payout IS NOT NULL AND {known} GROUP BY source, payout, currency",
+    withdrawn=import_store.summed(
+        statement("(CASE WHEN kind IN {to_bank} THEN -gross ELSE 0 END)", to_bank=_TO_BANK)
     ),
+    settled=import_store.summed("net"),
+    sent=import_store.summed("(CASE WHEN kind = 'withdrawal' THEN -gross ELSE 0 END)"),
     to_bank=_TO_BANK,
     known=import_store.KNOWN,
 )
@@ -158,20 +160,41 @@ async def payouts(connection: AsyncConnection, *, as_of: Instant) -> list[Payout
     values = {"number": await import_store.newest_published(connection, as_of=as_of)}
     found: list[Payout] = []
     async for rows in stream(connection, _PAYOUTS, at_once=AT_ONCE, values=values):
-        for source, reference, currency, high, low, paid_at, count, withdrawn in rows:
+        for source, reference, currency, withdrawn, *halves, sent_at, paid_at, count in rows:
+            withdrawal, settled, sent = (
+                import_store.sum_of(*halves[place : place + 2]) for place in (0, 2, 4)
+            )
             found.append(
                 Payout(
                     payout_id=payout_id(source, reference, currency),
                     source=source,
                     reference=reference,
                     currency=currency,
-                    minor=import_store.sum_of(high, low),
-                    paid_at=paid_at,
+                    minor=withdrawal if withdrawn else settled,
+                    paid_at=sent_at if withdrawn else paid_at,
                     lines=count,
                     withdrawn=bool(withdrawn),
+                    sent=sent,
                 )
             )
     return found
+
+
+_WITHDRAWN: Final = statement(
+    "SELECT DISTINCT source, payout, currency FROM statement_lines "
+    "WHERE payout IS NOT NULL AND kind IN {to_bank} AND {known}",
+    to_bank=_TO_BANK,
+    known=import_store.KNOWN,
+)
+
+
+async def withdrawals(
+    connection: AsyncConnection, *, as_of: Instant
+) -> frozenset[tuple[str, str | None, str]]:
+    """Return source, reference and currency of every payout that left a wallet."""
+    values = {"number": await import_store.newest_published(connection, as_of=as_of)}
+    found = await connection.execute(text(_WITHDRAWN), values)
+    return frozenset((source, payout, currency) for source, payout, currency in found)
 
 
 # --- the phone numbers in texts of banks ----------------------------------------------------------

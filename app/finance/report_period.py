@@ -15,6 +15,7 @@ from app.core.errors import UsageError
 from app.core.jobs import silent
 from app.core.text import counted
 from app.core.zones import zone_named
+from app.finance.bank_store import withdrawals
 from app.finance.break_store import hand_matches, latest_seen, steps_of
 from app.finance.closed_periods import CLOSING_BASIS, stated_before
 from app.finance.ledger_line_store import whole_ledger_lines
@@ -279,6 +280,7 @@ async def report_journal(
         hands = tuple(await hand_matches(snapshot.connection, as_of=scope.as_of))
         leg = await bank_leg(snapshot.connection, as_of=scope.as_of, rules=rules, hands=hands)
         bank = None if leg is None else BankView(leg)
+        withdrawn = await withdrawals(snapshot.connection, as_of=scope.as_of)
         start, end = scope.start, scope.end
         payments = await suspended_payments(
             snapshot.connection, policy=context.policy, as_of=scope.as_of
@@ -295,6 +297,7 @@ async def report_journal(
                     rates=rules.rates,
                     suspense=suspense,
                     revenue=revenue,
+                    withdrawn=withdrawn,
                 )
             for payment in payments:
                 yield from of_suspense(payment, start=start, end=end, revenue=revenue)

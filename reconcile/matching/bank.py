@@ -46,6 +46,7 @@ class Payout:
     paid_at    latest date of its lines; None if none has one
     withdrawn  whether it left a wallet, so that its lines are withdrawals; one that failed makes
                the sum zero
+    sent       of a withdrawal, what was sent, whether it failed or not
     """
 
     payout_id: str
@@ -56,6 +57,7 @@ class Payout:
     paid_at: Instant | None
     lines: int = 1
     withdrawn: bool = False
+    sent: int = 0
 
 
 @frozen
@@ -156,7 +158,7 @@ class BankLeg:
         links = [*self._by_name(hands)]
         transfers = [*self._claimed(self._orders.by_hand(self._left_lines(), hands))]
         transfers += self._claimed(self._orders.by_name(self._left_lines()))
-        links += self._by_date()
+        links += [*self._by_date(), *self._returned()]
         ours = [e for e in self._left_lines() if not (self._payers and self._is_payers(e))]
         self.transfers = (*transfers, *self._claimed(self._orders.by_date(ours)))
         self.links = tuple(sorted(links, key=lambda link: link.payouts[0].payout_id))
@@ -285,6 +287,32 @@ class BankLeg:
                     self._joined |= {payout.payout_id, free.line_id}
                     yield Link(bucket="by_date_window", payouts=(payout,), lines=(free,))
                     free = next(waiting, None)
+
+    def _returned(self) -> Iterator[Link]:
+        """Join payouts that failed with the bank's two lines: the money came, and it went back."""
+        lines: dict[tuple[str, int], list[BankLine]] = defaultdict(list)
+        for line in self._left_lines():
+            lines[line.currency, line.minor].append(line)
+        for payout in self._left_payouts():
+            if not payout.sent or payout.minor or payout.paid_at is None:
+                continue
+            came, went = (lines[payout.currency, sign * payout.sent] for sign in (1, -1))
+            until = payout.paid_at + self._rules.bank_margin
+            pair = next(
+                (
+                    (one, other)
+                    for one in came
+                    for other in went[:1]
+                    if abs(one.booked_at - payout.paid_at) <= NAMED_WITHIN
+                    and one.booked_at <= other.booked_at <= until
+                ),
+                None,
+            )
+            if pair is not None:
+                came.remove(pair[0])
+                went.remove(pair[1])
+                self._joined |= {payout.payout_id, *[line.line_id for line in pair]}
+                yield Link(bucket="by_group", payouts=(payout,), lines=pair)
 
     # --- 3 explain
 

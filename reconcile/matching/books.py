@@ -31,6 +31,7 @@ StatementKind = Literal[
     "transfer",
     "hold",
     "release",
+    "conversion",
     "disbursement",
 ]
 STATEMENT_KINDS: Final[tuple[StatementKind, ...]] = get_args(StatementKind)
@@ -54,6 +55,7 @@ OF_WALLET: Final[frozenset[StatementKind]] = TO_BANK | {
     "transfer",
     "hold",
     "release",
+    "conversion",
     "disbursement",
 }
 """Kinds of lines that move money in or out of a wallet for no order."""
@@ -104,6 +106,7 @@ class StatementLine:
                      money back, and from the bank to the wallet
                      `transfer`: one side of a movement between two wallets of the merchant
                      `hold`, `release`: from the available balance to the held one, and back
+                     `conversion`: one side of an exchange between two currencies of the wallet
                      `disbursement`: paid to somebody else for no order, or back from there
     gross, fee, net  minor units of `currency`, with gross - fee = net: money that leaves the
                      merchant is negative, always so a refund's gross; a fee that costs is positive

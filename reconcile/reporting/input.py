@@ -11,7 +11,7 @@ from typing import Final
 
 from reconcile.instants import Instant
 from reconcile.ledger.ledger import EntryKind, Outcome
-from reconcile.matching.bank import BankLeg, Link
+from reconcile.matching.bank import BankLeg, Link, Payout
 from reconcile.matching.books import OF_WALLET, StatementKind, StatementLine, match_key
 from reconcile.matching.breaks import Break
 from reconcile.matching.control import Bucket
@@ -257,6 +257,22 @@ Key = tuple[str, str | None, str]
 """(source, payout, currency)"""
 
 
+def key_of(payout: Payout) -> Key:
+    return payout.source, payout.reference, payout.currency
+
+
+def stays_in_wallet(line: StatementLine, withdrawn: Set[Key]) -> bool:
+    """Return whether the money of a line came into a wallet, and did not leave it with a payout.
+
+    A line may name the payout of which it is a part. Then its money is in the wallet only if the
+    statement has withdrawals as lines of their own.
+
+    withdrawn  payouts that are such withdrawals
+    """
+    key = (line.source, line.payout, line.currency)
+    return line.wallet is not None and (line.payout is None or key in withdrawn)
+
+
 class BankView:
     """A bank leg, indexed by the payouts that statement lines name."""
 
@@ -267,17 +283,24 @@ class BankView:
         for link in leg.links:
             flow: Flow = "in_bank" if link.expected is None else "exchanged"
             for each in link.payouts:
-                self._flows[each.source, each.reference, each.currency] = flow
+                self._flows[key_of(each)] = flow
         waiting = [e.payout for e in leg.alone if e.payout and e.bucket != "not_covered"]
         self._covered |= self._flows.keys()
-        self._covered |= {(each.source, each.reference, each.currency) for each in waiting}
+        self._covered |= {key_of(each) for each in waiting}
+        self.withdrawn = frozenset(
+            [
+                key_of(each)
+                for each in (*waiting, *(each for link in leg.links for each in link.payouts))
+                if each.withdrawn
+            ]
+        )
         self.unbooked = tuple(
             [e.line for e in leg.alone if e.line is not None and e.bucket in _UNBOOKED]
         )
 
     def flow_of(self, line: StatementLine) -> Flow:
         """Return where the net of a statement line is."""
-        if line.wallet is not None:
+        if stays_in_wallet(line, self.withdrawn):
             return "in_wallet"
         if line.payout is None:
             return "no_payout"

@@ -21,6 +21,7 @@ up to zero. Sales are the merchant's own records, which post them against the re
     transferred    transfers +  wallet -        on the date of each side: both add up to zero
     held           wallet +     wallet -        from the available part to the held one; released:
                    back
+    converted      exchange +   wallet -        on the date of each side, in its own currency
     disbursed      other_business + wallet -    on the statement's date
     settled of another shop
                    bank + net   fees + fee       other_shops - gross, on the statement's date
@@ -50,7 +51,7 @@ money not yet in the bank, and money that breaks of payouts and bank lines leave
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from types import MappingProxyType
 from typing import Final, Literal, get_args
 
@@ -58,7 +59,7 @@ from reconcile.instants import Instant
 from reconcile.ledger.events import PartKind
 from reconcile.ledger.ledger import EntryKind
 from reconcile.matching.bank import Link
-from reconcile.matching.books import OF_WALLET, TO_BANK, BankLine, StatementLine
+from reconcile.matching.books import OF_WALLET, TO_BANK, BankLine, StatementKind, StatementLine
 from reconcile.matching.breaks import BANK_CAUSES, Break, Step, acceptances
 from reconcile.matching.exchange import expected_of
 from reconcile.matching.ledger_lines import LedgerLine, Taken
@@ -68,11 +69,13 @@ from reconcile.matching.suspense import Suspended, SuspenseFlow
 from reconcile.money import Money
 from reconcile.reporting.input import (
     BankView,
+    Key,
     OrderSeen,
     SettledLine,
     dated,
     settled,
     settled_abroad,
+    stays_in_wallet,
     taken_abroad,
 )
 from reconcile.values import frozen
@@ -200,12 +203,14 @@ def transactions(
     rates: Sequence[ExpectedRate] = (),
     suspense: Mapping[tuple[str, str], Suspended] = NOTHING_SUSPENDED,
     revenue: Revenue | None = None,
+    withdrawn: Set[Key] = frozenset(),
 ) -> Iterator[Transaction]:
     """Yield one order's transactions dated from `start` on and before `end`.
 
     bank      None without bank files: then settled money counts as in the bank
     rates     expected exchange rates
     revenue   None: payments only
+    withdrawn  payouts that are withdrawals from a wallet
     suspense  payments that stood on no order, by source and reference: what became known of them
               then is among the transactions of `of_suspense`
     """
@@ -259,7 +264,7 @@ def transactions(
                 at=at,
                 what=("" if line.kind in OF_WALLET else "settled ") + line.kind.replace("_", " "),
                 currency=line.currency,
-                postings=_of_line(each, bank=bank, other_shop=other_shop),
+                postings=_of_line(each, bank=bank, withdrawn=withdrawn, other_shop=other_shop),
                 order=order or line.order,
                 payment=line.payment,
                 source=line.source or (each.fresh[0].source if each.fresh else None),
@@ -308,32 +313,35 @@ def _earned(
         yield fulfilled, "fulfilled", currency, minor, taking.fulfilled_by
 
 
-def _of_line(each: SettledLine, *, bank: BankView | None, other_shop: bool) -> tuple[Posting, ...]:
+def _of_line(
+    each: SettledLine, *, bank: BankView | None, withdrawn: Set[Key], other_shop: bool
+) -> tuple[Posting, ...]:
     """Return what a statement line moves between accounts."""
-    line = each.line
+    line, against = each.line, None
     transit = bank is not None and bank.on_its_way(line)
-    if line.wallet is None and line.kind not in OF_WALLET:
-        out_of: Role = "other_shops" if other_shop else "clearing"
-        into: Role = "in_transit" if transit else "bank"
-        return _balanced((into, each.net), ("fees", each.fee), (out_of, -each.gross))
-    against: str | None = None
+    into: Role = "in_transit" if transit else "bank"
+    out_of: Role = "other_shops" if other_shop else "clearing"
     if line.kind in TO_BANK:
-        out_of = "in_transit" if transit or bank is None else "bank"
-    elif line.kind in ("hold", "release"):
+        into, out_of = "wallet", "in_transit" if transit or bank is None else "bank"
+    elif stays_in_wallet(line, withdrawn):
+        into = "wallet"
+    if line.kind in ("hold", "release"):
         out_of, against = "wallet", HELD
-    elif line.kind == "transfer":
-        out_of = "transfers"
-    elif line.kind == "disbursement":
-        out_of = "other_business"
-    else:
-        out_of = "other_shops" if other_shop else "clearing"
+    elif line.kind in _AGAINST:
+        out_of = _AGAINST[line.kind]
     postings = (
-        Posting(role="wallet", minor=each.net, sub_account=line.wallet),
+        Posting(role=into, minor=each.net, sub_account=line.wallet if into == "wallet" else None),
         Posting(role="fees", minor=each.fee),
         Posting(role=out_of, minor=-each.gross, sub_account=against),
     )
     return tuple([posting for posting in postings if posting.minor])
 
+
+_AGAINST: Final[dict[StatementKind, Role]] = {
+    "transfer": "transfers",
+    "conversion": "exchange",
+    "disbursement": "other_business",
+}
 
 HELD: Final = "Held"
 """The part of a provider's balance that is held back."""

@@ -51,15 +51,15 @@ class Sample:
 SAMPLE: Final[Mapping[str, Sample]] = {
     "adyen_settlement": Sample(read=8, ignored=1),
     "flutterwave_settlement": Sample(read=2, ignored=1),
-    "mpesa_portal": Sample(read=5, ignored=3),
-    "paypal_activity": Sample(read=4, ignored=2, said={"dates": "month_first"}),
+    "mpesa_portal": Sample(read=6, ignored=2),
+    "paypal_activity": Sample(read=9, ignored=1, said={"dates": "month_first"}),
     "paystack_settlement": Sample(read=2),
     "paystack_transactions": Sample(read=2, ignored=2),
     "quickbooks_invoices": Sample(
         read=2, ignored=4, said={"dates": "month_first", "currency": "usd"}
     ),
     "shopify_orders": Sample(read=4),
-    "stripe_balance": Sample(read=3, ignored=1),
+    "stripe_balance": Sample(read=8),
     "stripe_payouts": Sample(read=7),
     "woocommerce_orders": Sample(read=4, said={"zone": "Africa/Nairobi"}),
     "xero_invoices": Sample(read=2, ignored=2, said={"dates": "day_first"}),
@@ -97,6 +97,9 @@ async def lines_of(context: AppContext, name: str) -> list[str]:
         f"{each.payment} {each.order} {each.kind} "
         f"{Money(minor=each.gross, currency=each.currency)} - {each.fee} = {each.net} "
         f"{_at(each.settled_at)} {each.payout}"
+        + (f" in {each.wallet}" if each.wallet else "")
+        + (f" refund {each.refund}" if each.refund else "")
+        + (f" {each.details}" if each.details else "")
         for each in await list_statement(later, reference=None, as_of=None, limit=99)
     ]
 
@@ -243,7 +246,7 @@ async def test_a_copy_of_a_preset_is_said_by_its_path(context: AppContext, tmp_p
         f"'Tips' is none of {', '.join(STATEMENT_KINDS)}: say in a mapping which one it means"
     ]
     done = await import_statement(context, ImportRequest(path=export, preset=str(path)), source="")
-    assert (done.preset, done.new) == ("till", 5)
+    assert (done.preset, done.new) == ("till", 6)
 
 
 async def test_a_refund_that_brings_money_is_refused_where_the_signs_of_the_file_mean_something(

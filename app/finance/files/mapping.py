@@ -25,6 +25,9 @@ minus = ["DR"]             # words that turn it round
 [defaults]                 # for files without the column, and for empty cells
 currency = "KES"
 
+[above]                    # the same, as a line before the heading says: `Account:,Utility`
+wallet = "Account"
+
 [words.status]             # the file's word = ours; * stands for any text
 bezahlt = "paid"
 
@@ -362,6 +365,7 @@ class FileMapping:
     zones: Mapping[str, str] = field(default_factory=dict)
     shape: RowRules = field(default_factory=RowRules)
     defaults: Mapping[str, str] = field(default_factory=dict)
+    above: Mapping[str, str] = field(default_factory=dict)
     words: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     signed: bool = False
 
@@ -512,6 +516,7 @@ def _model(fields: Fields, base: type[TomlTable] = MappingFile) -> type[TomlTabl
         "joined": dict.fromkeys(fields.names, (_Texts | None, None)),
         "amounts": dict.fromkeys(fields.amounts, (_SumKeys | None, None)),
         "defaults": {name: (_default_type(name, fields), None) for name in fields.defaults},
+        "above": dict.fromkeys(set(fields.defaults) - fields.words.keys(), (str | None, None)),
         "words": {
             name: (dict[str, Literal[tuple(known)]], EMPTY)  # type: ignore[misc]
             for name, known in fields.words.items()
@@ -615,6 +620,7 @@ def mapping_of(values: Values, *, only_named: Sequence[str] = ()) -> FileMapping
             fold=fold and Fold(by=fold["by"], sum=fold["sum"]),
         ),
         defaults=given_in(values["defaults"]),
+        above=given_in(values["above"]),
         words=given_in(values["words"]),
     )
 

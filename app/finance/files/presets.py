@@ -428,7 +428,7 @@ def choose(
         chosen = ChosenReading(mapping=requested_mapping(request, KINDS[kind]))
     else:
         chosen = _with_preset(request, str(request.preset), kind)
-    return unstated.beside(chosen)
+    return unstated.beside(replace(chosen, mapping=_as_stated_above(chosen.mapping, request)))
 
 
 def choose_mapping(
@@ -460,6 +460,21 @@ def _with_preset(request: ReadingRequest, name: str, kind: PresetKind) -> Chosen
         )
     mapping = replace(_in_currency(preset.mapping, request), signed=True)
     return ChosenReading(mapping=mapping, preset=preset)
+
+
+def _as_stated_above(mapping: FileMapping, request: ReadingRequest) -> FileMapping:
+    """Return the mapping with the defaults that lines before the heading state."""
+    if not mapping.above:
+        return mapping
+    stated: dict[str, str] = {}
+    labels = {tables.plain_name(label): name for name, label in mapping.above.items()}
+    with suppress(tables.RefusedTable, TallyhookError, OSError):  # reading the file reports it
+        for _, row in first_rows(request.path, encoding=request.encoding):
+            label, _, text = " ".join(cell.strip() for cell in row).partition(":")
+            name, text = labels.get(tables.plain_name(label)), text.strip(" ,;|\t")
+            if name is not None and text:
+                stated.setdefault(name, text)
+    return replace(mapping, defaults={**mapping.defaults, **stated})
 
 
 BESIDE: Final = ("delimiter", "encoding", "dates", "zone")

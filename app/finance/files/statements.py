@@ -24,10 +24,10 @@ DETAILS: Final = ("method", "scheme", "card_type", "card_country", "channel")
 MAX_DETAIL: Final = 100
 """Characters of one detail: a name of a method or scheme, or a country's code."""
 
-_OF_ORIGINAL: Final = frozenset({"refund", "dispute", "refund_failed"})
-"""Kinds of rows that belong to the payment that they name as their original."""
+_OF_ORIGINAL: Final = frozenset({"refund", "dispute", "refund_failed", "release"})
+"""Kinds of rows that belong to the payment, or the hold, that they name as their original."""
 
-_OF_PAYOUTS: Final = frozenset({"fee", "carried"})
+_OF_PAYOUTS: Final = OF_WALLET | {"fee", "carried"}
 
 
 class StatementForm:
@@ -46,7 +46,7 @@ class StatementForm:
             "payout",
             "type",
             "wallet",
-            "refund",
+            "movement",
             "balance",
             *DETAILS,
         ),
@@ -117,6 +117,14 @@ class StatementForm:
             yield f"{books.NO_CURRENCY}, or with --currency KES"
 
     def values(self, cells: books.Cells, attempt: books.Attempt) -> books.Columns:
+        filled = self._fill_currency(cells["currency"])
+        currencies = attempt("currency", amounts.read_currencies, filled)
+        gross, fee, net = (
+            attempt(name, self._amounts.optional, cells[name], currencies)
+            for name in ("gross", "fee", "net")
+        )
+        kinds = attempt("type", self._kinds.read, cells["type"])
+        kinds = attempt("type", _by_sign, kinds, gross, net)
         own = attempt(
             "payment_reference", books.read_optional_references, cells["payment_reference"]
         )
@@ -127,16 +135,9 @@ class StatementForm:
         payouts = attempt(
             "payout", books.read_optional_references, self._fill_payout(cells["payout"])
         )
-        kinds = attempt("type", self._kinds.read, cells["type"])
-        payouts = attempt("payout", _transfers, kinds, payouts, own, originals)
-        payments = attempt("payment_reference", _payments, kinds, own, originals)
-        filled = self._fill_currency(cells["currency"])
-        currencies = attempt("currency", amounts.read_currencies, filled)
-        gross, fee, net = (
-            attempt(name, self._amounts.optional, cells[name], currencies)
-            for name in ("gross", "fee", "net")
-        )
-        refunds = attempt("refund", books.read_optional_references, cells["refund"])
+        movements = attempt("movement", books.read_optional_references, cells["movement"])
+        payouts = attempt("payout", _transfers, kinds, payouts, movements, own, originals)
+        payments = attempt("payment_reference", _payments, kinds, own, originals, movements)
         wallets = attempt(
             "wallet", books.read_optional_references, self._fill_wallet(cells["wallet"])
         )
@@ -157,7 +158,7 @@ class StatementForm:
             attempt("settled_at", self._dates.read, cells["settled_at"]),
             payouts,
             wallets,
-            attempt("refund", _refunds, kinds, refunds, own, payments),
+            attempt("movement", _refunds, kinds, movements, own, payments),
             details,
             balances,
         )
@@ -234,14 +235,23 @@ class StatementForm:
 
 
 def _payments(
-    kinds: Sequence[str], own: Sequence[str | None], originals: Sequence[str | None]
+    kinds: Sequence[str],
+    own: Sequence[str | None],
+    originals: Sequence[str | None],
+    movements: Sequence[str | None],
 ) -> Sequence[str | None]:
-    """Return each row's payment: of what goes back the original one, if the row names it."""
-    if not any(originals):
+    """Return each row's payment: of what goes back the original one, if the row names it.
+
+    A hold has its own reference, and its release the same.
+    """
+    holds = any(kind in _OPPOSITE for kind in kinds)
+    if not holds and not any(originals):
         return own
     return [
-        original if original is not None and kind in _OF_ORIGINAL else payment
-        for kind, payment, original in zip(kinds, own, originals, strict=True)
+        original
+        if original is not None and kind in _OF_ORIGINAL
+        else (movement or payment if kind in ("hold", "release") else payment)
+        for kind, payment, original, movement in zip(kinds, own, originals, movements, strict=True)
     ]
 
 
@@ -293,9 +303,27 @@ def _details(columns: Sequence[Sequence[str]]) -> Sequence[str | None]:
     return found
 
 
+def _by_sign(kinds: Sequence[str], gross: Minor, net: Minor) -> Sequence[str]:
+    """Return the kinds; the sign decides between what leaves a wallet and what comes back."""
+    if _OPPOSITE.keys().isdisjoint(kinds):
+        return kinds
+    return [
+        kind
+        if kind not in _OPPOSITE or not (minor := n if g is None else g)
+        else _OPPOSITE[kind][minor > 0]
+        for kind, g, n in zip(kinds, gross, net, strict=True)
+    ]
+
+
+_LEAVING: Final = (("withdrawal", "withdrawal_failed"), ("hold", "release"))
+_OPPOSITE: Final = {kind: pair for pair in _LEAVING for kind in pair}
+"""By a kind, those of money that leaves what is available, and that comes back."""
+
+
 def _transfers(
     kinds: Sequence[str],
     payouts: Sequence[str | None],
+    movements: Sequence[str | None],
     own: Sequence[str | None],
     originals: Sequence[str | None],
 ) -> Sequence[str | None]:
@@ -306,8 +334,12 @@ def _transfers(
     if TO_BANK.isdisjoint(kinds):
         return payouts
     return [
-        payout if kind not in TO_BANK else payout or (kind != "withdrawal" and original) or name
-        for kind, payout, name, original in zip(kinds, payouts, own, originals, strict=True)
+        payout
+        if kind not in TO_BANK
+        else payout or movement or (kind != "withdrawal" and original) or name
+        for kind, payout, movement, name, original in zip(
+            kinds, payouts, movements, own, originals, strict=True
+        )
     ]
 
 
@@ -319,7 +351,7 @@ def _subjects(
 ) -> list[str]:
     """Return what each row is about: its payment, else its order.
 
-    A fee, or a carried amount, may be about a payout alone.
+    A fee, a carried amount, or what moves a wallet's money may be about a payout alone.
     """
     if all(payments):
         return [f"p:{payment}" for payment in payments]
