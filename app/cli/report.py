@@ -134,7 +134,8 @@ def report_journal(
         typer.Option(
             exists=True,
             dir_okay=False,
-            help="A TOML file of accounts, their codes and tax codes, and when sales are posted.",
+            help="A TOML file of accounts, their codes and tax codes, and when sales are posted; "
+            "else that of TALLYHOOK_REPORTS__ACCOUNTS.",
         ),
     ] = None,
     output: printing.OutputOption = None,
@@ -148,15 +149,15 @@ def report_journal(
     Payments, refunds and lost disputes stand on the provider's dates, settlements on the
     statement's, write-offs on the day they were accepted.
     """
-    from app.finance.reports.accounts import accounts_of
-    from app.finance.reports.journal import USUAL, write_journal
+    from app.finance.reports.accounts import merchant_accounts
+    from app.finance.reports.journal import write_journal
 
-    named = USUAL if accounts is None else accounts_of(_text_of(accounts), name=str(accounts))
     printing.check_output(output, binary=False, what="a journal")
     with printing.whole_file(output) as file:
 
         async def work(context: AppContext) -> JournalTotals:
             scope = await _scope(context, since=since, until=until, as_of=as_of, basis="captured")
+            named = merchant_accounts(context.settings.reports, accounts)
             with printing.progress("reading", None) as advance:
                 return await write_journal(
                     context, scope, form.value, write=file.write, accounts=named, progress=advance
@@ -184,13 +185,6 @@ async def _scope(
         environment=context.database.environment or "not stamped",
     )
     return await on_the_books(context, scope)
-
-
-def _text_of(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path} cannot be read as text: {error}") from None
 
 
 period_group = typer.Typer(

@@ -35,6 +35,7 @@ from app.core.schedule import schedule_entries
 from app.core.zones import zone_named
 from reconcile.instants import SECOND, Instant, parse_instant
 from reconcile.ledger.policy import Policy
+from reconcile.money import is_currency
 from reconcile.transparency.cosignatures import VerifierKey, read_cosigner
 
 _ANYBODY: Final = "lets any sender choose its address: name the proxies one by one"
@@ -276,6 +277,13 @@ def schedule(value: Any) -> Any:
     return value
 
 
+def currency(value: Any) -> Any:
+    """Validate a currency code. Raises ValueError."""
+    if not is_currency(value):
+        raise ValueError("must be a currency code, such as KES")
+    return value
+
+
 def mail_server(value: Any) -> Any:
     """Validate a host with an optional port, and add port 587. Raises ValueError."""
     if not isinstance(value, str):
@@ -374,6 +382,7 @@ HttpsUrl = Annotated[str, BeforeValidator(https_url)]
 TimeZone = Annotated[str, BeforeValidator(time_zone)]
 CallingCode = Annotated[str, BeforeValidator(calling_code)]
 Schedule = Annotated[str, BeforeValidator(schedule)]
+Currency = Annotated[str, BeforeValidator(currency)]
 MailServer = Annotated[str, BeforeValidator(mail_server)]
 MailAddress = Annotated[str, BeforeValidator(mail_address)]
 MailAddresses = Annotated[tuple[str, ...], NoDecode, BeforeValidator(mail_addresses)]
@@ -472,8 +481,14 @@ class ReportsSettings(Section):
     folder       folder of their files
     mail_server  host:port; the password is sent only over TLS, or to this machine
     url          address they are posted to, signed with `secret` like notifications
+    accounts     file of the accounts of every journal
+    currency     the merchant's own, for totals; None: none
+    rates        file of exchange rates to it
     """
 
+    accounts: Path | None = None
+    currency: Currency | None = None
+    rates: Path | None = None
     folder: Path | None = None
     mail_server: MailServer | None = None
     mail_user: str | None = None

@@ -18,6 +18,7 @@ from app.core.zones import zone_named
 from app.finance.bank_store import withdrawals
 from app.finance.break_store import hand_matches, latest_seen, steps_of
 from app.finance.closed_periods import CLOSING_BASIS, stated_before
+from app.finance.files.rates import merchant_rates
 from app.finance.ledger_line_store import whole_ledger_lines
 from app.finance.match_rules import rules_known
 from app.finance.matching_store import in_step, rows_of, wait_for
@@ -124,6 +125,7 @@ async def _reported(
         calendar=Calendar(zone_named(scope.zone)),
         elsewhere=elsewhere,
         bank=None if leg is None else BankView(leg),
+        rates=merchant_rates(context.settings.reports),
     )
     control = await in_step(
         snapshot.connection,

@@ -3,6 +3,7 @@
 Leaves out: how a file writes it, and phone numbers, which no judgement about money needs.
 """
 
+import json
 import re
 from collections.abc import Sequence
 from functools import lru_cache
@@ -134,6 +135,14 @@ class StatementLine:
     wallet: str | None = None
     refund: str | None = None
     details: str | None = None
+
+    @property
+    def method(self) -> str | None:
+        """The payment method, as the file calls it."""
+        if self.details is None:
+            return None
+        found = json.loads(self.details).get("method")
+        return found if isinstance(found, str) else None
 
 
 @frozen

@@ -215,6 +215,7 @@ def transactions(
               then is among the transactions of `of_suspense`
     """
     order = None if seen.taking is None else seen.taking.order
+    methods = {line.payment: line.method for line in seen.lines if line.details is not None}
     on_top = {} if seen.taking is None else _on_top(seen.taking)
     fulfilled = None if seen.taking is None else seen.taking.fulfilled_at
     deposits: Counter[str] = Counter()
@@ -241,12 +242,12 @@ def transactions(
                 order=order,
                 payment=taken.payment,
                 source=taken.source,
+                method=methods.get(taken.payment),
                 cites=taken.cites,
             )
     if revenue is not None and seen.taking is not None and fulfilled is not None:
-        for day, what, currency, minor, cites in _earned(
-            seen.taking, fulfilled, deposits, suspense
-        ):
+        earned = _earned(seen.taking, fulfilled, deposits, suspense)
+        for day, what, currency, minor, cites in earned:
             if start <= day < end and minor:
                 yield Transaction(
                     at=day,
@@ -268,6 +269,7 @@ def transactions(
                 order=order or line.order,
                 payment=line.payment,
                 source=line.source or (each.fresh[0].source if each.fresh else None),
+                method=line.method,
                 cites=(line.line_id, *(cite for taken in each.fresh for cite in taken.cites)),
             )
     for parts, lines in (*settled_abroad(seen), *taken_abroad(seen)):
@@ -420,6 +422,7 @@ def _abroad(
             order=order,
             payment=taken[0].payment,
             source=taken[0].source,
+            method=lines[0].method,
             cites=(
                 *[line.line_id for line in lines],
                 *dict.fromkeys([cite for each in taken for cite in each.cites]),

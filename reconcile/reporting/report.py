@@ -369,6 +369,39 @@ class SettledInRow:
         )
 
 
+OwnFlow = Flow | Literal["residual"]
+RateFrom = Literal["file", "statement"]
+
+
+@frozen
+class OwnRow:
+    """A flow of money in the merchant's own currency, at the rates of its days.
+
+    of   currency that was converted; None: all
+    sum  of the `residual`: what is left between net and what follows it in the money table, as
+         money is settled at the rate of another day, and every sum is rounded
+    """
+
+    currency: str
+    of: str | None
+    flow: OwnFlow
+    sum: int
+
+
+@frozen
+class RateRow:
+    """A rate of the totals in the merchant's own currency.
+
+    day   the day of the merchant's file; None: what statements of the period settled at
+    rate  units of the own currency for one unit
+    """
+
+    of: str
+    day: str | None
+    rate: str
+    origin: RateFrom
+
+
 SuspenseLine = Literal[
     "opening",
     "received",
@@ -462,6 +495,8 @@ class PeriodReport:
     settled_in: tuple[SettledInRow, ...]
     fees: tuple[FeeRow, ...]
     suspense: tuple[SuspenseRow, ...]
+    own: tuple[OwnRow, ...]
+    rates: tuple[RateRow, ...]
     break_lines: tuple[BreakLine, ...]
     late_lines: tuple[LateLine, ...]
     change_lines: tuple[ChangeLine, ...]

@@ -63,7 +63,9 @@ _HEADINGS: Final[dict[str, str]] = {
     "movements": "Payments and refunds",
     "late": "Webhook late",
     "open": "Open",
+    "of": "Of",
     "older": "Over 90 days",
+    "origin": "Taken from",
     "out_of_order": "Out of order",
     "received_at": "Known since",
     "redelivered": "Sent again",
@@ -182,6 +184,15 @@ TABLES: Final[tuple[ReportTable, ...]] = (
         "it, what this one adds, and what it is now.",
     ),
     table_of(
+        "own",
+        "Totals in your own currency",
+        r.OwnRow,
+        "currency of flow sum:money",
+        about="Money of the period at the rates of its days; without a currency of its own, of all "
+        "currencies. Left by rates: money is settled at the rate of another day than it was "
+        "captured at, and each day's sum is rounded.",
+    ),
+    table_of(
         "settled_in",
         "Captured in … settled in …",
         r.SettledInRow,
@@ -189,7 +200,7 @@ TABLES: Final[tuple[ReportTable, ...]] = (
         "rate",
         about="Payments of the period by the currency that was captured and the one in which the "
         "statement settles them, before fees, and what one unit came to. Without a second "
-        "currency: not settled so far.",
+        "currency: it waits for its statement line.",
     ),
     table_of(
         "fees",
@@ -250,6 +261,14 @@ TABLES: Final[tuple[ReportTable, ...]] = (
         about="Rows of orders that belong to the period by the date in the book, else by their "
         "first money. Each is in one bucket: it matched, it waits for the other side, or breaks. "
         "Payouts are the sums that the statements say were paid out, held against the bank.",
+    ),
+    table_of(
+        "rates",
+        "Rates of the totals in your own currency",
+        r.RateRow,
+        "of day rate origin",
+        about="What one unit was, in your own currency: of your file for its day, else what the "
+        "statements of the period settled at.",
     ),
     table_of(
         "ties",

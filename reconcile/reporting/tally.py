@@ -28,6 +28,7 @@ from reconcile.reporting.input import (
     SettledLine,
     settled,
 )
+from reconcile.reporting.own_currency import Rates, in_own_currency
 
 Line = TypeVar("Line")
 
@@ -162,15 +163,23 @@ DELAYS: Final[tuple[Duration, ...]] = (
 
 
 class MoneySums:
-    """Number and sums of movements by currency and flow. Returned money is positive."""
+    """Number and sums of movements by currency and flow. Returned money is positive.
+
+    day     of what is added next; empty if sums by day are not needed
+    by_day  sums by day, currency and flow
+    """
 
     def __init__(self) -> None:
         self._counts: Counter[tuple[str, r.Flow]] = Counter()
         self._sums: Counter[tuple[str, r.Flow]] = Counter()
+        self.day = ""
+        self.by_day: Counter[tuple[str, str, str]] = Counter()
 
     def add(self, currency: str, flow: r.Flow, minor: int) -> None:
         self._counts[currency, flow] += 1
         self._sums[currency, flow] += minor
+        if self.day:
+            self.by_day[self.day, currency, flow] += minor
 
     def differ(self, missing: Money) -> None:
         """Add what the bank lacks of a payout; negative if it has too much."""
@@ -219,6 +228,7 @@ class PeriodTally:
         elsewhere: Set[str] = frozenset(),
         break_lines: int = BREAK_LINES_MAX,
         bank: BankView | None = None,
+        rates: Rates | None = None,
     ) -> None:
         """Begin with nothing. Add breaks before orders.
 
@@ -226,7 +236,9 @@ class PeriodTally:
         elsewhere  ids of statement lines that the matching places outside of the period of their
                    own date (`within`); complete once every break was added
         bank       None without bank files
+        rates      of the merchant's own currency; None: no totals in it
         """
+        self._rates = rates
         self._scope, self._elsewhere, self._bank = scope, elsewhere, bank
         self._money = MoneySums()
         if bank is not None:
@@ -374,6 +386,12 @@ class PeriodTally:
         flow, control = orders.flow_rows(self._flow), self._control.rows()
         money = self._money.rows(bank=self._bank is not None)
         suspense = self._suspense_rows()
+        pairs = [
+            (Money(minor=captured, currency=currency), Money(minor=gross, currency=into))
+            for (currency, into), (_, captured, gross) in self._settled_in.items()
+            if into
+        ]
+        own_rows, rates, unrated = in_own_currency(self._money.by_day, self._rates, settled=pairs)
         own = (*r.ties(flow=flow, control=control, money=money), *r.suspense_ties(suspense))
         if self._scope.basis != "settled":
             own = (*own, *self._breaks.ties(money))
@@ -420,6 +438,8 @@ class PeriodTally:
                 for (currency, into), (count, captured, gross) in sorted(self._settled_in.items())
             ),
             suspense=suspense,
+            own=own_rows,
+            rates=rates,
             break_lines=self._breaks.lines.lines(),
             late_lines=self._late_lines.lines(),
             change_lines=self._change_lines.lines(),
@@ -432,7 +452,7 @@ class PeriodTally:
                 )
                 for table, each in lists
             ),
-            notes=tuple(r.Note(sentence=each) for each in (*self._notes(), *notes)),
+            notes=tuple(r.Note(sentence=each) for each in (*self._notes(), *unrated, *notes)),
         )
 
     def _money_by_statement(
@@ -444,6 +464,7 @@ class PeriodTally:
             if not self._within(each.line.settled_at):
                 continue
             moved = True
+            self._on(each.line.settled_at)
             if each.line.kind in OF_WALLET:
                 self._fee_of_wallet(each)
                 continue
@@ -472,6 +493,7 @@ class PeriodTally:
                 continue
             assert taking is not None
             moved = True
+            self._on(self._placed(taken))
             flow = FLOW_OF[taken.kind]
             self._move(taken.currency, taking.outcome, flow=flow, minor=taken.minor)
             self._delays[bisect_left(DELAYS, taken.received_at - taken.at)] += 1
@@ -487,6 +509,8 @@ class PeriodTally:
             else:  # a line without a movement is placed where its break is
                 elsewhere = each.line.line_id in self._elsewhere
                 here = self._within(each.line.settled_at) != elsewhere
+            if here:
+                self._on(each.line.settled_at)
             if here and each.line.kind in OF_WALLET:
                 self._fee_of_wallet(each)
             elif here:
@@ -526,6 +550,11 @@ class PeriodTally:
         amount = minor if flow == "captured" else -minor
         self._money.add(currency, flow, amount)
         self._control.money(currency, bucket, flow=flow, minor=amount)
+
+    def _on(self, at: Instant | None) -> None:
+        """Give the money that is added next the rate of a day."""
+        if self._rates is not None and at is not None:
+            self._money.day = self._calendar.day_of(at)
 
     def _placed(self, taken: Taken) -> Instant:
         return taken.received_at if self._scope.basis == "received" else taken.at

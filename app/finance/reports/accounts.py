@@ -19,10 +19,13 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
+from pathlib import Path
 from typing import Annotated, Any, Final, Literal, cast
 
 from pydantic import Field, PlainValidator, create_model
 
+from app.config.settings import ReportsSettings
+from app.core.errors import ConfigurationError
 from app.core.toml_file import EMPTY, TomlMistake, TomlTable, Values, read_toml
 from reconcile.money import exponent_of
 from reconcile.reporting.journal import Posting, Revenue, Role, Transaction
@@ -242,6 +245,21 @@ def accounts_of(text: str, *, name: str = "the file of accounts") -> Accounts:
         tax_codes=codes,
         revenue=None if values["revenue_at"] is None else Revenue(taxes=taxes),
     )
+
+
+def merchant_accounts(settings: ReportsSettings, path: Path | None = None) -> Accounts:
+    """Return the accounts of a file, of TALLYHOOK_REPORTS__ACCOUNTS if it is None, else the default
+    ones.
+
+    Raises ConfigurationError with every mistake.
+    """
+    path = settings.accounts if path is None else path
+    if path is None:
+        return Accounts()
+    try:
+        return accounts_of(path.read_text(encoding="utf-8"), name=str(path))
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError([f"{path}: cannot be read as text: {error}"]) from None
 
 
 _SOLD: Final[tuple[Role, ...]] = ("sales", "refunds")

@@ -15,7 +15,7 @@ from app.core.cells import BYTE_ORDER_MARK, csv_line, safe_cell
 from app.core.jobs import silent
 from app.core.zones import zone_named
 from app.finance.report_period import JournalTotals, Progress, report_journal
-from app.finance.reports.accounts import Accounts
+from app.finance.reports.accounts import Accounts, merchant_accounts
 from reconcile.instants import format_instant
 from reconcile.money import Money, major_text, to_json
 from reconcile.periods import IN_UTC, Calendar
@@ -104,13 +104,16 @@ async def write_journal(
     form: JournalFormat,
     *,
     write: Callable[[bytes], object],
-    accounts: Accounts = USUAL,
+    accounts: Accounts | None = None,
     progress: Progress = silent,
 ) -> JournalTotals:
     """Write a period's journal piece by piece: it is as long as the period.
 
-    Raises UsageError for an invalid period.
+    accounts: None for the merchant's (`merchant_accounts`). Raises UsageError for an invalid
+    period.
     """
+    if accounts is None:
+        accounts = merchant_accounts(context.settings.reports)
 
     put, end = begun(form, scope, write=write, accounts=accounts)
     totals = await report_journal(

@@ -34,7 +34,7 @@ from reconcile.reporting.words import (
 LISTS: Final = frozenset({"break_lines", "late_lines", "change_lines"})
 """Tables of single things, one per row: as long as the period."""
 
-PROOFS: Final = frozenset({"breaks", "matching", "ties", "unlisted"}) | LISTS
+PROOFS: Final = frozenset({"breaks", "matching", "rates", "ties", "unlisted"}) | LISTS
 """Tables that prove the rest in full, and the lists: not for a first look."""
 
 
@@ -70,6 +70,7 @@ def shown_tables(report: PeriodReport) -> Iterator[tuple[ReportTable, Sequence[A
 
 _ORDER: Final = (
     "totals",
+    "own",
     "control",
     "outcomes",
     "times",
@@ -87,6 +88,7 @@ _ORDER: Final = (
     "flow",
     "breaks",
     "matching",
+    "rates",
     "ties",
     "break_lines",
     "late_lines",

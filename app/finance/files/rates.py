@@ -1,0 +1,118 @@
+"""Files of exchange rates: `date,currency,rate`, or the European Central Bank's history.
+
+date,currency,rate                    one unit of the currency in the merchant's own
+2026-10-01,KES,0.0067
+
+Date,USD,JPY,KES                      eurofxref-hist.csv of ecb.europa.eu: one euro in each currency
+2026-10-01,1.0821,164.2,140.3
+
+Every mistake is an error with its line: a wrong rate makes every total wrong.
+"""
+
+import csv
+import re
+from collections.abc import Iterator, Mapping
+from datetime import date
+from fractions import Fraction
+from pathlib import Path
+from typing import Final
+
+from app.config.settings import ReportsSettings
+from app.core.errors import ConfigurationError
+from reconcile.money import is_currency
+from reconcile.reporting.own_currency import Rates
+
+MAX_BYTES: Final = 16 * 1024 * 1024
+"""Bytes of a file: the bank's history since 1999 has about two million."""
+
+_EURO: Final = "EUR"
+_RATE: Final = re.compile(r"[0-9]{1,12}(\.[0-9]{1,12})?", re.ASCII)
+_NONE: Final = frozenset({"", "N/A"})
+"""Cells of the bank's file for a day on which a currency had no rate."""
+
+Table = Mapping[str, tuple[tuple[str, Fraction], ...]]
+
+
+def merchant_rates(settings: ReportsSettings) -> Rates | None:
+    """Return the rates of the merchant's own currency; None where it is not set.
+
+    Raises ConfigurationError with the file's first mistake.
+    """
+    if settings.currency is None:
+        return None
+    by_day = {} if settings.rates is None else read_rates(settings.rates, settings.currency)
+    return Rates(own=settings.currency, by_day=by_day, statements={})
+
+
+def read_rates(path: Path, own: str) -> Table:
+    """Return what one unit of each currency is in the own one, by day, ascending.
+
+    Raises ConfigurationError with the first mistake.
+    """
+    try:
+        if path.stat().st_size > MAX_BYTES:
+            raise ConfigurationError([f"{path}: is larger than {MAX_BYTES // 1024 // 1024} MiB"])
+        text = path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError([f"{path}: cannot be read as text: {error}"]) from None
+    return rates_of(text, own, name=str(path))
+
+
+def rates_of(text: str, own: str, *, name: str = "the file of rates") -> Table:
+    """Return the rates in a text. Raises as `read_rates`."""
+    found: dict[str, dict[str, Fraction]] = {}
+    rows = csv.reader(text.splitlines())
+    try:
+        heading = [each.strip() for each in next(rows, [])]
+        plain = [each.casefold() for each in heading] == ["date", "currency", "rate"]
+        if not plain and heading[:1] != ["Date"]:
+            raise ValueError("the heading is date,currency,rate, or that of eurofxref-hist.csv")
+        if not plain and own != _EURO and own not in heading:
+            raise ValueError(f"these rates are of one euro, and have no column {own}")
+        for cells in rows:
+            row = [each.strip() for each in cells]
+            for currency, day, rate in _plain(row) if plain else _of_euro(heading, row, own):
+                if found.setdefault(currency, {}).setdefault(day, rate) != rate:
+                    raise ValueError(f"{currency} has two rates on {day}")
+    except (ValueError, csv.Error) as error:
+        raise ConfigurationError([f"{name}:{max(rows.line_num, 1)}: {error}"]) from None
+    return {currency: tuple(sorted(days.items())) for currency, days in found.items()}
+
+
+def _plain(row: list[str]) -> Iterator[tuple[str, str, Fraction]]:
+    if not any(row):
+        return
+    if len(row) != 3:
+        raise ValueError("a line has a date, a currency and a rate")
+    if not is_currency(row[1]):
+        raise ValueError(f"{row[1][:20]!r} is no currency code such as KES")
+    yield row[1], _day(row[0]), _rate(row[2])
+
+
+def _of_euro(heading: list[str], row: list[str], own: str) -> Iterator[tuple[str, str, Fraction]]:
+    """Yield what the currencies of a day are in the own one; a euro is its rate."""
+    if not any(row):
+        return
+    rates = {_EURO: Fraction(1)} | {
+        currency: _rate(cell)
+        for currency, cell in zip(heading[1:], row[1:], strict=False)
+        if is_currency(currency) and cell not in _NONE
+    }
+    if own not in rates:
+        return
+    for currency, rate in rates.items():
+        if currency != own:
+            yield currency, _day(row[0]), rates[own] / rate
+
+
+def _day(text: str) -> str:
+    try:
+        return date.fromisoformat(text).isoformat()
+    except ValueError:
+        raise ValueError(f"{text[:20]!r} is no day such as 2026-10-31") from None
+
+
+def _rate(text: str) -> Fraction:
+    if not _RATE.fullmatch(text) or not (rate := Fraction(text)):
+        raise ValueError(f"{text[:20]!r} is no rate such as 0.0067")
+    return rate

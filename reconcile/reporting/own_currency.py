@@ -1,0 +1,190 @@
+"""Money of every currency in the merchant's own, at the rates of the days.
+
+Leaves out: reading files of rates. A rate is that of the merchant's file for the day, else of the
+last day before it that has one, at most `DAYS_BACK` before; else what statements settled the
+currency at. Money without a rate is not converted, and is named.
+"""
+
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from datetime import date
+from fractions import Fraction
+from typing import Final
+
+from reconcile.money import Money, exponent_of
+from reconcile.reporting import report as r
+from reconcile.values import frozen
+
+DAYS_BACK: Final = 7
+"""Days that a rate holds: central banks publish none on weekends and holidays, five at Easter."""
+
+
+@frozen
+class UsedRate:
+    """A rate that was used; `day` is the day of the file that has it."""
+
+    currency: str
+    day: str | None
+    rate: Fraction
+    origin: r.RateFrom
+
+    @property
+    def text(self) -> str:
+        """The rate, cut after ten decimals."""
+        parts = self.rate.numerator * 10**10 // self.rate.denominator
+        return f"{parts // 10**10}.{parts % 10**10:010}".rstrip("0").rstrip(".")
+
+
+@frozen
+class Rates:
+    """What one unit of other currencies is in units of the merchant's own.
+
+    by_day      of a currency, the days that have a rate, ascending, with their rates
+    statements  of a currency, what statements settled it at
+    """
+
+    own: str
+    by_day: Mapping[str, tuple[tuple[str, Fraction], ...]]
+    statements: Mapping[str, Fraction]
+
+    def on(self, currency: str, day: str) -> UsedRate | None:
+        """Return the rate of a day such as `2026-10-31`."""
+        known = self.by_day.get(currency, ())
+        place = bisect_right(known, day, key=lambda each: each[0]) - 1
+        if place >= 0:
+            of, rate = known[place]
+            if (date.fromisoformat(day) - date.fromisoformat(of)).days <= DAYS_BACK:
+                return UsedRate(currency=currency, day=of, rate=rate, origin="file")
+        if currency in self.statements:
+            rate = self.statements[currency]
+            return UsedRate(currency=currency, day=None, rate=rate, origin="statement")
+        return None
+
+
+class Converter:
+    """Converts money, and keeps which rates it used and what it could not convert."""
+
+    def __init__(self, rates: Rates) -> None:
+        self.rates = rates
+        self._used: dict[tuple[str, str], UsedRate] = {}
+        self._missing: Counter[str] = Counter()
+
+    def converted(self, money: Money, day: str) -> int | None:
+        """Return minor units of the own currency, rounded half away from zero; None without a
+        rate."""
+        own = self.rates.own
+        if money.currency == own or not money.minor:
+            return money.minor
+        used = self.rates.on(money.currency, day)
+        if used is None:
+            self._missing[money.currency] += 1
+            return None
+        self._used[money.currency, used.day or ""] = used
+        above = abs(money.minor) * used.rate.numerator * 10 ** exponent_of(own)
+        below = used.rate.denominator * 10 ** exponent_of(money.currency)
+        rounded: int = (2 * above + below) // (2 * below)
+        return rounded if money.minor >= 0 else -rounded
+
+    def used(self) -> Iterator[UsedRate]:
+        """Yield each rate that was used once, by currency and day."""
+        yield from (self._used[key] for key in sorted(self._used))
+
+    def missing(self) -> tuple[str, ...]:
+        """Return the currencies of money without a rate."""
+        return tuple(sorted(self._missing))
+
+
+Sums = Mapping[tuple[str, str, str], int]
+"""Minor units by day, currency and what they are."""
+
+
+def converted_sums(sums: Sums, converter: Converter) -> dict[tuple[str, str], int]:
+    """Return the sums of all days in the own currency, by currency and what they are."""
+    found: Counter[tuple[str, str]] = Counter()
+    for (day, currency, what), minor in sorted(sums.items()):
+        converted = converter.converted(Money(minor=minor, currency=currency), day)
+        if converted is not None:
+            found[currency, what] += converted
+    return dict(found)
+
+
+def settled_at(pairs: Iterable[tuple[Money, Money]], own: str) -> dict[str, Fraction]:
+    """Return the rates at which statements settled other currencies in the own one.
+
+    pairs  what was captured, and what it was settled for
+    """
+    came: Counter[str] = Counter()
+    arrived: Counter[str] = Counter()
+    for captured, settled in pairs:
+        if settled.currency == own != captured.currency:
+            came[captured.currency] += captured.minor
+            arrived[captured.currency] += settled.minor
+    places = 10 ** exponent_of(own)
+    return {
+        currency: Fraction(arrived[currency] * 10 ** exponent_of(currency), minor * places)
+        for currency, minor in came.items()
+        if minor > 0 and arrived[currency] > 0
+    }
+
+
+_FLOWS: Final = [flow for flow in r.FLOWS if flow not in r.BANK_FLOWS]
+_ALWAYS: Final[frozenset[r.OwnFlow]] = frozenset({"captured", "net", "settled", "residual"})
+_NET: Final[Mapping[r.Flow, int]] = {
+    "captured": 1,
+    "refunded": -1,
+    "lost_in_disputes": -1,
+    "fees": -1,
+}
+_AFTER_NET: Final[Mapping[r.Flow, int]] = {
+    "settled": 1,
+    "not_settled": 1,
+    "differs": 1,
+    "other_currency": 1,
+    "not_notified": -1,
+    "no_movement": -1,
+}
+
+
+def in_own_currency(
+    flows: Sums, rates: Rates | None, *, settled: Iterable[tuple[Money, Money]]
+) -> tuple[tuple[r.OwnRow, ...], tuple[r.RateRow, ...], tuple[str, ...]]:
+    """Return flows of money in the own currency, the rates that they used, and a remark on money
+    without one.
+
+    flows    by day, currency and `Flow`
+    rates    None: there is nothing to return
+    settled  see `settled_at`
+    """
+    if rates is None:
+        return (), (), ()
+    own = rates.own
+    statements = {**settled_at(settled, own), **rates.statements}
+    converter = Converter(replace(rates, statements=statements))
+    sums = converted_sums(flows, converter)
+    rows: list[r.OwnRow] = []
+    for of in (*sorted({currency for currency, _ in sums}), None):
+        found: Counter[str] = Counter()
+        for (currency, flow), minor in sums.items():
+            if of in (None, currency):
+                found[flow] += minor
+        found["net"] = sum([sign * found[flow] for flow, sign in _NET.items()])
+        after = sum([sign * found[flow] for flow, sign in _AFTER_NET.items()])
+        found["residual"] = found["net"] - after
+        named: tuple[r.OwnFlow, ...] = (*_FLOWS, "residual")
+        rows += [
+            r.OwnRow(currency=own, of=of, flow=flow, sum=found[flow])
+            for flow in named
+            if found[flow] or flow in _ALWAYS
+        ]
+    used = tuple(
+        r.RateRow(of=each.currency, day=each.day, rate=each.text, origin=each.origin)
+        for each in converter.used()
+    )
+    missing = ", ".join(converter.missing())
+    remark = (
+        f"Money in {missing} is not in the totals in {own}: neither the file of rates nor a "
+        "statement has a rate for its day."
+    )
+    return tuple(rows), used, (remark,) if missing else ()
