@@ -330,3 +330,51 @@ def _text_of(file: Path) -> str:
         raise ConfigurationError([f"{file}: {error.strerror}"]) from None
     read_rules(text, name=str(file))
     return text
+
+
+fees_group = typer.Typer(
+    help="Fees that providers took, and the rules that explain them.", no_args_is_help=True
+)
+
+
+@fees_group.callback()
+def fees() -> None:
+    """Fees that providers took, and the rules that explain them."""
+
+
+@fees_group.command(
+    "suggest", epilog="Such as: tallyhook fees suggest --from 2026-10-01 --to 2026-10-31"
+)
+def suggest(
+    since: Annotated[str, typer.Option("--from", help="Settled from this day or moment on.")],
+    until: Annotated[str, typer.Option("--to", help="Up to this day, all of it, or to a moment.")],
+    form: printing.DocumentOption = printing.Format.table,
+) -> None:
+    """Print fee rules that explain a month's statement lines, as TOML for a file of rules.
+
+    Rules tell lines apart by method, scheme, card type, card country and channel where the
+    statement states them. Compare them with your contract before you save them.
+    """
+    from app.finance.fee_suggestions import suggest_fees
+
+    begin, end = printing.moment(since, "--from"), printing.end_of(until, "--to")
+    assert begin is not None
+    assert end is not None
+    found = running.with_context(lambda context: suggest_fees(context, since=begin, until=end))
+    document = found.document()
+    if form is not printing.Format.table:
+        printing.document(document, form)
+        return
+    if found.found:
+        printing.print_file(found.toml)
+    printing.note(
+        f"{document['explained']:,} of {counted(found.lines, 'payment')} of these days are "
+        "explained exactly."
+    )
+    if found.nameless:
+        printing.note(
+            f"{counted(found.nameless, 'more payment')} of statements without a source: import "
+            "them with --source."
+        )
+    if found.more:
+        printing.note("There are more payments in this span: narrow it to look at the others.")

@@ -20,6 +20,7 @@ from app.finance import (
     bank_match,
     close_period,
     closed_periods,
+    fee_suggestions,
     match_rules,
     reconcile_period,
     reconcile_rows,
@@ -29,7 +30,7 @@ from app.finance import (
 from app.finance.break_acts import finished_run, finished_runs
 from app.finance.report_period import report_in
 from app.finance.reports.render import REPORT_FORMATS, ReportFormat
-from reconcile.instants import DAY, Instant, format_instant, format_known
+from reconcile.instants import DAY, TICK, Instant, format_instant, format_known
 from reconcile.periods import Calendar, Month
 from reconcile.reporting.report import Scope
 
@@ -166,6 +167,29 @@ async def preview_document(view: View) -> Document:
         "changes": changes,
         "not_told": result["not_told"] + len(result["changes"]) - len(changes),
     }
+
+
+async def fees_document(view: View) -> Document:
+    """GET /fees?from=&to=: fee rules that the statement lines of some days suggest."""
+    found = await _suggested_fees(view)
+    calendar = Calendar(view.context.calendar_zone)
+    days = {
+        "from": calendar.day_of(found.since),
+        "to": calendar.day_of(Instant(found.until - TICK)),
+    }
+    return found.document() | days
+
+
+async def _suggested_fees(view: View) -> fee_suggestions.FeeSuggestions:
+    """Suggest fees of the days of the address; without any, those of the last whole month."""
+    zone, calendar = view.context.calendar_zone, Calendar(view.context.calendar_zone)
+    this_month = calendar.month(calendar.day_of(view.context.clock.now())[:7]).start
+    last_day = calendar.day_of(Instant(this_month - TICK))
+    since = day(view.word("from") or f"{last_day[:7]}-01", "From", zone=zone)
+    until = day(view.word("to") or last_day, "To", zone=zone, after=True)
+    if since is None or until is None or since >= until:
+        raise UsageError("the first day must not lie after the last one")
+    return await fee_suggestions.suggest_fees(view.context, since=since, until=until)
 
 
 async def periods_document(view: View) -> Document:
@@ -452,6 +476,9 @@ async def do_run(view: View, reason: str) -> str:
 
 async def ask_preview(view: View) -> Form:
     saved = await match_rules.current_rules(view.context)
+    rules = "" if saved is None else saved.toml
+    if view.word("from") is not None:  # with the fees that these days suggest
+        rules = await fee_suggestions.rules_with(view.context, await _suggested_fees(view))
     return Form(
         subject="matching rules",
         lines=(
@@ -466,7 +493,7 @@ async def ask_preview(view: View) -> Form:
                 name="rules",
                 label="Rules (TOML)",
                 kind="area",
-                value="" if saved is None else saved.toml,
+                value=rules,
                 hint='Such as date_window = "2 days". At most 12,000 characters.',
                 required=False,
             ),

@@ -192,6 +192,17 @@ PAGES: Final = (
         live=False,
     ),
     Page(
+        path="/fees",
+        title="Fees",
+        reads="runs",
+        load=finance_pages.fees_document,
+        template="fees.html",
+        rows="fees",
+        group="Finance",
+        typed=("from", "to"),
+        live=False,
+    ),
+    Page(
         path="/periods",
         title="Months",
         reads="periods",

@@ -9,6 +9,7 @@ __all__ = (
     "changed_rows",
     "close_period",
     "closed_periods",
+    "fee_suggestions",
     "file_identity",
     "files.presets",
     "import_digest_store",

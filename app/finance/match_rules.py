@@ -19,7 +19,8 @@ source = "shop"
 currency = "KES"
 percent = "2.9"
 fixed = "0.30"
-tolerance = "0.01"
+tolerance = "0.01"                    # at least one minor unit, because providers round
+where = {card_country = ["US", "CA"]} # the first [[fee]] that fits a statement's line counts
 [[exchange]]                          # of payouts that the bank books in another currency
 currency = "USD"
 into = "KES"
@@ -55,6 +56,7 @@ from app.core.jobs import silent
 from app.core.text import counted
 from app.core.toml_file import TomlMistake, TomlTable, Values, read_toml, yes_or_no
 from app.database.engine import Connection
+from app.finance.files.statements import DETAILS, MAX_DETAIL
 from app.finance.matching_store import SavedRules, add_rules, in_step, rules_in_force, wait_for
 from app.finance.reconcile_rows import Known, Snapshot, known_in, refresh_ledger_lines, snapshot_of
 from app.receiving.caught_up import must_have_read
@@ -171,12 +173,29 @@ _Currency = Annotated[str, AfterValidator(_currency)]
 _Number = Annotated[Decimal, PlainValidator(_number)]
 
 
+MOST_WHERE: Final = 300
+"""Values of a detail in one rule: all countries are 250."""
+
+
+def _where(value: Any) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """Return the details of a rule by name, each with its values."""
+    if not isinstance(value, dict) or not value.keys() <= set(DETAILS):
+        raise ValueError(f"a table of details, of {', '.join(DETAILS)}")
+    found = {name: [one] if isinstance(one, str) else one for name, one in value.items()}
+    for values in found.values():
+        good = isinstance(values, list) and 0 < len(values) <= MOST_WHERE
+        if not good or not all(isinstance(e, str) and len(e) <= MAX_DETAIL for e in values):
+            raise ValueError('a text, or a list of texts such as ["US", "CA"]; "" is not stated')
+    return tuple((name, tuple(values)) for name, values in sorted(found.items()))
+
+
 class _FeeTable(TomlTable):
     source: str
     currency: _Currency
     percent: Annotated[int, PlainValidator(_per_million)] = 0
     fixed: _Number = Decimal(0)
     tolerance: _Number | None = None
+    where: Annotated[Any, PlainValidator(_where)] | None = None
 
 
 def _rate(value: Any) -> int:
@@ -256,7 +275,8 @@ def read_rules(text: str, *, name: str = "the rules") -> Rules:
                 currency=fee["currency"],
                 per_million=fee["percent"],
                 fixed=fee["fixed"],
-                **({} if fee["tolerance"] is None else {"tolerance": fee["tolerance"]}),
+                tolerance=max(1, fee["tolerance"] or 0),
+                where=fee["where"] or (),
             )
             for fee in values["fee"]
         ),
@@ -289,16 +309,20 @@ def _amounts(values: Values) -> Iterator[TomlMistake]:
         for currency in amounts:
             yield from _to_minor(amounts, currency, currency, f"{name}.")
     yield from _limits_apart(values)
-    seen = set[tuple[str, str]]()
+    ended = dict[tuple[str, str], int]()
     for place, fee in enumerate(values.get("fee", []), 1):
         where = f"fee.{place}"
         if "currency" in fee:
             yield from _to_minor(fee, "fixed", fee["currency"], f"{where}.")
             yield from _to_minor(fee, "tolerance", fee["currency"], f"{where}.")
         if "source" in fee and "currency" in fee:
-            if (fee["source"], fee["currency"]) in seen:
-                yield TomlMistake(where, "there is one for this source and currency")
-            seen.add((fee["source"], fee["currency"]))
+            pair = fee["source"], fee["currency"]
+            if pair in ended:
+                yield TomlMistake(
+                    where, f"it never counts: fee.{ended[pair]} before it fits all of these lines"
+                )
+            elif not fee.get("where"):
+                ended[pair] = place
     pairs = set[tuple[str, str]]()
     for place, rate in enumerate(values.get("exchange", []), 1):
         if "currency" not in rate or "into" not in rate:
@@ -423,8 +447,8 @@ def _settings_of(document: Mapping[str, Any]) -> dict[str, list[str]]:
 
 def _setting_text(value: Any) -> str:
     if not isinstance(value, dict):
-        return str(value)
-    return ", ".join(f"{key} {each}" for key, each in value.items())
+        return "/".join(map(str, value)) if isinstance(value, list) else str(value)
+    return ", ".join(f"{key} {_setting_text(each)}" for key, each in value.items())
 
 
 def limits_sentence(changes: Sequence[RuleChange]) -> str:

@@ -265,6 +265,23 @@ async def statement_rows(
             yield rows
 
 
+_SETTLED: Final = statement(
+    "SELECT source, currency, gross, fee, details FROM statement_lines WHERE kind = 'payment' "
+    "AND settled_at >= :begin AND settled_at < :finish AND {known}",
+    known=import_store.KNOWN,
+)
+
+
+async def settled_payments(
+    connection: AsyncConnection, *, since: Instant, until: Instant
+) -> AsyncIterator[Rows]:
+    """Yield (source, currency, gross, fee, details) of payments that settled in a span."""
+    number = await import_store.newest_published(connection)
+    values = {"number": number, "begin": since, "finish": until}
+    async for rows in stream(connection, _SETTLED, at_once=AT_ONCE, values=values):
+        yield rows
+
+
 async def _nameless(connection: AsyncConnection, known: dict[str, Any]) -> AsyncIterator[Rows]:
     unknown = staged_rows.Staged(COLUMNS, order=("line_id",))
     with closing(unknown):

@@ -4,6 +4,8 @@ Leaves out: the rules file. By default every tolerance is zero, and every rule t
 a common reference is off; its matches are a kind of their own.
 """
 
+import json
+from collections import defaultdict
 from collections.abc import Iterable
 from functools import cache
 from typing import Final
@@ -33,6 +35,8 @@ class ExpectedFee:
     """Fee of a source for a payment: `per_million` of the gross plus `fixed` minor units.
 
     tolerance  minor units by which the fee may differ, because providers round
+    where      names of details of a statement line, each with the values of which one must be
+               stated; "": the line doesn't state it. Empty: every line fits
     """
 
     source: str
@@ -40,6 +44,21 @@ class ExpectedFee:
     per_million: int = 0
     fixed: int = 0
     tolerance: int = 1
+    where: tuple[tuple[str, tuple[str, ...]], ...] = ()
+
+    def of(self, gross: int) -> int:
+        """Return the fee for a gross amount, rounded half up."""
+        return (gross * self.per_million + 500_000) // 1_000_000 + self.fixed
+
+    def fits(self, details: str | None) -> bool:
+        """Return whether the rule is of a statement line with these details, in any case."""
+        if not self.where:
+            return True
+        stated = json.loads(details) if details else {}
+        return all(
+            stated.get(name, "").casefold() in [each.casefold() for each in values]
+            for name, values in self.where
+        )
 
 
 @frozen
@@ -67,7 +86,7 @@ class MatchRules:
     book_margin    the book may lag this far behind the money: exports are made daily
     money_margin   the money may lag this far behind a book line that says paid
     refund_margin  a refund in the book may take this long to arrive
-    fees           other sources and currencies have no expected fee
+    fees           the first that fits a line counts; lines that none fits have no expected fee
     bank_margin    a payout may take this long to the bank; by amount and date alone, it matches a
                    bank line booked within it
     bank_payers    texts that mark payouts: a payout's bank line contains one of them, in any case.
@@ -146,6 +165,10 @@ CENTS: Final = 100
 _NOBODY: Final[frozenset[str]] = frozenset()
 
 
+MOST_FITTING: Final = 10_000
+"""Distinct details of lines whose rule is remembered: a few megabytes. A usual file has dozens."""
+
+
 class Terms:
     """Rules, coverage, hand matches and payments of no order of one matching, indexed."""
 
@@ -161,7 +184,10 @@ class Terms:
         self.suspense = suspense
         self.rules, self.as_of, self.coverage = rules, as_of, coverage
         self._tolerances = {each.currency: each.minor for each in rules.tolerances}
-        self._fees = {(each.source, each.currency): each for each in rules.fees}
+        self._fees: dict[tuple[str, str], list[ExpectedFee]] = defaultdict(list)
+        for fee in rules.fees:
+            self._fees[fee.source, fee.currency].append(fee)
+        self._fitting: dict[tuple[str, str, str | None], ExpectedFee | None] = {}
         self._reaches = {each.source: each.span for each in coverage.statements}
         self._hands: dict[str, frozenset[str]] = {}
         for hand in hands:
@@ -197,23 +223,29 @@ class Terms:
         """Return by how many minor units amounts of the currency may differ."""
         return self._tolerances.get(currency, 0)
 
-    def expected_fee(self, gross: int, *, source: str, currency: str) -> tuple[int, int] | None:
+    def expected_fee(
+        self, gross: int, *, source: str, currency: str, details: str | None = None
+    ) -> tuple[int, int] | None:
         """Return the fee for a payment, rounded half up, and its tolerance; None if unknown."""
-        rule = self._fees.get((source, currency))
-        if rule is None:
-            return None
-        return (gross * rule.per_million + 500_000) // 1_000_000 + rule.fixed, rule.tolerance
+        rule = self._fee_rule((source, currency, details))
+        return None if rule is None else (rule.of(gross), rule.tolerance)
 
     def fee_fits(self, taking: TakingRow, line: StatementRow) -> bool:
         """Return whether the line's fee is the expected one, or none is known.
 
         It is called for every plain order: hence positions instead of names.
         """
-        rule = self._fees.get((taking[4], line[5]))
-        if rule is None:
-            return True
-        due = (line[6] * rule.per_million + 500_000) // 1_000_000 + rule.fixed
-        return -rule.tolerance <= line[7] - due <= rule.tolerance
+        rule = self._fee_rule((taking[4], line[5], line[15]))
+        return rule is None or abs(line[7] - rule.of(line[6])) <= rule.tolerance
+
+    def _fee_rule(self, line: tuple[str, str, str | None]) -> ExpectedFee | None:
+        """Return the first rule that fits lines of this source, currency and details."""
+        if line not in self._fitting:
+            if len(self._fitting) >= MOST_FITTING:
+                self._fitting.clear()
+            among = self._fees.get(line[:2], ())
+            self._fitting[line] = next((each for each in among if each.fits(line[2])), None)
+        return self._fitting[line]
 
     def waits_for_book(self, at: Instant, *, opened_at: Instant) -> Waiting | None:
         """Return why money of this date need not be in the book; None if it must be."""

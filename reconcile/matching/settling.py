@@ -324,7 +324,9 @@ class Settling:
         if kind is not None:
             self._tally.report(_match(kind, capture, [row]))
         self._tally.place_captures([capture], kind or "by_reference")
-        expected = self._terms.expected_fee(row.gross, source=source, currency=currency)
+        expected = self._terms.expected_fee(
+            row.gross, source=source, currency=currency, details=row.details
+        )
         if expected is None or abs(row.fee - expected[0]) <= expected[1]:
             self._tally.place_lines([row], kind or "by_reference")
             return

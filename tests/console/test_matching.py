@@ -15,6 +15,7 @@ from app.config.load import load_settings
 from app.console.application import build_console
 from app.core.errors import UnreachableError, UsageError
 from app.finance.break_acts import accept_breaks
+from app.finance.imports import ImportRequest, import_statement
 from app.finance.match_rules import previewed_rules, save_rules
 from app.finance.reconcile_period import RunRequest, reconcile_period
 from app.wiring.serving import TOO_LONG, console_of
@@ -380,6 +381,28 @@ async def test_rules_that_were_tried_are_put_in_force(console_with_breaks: Runni
         await send(client, f"/do/approve?proposal={name}", reason="fine")
     assert len(console.driver.rows("SELECT 1 FROM match_rules")) == 2
     assert gone.status_code == 404
+
+
+async def test_suggested_fees_are_tried_and_proposed_from_their_page(
+    console_with_breaks: RunningConsole,
+) -> None:
+    console = console_with_breaks
+    path = console.driver.path.parent / "fees.csv"
+    rows = [f"p{n},{100 + 10 * n}.00,{3 + 0.25 * n:.2f},USD,2026-10-0{n + 1}" for n in range(5)]
+    path.write_text("\n".join(["payment_reference,gross,fee,currency,settled_at", *rows]))
+    asked = ImportRequest(path=path, by="a finance")
+    await import_statement(console.context, asked, source="shop")
+    days = "from=2026-10-01&to=2026-10-31"
+    async with console.signed_in("finance") as client:
+        page = await client.get(f"/fees?{days}")
+        none = shown((await client.get("/fees?from=2026-09-01&to=2026-09-30")).text)
+        form = await client.get(f"/do/preview-rules?{days}")
+        turned = await client.get("/fees?from=2026-10-31&to=2026-10-01")
+    assert "5 of 5 payments are explained exactly" in shown(page.text)
+    assert f"/do/preview-rules?{days.replace('&', '&amp;')}" in page.text
+    assert "No statement settled a payment in these days" in none
+    assert "percent = &#34;2.5&#34;" in form.text
+    assert "first day must not lie after" in shown(turned.text)
 
 
 async def test_rules_are_tried_and_nothing_is_kept(console_with_breaks: RunningConsole) -> None:

@@ -1,5 +1,7 @@
 """A file of rules is read strictly, and all its mistakes are reported at once."""
 
+import re
+
 import pytest
 
 from app.core.errors import ConfigurationError
@@ -43,7 +45,14 @@ def test_the_example_in_the_docstring_is_what_it_says() -> None:
         date_window=2 * DAY,
         settle_margin=7 * DAY,
         fees=(
-            ExpectedFee(source="shop", currency="KES", per_million=29_000, fixed=30, tolerance=1),
+            ExpectedFee(
+                source="shop",
+                currency="KES",
+                per_million=29_000,
+                fixed=30,
+                tolerance=1,
+                where=(("card_country", ("US", "CA")),),
+            ),
         ),
         bank_margin=5 * DAY,
         bank_payers=("Stripe", "Paystack"),
@@ -61,6 +70,29 @@ def test_methods_of_the_book_replace_the_defaults_list_by_list() -> None:
     assert rules.match.methods == Methods(bank=("vorkasse",), tender=())
     with pytest.raises(ConfigurationError, match=r"methods\.bank: at most 100 names"):
         read_rules('[methods]\nbank = ["", 3]')
+
+
+FEE = '[[fee]]\nsource = "card"\ncurrency = "EUR"\n'
+
+
+def test_a_fee_may_always_differ_by_one_minor_unit() -> None:
+    rules = read_rules(f'{FEE}tolerance = "0.00"\nwhere = {{method = "card"}}\n{FEE}')
+    assert [each.tolerance for each in rules.match.fees] == [1, 1]
+
+
+@pytest.mark.parametrize(
+    ("text", "mistake"),
+    [
+        (FEE + FEE, "fee.2: it never counts: fee.1 before it fits"),
+        (f'{FEE}where = {{card = "x"}}', "fee.1.where: a table of details, of method"),
+        (f"{FEE}where = 3", "fee.1.where: a table of details"),
+        (f"{FEE}where = {{method = []}}", "fee.1.where: a text, or a list of texts"),
+        (f"{FEE}where = {{method = [3]}}", "fee.1.where: a text, or a list of texts"),
+    ],
+)
+def test_a_fee_rule_that_cannot_count_is_a_mistake(text: str, mistake: str) -> None:
+    with pytest.raises(ConfigurationError, match=re.escape(mistake)):
+        read_rules(text)
 
 
 def test_an_empty_file_is_the_built_in_rules() -> None:

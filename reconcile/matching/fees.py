@@ -1,0 +1,157 @@
+"""Fee rules that explain the fees of statement lines: percentages and fixed parts, by details.
+
+Leaves out: what a contract says. A rule is only a fit, which a person compares with the contract.
+"""
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from fractions import Fraction
+from itertools import combinations
+from typing import Final, NamedTuple
+
+from reconcile.matching.rules import ExpectedFee
+from reconcile.values import frozen
+
+LEAST: Final = 3
+"""Lines that a rule must explain: two points lie on some line always."""
+
+GRIDS: Final = (1_000, 500, 100)
+"""Steps of percentages in parts per million: contracts state 2.9 or 1.25 %, seldom 1.39 %."""
+
+MOST_VALUES: Final = 300
+"""Distinct values of a detail by which lines are told apart: more are references, not tariffs."""
+
+
+SAMPLE: Final = 2_000
+"""Lines of a source and currency by which a rule is sought; all lines count what it explains."""
+
+
+class FeeLine(NamedTuple):
+    """Payment of a statement: gross and fee in minor units, and its details as JSON."""
+
+    source: str
+    currency: str
+    gross: int
+    fee: int
+    details: str | None = None
+
+
+@frozen
+class SuggestedFee:
+    """A rule, with the number of lines of which it is the first that fits, and explains exactly."""
+
+    rule: ExpectedFee
+    lines: int
+    exact: int
+
+
+Group = list[FeeLine]
+Tariff = tuple[int, int]
+"""Parts per million, and fixed minor units."""
+
+
+def suggested_fees(lines: Iterable[FeeLine]) -> list[SuggestedFee]:
+    """Return rules by source and currency, the special ones before the general one.
+
+    Lines are told apart by the fewest details that explain the most of them exactly.
+    """
+    groups: dict[tuple[str, str], Group] = defaultdict(list)
+    for line in lines:
+        groups[line.source, line.currency].append(line)
+    found: list[SuggestedFee] = []
+    for (source, currency), group in sorted(groups.items()):
+        rules = [
+            ExpectedFee(source=source, currency=currency, per_million=p, fixed=f, where=where)
+            for where, (p, f) in _rules_of(group[:: -(-len(group) // SAMPLE)])
+        ]
+        first = Counter[ExpectedFee]()
+        exact = Counter[ExpectedFee]()
+        for line in group:
+            rule = next((each for each in rules if each.fits(line.details)), None)
+            if rule is not None:
+                first[rule] += 1
+                exact[rule] += line.fee == rule.of(line.gross)
+        found += [
+            SuggestedFee(rule=rule, lines=first[rule], exact=exact[rule])
+            for rule in rules
+            if first[rule]
+        ]
+    return found
+
+
+Where = tuple[tuple[str, tuple[str, ...]], ...]
+
+
+def _rules_of(lines: Group) -> list[tuple[Where, Tariff]]:
+    """Return tariffs of one source and currency with the details that they are of."""
+    stated = [json.loads(line.details) if line.details else {} for line in lines]
+    values = {name: {each.get(name, "") for each in stated} for each in stated for name in each}
+    names = sorted(name for name, found in values.items() if 1 < len(found) <= MOST_VALUES)
+    best: tuple[int, tuple[str, ...], dict[tuple[str, ...], tuple[int, Tariff]]] = (0, (), {})
+    for count in range(len(names) + 1):
+        for chosen in combinations(names, count):
+            groups: dict[tuple[str, ...], Group] = defaultdict(list)
+            for line, details in zip(lines, stated, strict=True):
+                groups[tuple([details.get(name, "") for name in chosen])].append(line)
+            fitted = {key: _tariff(group) for key, group in groups.items()}
+            explained = sum(exact for exact, _ in fitted.values())
+            if explained > best[0]:
+                best = explained, chosen, {key: each for key, each in fitted.items() if each[0]}
+        if best[0] == len(lines):
+            break
+    _, chosen, tariffs = best
+    return _together(chosen, tariffs)
+
+
+def _together(
+    names: tuple[str, ...], tariffs: dict[tuple[str, ...], tuple[int, Tariff]]
+) -> list[tuple[Where, Tariff]]:
+    """Join keys of equal tariffs that differ in the last detail; the tariff of most lines is last,
+    for all other lines."""
+    if not tariffs:
+        return []
+    weights = Counter[Tariff]()
+    for exact, tariff in tariffs.values():
+        weights[tariff] += exact
+    ((general, _),) = weights.most_common(1)
+    joined: dict[tuple[tuple[str, ...], Tariff], list[str]] = defaultdict(list)
+    for key, (_, tariff) in sorted(tariffs.items()):
+        if tariff != general:
+            joined[key[:-1], tariff].append(key[-1])
+    special: list[tuple[Where, Tariff]] = [
+        (tuple(zip(names, [*((each,) for each in before), tuple(last)], strict=True)), tariff)
+        for (before, tariff), last in joined.items()
+    ]
+    return [*special, ((), general)]
+
+
+def _tariff(lines: Group) -> tuple[int, Tariff]:
+    """Return how many lines a tariff explains exactly, and the tariff; 0 where none does enough."""
+    points = sorted((line.gross, line.fee) for line in lines)
+    half = len(points) // 2
+    pairs = zip(points, points[half:], strict=False)
+    slopes = [
+        Fraction(high[1] - low[1], high[0] - low[0]) for low, high in pairs if high[0] > low[0]
+    ]
+    if not slopes:
+        return 0, (0, 0)
+    slopes.sort()
+    best: tuple[int, Tariff] = (0, (0, 0))
+    for grid in GRIDS:
+        for per_million in _near(slopes, grid):
+            rule = ExpectedFee(source="", currency="", per_million=per_million)
+            rest = Counter(fee - rule.of(gross) for gross, fee in points)
+            fixed, exact = min(rest.most_common(), key=lambda each: (-each[1], abs(each[0])))
+            if exact > best[0]:
+                best = exact, (per_million, fixed)
+    enough = best[0] >= LEAST and best[1][1] >= 0
+    return best if enough else (0, (0, 0))
+
+
+def _near(slopes: Sequence[Fraction], grid: int) -> list[int]:
+    """Return the percentages on a grid that are nearest to the middle slopes and the commonest."""
+    steps = Counter(round(slope * Fraction(1_000_000, grid)) for slope in slopes)
+    middle = round(slopes[len(slopes) // 2] * Fraction(1_000_000, grid))
+    near = [middle - 1, middle, middle + 1, *(step for step, _ in steps.most_common(3))]
+    return [step * grid for step in dict.fromkeys(near) if 0 <= step * grid <= 1_000_000]
