@@ -58,7 +58,14 @@ from app.core.toml_file import TomlMistake, TomlTable, Values, read_toml, yes_or
 from app.database.engine import Connection
 from app.finance.files.statements import DETAILS, MAX_DETAIL
 from app.finance.matching_store import SavedRules, add_rules, in_step, rules_in_force, wait_for
-from app.finance.reconcile_rows import Known, Snapshot, known_in, refresh_ledger_lines, snapshot_of
+from app.finance.reconcile_rows import (
+    Known,
+    Snapshot,
+    known_in,
+    last_decisions,
+    refresh_ledger_lines,
+    snapshot_of,
+)
 from app.receiving.caught_up import must_have_read
 from reconcile.instants import DAY, HOUR, Duration, Instant, format_instant
 from reconcile.matching.books import Methods
@@ -704,7 +711,4 @@ async def preview_rules(
 def _decided(snapshot: Snapshot, known: Known, progress: Callable[[int], None]) -> Any:
     matching = known.matching()
     yield from snapshot.merged(matching, known, progress=progress)
-    yield from matching.rest()
-    bank = wait_for(snapshot.bank(known))
-    if bank is not None:
-        yield from bank.decisions(known.period)
+    yield from last_decisions(matching, wait_for(snapshot.bank(known)), known.period)

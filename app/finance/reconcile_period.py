@@ -25,7 +25,6 @@ import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, replace
-from itertools import chain
 from multiprocessing import get_context, resource_tracker
 from multiprocessing.connection import Connection as Pipe
 from multiprocessing.process import BaseProcess
@@ -39,7 +38,14 @@ from app.core.jobs import silent
 from app.core.process import look_seldom
 from app.finance import break_store, ledger_line_store, matching_store, run_store
 from app.finance.match_rules import read_rules, rules_of
-from app.finance.reconcile_rows import Known, Snapshot, known_in, refresh_ledger_lines, snapshot_of
+from app.finance.reconcile_rows import (
+    Known,
+    Snapshot,
+    known_in,
+    last_decisions,
+    refresh_ledger_lines,
+    snapshot_of,
+)
 from app.receiving.caught_up import must_have_read
 from app.receiving.inbox import open_inbox
 from reconcile.instants import Instant, format_instant, format_known
@@ -223,8 +229,7 @@ class _Work:
         """Match leftovers, and payouts against the bank. This may take long, so no snapshot is
         held."""
         period = self._known.period
-        of_bank = () if bank is None else bank.decisions(period)
-        await self._save_all(chain(self._matching.rest(), of_bank))
+        await self._save_all(last_decisions(self._matching, bank, period))
         await self._save()
         control = self._matching.control()
         return control if bank is None else control + bank.control(period)

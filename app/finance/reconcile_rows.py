@@ -336,6 +336,17 @@ async def bank_leg(
     return None if sides is None else leg_of(sides, as_of=as_of, rules=rules, hands=hands)
 
 
+def last_decisions(
+    matching: Matching, bank: BankLeg | None, period: Period | None
+) -> Iterator[Decision]:
+    """Yield what the second look finds, then what the bank leg does; each searches the other."""
+    if bank is None:
+        yield from matching.rest()
+        return
+    yield from matching.rest(beside=bank.credits_alone())
+    yield from bank.decisions(period, unpaid=matching.unpaid)
+
+
 def _bounded(count: int, what: str) -> None:
     if count > MOST:
         raise UsageError(

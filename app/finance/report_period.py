@@ -23,7 +23,14 @@ from app.finance.ledger_line_store import whole_ledger_lines
 from app.finance.match_rules import rules_known
 from app.finance.matching_store import in_step, rows_of, wait_for
 from app.finance.period_store import accepted_breaks, changed_outcomes
-from app.finance.reconcile_rows import Known, Snapshot, bank_leg, known_in, snapshot_of
+from app.finance.reconcile_rows import (
+    Known,
+    Snapshot,
+    bank_leg,
+    known_in,
+    last_decisions,
+    snapshot_of,
+)
 from app.finance.reports.render import ReportFormat, render
 from app.finance.statement_store import statement_rows
 from app.finance.suspense import suspended_payments
@@ -191,8 +198,7 @@ def _match(
     first = snapshot.merged(
         matching, known, progress=progress, elsewhere=elsewhere, outside=others.order
     )
-    of_bank = () if leg is None else leg.decisions(known.period)
-    for decision in chain(first, matching.rest(), of_bank):
+    for decision in chain(first, last_decisions(matching, leg, known.period)):
         if isinstance(decision, Break):
             waiting.append(decision)
             if len(waiting) == AT_ONCE:

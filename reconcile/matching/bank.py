@@ -22,12 +22,12 @@ from reconcile.instants import DAY, Duration, Instant
 from reconcile.ledger.ledger import Facts, FactValue
 from reconcile.matching.books import BankLine, BookLine, match_key
 from reconcile.matching.breaks import Break, BreakCause, Candidate
-from reconcile.matching.candidates import Index, Searchable, entry_of
+from reconcile.matching.candidates import Index, Searchable, entry_of, nearest_of
 from reconcile.matching.control import BreakTotal, Bucket, Control, ControlLine, Read, Side
 from reconcile.matching.decide import MATCH_KINDS, Decision, Match
 from reconcile.matching.exchange import expected_of, implied_rate
 from reconcile.matching.funds import left_of
-from reconcile.matching.outside import Transfer, Transfers
+from reconcile.matching.outside import Transfer, Transfers, of_book_line
 from reconcile.matching.period import Period
 from reconcile.matching.rows import subject_of
 from reconcile.matching.rules import HandMatch, MatchRules
@@ -341,9 +341,19 @@ class BankLeg:
         text = f"{line.counterparty or ''}\n{line.reference or ''}\n{line.text or ''}".casefold()
         return any(payer in text for payer in self._payers)
 
-    def decisions(self, period: Period | None = None) -> Iterator[Decision]:
-        """Yield the breaks, and the matches that are not plain, of a period or of all time."""
-        near = _Near(self.alone, self._rules)
+    def credits_alone(self) -> list[Searchable]:
+        """Return the incoming money without a partner, in which orders may search theirs."""
+        return [_of_line(e.line) for e in self.alone if e.line is not None and e.line.minor > 0]
+
+    def decisions(
+        self, period: Period | None = None, *, unpaid: Iterable[Searchable] = ()
+    ) -> Iterator[Decision]:
+        """Yield the breaks, and the matches that are not plain, of a period or of all time.
+
+        unpaid  book lines without money, as further candidates
+        """
+        own = [of_book_line(each) for each in self._orders.orders.values()]
+        near = _Near(self.alone, self._rules, orders=[*own, *unpaid])
         for link in self.links:
             if period is None or link.at in period:
                 if link.bucket == "payout_amount_differs":
@@ -518,25 +528,32 @@ def _alone(each: Alone, near: _Near) -> Break:
         since=line.booked_at,
         cites=(line.line_id,),
         facts=(("in_bank", money), ("booked_at", line.booked_at)),
-        candidates=near.payouts(line),
+        candidates=near.partners(line),
         left=left_of([Money(minor=-line.minor, currency=line.currency)]),
     )
 
 
 class _Near:
-    """Indexes of payouts and bank lines without a partner, in which candidates are searched."""
+    """Indexes of payouts, bank lines and orders without a partner, to search candidates in.
 
-    def __init__(self, alone: Sequence[Alone], rules: MatchRules) -> None:
+    A bank takes charges, so sums of one day may differ by them.
+    """
+
+    def __init__(
+        self, alone: Sequence[Alone], rules: MatchRules, *, orders: Iterable[Searchable]
+    ) -> None:
         self._window = rules.bank_margin
+        self._orders = Index({each.line: each for each in orders}.values())
         self._payouts = Index([_of_payout(e.payout) for e in alone if e.payout is not None])
         lines = [e.line for e in alone if e.line is not None and e.bucket != "other_business"]
         self._lines = Index([_of_line(each) for each in lines])
 
     def lines(self, payout: Payout) -> tuple[Candidate, ...]:
-        return self._lines.nearest(_of_payout(payout), window=self._window)
+        return nearest_of(_of_payout(payout), charged=(self._lines,), window=self._window)
 
-    def payouts(self, line: BankLine) -> tuple[Candidate, ...]:
-        return self._payouts.nearest(_of_line(line), window=self._window)
+    def partners(self, line: BankLine) -> tuple[Candidate, ...]:
+        both = (self._payouts, self._orders)
+        return nearest_of(_of_line(line), charged=both, window=self._window)
 
 
 def _of_payout(payout: Payout) -> Searchable:
@@ -550,11 +567,12 @@ def _of_payout(payout: Payout) -> Searchable:
 
 
 def _of_line(line: BankLine) -> Searchable:
-    """Search by the id only: texts hold other people's data, and breaks are stored for ever."""
+    """Show the id only: texts hold other people's data, and breaks are stored for ever."""
     return entry_of(
         line.line_id,
         names=[subject_of(line.line_id)],
         minor=line.minor,
         currency=line.currency,
         at=line.booked_at,
+        texts=[line.reference, line.counterparty, line.text],
     )

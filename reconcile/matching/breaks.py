@@ -161,7 +161,8 @@ def at_risk(found: Break) -> int:
         elif facts.get("against") == "statement":
             short = sums["settled"] < sums["captured"]
         else:
-            short = sums["captured"] + sums["in_bank"] + sums["tendered"] < sums["booked"]
+            came = sums["in_bank"] + sums["captured" if "captured" in facts else "settled"]
+            short = came + sums["tendered"] < sums["booked"]
     elif found.cause in _SHORT:
         cost, due = (facts.get(name) for name in _SHORT[found.cause])
         due = facts.get("expected", due)  # in the currency of what was taken
@@ -598,6 +599,11 @@ _BANK_DIFFERS: Final = (
     "The bank booked {in_bank} for the order, and the order book says {booked}: {difference} apart"
 )
 
+_STATEMENT_DIFFERS: Final = (
+    "The statement settles {settled} for the order, and the order book says {booked}: "
+    "{difference} apart"
+)
+
 _DISPUTE_TAKEN_ELSEWHERE: Final = (
     "The statement gives back {settled} for a dispute that was won, and no line has taken it"
 )
@@ -615,8 +621,8 @@ def break_sentence(found: Break) -> str:
     form = SENTENCES[found.cause]
     if ("won", True) in found.facts:
         form = _DISPUTE_TAKEN_ELSEWHERE
-    elif found.cause == "amount_differs" and any(name == "in_bank" for name, _ in found.facts):
-        form = _BANK_DIFFERS
+    elif found.cause == "amount_differs" and "captured" not in dict(found.facts):
+        form = _BANK_DIFFERS if "in_bank" in dict(found.facts) else _STATEMENT_DIFFERS
     elif any(name == "rate" for name, _ in found.facts):
         form = _AT_ANOTHER_RATE.get(found.cause, _EXCHANGED_OTHERWISE)
     sentence = filled(form, tuple(facts)) + "."

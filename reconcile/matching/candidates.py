@@ -4,21 +4,24 @@ Leaves out: deciding. A candidate is a hint for a person; nothing matches becaus
 score of at most 100 is the sum of named reasons; the field that differs most stands beside it.
 
 A search looks at a few dozen lines, however many there are: its neighbours sorted by reference, by
-reversed reference (one wrong character leaves the beginning or the end unchanged), and by amount,
-also multiplied and divided by the factor of mistaken minor units.
+reversed reference (one wrong character leaves the beginning or the end unchanged), by amount, also
+multiplied and divided by the factor of mistaken minor units, and by the amounts of its day; and
+lines that a bank's text names.
 """
 
 from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, get_args
 
-from reconcile.instants import DAY, Duration, Instant
+from reconcile.instants import DAY, HOUR, MINUTE, Duration, Instant
 from reconcile.ledger.ledger import Facts
 from reconcile.matching.books import match_key
 from reconcile.matching.breaks import Break, Candidate
 from reconcile.matching.rules import CENTS, factor_between
-from reconcile.money import Money
+from reconcile.matching.texts import named_in, order_names
+from reconcile.money import Money, exponent_of
 from reconcile.values import frozen
 
 NEIGHBOURS: Final = 4
@@ -33,6 +36,13 @@ SEPARATORS: Final = 1
 FAR: Final = 6
 """Points for references or amounts that have nothing in common."""
 
+CLOSE_PERCENT: Final = 5
+"""Per cent by which sums of one day may differ: charges of providers and banks."""
+
+CHARGE: Final = 20
+"""Major units by which they may differ, if that is at most a tenth of the sum: charges of banks
+that do not depend on it."""
+
 
 @dataclass(slots=True, frozen=True)
 class Searchable:
@@ -41,6 +51,8 @@ class Searchable:
     line       its line id, or the order's reference
     reference  the reference shown
     keys       `match_key` of all its references
+    names      keys by which a text may name it
+    named      keys that its own texts name
     """
 
     line: str
@@ -49,19 +61,38 @@ class Searchable:
     minor: int
     currency: str
     at: Instant | None
+    names: frozenset[str] = frozenset()
+    named: frozenset[str] = frozenset()
 
 
 def entry_of(
-    line: str, *, names: Sequence[str | None], minor: int, currency: str, at: Instant | None
+    line: str,
+    *,
+    names: Sequence[str | None],
+    minor: int,
+    currency: str,
+    at: Instant | None,
+    texts: Sequence[str | None] = (),
 ) -> Searchable:
-    """Return a line known by these references, the first one shown."""
+    """Return a line known by these references, the first one shown.
+
+    texts  free texts, of which only keys with a digit are kept
+    """
     known = [name for name in names if name]
-    keys = tuple([match_key(name) for name in known])
-    return Searchable(line, known[0] if known else "", keys, minor, currency, at)
+    return Searchable(
+        line,
+        known[0] if known else "",
+        keys=tuple([match_key(name) for name in known]),
+        minor=minor,
+        currency=currency,
+        at=at,
+        names=frozenset([key for name in known for key in order_names(name)]),
+        named=frozenset([key for key in named_in(texts) if any(map(str.isdigit, key))]),
+    )
 
 
 class Index:
-    """Lines sorted by reference, reversed reference and amount."""
+    """Lines sorted by reference, reversed reference and amount, and by day and amount."""
 
     def __init__(self, entries: Iterable[Searchable]) -> None:
         found = list(entries)
@@ -70,30 +101,23 @@ class Index:
         self._backward = sorted([(k[::-1], line, e) for k, line, e in named], key=lambda x: x[:2])
         priced = [(e.currency, e.minor, e.at or 0, e.line, e) for e in found]
         self._priced = sorted(priced, key=lambda one: one[:4])
+        daily = [(e.currency, e.at // DAY, e.minor, e.line, e) for e in found if e.at is not None]
+        self._daily = sorted(daily, key=lambda one: one[:4])
+        self._by_name: dict[str, list[Searchable]] = defaultdict(list)
+        self._by_text: dict[str, list[Searchable]] = defaultdict(list)
+        for each in found:
+            for by, keys in ((self._by_name, each.names), (self._by_text, each.named)):
+                for key in keys:
+                    by[key].append(each)
 
-    def nearest(self, wanted: Searchable, *, window: Duration | None) -> tuple[Candidate, ...]:
-        """Return at most three candidates, the nearest first."""
-        found = []
-        for entry in self._neighbours(wanted):
-            points, apart, facts = _apart(wanted, entry, window=window)
-            if points is not None:
-                found.append((points, entry.line, entry, apart, facts))
-        found.sort(key=lambda one: one[:2])
-        return tuple(
-            [
-                Candidate(
-                    line=line,
-                    reference=entry.reference,
-                    money=Money(minor=entry.minor, currency=entry.currency),
-                    apart=apart,
-                    facts=facts,
-                    days=days_between(wanted.at, entry.at),
-                )
-                for _, line, entry, apart, facts in found[:MOST]
-            ]
-        )
+    def nearest(
+        self, wanted: Searchable, *, window: Duration | None, charges: bool = False
+    ) -> tuple[Candidate, ...]:
+        """Return at most three candidates, the nearest first. charges: as of `nearest_of`."""
+        index = {"charged" if charges else "plain": (self,)}
+        return nearest_of(wanted, **index, window=window)
 
-    def _neighbours(self, wanted: Searchable) -> list[Searchable]:
+    def neighbours(self, wanted: Searchable, *, charges: bool) -> list[Searchable]:
         """Return the lines around each position where the wanted line would stand."""
         found: dict[str, Searchable] = {}
         for key in wanted.keys:
@@ -107,7 +131,67 @@ class Index:
             place = bisect_left(self._priced, sought_price, key=lambda one: one[:3])
             for *_, line, entry in self._priced[max(0, place - NEIGHBOURS) : place + NEIGHBOURS]:
                 found[line] = entry
+        days: Iterable[int] = ()
+        if charges and wanted.at is not None:
+            days = range(wanted.at // DAY - 1, wanted.at // DAY + 2)
+        for day in days:
+            sought_day = (wanted.currency, day, wanted.minor)
+            place = bisect_left(self._daily, sought_day, key=lambda one: one[:3])
+            for *_, line, entry in self._daily[max(0, place - NEIGHBOURS) : place + NEIGHBOURS]:
+                found[line] = entry
+        for by, keys in ((self._by_name, wanted.named), (self._by_text, wanted.names)):
+            for key in keys & by.keys():
+                found |= {entry.line: entry for entry in by[key][:NEIGHBOURS]}
         return list(found.values())
+
+
+def nearest_of(
+    wanted: Searchable,
+    *,
+    plain: Iterable[Index] = (),
+    charged: Iterable[Index] = (),
+    window: Duration | None,
+) -> tuple[Candidate, ...]:
+    """Return at most three candidates of all indexes, the nearest first.
+
+    charged  indexes of lines from which a provider or a bank may have taken a charge
+    """
+    found = []
+    for index, charges in (*[(i, False) for i in plain], *[(i, True) for i in charged]):
+        for entry in index.neighbours(wanted, charges=charges):
+            points, apart, facts = _apart(wanted, entry, window=window, charges=charges)
+            if points is not None:
+                between = 0
+                if wanted.at is not None and entry.at is not None:
+                    between = abs(wanted.at - entry.at)
+                found.append((points, between, entry.line, entry, apart, facts))
+    found.sort(key=lambda one: one[:3])
+    return tuple(
+        [
+            Candidate(
+                line=line,
+                reference=entry.reference,
+                money=Money(minor=entry.minor, currency=entry.currency),
+                apart=apart,
+                facts=(*facts, *_beside(wanted, entry)),
+                days=days_between(wanted.at, entry.at),
+            )
+            for *_, line, entry, apart, facts in found[:MOST]
+        ]
+    )
+
+
+def _beside(one: Searchable, other: Searchable) -> Facts:
+    """Return what is known of a near miss beside the field that differs."""
+    found: Facts = (("named", True),) if _names(one, other) else ()
+    if one.at is not None and other.at is not None and 0 < abs(one.at - other.at) < HOUR:
+        found = (*found, ("minutes", abs(one.at - other.at) // MINUTE))
+    return found
+
+
+def _names(one: Searchable, other: Searchable) -> bool:
+    """Return whether a text of one names the other."""
+    return not (one.named.isdisjoint(other.names) and other.named.isdisjoint(one.names))
 
 
 def days_between(one: Instant | None, other: Instant | None) -> int | None:
@@ -120,17 +204,19 @@ _Field = tuple[int, str, Facts]
 
 
 def _apart(
-    one: Searchable, other: Searchable, *, window: Duration | None
+    one: Searchable, other: Searchable, *, window: Duration | None, charges: bool
 ) -> tuple[int | None, str, Facts]:
     """Return the sum of all points, and the field with most of them; no points if too far apart."""
-    amount = _amount(one, other)
+    amount, named = _amount(one, other, charges=charges), _names(one, other)
     currency: _Field = (0 if one.currency == other.currency else 4, "currency", ())
     if amount[0] >= FAR or currency[0]:
         # Consecutive numbers differ in one character too: with another amount that means nothing.
         its = {key.replace("-", "") for key in other.keys}
-        if not any(key.replace("-", "") in its for key in one.keys):
+        if not named and not any(key.replace("-", "") in its for key in one.keys):
             return None, "", ()
     references = [_keys(mine, its) for mine in one.keys for its in other.keys]
+    if named:
+        references = [(0, "reference", ())]
     reference = min(references, default=(FAR, "reference", ()))
     date = _date(one, other, window=window)
     fields = [amount, currency] if window is None else [amount, currency, date]
@@ -169,7 +255,7 @@ def edits_between(one: str, other: str) -> int:
     return max(len(one), len(other)) - first - last
 
 
-def _amount(one: Searchable, other: Searchable) -> _Field:
+def _amount(one: Searchable, other: Searchable, *, charges: bool) -> _Field:
     difference = other.minor - one.minor
     if not difference:
         return 0, "amount", ()
@@ -178,8 +264,19 @@ def _amount(one: Searchable, other: Searchable) -> _Field:
         larger = "larger" if abs(difference) == difference else "smaller"
         return 2, "factor", (("factor", factor), ("sense", larger))
     money = Money(minor=abs(difference), currency=other.currency)
-    near = abs(difference) * CENTS <= abs(one.minor)
-    return (2 if near else FAR), "amount", (("difference", money),)
+    facts: Facts = (("difference", money),)
+    if abs(difference) * CENTS <= abs(one.minor):
+        return 2, "amount", facts
+    of_a_day = one.at is not None and other.at is not None and abs(one.at - other.at) <= DAY
+    close = charges and of_a_day and _is_close(one.minor, other.minor, other.currency)
+    return (3 if close else FAR), "amount", facts
+
+
+def _is_close(one: int, other: int, currency: str) -> bool:
+    """Return whether two sums differ by no more than a usual charge."""
+    difference, sum_of_one = abs(one - other), abs(one)
+    charge = min(CHARGE * int(10 ** exponent_of(currency)), sum_of_one // 10)
+    return difference * 100 <= CLOSE_PERCENT * sum_of_one or difference <= charge
 
 
 def _date(one: Searchable, other: Searchable, *, window: Duration | None) -> _Field:
@@ -197,9 +294,12 @@ MatchReason = Literal[
     "same_reference",
     "same_but_separators",
     "nearly_same_reference",
+    "named_in_text",
     "same_amount",
     "nearly_same_amount",
     "amount_by_factor",
+    "amount_less_a_charge",
+    "within_an_hour",
     "within_a_day",
     "within_a_week",
     "nothing_apart",
@@ -211,9 +311,12 @@ WEIGHTS: Final[Mapping[MatchReason, int]] = {
     "same_reference": 45,
     "same_but_separators": 40,
     "nearly_same_reference": 25,
+    "named_in_text": 45,
     "same_amount": 35,
     "nearly_same_amount": 15,
     "amount_by_factor": 15,
+    "amount_less_a_charge": 10,
+    "within_an_hour": 10,
     "within_a_day": 10,
     "within_a_week": 5,
     "nothing_apart": 5,
@@ -227,9 +330,12 @@ REASON_WORDS: Final[Mapping[MatchReason, str]] = {
     "same_reference": "the reference is the same",
     "same_but_separators": "the reference is the same but for separators",
     "nearly_same_reference": "the reference differs in one or two characters that lie together",
+    "named_in_text": "the bank's text names it",
     "same_amount": "the amount is the same",
     "nearly_same_amount": "the amount is the same to one per cent",
     "amount_by_factor": "the amount is the same but for its minor units",
+    "amount_less_a_charge": "the amounts of one day differ by no more than a usual charge",
+    "within_an_hour": "the times are less than an hour apart",
     "within_a_day": "the dates are less than a day apart",
     "within_a_week": "the dates are less than a week apart",
     "nothing_apart": "no field that was compared keeps them apart",
@@ -276,6 +382,9 @@ def _reasons(found: Break, candidate: Candidate) -> Iterator[MatchReason]:
     names = [found.order, found.payment, dict(found.facts).get("payout")]
     likeness = [_of_names(match_key(n), candidate.reference) for n in names if isinstance(n, str)]
     known = [each for each in likeness if each is not None]
+    facts = dict(candidate.facts)
+    if "named" in facts:
+        known.append("named_in_text")
     if known:
         yield max(known, key=lambda each: WEIGHTS[each])
     mine, its = found.money.minor, abs(candidate.money.minor)  # a break's money is never negative
@@ -286,7 +395,11 @@ def _reasons(found: Break, candidate: Candidate) -> Iterator[MatchReason]:
             yield "amount_by_factor"
         elif abs(mine - its) * CENTS <= mine:
             yield "nearly_same_amount"
-    if candidate.days is not None and candidate.days < WEEK:
+        elif candidate.days == 0 and _is_close(mine, its, found.money.currency):
+            yield "amount_less_a_charge"
+    if "minutes" in facts:
+        yield "within_an_hour"
+    elif candidate.days is not None and candidate.days < WEEK:
         yield "within_a_week" if candidate.days else "within_a_day"
     if candidate.apart in ("nothing", "fits"):
         yield "nothing_apart"

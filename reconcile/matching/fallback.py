@@ -13,12 +13,14 @@ from typing import Final, NamedTuple
 
 from reconcile.instants import Duration, Instant
 from reconcile.matching.books import match_key
+from reconcile.matching.breaks import Break
+from reconcile.matching.control import Bucket
 from reconcile.matching.decide import Match, Pair, amounts_fit
-from reconcile.matching.funds import Capture, Funds, Left, funds_of
+from reconcile.matching.funds import Capture, Funds, Left, funds_of, left_of
 from reconcile.matching.group import Deciding
 from reconcile.matching.parts import are_parts
 from reconcile.matching.rows import BookRow, StatementRow, lines_of, subject_of
-from reconcile.matching.settling import by_source
+from reconcile.matching.settling import by_source, unsettled_by
 from reconcile.money import Money
 
 MOST_FITS: Final = 3
@@ -163,22 +165,49 @@ def lines_by_hand(rest: Rest, deciding: Deciding) -> None:
             if named.get(partner) not in rest.book:
                 continue
             booked = lines_of(rest.book[named[partner]])
-            if booked.currencies == {row.currency} and booked.charge == row.gross:
-                # Book and statement agree, and a person said that no webhook will ever come.
-                rows, lines = rest.take_book([named[partner]]), rest.take_lines([line_id])
-                found = Match(
-                    kind="by_hand",
-                    payment=row.payment,
-                    lines=tuple(sorted([line_id, *[each.line_id for each in rows]])),
-                    money=Money(minor=row.gross, currency=row.currency),
-                )
-                deciding.tally.report(found)
-                deciding.tally.place_book(rows, "by_hand")
-                deciding.tally.place_lines(lines, "by_hand")
+            if booked.currencies == {row.currency}:
+                # A person said that no webhook will ever come.
+                rows = rest.take_book([named[partner]])
+                _without_webhook(rows, rest.take_lines([line_id])[0], booked.money, deciding)
                 break
     for name, line_ids in parts.items():
         lines = rest.take_lines(line_ids)
         deciding.settling.join(rest.take_captures([name]), lines, kind="by_hand")
+
+
+def _without_webhook(
+    rows: list[BookRow], line: StatementRow, booked: Money, deciding: Deciding
+) -> None:
+    """Report that book and statement agree, or by how much they do not."""
+    settled = Money(minor=line.gross, currency=line.currency)
+    ids = [line.line_id, *[each.line_id for each in rows]]
+    bucket: Bucket = "by_hand" if settled == booked else "amount_differs"
+    if settled == booked:
+        deciding.tally.report(
+            Match(kind="by_hand", payment=line.payment, lines=tuple(sorted(ids)), money=settled)
+        )
+    else:
+        apart = Money(minor=abs(settled.minor - booked.minor), currency=line.currency)
+        dates = [line.settled_at, *[each.placed_at for each in rows]]
+        found = Break(
+            cause="amount_differs",
+            order=rows[0].reference,
+            payment=line.payment,
+            subject=subject_of(line.line_id),
+            money=apart,
+            since=max([at for at in dates if at is not None], default=deciding.terms.as_of),
+            cites=tuple(ids),
+            facts=(
+                ("settled", settled),
+                ("booked", booked),
+                ("difference", apart),
+                ("against", "book"),
+            ),
+            left=left_of([unsettled_by(line)]),
+        )
+        deciding.tally.report(found)
+    deciding.tally.place_book(rows, bucket)
+    deciding.tally.place_lines([line], bucket)
 
 
 def by_payment(rest: Rest, deciding: Deciding) -> None:

@@ -313,14 +313,18 @@ class Deciding:
 
     def end_book(
         self, lines: Lines, *, candidates: tuple[Candidate, ...] = (), facts: Facts = ()
-    ) -> None:
-        """Report book lines without money, if no person found it in the bank."""
+    ) -> bool:
+        """Report book lines without money, if no person found it in the bank.
+
+        Returns whether that is a break.
+        """
         if self.terms.any_hands and any(map(self._in_bank, lines.rows)):
             self.tally.place_book(lines.rows, "outside_providers")
-            return
+            return False
         verdict = decide_unpaid(lines, self.terms)
         self.tally.place_book(lines.rows, verdict.lines)
         self._report(verdict.decisions, candidates=candidates, facts=facts)
+        return bool(verdict.decisions)
 
     def _in_bank(self, row: BookRow) -> bool:
         partners = self.terms.partners(subject_of(row.line_id))

@@ -19,8 +19,8 @@ from itertools import zip_longest
 from typing import Literal
 
 from reconcile.instants import Instant
-from reconcile.matching.breaks import Break
-from reconcile.matching.candidates import Index, Searchable, entry_of
+from reconcile.matching.breaks import Break, Candidate
+from reconcile.matching.candidates import Index, Searchable, entry_of, nearest_of
 from reconcile.matching.control import Control
 from reconcile.matching.decide import MATCH_KINDS, Decision, Match, MatchKind, Pair, decide
 from reconcile.matching.fallback import WAYS, Rest
@@ -43,14 +43,27 @@ def _by_each_way(rest: Rest, deciding: Deciding) -> Iterator[Decision]:
 
 
 class _Unmatched:
-    """The rows without a partner, and the indexes in which candidates are searched."""
+    """The rows without a partner, and the indexes in which candidates are searched.
 
-    def __init__(self, rest: Rest, deciding: Deciding) -> None:
+    beside  lines of the bank without a partner
+    unpaid  gets the book lines that are reported without money
+    """
+
+    def __init__(
+        self,
+        rest: Rest,
+        deciding: Deciding,
+        *,
+        beside: Iterable[Searchable],
+        unpaid: list[Searchable],
+    ) -> None:
         self._rest, self._deciding = rest, deciding
         self._window = deciding.terms.rules.date_window
         self._booked: dict[str, tuple[BookRow, ...]] = {
             rows[0].key: rows for rows in rest.book.values()
         }
+        self._beside = Index(beside)
+        self._unpaid = unpaid
         self._orders = [_of_order(row) for row in rest.orders.values()]
         self._settled = {row.key for row in rest.lines.values() if row.key}
 
@@ -63,6 +76,11 @@ class _Unmatched:
 
     @cached_property
     def _books(self) -> Index:
+        return Index([_of_book(rows) for rows in self._rest.book.values()])
+
+    @cached_property
+    def _open_books(self) -> Index:
+        """Lines without an order of their own, once these are gone."""
         return Index([_of_book(rows) for rows in self._rest.book.values()])
 
     @cached_property
@@ -87,7 +105,7 @@ class _Unmatched:
                 self._deciding.place(verdict, funds=funds, lines=lines)
                 del self._rest.book[rows[0].line_id]
             else:
-                near = self._books.nearest(_of_order(row), window=self._window)
+                near = self._near(_of_order(row), self._books)
                 self._deciding.end_order(funds, candidates=near)
             yield
 
@@ -100,21 +118,30 @@ class _Unmatched:
                 # The break of the statement line reports this money: one difference, one break.
                 tally.place_book(rows, "settled_never_notified")
             else:
-                near = self._moneys.nearest(_of_book(rows), window=self._window)
-                self._deciding.end_book(lines_of(rows), candidates=near)
+                wanted = _of_book(rows)
+                near = self._near(wanted, self._moneys, charged=(self._lines, self._beside))
+                if self._deciding.end_book(lines_of(rows), candidates=near):
+                    self._unpaid.append(wanted)
             yield
 
     def _end_lines(self) -> Iterator[None]:
         for row in self._rest.lines.values():
-            near = self._captures.nearest(_of_line(row), window=self._window)
+            books = (self._open_books,) if row.kind == "payment" else ()
+            near = self._near(_of_line(row), charged=(self._captures, *books))
             self._deciding.end_line(row, candidates=near)
             yield
 
     def _end_captures(self) -> Iterator[None]:
         for capture in self._rest.captures.values():
-            near = self._lines.nearest(_of_capture(capture), window=self._window)
+            near = self._near(_of_capture(capture), charged=(self._lines,))
             self._deciding.end_capture(capture, candidates=near)
             yield
+
+    def _near(
+        self, wanted: Searchable, *plain: Index, charged: tuple[Index, ...] = ()
+    ) -> tuple[Candidate, ...]:
+        """Return the nearest lines; from those of `charged` a charge may have been taken."""
+        return nearest_of(wanted, plain=plain, charged=charged, window=self._window)
 
 
 def _of_order(row: TakingRow) -> Searchable:
@@ -190,6 +217,8 @@ class Matching:
         terms = Terms(rules=rules, as_of=as_of, coverage=coverage, hands=hands, suspense=suspense)
         self._terms, self._tally, self._left = terms, Tally(rules.currency), Left()
         self._deciding = Deciding(terms, self._tally, self._left)
+        self.unpaid: list[Searchable] = []
+        """Book lines reported without money, once `rest` has reported them."""
 
     def decide(
         self,
@@ -237,16 +266,18 @@ class Matching:
         self._tally.absorb(part.tally)
         self._deciding.absorb(part.left)
 
-    def rest(self) -> Iterator[Decision]:
+    def rest(self, *, beside: Iterable[Searchable] = ()) -> Iterator[Decision]:
         """Take the second look: join rows by hand, payment, group and rule.
 
         Then yield the breaks of what is left, with their nearest candidates.
+        beside  lines of the bank without a partner, as further candidates
         """
         yield from self._tally.take_decisions()
         rest = Rest(self._left)
         self._deciding.end_suspense(self._left.suspended)
         yield from _by_each_way(rest, self._deciding)
-        yield from _Unmatched(rest, self._deciding).decide()
+        unmatched = _Unmatched(rest, self._deciding, beside=beside, unpaid=self.unpaid)
+        yield from unmatched.decide()
 
     def control(self) -> Control:
         """Return the totals of all decisions so far; complete after `rest`."""

@@ -15,6 +15,7 @@ from typing import Final
 from reconcile.instants import DAY, Duration, Instant
 from reconcile.matching.books import BankLine, BookLine, Methods
 from reconcile.matching.breaks import Break
+from reconcile.matching.candidates import Searchable, entry_of
 from reconcile.matching.decide import Match, MatchKind
 from reconcile.matching.fallback import Offer, fits
 from reconcile.matching.rows import subject_of
@@ -157,6 +158,16 @@ class Transfers:
         found = fits(orders, offers, window=TRANSFER_WITHIN, tolerance=lambda _: 0)
         for subject, name in found.pairs:
             yield _transfer("by_date_window", [self.orders.pop(subject)], [known[name]])
+
+
+def of_book_line(line: BookLine) -> Searchable:
+    return entry_of(
+        line.line_id,
+        names=[line.reference],
+        minor=line.money.minor,
+        currency=line.money.currency,
+        at=line.placed_at,
+    )
 
 
 def _transfer(

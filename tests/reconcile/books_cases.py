@@ -2,6 +2,7 @@
 
 from reconcile.instants import DAY, Instant
 from reconcile.matching.breaks import Break
+from reconcile.matching.candidates import Searchable
 from reconcile.matching.control import Control
 from reconcile.matching.match import Decision, Matching
 from reconcile.matching.rules import Coverage, HandMatch, MatchRules
@@ -20,14 +21,12 @@ def decided(
     coverage: Coverage = COVERAGE,
     as_of: Instant = AS_OF,
     hands: tuple[tuple[str, str], ...] = (),
+    beside: list[Searchable] | None = None,
 ) -> tuple[list[Decision], Control]:
     """Match these cases together; return decisions and totals."""
     paired = [HandMatch(one=one, other=other) for one, other in hands]
     matching = Matching(rules=rules, as_of=as_of, coverage=coverage, hands=paired)
-    decisions = matching.decide(
-        **streams(*cases),
-    )
-    found = list(decisions)
+    found = [*matching.by_key(**streams(*cases)), *matching.rest(beside=beside or ())]
     assert matching.control().holds
     return found, matching.control()
 

@@ -110,9 +110,16 @@ def test_what_differs_in_amount_or_currency_has_to_be_known_by_the_same(
     assert found(entry) == []
 
 
+def _from_the_nearest(miss: Miss) -> tuple[int, int, str]:
+    """Return points, then the time between, then the name."""
+    at = miss.entry.at
+    assert miss.points is not None
+    return miss.points, 0 if at is None else abs(at - T), miss.entry.line
+
+
 def test_the_points_of_all_fields_add_up() -> None:
     for one, other in combinations(MISSES, 2):
-        ordered = sorted((one, other), key=lambda each: (each.points, each.entry.line))
+        ordered = sorted((one, other), key=_from_the_nearest)
         reported = [name for name, *_ in found(other.entry, one.entry)]
         assert reported == [each.entry.line for each in ordered]
 
@@ -174,7 +181,40 @@ def test_four_amounts_on_each_side_are_looked_at() -> None:
     moments = [*seen, ("a", -5), ("a", 4)]
     entries = [line(name, "", at=later(moment)) for name, moment in moments]
     ends = [line(f"e{n}", "", 9_000 + 2_000 * (n % 2)) for n in range(10)]
-    assert names([*entries, *ends]) == ["b", "c", "m"]
+    looked_at = candidates.Index([*entries, *ends]).neighbours(WANTED, charges=False)
+    assert {each.line for each in looked_at if each in entries} == {name for name, _ in seen}
+    assert names([*entries, *ends]) == ["q", "m", "r"]
+
+
+@pytest.mark.parametrize(("minor", "moment", "charges", "seen"), [
+    (10_500, 0, True, True),  # five per cent
+    (10_501, 0, True, True),  # less than a tenth, and than 20.00
+    (11_000, 0, True, True),
+    (11_001, 0, True, False),
+    (10_500, DAY, True, True),
+    (10_500, DAY + TICK, True, False),
+    (10_500, 0, False, False),
+])  # fmt: skip
+def test_sums_of_a_day_may_differ_by_a_usual_charge(
+    minor: int, moment: int, charges: bool, seen: bool
+) -> None:
+    crowd = [line(f"c{n}", "", 20_000 + n, at=later(moment)) for n in range(50)]
+    index = candidates.Index([*crowd, line("it", "", minor, at=later(moment))])
+    reported = index.nearest(line("wanted", ""), window=None, charges=charges)
+    assert [each.line for each in reported] == (["it"] if seen else [])
+
+
+def test_a_text_that_names_an_order_finds_it_whatever_the_sum() -> None:
+    text = candidates.entry_of(
+        "bank", names=["bnk_1"], minor=9_999_999, currency="KES", at=T,
+        texts=["Bestellung #10740", "Jane Doe"],
+    )  # fmt: skip
+    order = line("order", "ORD-10740", 5)
+    assert text.named.isdisjoint({"janedoe", "jane"})
+    for one, other in ((text, order), (order, text)):
+        (found_it,) = candidates.Index([other]).nearest(one, window=None)
+        assert ("named", True) in found_it.facts
+    assert candidates.Index([line("order", "ORD-10741", 5)]).nearest(text, window=None) == ()
 
 
 @pytest.mark.parametrize("minor", [1_000_000, 100])
