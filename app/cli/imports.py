@@ -18,6 +18,7 @@ from app.core.text import counted
 
 if TYPE_CHECKING:
     from app.context.context import AppContext
+    from app.finance.coverage_store import CoverageLine
     from app.finance.imports import Imported, ImportKind, ImportRequest
 
 
@@ -41,6 +42,16 @@ ZoneOption = Annotated[
 ]
 CurrencyOption = Annotated[
     str | None, typer.Option(help="The currency of rows that name none, such as KES.")
+]
+FirstDayOption = Annotated[
+    str | None,
+    typer.Option("--from", help="The first day that the file covers, if it does not state it."),
+]
+LastDayOption = Annotated[
+    str | None, typer.Option("--to", help="And the last day, all of which it covers.")
+]
+BookOption = Annotated[
+    str, typer.Option(help="Name of the order book, where there are several; else the preset's.")
 ]
 DryRunOption = Annotated[
     bool, typer.Option("--dry-run", help="Import nothing; show rows as understood, and problems.")
@@ -82,6 +93,9 @@ COLUMNS_NAMED = 20
 
 CHANGES_SHOWN = 20
 """Changed rows that are printed; --changes writes all of them."""
+
+COVERED = ("name", "wallet", "since", "until", "by")
+"""What a file's document says of its coverage."""
 
 Use = Callable[["AppContext", Any], Awaitable["Imported"]]
 """(context, what to call with progress) → what became of the file"""
@@ -128,6 +142,10 @@ def _document(done: Imported) -> dict[str, Any]:
         "notes": done.notes,
         "rows_ignored": done.ignored_documents(),
         "told_with_others": done.joined,
+        "covers": [
+            {name: value for name, value in each.document().items() if name in COVERED}
+            for each in done.covers
+        ],
     }
     return whole | ({"rows": done.rows} if done.rows else {})
 
@@ -165,12 +183,33 @@ def _print(done: Imported) -> None:
         printing.note(f"Columns that were not read: {_few(done.passed_over)}.")
     if done.rejects is not None:
         printing.note(f"The rows that were rejected are in {done.rejects}.")
+    _print_coverage(done.covers)
     if done.number is None:
         printing.note("Nothing was imported.")
 
 
 def _plain(value: Any) -> str:
     return "none" if value is None else printing.shown(value)
+
+
+def _print_coverage(lines: Sequence[CoverageLine]) -> None:
+    from app.finance.coverage import days_of_span
+    from reconcile.periods import Calendar
+
+    calendar = Calendar(printing.merchant_zone())
+    for each in lines:
+        if days := days_of_span(each, calendar):
+            by = "as the file states" if each.who == "file" else f"as {each.who} declares"
+            printing.note(f"It covers {days} of {_covered_name(each)}, {by}.")
+        else:
+            printing.note(
+                "The file does not say which days it covers, so nothing counts as missing from "
+                f"{_covered_name(each)}: say --from and --to, or `tallyhook coverage declare`."
+            )
+
+
+def _covered_name(line: CoverageLine) -> str:
+    return " ".join(filter(None, (line.name or "no named source", line.wallet)))
 
 
 def _few(names: Sequence[str], *, of: int | None = None) -> str:
@@ -186,6 +225,10 @@ def request_of(path: Path, **options: Any) -> ImportRequest:
 
     if options["delimiter"] in ("tab", "\\t"):
         options["delimiter"] = "\t"
+    since, until = options.pop("since"), options.pop("until")
+    if (since is None) != (until is None):
+        raise UsageError("say both --from and --to: the first and the last day of the file")
+    options["days"] = None if since is None else (since, until)
     return ImportRequest(path=path, **options)
 
 
@@ -215,6 +258,7 @@ def import_files(
     account: Annotated[
         str, typer.Option(help="The bank's account, where the rows of a table do not say it.")
     ] = "",
+    book: BookOption = "",
     preset: PresetOption = None,
     mapping: MappingOption = None,
     dry_run: DryRunOption = False,
@@ -224,6 +268,8 @@ def import_files(
     dates: DatesOption = None,
     zone: ZoneOption = None,
     currency: CurrencyOption = None,
+    since: FirstDayOption = None,
+    until: LastDayOption = None,
     by: operators.ByOption = None,
     form: printing.DocumentOption = printing.Format.table,
 ) -> None:
@@ -238,6 +284,7 @@ def import_files(
         request = request_of(
             file,
             account=account,
+            book=book,
             preset=preset,
             mapping=mapping,
             dry_run=dry_run,
@@ -247,6 +294,8 @@ def import_files(
             dates=dates,
             zone=zone,
             currency=currency,
+            since=since,
+            until=until,
             by=by,
         )
         try:
@@ -357,6 +406,7 @@ records_group = typer.Typer(
 )
 def import_records(
     file: FileArgument,
+    book: BookOption = "",
     preset: PresetOption = None,
     mapping: MappingOption = None,
     dry_run: DryRunOption = False,
@@ -368,6 +418,8 @@ def import_records(
     dates: DatesOption = None,
     zone: ZoneOption = None,
     currency: CurrencyOption = None,
+    since: FirstDayOption = None,
+    until: LastDayOption = None,
     by: operators.ByOption = None,
     form: printing.DocumentOption = printing.Format.table,
 ) -> None:
@@ -381,6 +433,7 @@ def import_records(
 
     request = request_of(
         file,
+        book=book,
         preset=preset,
         mapping=mapping,
         dry_run=dry_run,
@@ -392,6 +445,8 @@ def import_records(
         dates=dates,
         zone=zone,
         currency=currency,
+        since=since,
+        until=until,
         by=by,
     )
     run_import(
@@ -451,6 +506,8 @@ def import_statement(
     dates: DatesOption = None,
     zone: ZoneOption = None,
     currency: CurrencyOption = None,
+    since: FirstDayOption = None,
+    until: LastDayOption = None,
     by: operators.ByOption = None,
     form: printing.DocumentOption = printing.Format.table,
 ) -> None:
@@ -471,6 +528,8 @@ def import_statement(
         dates=dates,
         zone=zone,
         currency=currency,
+        since=since,
+        until=until,
         by=by,
     )
     run_import(partial(_import, request, kind="statement", source=source), form)
@@ -581,6 +640,8 @@ def import_bank_lines(
     dates: DatesOption = None,
     zone: ZoneOption = None,
     currency: CurrencyOption = None,
+    since: FirstDayOption = None,
+    until: LastDayOption = None,
     by: operators.ByOption = None,
     form: printing.DocumentOption = printing.Format.table,
 ) -> None:
@@ -603,6 +664,8 @@ def import_bank_lines(
         dates=dates,
         zone=zone,
         currency=currency,
+        since=since,
+        until=until,
         by=by,
     )
     request = replace(request, account=account)
@@ -668,3 +731,82 @@ def show_bank_line(
 
 
 add_past_imports(bank_group, "bank", files="the files of banks", one="a bank's file")
+
+
+# --- coverage -------------------------------------------------------------------------------------
+
+coverage_group = typer.Typer(
+    help="What files cover: from which day to which they speak. What lies outside is not covered, "
+    "neither missing nor agreed.",
+    no_args_is_help=True,
+)
+
+
+@coverage_group.command("list")
+def list_coverage(form: printing.FormatOption = printing.Format.table) -> None:
+    """List what each file states that it covers, and what people declared."""
+    from app.finance.coverage import list_coverage
+
+    rows = [each.document() for each in running.with_context(list_coverage)]
+    columns = ("number", "kind", "name", "wallet", "since", "until", "import", "by", "reason")
+    printing.emit(rows, columns=columns, form=form)
+
+
+@coverage_group.command(
+    "declare",
+    epilog="Such as: tallyhook coverage declare --source shop --from 2026-10-01 --to 2026-10-31 "
+    '--reason "it is the whole month"',
+)
+def declare_coverage(
+    since: Annotated[str, typer.Option("--from", help="The first day, of the merchant's zone.")],
+    until: Annotated[str, typer.Option("--to", help="The last day, all of which is covered.")],
+    reason: ReasonOption,
+    source: Annotated[str | None, typer.Option(help="Of this source's statements.")] = None,
+    wallet: Annotated[
+        str | None, typer.Option(help="Of this sub-account of the source only; else of all.")
+    ] = None,
+    bank: Annotated[
+        str | None, typer.Option(metavar="ACCOUNT", help="Of this bank account's files.")
+    ] = None,
+    book: Annotated[str | None, typer.Option(metavar="NAME", help="Of this order book.")] = None,
+    by: operators.ByOption = None,
+    form: printing.DocumentOption = printing.Format.table,
+) -> None:
+    """Declare which days the imported files of a source, bank account or order book cover.
+
+    What lies within and is in no file counts as missing from then on. Declare only what you know
+    of the files; the report says who declared it.
+    """
+    from app.finance.coverage import Declaration, days_of_span
+    from app.finance.coverage import declare_coverage as declare
+    from reconcile.periods import Calendar
+
+    named: dict[ImportKind, str | None] = {"statement": source, "bank": bank, "book": book}
+    given = [(kind, name) for kind, name in named.items() if name is not None]
+    if len(given) != 1:
+        raise UsageError("say one of --source, --bank and --book: whose files they are")
+    ((kind, name),) = given
+    asked = Declaration(
+        kind=kind, name=name, wallet=wallet, first=since, last=until, reason=reason, by=by
+    )
+    line = running.with_context(lambda context: declare(context, asked), purpose="writing")
+    if form is not printing.Format.table:
+        printing.document(line.document(), form)
+        return
+    days = days_of_span(line, Calendar(printing.merchant_zone()))
+    printing.say(f"Files of {_covered_name(line)} cover {days}: coverage {line.number}.")
+
+
+@coverage_group.command("withdraw")
+def withdraw_coverage(
+    number: Annotated[int, typer.Argument(min=1, help="Its number, as `coverage list` shows it.")],
+    reason: ReasonOption,
+    by: operators.ByOption = None,
+) -> None:
+    """Take back what a person declared; what a file states goes with its import."""
+    from app.finance.coverage import withdraw_coverage as withdraw
+
+    line = running.with_context(
+        lambda context: withdraw(context, number, reason=reason, by=by), purpose="writing"
+    )
+    printing.say(f"Took back coverage {line.number} of {_covered_name(line)}.")

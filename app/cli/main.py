@@ -115,6 +115,7 @@ GROUPS = {
     "bank": imports.bank_group,
     "breaks": breaks.breaks_group,
     "checkout": orders.checkout_group,
+    "coverage": imports.coverage_group,
     "db": store.group,
     "deliveries": deliveries.group,
     "deploy": golive.deploy_group,

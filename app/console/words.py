@@ -281,6 +281,8 @@ ACTIONS: Final[Mapping[Action, str]] = {
     "records_withdrawn": "took back an import of records",
     "statement_withdrawn": "took back a statement",
     "bank_withdrawn": "took back a bank's file",
+    "coverage_declared": "declared what files cover",
+    "coverage_withdrawn": "took back what was declared of files",
     "rules_saved": "put matching rules in force",
     "break_assigned": "assigned a break",
     "break_commented": "commented on a break",

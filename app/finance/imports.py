@@ -26,6 +26,7 @@ from app.finance import (
     bank_store,
     book_line_store,
     changed_rows,
+    coverage_store,
     file_identity,
     import_store,
     statement_store,
@@ -37,6 +38,7 @@ from app.finance.files import (
     opening,
     presets,
     shaping,
+    stated_period,
     statements,
     tables,
 )
@@ -45,6 +47,8 @@ from app.finance.import_store import ImportKind as ImportKind
 from app.finance.order_references import Unfit, name_references, unfit_references
 from app.finance.staged_rows import Rows, Staged, chunks
 from app.receiving.pace import Pace
+from reconcile.instants import Instant
+from reconcile.matching.rules import Span
 from reconcile.periods import Calendar
 
 # --- what can be imported, and what became of a file ----------------------------------------------
@@ -151,6 +155,7 @@ class Imported(import_store.WrittenVersions):
     notes         how the file was read, and why, one sentence each
     ignored       number of rows that the mapping leaves out, by column and word
     joined        rows that were joined with another row of their order, and are no lines themselves
+    covers        what the file covers; a line without a span where nobody states it
     kind          what it was read as
     source        whose statement it is; "" of anything else, and if it is not known
     looks_like    the kind that a refused file has the look of, where it is another one
@@ -177,6 +182,7 @@ class Imported(import_store.WrittenVersions):
     notes: list[str] = field(default_factory=list)
     ignored: Mapping[shaping.Ignored, int] = field(default_factory=dict)
     joined: int = 0
+    covers: list[coverage_store.CoverageLine] = field(default_factory=list)
 
     @property
     def left_out(self) -> int:
@@ -265,6 +271,10 @@ async def _write_and_publish(
         await _still_ours(connection, begun, written)
         full = replace(begun, **counts)
         at = await import_store.publish_import(connection, full, now=context.clock.now())
+        await coverage_store.add_coverage(
+            connection,
+            [replace(each, of_import=begun.number, at=at) for each in done.covers],
+        )
         del counts["unchanged"]
         facts = {"import": begun.number, "sha256": done.sha256, **counts, **digests}
         await note_in_trail(
@@ -320,9 +330,12 @@ async def import_file(
     *,
     form: books.LineForm,
     kind: ImportForm,
+    name: str,
     progress: Progress,
 ) -> Imported:
     """Import a file, or find out what an import would do.
+
+    name  the source or order book; empty for a bank's file
 
     Raises NotFoundError for a missing file, UsageError for a person who may not import.
     """
@@ -341,6 +354,8 @@ async def import_file(
         done = reading.done
         if reading.names:
             reading.leave_out(await unfit_references(context, reading.staged))
+        if not done.refused:
+            reading.state_coverage(name, who=who.name, at=context.clock.now())
         if request.dry_run:
             async with context.database.reading() as connection:
                 for rows in chunks(reading.staged, Pace(first=MOST_ROWS, most=MOST_ROWS)):
@@ -423,6 +438,12 @@ class _FileReading:
         self.staged = Staged(("number", *form.STAGED), order=(*kind.order, "number"))
         self._problems = Staged(("row", "named", "sentence"), order=("row",))
         self._negative = self._claims = self.names = False
+        self._spans: list[tuple[str, Span]] = []
+        self._accounts: set[str | None] = set()
+        names = [
+            1 + form.STAGED.index(each) for each in ("account", "wallet") if each in form.STAGED
+        ]
+        self._account_place = names[0] if names else None
 
     def close(self) -> None:
         self.staged.close()
@@ -455,6 +476,38 @@ class _FileReading:
             raise tables.RefusedTable(1, "the file changed while it was read: import it again")
         self.done.sha256 = digest
 
+    def state_coverage(self, name: str, *, who: str, at: Instant) -> None:
+        """Note what the file covers: by its own statement, else by the request.
+
+        name  the source or order book; empty for a bank's file, whose rows name accounts
+        """
+        days, asked = self._request.days, None
+        if days is not None and not self._spans:
+            try:
+                asked = stated_period.days_of(*days, self._chosen.mapping)
+            except ValueError as error:
+                raise UsageError(f"--from and --to: {error}") from None
+        of_bank, found = self._kind is BANK, self._accounts or {None}
+        if of_bank:
+            found |= {account for account, _ in self._spans if account}
+            found = found - {None} or {self._request.account or None}
+        for account in sorted(found, key=str):
+            own = [s for of, s in self._spans if not of_bank or of in ("", account)]
+            asked_too = [] if self._spans else [asked]
+            for span in (*own, *asked_too):
+                # A file that was made within its period does not cover the rest of it.
+                ended = None if span is None or span.since >= at else min(span.until, at)
+                line = coverage_store.CoverageLine(
+                    kind=self._kind.name,
+                    name=(account or "") if of_bank else name,
+                    wallet=None if of_bank else account,
+                    since=None if span is None or ended is None else span.since,
+                    until=ended,
+                    who=coverage_store.BY_FILE if self._spans else who,
+                    at=at,
+                )
+                self.done.covers.append(line)
+
     def _open(self) -> tables.SourceTable:
         return self._chosen.open(self._request.path, self._form, opens=self._kind.opens)
 
@@ -480,7 +533,8 @@ class _FileReading:
             self._progress(done.read, None)
             await anyio.lowlevel.checkpoint()
         done.ignored = dict(understanding.ignored())
-        if not done.read:
+        self._spans = stated_period.spans_of(table, self._request.path, chosen)
+        if not done.read and not self._spans:
             left_out = f"; {sum(done.ignored.values()):,} are left out" if done.ignored else ""
             raise tables.RefusedTable(
                 table.heading_row, f"the file has a heading and no rows{left_out}"
@@ -491,6 +545,8 @@ class _FileReading:
         """Stage clear rows, and the identity of unclear ones if it is clear: once corrected, such a
         row may be the true one of two."""
         self.staged.add(found.rows)
+        if (place := self._account_place) is not None:
+            self._accounts.update([row[place] for row in found.rows])
         if self._kind is BOOK:
             minor, source = (1 + self._form.STAGED.index(n) for n in ("minor", "source"))
             self._negative = self._negative or any(row[minor] < 0 for row in found.rows)
@@ -579,11 +635,17 @@ class _FileReading:
 # --- order books and statements -------------------------------------------------------------------
 
 
+THE_BOOK: Final = "book"
+"""Name of an order book that no preset and no person names."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportRequest(presets.ReadingRequest):
     """A person's request: a file, how to read it, and what to do with it.
 
     account      the account of a bank's file whose rows do not name one
+    book         the name of the order book; empty: the preset's
+    days         the first and the last day that the file covers, if it does not state them
     accept_good  import the good rows even if others have problems
     rejects      the file for the other rows; None: one beside the file
     changes      the file for all changed rows, as CSV; None: none
@@ -591,6 +653,8 @@ class ImportRequest(presets.ReadingRequest):
     """
 
     account: str = ""
+    book: str = ""
+    days: tuple[str, str] | None = None
     dry_run: bool = False
     accept_good: bool = False
     rejects: Path | None = None
@@ -616,7 +680,10 @@ async def import_book(
     """
     chosen = presets.choose(request, "book", unstated=_unstated(context))
     form = books.BookForm(chosen.mapping, sources=sources)
-    return await import_file(context, request, chosen, form=form, kind=BOOK, progress=progress)
+    name = request.book or (THE_BOOK if chosen.preset is None else chosen.preset.name)
+    return await import_file(
+        context, request, chosen, form=form, kind=BOOK, name=name, progress=progress
+    )
 
 
 async def import_statement(
@@ -641,7 +708,9 @@ async def import_statement(
     form = statements.StatementForm(chosen.mapping, source=source, own_orders=own_orders)
     calendar = Calendar(chosen.mapping.zone or UTC)
     kind = replace(STATEMENT, write=partial(statement_store.write_statement, calendar=calendar))
-    done = await import_file(context, request, chosen, form=form, kind=kind, progress=progress)
+    done = await import_file(
+        context, request, chosen, form=form, kind=kind, name=source, progress=progress
+    )
     done.source = source
     return done
 
@@ -658,7 +727,9 @@ async def import_bank(
         defaults = {**chosen.mapping.defaults, "account": request.account}
         chosen = replace(chosen, mapping=replace(chosen.mapping, defaults=defaults))
     form = bank.BankForm(chosen.mapping)
-    return await import_file(context, request, chosen, form=form, kind=BANK, progress=progress)
+    return await import_file(
+        context, request, chosen, form=form, kind=BANK, name="", progress=progress
+    )
 
 
 async def identify(

@@ -1,5 +1,5 @@
-"""What a matching needs beside its rows: how far they reach, what joins them across orders, and a
-way to read them from plain code.
+"""What a matching needs beside its rows: its rules, what joins rows across orders, and a way
+to read them from plain code.
 
 The matcher is plain code that asks for rows, and the database answers asynchronously. `in_step`
 lets one wait for the other, on one connection and so on one snapshot.
@@ -23,10 +23,10 @@ from app.database.statements import select_in, statement, stream
 from app.finance.book_line_store import book_rows_of
 from app.finance.import_store import KNOWN, KNOWN_AT, newest_published
 from app.finance.statement_store import ROW_FIELDS
-from reconcile.instants import EARLIEST, Instant
+from reconcile.instants import Instant
 from reconcile.matching.books import match_key
 from reconcile.matching.rows import BookRow, StatementRow
-from reconcile.matching.rules import Coverage, HandMatch, Reach, Span
+from reconcile.matching.rules import HandMatch
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -76,69 +76,6 @@ def wait_for(work: Awaitable[Result]) -> Result:
     return await_only(work)
 
 
-_BOOK: Final = statement(
-    "SELECT count(*), min(placed_at), max(placed_at) FROM book_lines WHERE {known}", known=KNOWN
-)
-
-_STATEMENTS: Final = statement(
-    "SELECT source, min(settled_at), max(settled_at) FROM statement_lines WHERE {known} "
-    "GROUP BY source",
-    known=KNOWN,
-)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ImportedDates:
-    """The first and last dates of books and statements as known after an import; None: no dates.
-
-    number      the last import published by then; what was known then never changes
-    book        None without a book
-    statements  (source, first, last) of each source with statements
-    """
-
-    number: int
-    book: tuple[Instant | None, Instant | None] | None
-    statements: tuple[tuple[str, Instant | None, Instant | None], ...]
-
-
-async def imported_dates(connection: AsyncConnection, *, as_of: Instant) -> ImportedDates:
-    """Read the dates that were known at an instant, from every line."""
-    number = await newest_published(connection, as_of=as_of)
-    count, first, last = (await connection.execute(text(_BOOK), {"number": number})).one()
-    rows = await connection.execute(text(_STATEMENTS), {"number": number})
-    return ImportedDates(
-        number=number,
-        book=(first, last) if count else None,
-        statements=tuple([(row[0], row[1], row[2]) for row in rows]),
-    )
-
-
-async def coverage(
-    connection: AsyncConnection, *, as_of: Instant, ahead: ImportedDates | None = None
-) -> Coverage:
-    """Return how far books, statements and webhooks reached, as known at an instant.
-
-    A book or statement without dates may be about any time up to then.
-    ahead  dates read before; they are read again if something was imported since
-    """
-    found = ahead
-    if found is None or found.number != await newest_published(connection, as_of=as_of):
-        found = await imported_dates(connection, as_of=as_of)
-    reaches = [
-        Reach(source=source, span=_span(first, last, as_of))
-        for source, first, last in found.statements
-    ]
-    # Ids of deliveries begin with the time of their arrival.
-    arrived = await connection.scalar(
-        text("SELECT received_at FROM deliveries ORDER BY id LIMIT 1")
-    )
-    return Coverage(
-        book=None if found.book is None else _span(*found.book, as_of),
-        statements=tuple(sorted(reaches, key=lambda reach: reach.source)),
-        takings=as_of if arrived is None else arrived,
-    )
-
-
 async def rows_to_read(connection: AsyncConnection) -> tuple[int, int]:
     found = await connection.execute(
         text(
@@ -148,12 +85,6 @@ async def rows_to_read(connection: AsyncConnection) -> tuple[int, int]:
     )
     orders, lines = found.one()
     return int(orders), int(lines)
-
-
-def _span(first: Instant | None, last: Instant | None, as_of: Instant) -> Span:
-    if first is None or last is None:
-        return Span(since=EARLIEST, until=as_of)
-    return Span(since=first, until=last)
 
 
 # --- saved rules of matching ----------------------------------------------------------------------

@@ -125,7 +125,8 @@ async def reconcile_period(
     async with ranges_of(context, jobs, as_of=asked.as_of) as ranges:
         if asked.as_of is None:
             await refresh_ledger_lines(context, progress=progress)
-        ahead = None if ranges is None else await ranges.prepare(context)
+        if ranges is not None:
+            await ranges.prepare(context)
         async with snapshot_of(context, asked.as_of, progress) as snapshot:
             if ranges is not None:
                 await ranges.share(context, snapshot)
@@ -135,7 +136,6 @@ async def reconcile_period(
                 as_of=asked.as_of,
                 rules=rules.match,
                 period=asked.period,
-                ahead=ahead,
             )
             work = _Work(context, number, known)
             bank = await work.first_look(snapshot, ranges, progress)
@@ -406,8 +406,8 @@ class Ranges:
     def processes(self) -> list[BaseProcess]:
         return [process for process, _ in self._made]
 
-    async def prepare(self, context: AppContext) -> matching_store.ImportedDates:
-        """Cut the ranges, and read how far everything reaches, while the processes start."""
+    async def prepare(self, context: AppContext) -> None:
+        """Cut the ranges while the processes start."""
         async with context.database.reading() as connection:
             count = await ledger_line_store.count_ledger_lines(connection)
             parts = len(self._made)
@@ -418,7 +418,6 @@ class Ranges:
                 for first, beyond in zip(["", *cuts], [*cuts, None], strict=True)
                 if first != beyond
             ]
-            return await matching_store.imported_dates(connection, as_of=context.clock.now())
 
     async def share(self, context: AppContext, snapshot: Snapshot) -> None:
         """Let all processes hold this snapshot, of which nothing was read yet.

@@ -20,6 +20,7 @@ from app.finance import (
     bank_store,
     book_line_store,
     break_store,
+    coverage_store,
     ledger_line_store,
     matching_store,
     statement_store,
@@ -283,8 +284,9 @@ MOST: Final = 1_000_000
 """Payouts, and bank lines, that are matched: half a kilobyte each, all in memory. A shop with more
 of them has payments in the column of payouts."""
 
-BankSides = tuple[list[Payout], list[BankLine], list[BookLine]]
-"""Payouts of statements, lines of the bank, and orders that these may pay, to be matched."""
+BankSides = tuple[list[Payout], list[BankLine], list[BookLine], Coverage]
+"""Payouts of statements, lines of the bank, and orders that these may pay, to be matched; and what
+their files cover."""
 
 
 async def bank_sides(
@@ -307,17 +309,23 @@ async def bank_sides(
         connection, methods=rules.methods, named=named, as_of=as_of
     )
     _bounded(len(orders), "orders paid outside providers")
-    return paid, lines, orders
+    return paid, lines, orders, await coverage_store.coverage(connection, as_of=as_of)
 
 
 def leg_of(
     sides: BankSides, *, as_of: Instant, rules: MatchRules, hands: tuple[HandMatch, ...]
 ) -> BankLeg:
     """Match the sides; this needs no connection. Raises UsageError for sums beyond 64 bits."""
-    paid, lines, orders = sides
+    paid, lines, orders, covered = sides
     try:
         return BankLeg(
-            payouts=paid, lines=lines, orders=orders, rules=rules, as_of=as_of, hands=hands
+            payouts=paid,
+            lines=lines,
+            orders=orders,
+            rules=rules,
+            as_of=as_of,
+            coverage=covered,
+            hands=hands,
         )
     except ValueError as error:
         raise UsageError(f"{error}: correct them in their file, and import it again") from None
@@ -375,9 +383,8 @@ async def known_in(
     as_of: Instant | None,
     rules: MatchRules,
     period: Period | None,
-    ahead: matching_store.ImportedDates | None = None,
 ) -> Known:
-    """Read what goes with a snapshot. ahead: dates that were read before it was taken."""
+    """Read what goes with a snapshot."""
     connection, at = snapshot.connection, context.clock.now() if as_of is None else as_of
     overlay = Overlay()
     if as_of is None:
@@ -386,7 +393,7 @@ async def known_in(
         as_of=at,
         rules=rules,
         period=period,
-        coverage=await matching_store.coverage(connection, as_of=at, ahead=ahead),
+        coverage=await coverage_store.coverage(connection, as_of=at),
         hands=tuple(await break_store.hand_matches(connection, as_of=at)),
         overlay=overlay,
         joined={},

@@ -130,6 +130,13 @@ PARTS: Final = (
         columns="line, account, currency, minor, booked_at",
     ),
     EvidenceTable(
+        name="coverage",
+        table="coverage",
+        known="at",
+        key="number",
+        columns="number, of_import, kind, name, wallet, since, until, who, reason, withdraws",
+    ),
+    EvidenceTable(
         name="rules",
         table="match_rules",
         known="at",

@@ -30,7 +30,15 @@ from reconcile.matching.funds import left_of
 from reconcile.matching.outside import Transfer, Transfers, of_book_line
 from reconcile.matching.period import Period
 from reconcile.matching.rows import subject_of
-from reconcile.matching.rules import HandMatch, MatchRules
+from reconcile.matching.rules import (
+    Coverage,
+    Covered,
+    HandMatch,
+    MatchRules,
+    Span,
+    common_spans,
+    waits_in,
+)
 from reconcile.matching.texts import named_in, telling
 from reconcile.money import MAX_MINOR, Money
 from reconcile.values import frozen
@@ -142,6 +150,7 @@ class BankLeg:
         lines: Iterable[BankLine],
         rules: MatchRules,
         as_of: Instant,
+        coverage: Coverage,
         hands: Iterable[HandMatch] = (),
         orders: Iterable[BookLine] = (),
     ) -> None:
@@ -162,17 +171,20 @@ class BankLeg:
         ours = [e for e in self._left_lines() if not (self._payers and self._is_payers(e))]
         self.transfers = (*transfers, *self._claimed(self._orders.by_date(ours)))
         self.links = tuple(sorted(links, key=lambda link: link.payouts[0].payout_id))
-        self._paid: dict[str, _Range] = {}
-        for payout in self._payouts:
-            if payout.paid_at is not None:
-                _extend(self._paid, payout.currency, payout.paid_at)
-        # Once payouts were found in some accounts of a currency, only these show the bank's range.
-        known = {(e.account, e.currency) for link in self.links for e in link.lines}
-        with_payouts = {currency for _, currency in known}
-        self._in_bank: dict[str, _Range] = {}
-        for line in self._lines:
-            if line.currency not in with_payouts or (line.account, line.currency) in known:
-                _extend(self._in_bank, line.currency, line.booked_at)
+        # Once payouts were found in some accounts of a currency, only these have to cover it.
+        known = {(e.currency, e.account) for link in self.links for e in link.lines}
+        with_payouts = {currency for currency, _ in known}
+        self._in_bank = _covering(
+            coverage.bank,
+            {
+                (line.currency, line.account)
+                for line in self._lines
+                if line.currency not in with_payouts or (line.currency, line.account) in known
+            },
+        )
+        self._paid = _covering(
+            coverage.statements, {(each.currency, each.source) for each in self._payouts}
+        )
         self.alone = (*map(self._alone_payout, self._left_payouts()),
                       *map(self._alone_line, self._left_lines()))  # fmt: skip
 
@@ -317,25 +329,28 @@ class BankLeg:
     # --- 3 explain
 
     def _alone_payout(self, payout: Payout) -> Alone:
-        bank = self._in_bank.get(payout.currency)
         if not payout.minor:
             return Alone(bucket="nothing_due", payout=payout)
-        if bank is None or payout.paid_at is None or payout.paid_at < bank.first:
+        if payout.paid_at is None:
             return Alone(bucket="not_covered", payout=payout)
         due = payout.paid_at + self._rules.bank_margin
-        if due > bank.last or due > self._as_of:
-            return Alone(bucket="awaiting_bank", payout=payout, due_at=due)
-        return Alone(bucket="payout_not_in_bank", payout=payout, due_at=due)
+        bank = self._in_bank.get(payout.currency, ())
+        waits = waits_in(bank, payout.paid_at, due=due, as_of=self._as_of)
+        if waits == "not_covered":
+            return Alone(bucket=waits, payout=payout)
+        bucket: Bucket = "awaiting_bank" if waits else "payout_not_in_bank"
+        return Alone(bucket=bucket, payout=payout, due_at=due)
 
     def _alone_line(self, line: BankLine) -> Alone:
-        paid = self._paid.get(line.currency)
         ours = self._is_payers(line) if self._payers else line.minor > 0
         if not line.minor or not ours:
             return Alone(bucket="other_business", line=line)
-        if paid is None or line.booked_at < paid.first:
-            return Alone(bucket="not_covered", line=line)
-        late = line.booked_at > paid.last
-        return Alone(bucket="awaiting_statement" if late else "bank_line_unknown", line=line)
+        paid = self._paid.get(line.currency, ())
+        if paid and line.booked_at >= paid[-1].until:
+            return Alone(bucket="awaiting_statement", line=line)
+        since = line.booked_at - self._rules.bank_margin  # its payout may be so old
+        covered = any(span.since <= since and line.booked_at < span.until for span in paid)
+        return Alone(bucket="bank_line_unknown" if covered else "not_covered", line=line)
 
     def _is_payers(self, line: BankLine) -> bool:
         text = f"{line.counterparty or ''}\n{line.reference or ''}\n{line.text or ''}".casefold()
@@ -413,18 +428,15 @@ class BankLeg:
         )
 
 
-@dataclass(slots=True)
-class _Range:
-    """The first and the last date of some payouts or bank lines."""
-
-    first: Instant
-    last: Instant
-
-
-def _extend(ranges: dict[str, _Range], currency: str, at: Instant) -> None:
-    """Include a date in the range of a currency."""
-    known = ranges.setdefault(currency, _Range(at, at))
-    known.first, known.last = min(known.first, at), max(known.last, at)
+def _covering(
+    covered: Iterable[Covered], names: Iterable[tuple[str, str]]
+) -> dict[str, tuple[Span, ...]]:
+    """Return by currency what all of these (currency, name) cover."""
+    spans = {each.name: each.spans for each in covered}
+    by_currency: dict[str, list[tuple[Span, ...]]] = defaultdict(list)
+    for currency, name in names:
+        by_currency[currency].append(spans.get(name, ()))
+    return {currency: common_spans(some) for currency, some in by_currency.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

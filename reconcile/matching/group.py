@@ -256,7 +256,7 @@ class Deciding:
     def unsettled(self, capture: Capture) -> None:
         """Put aside a capture without a statement line."""
         waits = self.terms.waits_for_settlement(capture.at, source=capture.source)
-        if waits == "not_covered":
+        if waits == "not_covered" and not self.terms.has_statements(capture.source):
             self.tally.place_captures([capture], waits)
         elif not keep(self.left.awaited if waits else self.left.captures, capture):
             self.end_capture(capture, facts=NOT_SEARCHED)

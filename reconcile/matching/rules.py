@@ -8,9 +8,9 @@ import json
 from collections import defaultdict
 from collections.abc import Iterable
 from functools import cache
-from typing import Final
+from typing import Final, Literal
 
-from reconcile.instants import DAY, Duration, Instant
+from reconcile.instants import DAY, TICK, Duration, Instant
 from reconcile.matching.books import OTHERWISE, Methods
 from reconcile.matching.control import Waiting
 from reconcile.matching.rows import BookRow, StatementRow, TakingRow, name_of
@@ -112,32 +112,83 @@ class MatchRules:
 
 @frozen
 class Span:
-    """From `since` to `until`, both included."""
+    """From `since` to `until`, which lies outside."""
 
     since: Instant
     until: Instant
 
 
-@frozen
-class Reach:
-    """Range of a source's statements: the first and last `settled_at` that was imported."""
+def joined_spans(spans: Iterable[Span]) -> tuple[Span, ...]:
+    """Return what these spans cover together: sorted, and apart from each other."""
+    found: list[Span] = []
+    for each in sorted(spans, key=lambda span: span.since):
+        if found and each.since <= found[-1].until:
+            found[-1] = Span(since=found[-1].since, until=max(found[-1].until, each.until))
+        elif each.since < each.until:
+            found.append(each)
+    return tuple(found)
 
-    source: str
-    span: Span
+
+def common_spans(many: Iterable[tuple[Span, ...]]) -> tuple[Span, ...]:
+    """Return what each of these covers; nothing if there are none."""
+    found: tuple[Span, ...] | None = None
+    for spans in many:
+        if found is None:
+            found = joined_spans(spans)
+            continue
+        found = joined_spans(
+            Span(since=max(one.since, other.since), until=min(one.until, other.until))
+            for one in found
+            for other in spans
+            if max(one.since, other.since) < min(one.until, other.until)
+        )
+    return found or ()
+
+
+@frozen
+class Covered:
+    """What the files of one source, bank account or order book cover.
+
+    name   the source, account or book
+    spans  sorted, and apart from each other; empty if nobody stated any
+    """
+
+    name: str
+    spans: tuple[Span, ...] = ()
 
 
 @frozen
 class Coverage:
-    """What was imported. Money outside of it is awaited, never a break.
+    """What was imported. Money outside of it is not covered: neither missing nor agreed.
 
-    book        range of dates in the imported books; None: no book
+    books       each order book: money must be in one of them, so it is missing where all cover it
     statements  by source; other sources have no statements
+    bank        by account
     takings     when the provider's webhooks began to arrive; None: from the beginning
     """
 
-    book: Span | None = None
-    statements: tuple[Reach, ...] = ()
+    books: tuple[Covered, ...] = ()
+    statements: tuple[Covered, ...] = ()
+    bank: tuple[Covered, ...] = ()
     takings: Instant | None = None
+
+
+def waits_in(
+    spans: tuple[Span, ...], at: Instant, *, due: Instant, as_of: Instant
+) -> Literal["not_covered", "awaiting"] | None:
+    """Return why something of `at` need not be in files of these spans; None if it must.
+
+    It must if one span goes from `at` to `due`, and `due` is over. It is awaited where the last
+    span ends before: a later file may have it. Before the first span and in a gap, nothing speaks.
+    """
+    if spans and at >= spans[-1].until:
+        return "awaiting"
+    for each in spans:
+        if each.since <= at < each.until:
+            if due <= min(each.until, as_of):
+                return None
+            return "awaiting" if due > as_of or each is spans[-1] else "not_covered"
+    return "not_covered"
 
 
 @frozen
@@ -188,7 +239,8 @@ class Terms:
         for fee in rules.fees:
             self._fees[fee.source, fee.currency].append(fee)
         self._fitting: dict[tuple[str, str, str | None], ExpectedFee | None] = {}
-        self._reaches = {each.source: each.span for each in coverage.statements}
+        self._books = common_spans([each.spans for each in coverage.books])
+        self._statements = {each.name: each.spans for each in coverage.statements}
         self._hands: dict[str, frozenset[str]] = {}
         for hand in hands:
             for one, other in ((hand.one, hand.other), (hand.other, hand.one)):
@@ -248,13 +300,11 @@ class Terms:
         return self._fitting[line]
 
     def waits_for_book(self, at: Instant, *, opened_at: Instant) -> Waiting | None:
-        """Return why money of this date need not be in the book; None if it must be."""
-        span = self.coverage.book
-        if span is None or opened_at < span.since:
-            return "not_covered"
-        if at > span.until or at + self.rules.book_margin > self.as_of:
-            return "awaiting_book"
-        return None
+        """Return why money of this date need not be in a book; None if it must be."""
+        waits = waits_in(self._books, opened_at, due=at + TICK, as_of=self.as_of)
+        if waits == "not_covered":
+            return waits
+        return "awaiting_book" if waits or self.book_lags(at) else None
 
     def book_lags(self, at: Instant) -> bool:
         """Return whether the book may still lag behind what happened at `at`."""
@@ -274,18 +324,20 @@ class Terms:
         It may if the sources are equal, if the line's source is unknown, or if the payment's source
         has no statements of its own.
         """
-        return not line_source or line_source == source or source not in self._reaches
+        return not line_source or line_source == source or source not in self._statements
 
     def waits_for_settlement(self, at: Instant, *, source: str) -> Waiting | None:
         """Return why money captured at `at` need not be in a statement; None if it must be.
 
-        It must be once the margin has passed and a statement reaches beyond it.
+        It must be once the margin has passed and its statements cover all of it.
         """
-        span = self._reaches.get(source)
-        if span is None or at < span.since:
-            return "not_covered"
         due = at + self.rules.settle_margin
-        return "awaiting_settlement" if due > min(span.until, self.as_of) else None
+        spans = self._statements.get(source, ())
+        waits = waits_in(spans, at, due=due, as_of=self.as_of)
+        return "awaiting_settlement" if waits == "awaiting" else waits
+
+    def has_statements(self, source: str) -> bool:
+        return source in self._statements
 
 
 @cache

@@ -55,10 +55,13 @@ def fill(path: Path, month: Month) -> None:
     connection.close()
 
 
+COVERED = ("number", "kind", "name", "since", "until", "who", "at")
+
+
 def tables(month: Month) -> Iterator[tuple[str, tuple[str, ...], Iterable[Any]]]:
     """Yield tables, columns and rows of the month.
 
-    Webhooks, book and statement cover the whole time, and the import is published."""
+    Webhooks and files cover the whole time, and the import is published."""
     book = ("~", "order", 1, "bok_~", "~", 1, "KES", AS_OF, "unpaid", None, None)
     fees = [
         ("~", "fee", SOURCE, place, 1, f"stm_{place}", "~", None, "~", "KES", 0, 1, -1, at, None)
@@ -72,6 +75,11 @@ def tables(month: Month) -> Iterator[tuple[str, tuple[str, ...], Iterable[Any]]]
     paid_out = PaidOut()
     yield "statement_lines", STATEMENT, chain(_statement(month, paid_out), fees)
     yield "bank_lines", BANK, paid_out.bank_lines()
+    names = ("book", "book"), ("statement", SOURCE), ("bank", "main")
+    covered = [
+        (number, *name, START, AS_OF + DAY, "file", START) for number, name in enumerate(names, 1)
+    ]
+    yield "coverage", COVERED, covered
 
 
 async def _make(url: str) -> None:

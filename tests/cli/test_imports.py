@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from unittest.mock import ANY
 
 import pytest
 
@@ -32,7 +33,9 @@ def test_a_book_is_imported_and_listed(run: Run, files: Path) -> None:
         "new": 2, "changed": 0, "unchanged": 0,
         "rejected": 0, "problems": [], "problems_left_out": 0, "rejects": None,
         "columns_not_read": [], "changes": [],
-        "totals_left_out": [], "told_with_others": 0,
+        "totals_left_out": [], "told_with_others": 0, "covers": [
+            {"name": "book", "wallet": None, "since": None, "until": None, "by": ANY},
+        ],
         "preset": None, "notes": [], "rows_ignored": [],
     })  # fmt: skip
     assert run(*words).out == (

@@ -22,6 +22,9 @@ from tests.reconcile.build import T
 
 pytestmark = pytest.mark.slow
 
+DAYS = ("--from", "2026-11-18", "--to", "2026-12-10")
+"""What most files cover: an import of before that end covers no more than the time until then."""
+
 BOOK = """reference,amount,currency,placed_at,status
 ORD-0,10.00,KES,{before},unpaid
 ORD-1,1500.00,KES,{day},paid
@@ -100,8 +103,8 @@ def shop(
     monkeypatch.setattr(SystemClock, "now", lambda _: shop.now)
     copy_of(_heard, tmp_path)
     shop.now = T + MINUTE
-    shop("records", "import", shop.file("book.csv", BOOK.format(**DATES)))
-    shop("statement", "import", shop.file("statement.csv", STATEMENT.format(**DATES)))
+    shop("records", "import", shop.file("book.csv", BOOK.format(**DATES)), *DAYS)
+    shop("statement", "import", shop.file("statement.csv", STATEMENT.format(**DATES)), *DAYS)
     shop.now = T + 30 * DAY
     return shop
 
@@ -137,7 +140,7 @@ def test_breaks_close_by_the_evidence_that_arrives_and_say_which(shop: Shop) -> 
     shop.hear(paid("2", 2000), at=shop.now + MINUTE)
     later = BOOK + "ORD-3,1500.00,KES,{day},paid\n"
     shop.now += DAY
-    shop("records", "import", shop.file("book.csv", later.format(**DATES)))
+    shop("records", "import", shop.file("book.csv", later.format(**DATES)), *DAYS)
     shop.now += DAY
     second = shop.document("reconcile", "run", "--fail-on-breaks")
     assert (second["breaks"], second["open"], second["matched"]["count"]) == ([], 0, 3)
@@ -188,7 +191,7 @@ def test_lines_that_add_up_to_more_than_can_be_kept_are_named_until_they_are_put
     assert "the lines of BIG add up to more than can be kept" in said
     shop.now += MINUTE
     right = "".join(rows).replace(most, "1.00")
-    shop("records", "import", shop.file("right.csv", heading + right))
+    shop("records", "import", shop.file("right.csv", heading + right), *DAYS)
     shop("reconcile", "run")
 
 
@@ -323,7 +326,7 @@ def test_many_are_matched_with_the_suggestion_that_stands_out(shop: Shop) -> Non
     order = {"reference": "2026.004", "amount": 1700}
     payment = event("evt_4", order=order, payment={"reference": "pay_4", "amount": 1700})
     shop.hear(payment, at=T + MINUTE)
-    shop("statement", "import", shop.file("astray.csv", ASTRAY.format(**DATES)))
+    shop("statement", "import", shop.file("astray.csv", ASTRAY.format(**DATES)), *DAYS)
     shop.now += MINUTE
     breaks = shop.document("reconcile", "run")["breaks"]
     found = {(each["cause"], each["order"]): each for each in breaks}
@@ -367,7 +370,7 @@ def test_late_money_is_listed_with_a_proposal_and_settled(shop: Shop) -> None:
     again = paid("4") | {"id": "evt_4b"}
     again["data"] = again["data"] | {"payment": {**again["data"]["payment"], "reference": "p4b"}}
     shop.hear(paid("4"), again, at=T + MINUTE)
-    shop("records", "import", shop.file("b2.csv", canceled.format(**DATES)))
+    shop("records", "import", shop.file("b2.csv", canceled.format(**DATES)), *DAYS)
     shop("reconcile", "run")
     late = {each["order"]: each for each in shop.document("late", "list")}
     assert (late["ORD-4"]["cause"], late["ORD-4"]["proposed"]) == ("paid_twice", "refund")
@@ -436,8 +439,30 @@ def test_people_read_the_times_of_sentences_in_the_merchants_zone(
     shop("operators", "add", "bob", "--role", "finance", "--by", "ann")
     rules = shop.file("rules.toml", '[accept_alone_max]\nKES = "6.00"\n')
     shop("reconcile", "rules", "save", rules, "--by", "bob")
-    shop("statement", "import", shop.file("paid_out.csv", PAID_OUT), "--by", "bob")
-    shop("bank", "import", shop.file("bank.csv", BANK), "--account", "main", "--by", "bob")
+    shop(
+        "statement",
+        "import",
+        shop.file("paid_out.csv", PAID_OUT),
+        "--by",
+        "bob",
+        "--from",
+        "2026-11-15",
+        "--to",
+        "2026-11-25",
+    )
+    shop(
+        "bank",
+        "import",
+        shop.file("bank.csv", BANK),
+        "--account",
+        "main",
+        "--by",
+        "bob",
+        "--from",
+        "2026-11-20",
+        "--to",
+        "2026-12-19",
+    )
     shop.now = Instant(shop.now + MINUTE)
     run = shop("reconcile", "run")
     found = {each["cause"]: each for each in shop.document("breaks", "list")}
@@ -491,7 +516,7 @@ def test_support_reads_the_times_of_an_order_in_the_merchants_zone(
 def test_a_match_by_hand_is_taken_back(shop: Shop) -> None:
     """It closes two breaks; taken back, both are open again, and the line is free."""
     wrong = "reference,amount,currency,placed_at,status\nord 7,1500.00,KES,{day},paid\n"
-    shop("records", "import", shop.file("wrong.csv", wrong.format(**DATES)))
+    shop("records", "import", shop.file("wrong.csv", wrong.format(**DATES)), *DAYS)
     found = {each["order"]: each for each in shop.document("reconcile", "run")["breaks"]}
     name, other = found["ORD-3"]["id"], found["ord 7"]["id"]
     (line,) = found["ord 7"]["cites"]
@@ -530,7 +555,7 @@ def test_money_is_matched_by_hand_from_either_of_its_breaks(shop: Shop) -> None:
     order = {"reference": "2026.004", "amount": 1700}
     payment = event("evt_4", order=order, payment={"reference": "pay_4", "amount": 1700})
     shop.hear(payment, at=T + MINUTE)
-    shop("statement", "import", shop.file("astray.csv", ASTRAY.format(**DATES)))
+    shop("statement", "import", shop.file("astray.csv", ASTRAY.format(**DATES)), *DAYS)
     open_ones = {("not_settled", "2026.004"), ("settled_never_notified", "2026.004x")}
     for cause, order_there in sorted(open_ones):
         shop.now += MINUTE

@@ -36,7 +36,7 @@ ACCOUNT_FEE = 900
 """Minor units that the provider takes for the account in each currency, each time."""
 
 ACCOUNT_FEE_DAYS = (0, DAYS + 9)
-"""On which days from the month's first: so the statement reaches from the first to the last."""
+"""On which days from the month's first: the statement covers from the first to the last."""
 
 BOOK_COLUMNS = ("reference", "kind", "amount", "currency", "placed_at", "status", "group")
 STATEMENT_COLUMNS = (
@@ -225,6 +225,13 @@ class Month:
             fees[currency] += ACCOUNT_FEE * len(days)
             net[currency] -= ACCOUNT_FEE * len(days)
         return fees, net
+
+    @property
+    def days(self) -> tuple[str, str]:
+        """The first and the last day that book and statement cover."""
+        ends = [self.starts + day * DAY for day in ACCOUNT_FEE_DAYS]
+        first, last = [format_instant(Instant(each))[:10] for each in ends]
+        return first, last
 
     def write_rules(self, path: Path) -> Path:
         """Write the merchant's rules: the fee that was agreed in each currency."""

@@ -86,8 +86,9 @@ class Shop:
 
     def reconcile(self) -> Any:
         """Import the files, save the rules and run. Returns the run's document."""
-        self.did("records", "import", str(self.folder / "book.csv"))
-        self.did("statement", "import", str(self.folder / "statement.csv"))
+        days = ("--from", self.month.days[0], "--to", self.month.days[1])
+        self.did("records", "import", str(self.folder / "book.csv"), *days)
+        self.did("statement", "import", str(self.folder / "statement.csv"), *days)
         self.did("reconcile", "rules", "save", str(self.folder / "rules.toml"))
         return self.did("reconcile", "run", "--format", "json").document
 

@@ -83,13 +83,15 @@ class Shop:
     async def bank(self, content: str = BANK, **said: object) -> Imported:
         path = self.folder / "bank.csv"
         path.write_text(content)
+        said = {"days": ("2026-01-01", "2026-01-20"), **said}
         request = ImportRequest(path=path, **said)  # type: ignore[arg-type]
         return await import_bank(self.context, request)
 
     async def statement(self, content: str = STATEMENT) -> Imported:
         path = self.folder / "statement.csv"
         path.write_text(content)
-        done = await import_statement(self.context, ImportRequest(path=path), source="shop")
+        request = ImportRequest(path=path, days=("2026-01-01", "2026-01-30"))
+        done = await import_statement(self.context, request, source="shop")
         assert not done.problems
         return done
 

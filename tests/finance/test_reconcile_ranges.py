@@ -11,7 +11,6 @@ import pytest
 from app.context.context import AppContext
 from app.core.errors import UnreachableError
 from app.finance import reconcile_period as reconciling
-from app.finance.matching_store import ImportedDates
 from app.finance.reconcile_period import Ranges, RunRequest, reconcile_period
 from app.finance.reconcile_rows import Known
 from app.finance.run_store import runs
@@ -55,21 +54,6 @@ async def test_a_process_that_dies_ends_the_run_of_which_nothing_counts(
         assert await runs(connection, limit=9) == []
     assert not any(each.is_alive() for each in seen[0].processes)
     monkeypatch.setattr(Ranges, "match", match)
-    done = await reconcile_period(context, ASKED, jobs=2)
-    assert await found_by(context, done) == TRUTH
-
-
-async def test_what_was_imported_since_the_run_was_prepared_counts(
-    context: AppContext, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """How far all reaches is looked at while processes start, and again where that is of before."""
-
-    async def before_the_first_import(ranges: Ranges, of: AppContext) -> ImportedDates:
-        await prepare(ranges, of)
-        return ImportedDates(number=0, book=None, statements=())
-
-    prepare = Ranges.prepare
-    monkeypatch.setattr(Ranges, "prepare", before_the_first_import)
     done = await reconcile_period(context, ASKED, jobs=2)
     assert await found_by(context, done) == TRUTH
 

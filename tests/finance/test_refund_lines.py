@@ -36,7 +36,7 @@ def statement(
     rows += f"pay-ORD-2,,ORD-2,1500.00,0,KES,{last},payment\n"
     path = folder / f"statement{len(names)}.csv"
     path.write_text(HEADING + rows)
-    return ImportRequest(path=path)
+    return ImportRequest(path=path, days=(at[:10], last[:10]))
 
 
 async def found(driver: Driver) -> dict[str, str]:

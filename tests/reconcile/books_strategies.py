@@ -23,7 +23,7 @@ from reconcile.matching.decide import Decision
 from reconcile.matching.ledger_lines import Doubted, LedgerLine, Taken
 from reconcile.matching.match import Matching
 from reconcile.matching.rows import BookRow, StatementRow, TakingRow, ledger_line_row
-from reconcile.matching.rules import Coverage, HandMatch, MatchRules, Span, Tolerance
+from reconcile.matching.rules import Coverage, HandMatch, MatchRules, Tolerance
 from reconcile.money import Money
 from tests.reconcile.books_truth import (
     AS_OF,
@@ -33,6 +33,7 @@ from tests.reconcile.books_truth import (
     START,
     Case,
     book_row,
+    covered,
     in_key_order,
     statement_row,
 )
@@ -243,6 +244,6 @@ def worlds(draw: st.DrawFn) -> World:
 
 BOTH = replace(
     COVERAGE,
-    statements=(*COVERAGE.statements, replace(COVERAGE.statements[0], source="other")),
+    statements=(*COVERAGE.statements, covered("other")),
 )
-NO_STATEMENTS = Coverage(book=Span(since=START, until=AS_OF))
+NO_STATEMENTS = Coverage(books=COVERAGE.books)

@@ -21,7 +21,7 @@ from reconcile.matching.books import BookLine, BookStatus, StatementKind, Statem
 from reconcile.matching.breaks import ORDER_CAUSES
 from reconcile.matching.ledger_lines import Doubted, LedgerLine, Taken
 from reconcile.matching.rows import NO_KEY, BookRow, StatementRow, TakingRow, ledger_line_row
-from reconcile.matching.rules import Coverage, ExpectedFee, MatchRules, Reach, Span, Tolerance
+from reconcile.matching.rules import Coverage, Covered, ExpectedFee, MatchRules, Span, Tolerance
 from reconcile.money import Money
 
 START = Instant(1_790_812_800_000_000)
@@ -36,10 +36,14 @@ RULES = MatchRules(
     tolerances=(Tolerance(currency=KES, minor=5),),
     fees=(ExpectedFee(source=SOURCE, currency=KES, per_million=15_000),),
 )
-COVERAGE = Coverage(
-    book=Span(since=START, until=AS_OF),
-    statements=(Reach(source=SOURCE, span=Span(since=START, until=AS_OF)),),
-)
+
+
+def covered(name: str, since: int = START, until: int = AS_OF) -> Covered:
+    """Return what covers one span."""
+    return Covered(name=name, spans=(Span(since=Instant(since), until=Instant(until)),))
+
+
+COVERAGE = Coverage(books=(covered("book"),), statements=(covered(SOURCE),))
 
 
 @dataclass(slots=True)

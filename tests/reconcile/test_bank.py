@@ -26,7 +26,15 @@ from reconcile.matching.breaks import (
 from reconcile.matching.control import FAMILIES
 from reconcile.matching.exchange import exchanged, implied_rate
 from reconcile.matching.period import Period
-from reconcile.matching.rules import ExpectedRate, HandMatch, MatchRules, Tolerance
+from reconcile.matching.rules import (
+    Coverage,
+    Covered,
+    ExpectedRate,
+    HandMatch,
+    MatchRules,
+    Span,
+    Tolerance,
+)
 from reconcile.matching.texts import named_in
 from reconcile.money import Money
 from reconcile.reporting.input import BankView, OrderSeen
@@ -59,7 +67,12 @@ IN_BANK = (
     booked("e2", 13, 50, text="EDGE-0002"),
     booked("last", -1, 59),
 )
-"""They let statements and bank reach over all that the tests look at."""
+"""Rows at the ends of what the files cover."""
+
+COVERAGE = Coverage(
+    statements=(Covered(name="shop", spans=(Span(since=T, until=T + 51 * DAY),)),),
+    bank=(Covered(name="main", spans=(Span(since=T, until=T + 59 * DAY),)),),
+)
 
 
 def leg(
@@ -70,7 +83,8 @@ def leg(
     lines = [each for each in both if isinstance(each, BankLine)]
     if edges:
         payouts, lines = [*payouts, *EDGES], [*lines, *IN_BANK]
-    return BankLeg(payouts=payouts, lines=lines, rules=rules, as_of=AS_OF, **more)
+    given = {"coverage": COVERAGE, **more}
+    return BankLeg(payouts=payouts, lines=lines, rules=rules, as_of=AS_OF, **given)
 
 
 def stands(found: BankLeg) -> dict[str, str]:
@@ -349,13 +363,57 @@ def test_a_tolerance_lets_a_charge_pass() -> None:
     assert (set(stands(found).values()), breaks(found)) == ({"by_tolerance"}, [])
 
 
-def test_an_account_without_payouts_says_nothing_of_how_far_the_bank_reaches() -> None:
+def covered(name: str, *days: tuple[int, int]) -> Covered:
+    """Return what covers these days after T, the last of each left out."""
+    spans = tuple([Span(since=T + one * DAY, until=T + other * DAY) for one, other in days])
+    return Covered(name=name, spans=spans)
+
+
+def test_an_account_without_payouts_says_nothing_of_what_the_bank_covers() -> None:
     """The savings account was imported to day 59, the account of payouts to day 11 only."""
+    bank = covered("main", (0, 12)), covered("savings", (0, 59))
     found = leg(
         PO, paid("PO-100201", 900, 11), booked("a", 50_000, 11, text="PO-100200"),
         booked("s", -1, 59, account="savings"), edges=False,
+        coverage=replace(COVERAGE, bank=bank),
     )  # fmt: skip
     assert stands(found)["pyt_PO-100201"] == "awaiting_bank"
+
+
+@pytest.mark.parametrize(
+    ("bank", "bucket"),
+    [
+        (((0, 60),), "payout_not_in_bank"),
+        (((0, 12),), "awaiting_bank"),
+        (((0, 9),), "awaiting_bank"),
+        (((0, 9), (11, 60)), "not_covered"),
+        (((0, 12), (13, 60)), "not_covered"),
+        (((11, 60),), "not_covered"),
+        ((), "not_covered"),
+    ],
+)
+def test_a_payout_is_missing_only_where_the_bank_covers_its_whole_margin(
+    bank: tuple[tuple[int, int], ...], bucket: str
+) -> None:
+    found = leg(PO, coverage=replace(COVERAGE, bank=(covered("main", *bank),)))
+    assert stands(found)["pyt_PO-100200"] == bucket
+
+
+@pytest.mark.parametrize(
+    ("statements", "bucket"),
+    [
+        (((0, 60),), "bank_line_unknown"),
+        (((0, 12), (13, 60)), "not_covered"),
+        (((8, 60),), "not_covered"),
+        (((0, 12),), "awaiting_statement"),
+        ((), "not_covered"),
+    ],
+)
+def test_money_in_the_bank_is_unknown_only_where_statements_cover_its_payout(
+    statements: tuple[tuple[int, int], ...], bucket: str
+) -> None:
+    coverage = replace(COVERAGE, statements=(covered("shop", *statements),))
+    assert stands(leg(booked("a", 700, 12), coverage=coverage))["bnk_a.1"] == bucket
 
 
 def test_of_many_that_are_alone_each_is_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -472,12 +530,13 @@ def worlds(draw: st.DrawFn) -> tuple[list[Payout], list[BankLine], MatchRules]:
 @given(worlds(), st.randoms(use_true_random=False))
 def test_the_order_in_which_they_come_does_not_matter(world: Any, chance: random.Random) -> None:
     payouts, lines, rules = world
-    one = BankLeg(payouts=payouts, lines=lines, rules=rules, as_of=AS_OF)
+    one = BankLeg(payouts=payouts, lines=lines, rules=rules, as_of=AS_OF, coverage=COVERAGE)
     other = BankLeg(
         payouts=chance.sample(payouts, len(payouts)),
         lines=chance.sample(lines, len(lines)),
         rules=rules,
         as_of=AS_OF,
+        coverage=COVERAGE,
     )
     assert repr(list(other.decisions())) == repr(list(one.decisions()))
     assert (other.links, other.alone, other.control()) == (one.links, one.alone, one.control())
@@ -487,7 +546,7 @@ def test_the_order_in_which_they_come_does_not_matter(world: Any, chance: random
 @given(worlds())
 def test_every_payout_and_line_is_matched_or_explained_once_and_the_sums_tie(world: Any) -> None:
     payouts, lines, rules = world
-    found = BankLeg(payouts=payouts, lines=lines, rules=rules, as_of=AS_OF)
+    found = BankLeg(payouts=payouts, lines=lines, rules=rules, as_of=AS_OF, coverage=COVERAGE)
     placed: list[Any] = [e for link in found.links for e in (*link.payouts, *link.lines)]
     placed += [alone.payout or alone.line for alone in found.alone]
     assert Counter(placed) == Counter([*payouts, *lines])
@@ -507,7 +566,7 @@ def test_every_payout_and_line_is_matched_or_explained_once_and_the_sums_tie(wor
 @given(worlds(), st.integers(0, 40))
 def test_two_periods_that_meet_are_together_the_whole(world: Any, day: int) -> None:
     payouts, lines, rules = world
-    found = BankLeg(payouts=payouts, lines=lines, rules=rules, as_of=AS_OF)
+    found = BankLeg(payouts=payouts, lines=lines, rules=rules, as_of=AS_OF, coverage=COVERAGE)
     border = T + day * DAY
     halves = [Period(until=border), Period(since=border)]
     dated = {e.payout_id for e in payouts if e.paid_at is None}
@@ -544,7 +603,7 @@ def settled(payouts: list[Payout]) -> list[OrderSeen]:
 @given(worlds())
 def test_what_was_settled_is_in_the_bank_or_it_is_reported_why_not(world: Any) -> None:
     payouts, lines, rules = world
-    found = BankLeg(payouts=payouts, lines=lines, rules=rules, as_of=AS_OF)
+    found = BankLeg(payouts=payouts, lines=lines, rules=rules, as_of=AS_OF, coverage=COVERAGE)
     sums: Counter[tuple[str, str]] = Counter()
     for start, end in ((T, T + 15 * DAY), (T + 15 * DAY, T + 41 * DAY)):
         scope = Scope(start=start, end=end, as_of=AS_OF, basis="settled", environment="sandbox")
@@ -585,7 +644,7 @@ def posted(found: BankLeg, payouts: list[Payout]) -> list[Transaction]:
 @given(worlds())
 def test_once_every_break_is_accepted_what_is_on_its_way_is_what_is_awaited(world: Any) -> None:
     payouts, lines, rules = world
-    found = BankLeg(payouts=payouts, lines=lines, rules=rules, as_of=AS_OF)
+    found = BankLeg(payouts=payouts, lines=lines, rules=rules, as_of=AS_OF, coverage=COVERAGE)
     balance: Counter[str] = Counter()
     for each in posted(found, payouts):
         assert sum(posting.minor for posting in each.postings) == 0

@@ -1,5 +1,7 @@
 """Payouts against bank lines: each bound to its last moment, minor unit, character and word."""
 
+from dataclasses import replace
+
 import pytest
 
 from reconcile.instants import DAY, TICK
@@ -9,7 +11,7 @@ from reconcile.matching.decide import Match
 from reconcile.matching.period import Period
 from reconcile.matching.rules import HandMatch, MatchRules, Tolerance
 from reconcile.money import MAX_MINOR, Money
-from tests.reconcile.test_bank import PO, T, booked, breaks, leg, paid, stands
+from tests.reconcile.test_bank import COVERAGE, PO, T, booked, breaks, covered, leg, paid, stands
 
 DAYS_90 = 90 * DAY
 TICKS: dict[str, tuple[tuple[Payout | BankLine, ...], str, str]] = {
@@ -35,16 +37,13 @@ TICKS: dict[str, tuple[tuple[Payout | BankLine, ...], str, str]] = {
     "due at the bank's last moment": ((paid("PO-1", 5, 54),), "pyt_PO-1", "payout_not_in_bank"),
     "due after it": (
         (paid("PO-1", 5, paid_at=T + 54 * DAY + TICK),), "pyt_PO-1", "awaiting_bank"),
-    "due now": (
-        (paid("PO-1", 5, 55), booked("more", -1, 70)), "pyt_PO-1", "payout_not_in_bank"),
-    "due in a moment": (
-        (paid("PO-1", 5, paid_at=T + 55 * DAY + TICK), booked("more", -1, 70)),
-        "pyt_PO-1", "awaiting_bank"),
-    "booked at the first payout": ((booked("a", 5),), "bnk_a.1", "bank_line_unknown"),
-    "booked before it": ((booked("a", 5, booked_at=T - TICK),), "bnk_a.1", "not_covered"),
-    "booked at the last payout": ((booked("a", 5, 50),), "bnk_a.1", "bank_line_unknown"),
-    "booked after it": (
-        (booked("a", 5, booked_at=T + 50 * DAY + TICK),), "bnk_a.1", "awaiting_statement"),
+    "booked a margin after the statement's first moment": (
+        (booked("a", 5, 5),), "bnk_a.1", "bank_line_unknown"),
+    "booked before that": (
+        (booked("a", 5, booked_at=T + 5 * DAY - TICK),), "bnk_a.1", "not_covered"),
+    "booked at the statement's last moment": (
+        (booked("a", 5, booked_at=T + 51 * DAY - TICK),), "bnk_a.1", "bank_line_unknown"),
+    "booked after it": ((booked("a", 5, 51),), "bnk_a.1", "awaiting_statement"),
     "a line of nothing": ((booked("a", 0, 20),), "bnk_a.1", "other_business"),
 }  # fmt: skip
 """A bound and the moment beyond it: who is looked at, and where that stands."""
@@ -54,6 +53,13 @@ TICKS: dict[str, tuple[tuple[Payout | BankLine, ...], str, str]] = {
 def test_each_bound_is_met_to_the_moment(name: str) -> None:
     both, who, expected = TICKS[name]
     assert stands(leg(*both))[who] == expected
+
+
+@pytest.mark.parametrize(("later", "bucket"), [(0, "payout_not_in_bank"), (1, "awaiting_bank")])
+def test_a_payout_is_missing_from_the_moment_at_which_it_is_due(later: int, bucket: str) -> None:
+    beyond = replace(COVERAGE, bank=(covered("main", (0, 71)),))
+    payout = paid("PO-1", 5, paid_at=T + 55 * DAY + later * TICK)
+    assert stands(leg(payout, coverage=beyond))["pyt_PO-1"] == bucket
 
 
 @pytest.mark.parametrize(("minor", "bucket"), [

@@ -18,17 +18,17 @@ from reconcile.matching.control import Control
 from reconcile.matching.decide import Decision
 from reconcile.matching.period import Period, joined_dates, within
 from reconcile.matching.rows import BookRow, StatementRow, TakingRow
-from reconcile.matching.rules import Coverage, HandMatch, MatchRules, Reach, Span, Terms
+from reconcile.matching.rules import Coverage, HandMatch, MatchRules, Terms
 from tests.reconcile.books_cases import causes
 from tests.reconcile.books_strategies import World, worlds
-from tests.reconcile.books_truth import AS_OF, COVERAGE, RULES, START, in_key_order
+from tests.reconcile.books_truth import AS_OF, COVERAGE, RULES, START, covered, in_key_order
 
 NOVEMBER = START + 10 * DAY
 """Where one period ends and the next begins."""
 
 LAST = NOVEMBER - MINUTE
 
-REACH = Reach(source="shop", span=Span(since=START, until=NOVEMBER + DAY))
+REACH = covered("shop", START, NOVEMBER + DAY)
 """So far that no capture of these cases must have its line yet."""
 
 PERIODS = (Period(until=NOVEMBER), Period(since=NOVEMBER))
@@ -100,7 +100,7 @@ class Rows:
             book=tuple(self.book),
             lines=tuple(self.lines),
             rules=replace(RULES, fees=()),
-            coverage=Coverage(book=COVERAGE.book, statements=(REACH,)),
+            coverage=Coverage(books=COVERAGE.books, statements=(REACH,)),
             hands=tuple([HandMatch(one=one, other=other) for one, other in hands]),
         )
 

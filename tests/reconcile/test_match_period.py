@@ -5,8 +5,9 @@ import pytest
 from reconcile.instants import Instant
 from reconcile.matching.period import Period, joined_dates, within
 from reconcile.matching.rows import BookRow, StatementRow, TakingRow
-from reconcile.matching.rules import Coverage, HandMatch, MatchRules, Reach, Span, Terms
+from reconcile.matching.rules import Coverage, HandMatch, MatchRules, Terms
 from tests.reconcile.books_cases import case
+from tests.reconcile.books_truth import covered
 
 PERIOD = Period(since=Instant(100), until=Instant(200))
 
@@ -241,9 +242,7 @@ def dates(
     asked = Terms(
         rules=MatchRules(),
         as_of=Instant(999),
-        coverage=Coverage(
-            statements=(Reach(source="shop", span=Span(since=Instant(0), until=Instant(999))),)
-        ),
+        coverage=Coverage(statements=(covered("shop", 0, 999),)),
     )
     return dict(
         joined_dates(

@@ -27,6 +27,7 @@ from tests.reconcile.books_truth import (
     SOURCE,
     Case,
     book_row,
+    covered,
     kes,
     statement_row,
 )
@@ -338,9 +339,8 @@ def test_the_quick_way_takes_what_plainly_agrees_and_nothing_else(name: str) -> 
     (0, ["not_settled", "paid_not_in_book"]), (TICK, ["not_settled"]),
 ])  # fmt: skip
 def test_a_book_covers_its_first_moment(since: int, expected: list[str]) -> None:
-    assert COVERAGE.book is not None
-    span = replace(COVERAGE.book, since=Instant(AT + since))
-    found = decided(case().pays(), coverage=replace(COVERAGE, book=span))[0]
+    books = (covered("book", AT + since),)
+    found = decided(case().pays(), coverage=replace(COVERAGE, books=books))[0]
     assert causes(found) == expected
 
 

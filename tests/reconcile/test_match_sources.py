@@ -8,15 +8,12 @@ import pytest
 from reconcile.ledger.ledger import EntryKind
 from reconcile.matching.books import StatementKind
 from reconcile.matching.breaks import Break
-from reconcile.matching.rules import Coverage, MatchRules, Reach
+from reconcile.matching.rules import Coverage, MatchRules
 from tests.reconcile.books_cases import case, decided
-from tests.reconcile.books_truth import COVERAGE, SOURCE, Case
+from tests.reconcile.books_truth import COVERAGE, SOURCE, Case, covered
 
 TILL = "till"
-BOTH = replace(
-    COVERAGE,
-    statements=(*COVERAGE.statements, Reach(source=TILL, span=COVERAGE.statements[0].span)),
-)
+BOTH = replace(COVERAGE, statements=(*COVERAGE.statements, covered(TILL)))
 """Both sources have statements of their own."""
 
 

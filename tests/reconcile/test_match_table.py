@@ -10,7 +10,7 @@ from reconcile.matching.books import BookStatus
 from reconcile.matching.breaks import ORDER_CAUSES, Break, break_sentence, next_step
 from reconcile.matching.match import Match, Matching
 from reconcile.matching.rows import ledger_line_row
-from reconcile.matching.rules import Coverage, Reach, Span
+from reconcile.matching.rules import Coverage
 from reconcile.money import MAX_MINOR, Money
 from tests.reconcile.books_cases import AT, case, causes, decided, stands
 from tests.reconcile.books_truth import (
@@ -25,6 +25,7 @@ from tests.reconcile.books_truth import (
     Case,
     Month,
     book_row,
+    covered,
     kes,
     statement_row,
 )
@@ -173,8 +174,7 @@ def test_each_margin_is_over_at_its_last_moment(
 
 
 def reaching(*, book: tuple[int, int], statements: tuple[int, int]) -> Coverage:
-    spans = [Span(since=Instant(one), until=Instant(other)) for one, other in (book, statements)]
-    return Coverage(book=spans[0], statements=(Reach(source=SOURCE, span=spans[1]),))
+    return Coverage(books=(covered("book", *book),), statements=(covered(SOURCE, *statements),))
 
 
 DUE = PAID + RULES.settle_margin
@@ -183,11 +183,11 @@ DUE = PAID + RULES.settle_margin
 @pytest.mark.parametrize(
     ("book", "statements", "takings", "settlement"),
     [
-        ((AT, PAID), (PAID, DUE), "paid_not_in_book", "not_settled"),
-        ((AT + TICK, PAID), (PAID, DUE), "not_covered", "not_settled"),
-        ((AT, PAID - TICK), (PAID, DUE), "awaiting_book", "not_settled"),
-        ((AT, PAID), (PAID + TICK, DUE), "paid_not_in_book", "not_covered"),
-        ((AT, PAID), (PAID, DUE - TICK), "paid_not_in_book", "awaiting_settlement"),
+        ((AT, PAID + TICK), (PAID, DUE), "paid_not_in_book", "not_settled"),
+        ((AT + TICK, PAID + TICK), (PAID, DUE), "not_covered", "not_settled"),
+        ((AT, PAID), (PAID, DUE), "awaiting_book", "not_settled"),
+        ((AT, PAID + TICK), (PAID + TICK, DUE), "paid_not_in_book", "not_covered"),
+        ((AT, PAID + TICK), (PAID, DUE - TICK), "paid_not_in_book", "awaiting_settlement"),
     ],
 )
 def test_books_and_statements_reach_to_their_first_and_last_moment(
@@ -225,13 +225,8 @@ def test_without_statements_or_books_nothing_is_missed() -> None:
 
 
 def test_money_after_the_last_statement_is_awaited() -> None:
-    early = replace(
-        COVERAGE,
-        statements=tuple(
-            replace(reach, span=replace(reach.span, until=AT + HOUR + RULES.settle_margin - TICK))
-            for reach in COVERAGE.statements
-        ),
-    )
+    until = AT + HOUR + RULES.settle_margin - TICK
+    early = replace(COVERAGE, statements=(covered(SOURCE, START, until),))
     decisions, control = decided(case().pays().books(), coverage=early)
     assert decisions == []
     assert stands(control, "settlement") == ["awaiting_settlement"]

@@ -12,7 +12,7 @@ from reconcile.matching.breaks import Break, break_sentence
 from reconcile.matching.rules import HandMatch, MatchRules
 from reconcile.matching.texts import order_names
 from reconcile.money import Money
-from tests.reconcile.test_bank import AS_OF, EDGES, IN_BANK, T, booked
+from tests.reconcile.test_bank import AS_OF, COVERAGE, EDGES, IN_BANK, T, booked
 
 
 def order(name: str, minor: int, day: int = 10, **more: Any) -> BookLine:
@@ -32,6 +32,7 @@ def leg(
         orders=[each for each in both if isinstance(each, BookLine)],
         rules=MatchRules(**rules),
         as_of=AS_OF,
+        coverage=COVERAGE,
         hands=[HandMatch(one=one, other=other) for one, other in hands],
     )
     assert found.control().holds

@@ -208,6 +208,25 @@ class ImportRow(Table, table=True):
     reason: str | None = text_column(marks.IMPORT_WORDS, null=True)
 
 
+class CoverageRow(Table, table=True):
+    """One span that files of a source, bank account or order book cover, or a declared span that a
+    person withdrew. Append-only: see `finance/coverage_store.py`."""
+
+    __tablename__ = "coverage"
+    __table_args__ = STRICT
+    number: int = big_column(primary=True)
+    of_import: int | None = big_column(null=True)
+    kind: str = text_column(marks.CODES)
+    name: str = text_column(marks.not_personal("names a source, an account or an order book"))
+    wallet: str | None = text_column(marks.CODES, null=True)
+    since: int | None = big_column(null=True)
+    until: int | None = big_column(null=True)
+    who: str = text_column(marks.STAFF)
+    at: int = big_column()
+    reason: str | None = text_column(marks.IMPORT_WORDS, null=True)
+    withdraws: int | None = big_column(null=True)
+
+
 class BookLineRow(Table, table=True):
     """One version of a line of an order book: a reference of one kind, in the form of `match_key`.
 

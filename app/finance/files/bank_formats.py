@@ -13,6 +13,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from datetime import date, timedelta
 from decimal import Decimal, InvalidOperation
 from html import unescape
 from itertools import islice
@@ -85,6 +86,10 @@ class _BankTable(ABC):
     heading_row = 1
     notes: Sequence[str] = ()
     of_ours = False
+    head: Sequence[str] = ()
+
+    def __init__(self) -> None:
+        self.periods: list[tables.StatedPeriod] = []
 
     def batches(self) -> Iterator[tables.Batch]:
         rows, read = self._rows(), 0
@@ -169,10 +174,12 @@ class CamtTable(_BankTable):
     XML with them can read other files or fill memory."""
 
     def __init__(self, path: Path) -> None:
+        super().__init__()
         self._path = path
 
     def _rows(self) -> Iterator[Row]:
-        reading = _Camt()
+        self.periods.clear()
+        reading = _Camt(self.periods)
         with self._path.open("rb") as file:
             while part := file.read(_PART):
                 reading.feed(part, last=False)
@@ -201,7 +208,9 @@ class _CamtEntry:
 class _Camt:
     """Follows the elements of one document; their path gives their meaning."""
 
-    def __init__(self) -> None:
+    def __init__(self, periods: list[tables.StatedPeriod]) -> None:
+        """Add the period of each statement to `periods`."""
+        self._periods, self._days = periods, dict[str, str]()
         self._parser = expat.ParserCreate(namespace_separator=" ")
         self._parser.buffer_text = True
         self._parser.StartElementHandler = self._start
@@ -266,7 +275,7 @@ class _Camt:
             )
         self._value, self._length = [], 0
         if tag == "Stmt":
-            self._account, self._balance = {}, _Balances()
+            self._account, self._balance, self._days = {}, _Balances(), {}
         elif tag == "Ntry":
             self._entry = _CamtEntry()
         elif tag == "Bal":
@@ -293,6 +302,7 @@ class _Camt:
             self._in_entry(self._entry, tag, value)
         elif tag == "Stmt":
             self._balance.check(max(self._number, 1))
+            self._state_period()
         else:
             self._in_statement(tag, value)
         self._path.pop()
@@ -309,11 +319,25 @@ class _Camt:
             self._balance_amount = value
         elif within[-2:] == ["Bal", "CdtDbtInd"]:
             self._debit = value == "DBIT"
+        elif within[-2:-1] == ["FrToDt"]:
+            self._days[tag] = value
+        elif within[-3:] == ["Bal", "Dt", "Dt"]:
+            self._days[self._code] = value
         elif tag == "Bal":
             side = _CODES_OF_BALANCES.get(self._code)
             amount = _amount(self._balance_amount, debit=self._debit)
             if side is not None and isinstance(amount, tables.Number):
                 setattr(self._balance, side, Decimal(amount))
+
+    def _state_period(self) -> None:
+        """State what the statement covers: its own period, else the days of its balances."""
+        days = self._days
+        since, until = days.get("FrDtTm"), days.get("ToDtTm")
+        if since is None or until is None:
+            since, until = days.get("OPBD"), days.get("CLBD")
+        if since and until:
+            account = self._account.get("IBAN") or self._account.get("Othr", "")
+            self._periods.append(tables.StatedPeriod(since=since, until=until, name=account))
 
     def _in_entry(self, entry: _CamtEntry, tag: str, value: str) -> None:
         match self._path[-2], tag:
@@ -389,7 +413,7 @@ _ENTRY: Final = re.compile(
 give the bank's reference more characters."""
 
 _BALANCE: Final = re.compile(
-    r"(?P<mark>[CD])\d{6}(?P<currency>[A-Z]{3})(?P<amount>\d{1,15},\d{0,3})"
+    r"(?P<mark>[CD])(?P<day>\d{6})(?P<currency>[A-Z]{3})(?P<amount>\d{1,15},\d{0,3})"
 )
 """Fields 60F, 60M, 62F and 62M: 1!a6!n3!a15d."""
 
@@ -414,13 +438,15 @@ class Mt940Table(_BankTable):
     heading_row = 1
 
     def __init__(self, path: Path, *, encoding: str | None) -> None:
+        super().__init__()
         self._path = path
         self._encoding = tables.encoding_of(path, encoding)
 
     def _rows(self) -> Iterator[Row]:
         account, currency, balance = "", "", None
         waiting: tuple[int, re.Match[str]] | None = None
-        number, ended = 1, False
+        number, ended, opened, entries = 1, False, "", set[str]()
+        self.periods.clear()
         for number, tag, value in self._fields():
             if waiting is not None and tag != "86":
                 yield _swift_row(waiting, account, currency, "")
@@ -437,7 +463,8 @@ class Mt940Table(_BankTable):
                 account = value.strip()
             elif tag in ("60F", "60M"):
                 found = _balance_in(number, value)
-                currency = found["currency"]
+                currency, opened = found["currency"], _swift_day(found["day"])
+                entries.clear()
                 balance = _Balances(opening=_signed(found))
             elif tag == "61":
                 entry = _ENTRY.fullmatch(value)
@@ -454,11 +481,19 @@ class Mt940Table(_BankTable):
                         number, "an entry comes before any opening balance (:60F:)"
                     )
                 balance.moved += _signed(entry)
+                entries.add(_booked(entry))
             elif tag == "86" and waiting is not None:
                 yield _swift_row(waiting, account, currency, value)
                 waiting = None
             elif tag in ("62F", "62M") and balance is not None:
-                balance.closing = _signed(_balance_in(number, value))
+                found = _balance_in(number, value)
+                balance.closing, closed = _signed(found), _swift_day(found["day"])
+                # Banks date the opening balance on the first day, or as the statement before was
+                # closed: a statement of a month then opens on the last day of the month before.
+                if opened not in entries and _day_after(opened).endswith("-01"):
+                    opened = min(_day_after(opened), closed)
+                period = tables.StatedPeriod(since=opened, until=closed, name=account)
+                self.periods.append(period)
                 balance.check(number)
                 balance, ended = None, True
         if waiting is not None or balance is not None or not ended:
@@ -499,6 +534,27 @@ def _balance_in(number: int, value: str) -> re.Match[str]:
     return found
 
 
+def _swift_day(digits: str) -> str:
+    return f"20{digits[:2]}-{digits[2:4]}-{digits[4:]}"
+
+
+def _day_after(day: str) -> str:
+    try:
+        return (date.fromisoformat(day) + timedelta(days=1)).isoformat()
+    except (ValueError, OverflowError):
+        return day
+
+
+def _booked(entry: re.Match[str]) -> str:
+    """Return the day on which an entry was booked."""
+    year, month, day = 2000 + int(entry["year"]), int(entry["month"]), int(entry["day"])
+    if entry["entry"]:  # the entry's day has no year: it is near the value date
+        booked, day = int(entry["entry"][:2]), int(entry["entry"][2:])
+        year += (booked < month - 6) - (booked > month + 6)
+        month = booked
+    return f"{year:04}-{month:02}-{day:02}"
+
+
 def _signed(found: re.Match[str]) -> Decimal:
     # RC takes a credit back, RD a debit.
     amount = Decimal(found["amount"].replace(",", ".").removesuffix("."))
@@ -510,14 +566,9 @@ def _swift_row(
 ) -> tuple[int, Sequence[str]]:
     number, found = entry
     text, name = _information(information)
-    year, month, day = 2000 + int(found["year"]), int(found["month"]), int(found["day"])
-    if found["entry"]:  # the entry's day has no year: it is near the value date
-        booked, day = int(found["entry"][:2]), int(found["entry"][2:])
-        year += (booked < month - 6) - (booked > month + 6)
-        month = booked
     return number, _cells(
         account=account,
-        booked_at=tables.CellMoment(f"{year:04}-{month:02}-{day:02}"),
+        booked_at=tables.CellMoment(_booked(found)),
         amount=tables.Number(format(_signed(found), "f")),
         currency=currency,
         entry_reference=reference_in(found["bank"] or ""),
@@ -570,6 +621,7 @@ class OfxTable(_BankTable):
     """One file of OFX, of bank or card accounts."""
 
     def __init__(self, path: Path, *, encoding: str | None) -> None:
+        super().__init__()
         if path.stat().st_size > MAX_OFX_BYTES:
             raise tables.RefusedTable(
                 1, f"the file is larger than {MAX_OFX_BYTES >> 20} MiB: fetch it month by month"
@@ -598,7 +650,8 @@ class OfxTable(_BankTable):
 
     def _rows(self) -> Iterator[Row]:
         within: list[str] = []
-        account, currency, number = "", "", 0
+        account, currency, number, days = "", "", 0, dict[str, str]()
+        self.periods.clear()
         entry: dict[str, str] | None = None
         for found in _ELEMENT.finditer(self._body):  # a list of them takes thirty times the file
             close, tag, text = found.groups()
@@ -610,6 +663,11 @@ class OfxTable(_BankTable):
                 if name == "STMTTRN" and entry is not None:
                     yield number, _ofx_row(entry, account, currency)
                     entry = None
+                elif name == "BANKTRANLIST" and len(days) == 2:
+                    since, until = days["DTSTART"], days["DTEND"]
+                    period = tables.StatedPeriod(since=since, until=until, name=account)
+                    self.periods.append(period)
+                    days = {}
                 continue
             if name == "STMTTRN":
                 if entry is not None:
@@ -621,6 +679,8 @@ class OfxTable(_BankTable):
                 if name == "CURSYM" and "CURRENCY" in within:
                     name = AMOUNT_IN
                 entry.setdefault(name, value)
+            elif name in ("DTSTART", "DTEND") and (stated := _POSTED.fullmatch(value)):
+                days[name] = "-".join(stated.groups())
             elif name == "CURDEF":
                 currency = value
             elif name == "ACCTID" and any(each in within for each in _ACCOUNTS):

@@ -45,6 +45,8 @@ class JsonLines:
     heading_row = 1
     of_ours = False
     notes: Sequence[str] = ()
+    head: Sequence[str] = ()
+    periods: Sequence[tables.StatedPeriod] = ()
 
     def __init__(self, path: Path, *, encoding: str | None, names: Sequence[str]) -> None:
         """names: the columns that are looked for; others are skipped."""
@@ -339,6 +341,7 @@ class XlsxTable:
 
     of_ours = False
     notes: Sequence[str] = ()
+    periods: Sequence[tables.StatedPeriod] = ()
 
     def __init__(
         self,
@@ -362,6 +365,9 @@ class XlsxTable:
         if not found:
             raise tables.RefusedTable(1, "the sheet is empty")
         self.heading_row, heading = found[tables.heading_in([recognize(row) for _, row in found])]
+        self.head: Sequence[str] = [
+            " ".join(filter(None, row)) for _, row in islice(self._rows(), self.heading_row - 1)
+        ]
         while heading and not heading[-1]:
             heading.pop()
         self.heading: Sequence[str] = heading

@@ -93,6 +93,7 @@ class Shaped:
         """Raise RefusedTable if a column that a rule names is missing."""
         self.heading, self.heading_row = table.heading, table.heading_row
         self.notes, self.of_ours = table.notes, table.of_ours
+        self.head, self.periods = table.head, table.periods
         self._table, self._shape = table, mapping.shape
         self._keep = self._rules(mapping.shape.keep)
         self._ignore = self._rules(mapping.shape.ignore)

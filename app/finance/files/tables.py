@@ -247,6 +247,19 @@ class Batch:
     broken: Mapping[int, Problem] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatedPeriod:
+    """The first and last moment that a file states of itself, as it writes them.
+
+    until  if it is a day, all of it is within
+    name   the account that the period is of; empty for the whole file
+    """
+
+    since: str
+    until: str
+    name: str = ""
+
+
 class SourceTable(Protocol):
     """An open file. Reading raises RefusedTable where it cannot go on."""
 
@@ -261,6 +274,14 @@ class SourceTable(Protocol):
 
     of_ours: bool
     """Whether this is a file of rejected rows that we wrote."""
+
+    @property
+    def head(self) -> Sequence[str]:
+        """The lines before the heading."""
+
+    @property
+    def periods(self) -> Sequence[StatedPeriod]:
+        """What elements of the format state; complete once all rows were read."""
 
     def batches(self) -> Iterator[Batch]:
         """Yield all rows after the heading; each call begins at the first."""
@@ -421,6 +442,8 @@ _DECLARATION: Final = re.compile(r"sep=(.)\s*", re.IGNORECASE)
 class CsvTable:
     """One file of delimited text; its heading is the given line, or is found (`heading_in`)."""
 
+    periods: Sequence[StatedPeriod] = ()
+
     def __init__(
         self,
         path: Path,
@@ -444,6 +467,7 @@ class CsvTable:
             delimiter, encoding = of_ours, None if _decodes(path, "utf-8") else encoding
         self._encoding = encoding_of(path, encoding)
         self._skipped, line, declared = self._heading_line(delimiter, recognize, heading_row)
+        self.head = list(islice(lines(path, self._encoding), self._skipped))
         self._delimiter = delimiter or declared or _delimiter_of(line, recognize)
         reader = self._reader()
         heading = self._next(reader)

@@ -29,6 +29,7 @@ class Rows:
     heading_row = 2
     notes: Sequence[str] = ()
     of_ours = False
+    head = periods = ()
 
     def batches(self) -> Iterator[Batch]:
         yield Batch([["a", "1"], ["b", "-5"]], [3, 4])

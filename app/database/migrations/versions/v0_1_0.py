@@ -25,6 +25,7 @@ APPEND_ONLY = (
     "breaks",
     "closing_prints",
     "closings",
+    "coverage",
     "erasures",
     "log_departures",
     "match_rules",

@@ -1,0 +1,133 @@
+"""What files cover: listed, declared by a person where a file does not say, and withdrawn again.
+
+An import states the coverage of its file (`imports`). A declaration stands for a file whose period
+nobody stated, or corrects one; it is in the trail, and reports say who declared it.
+"""
+
+from dataclasses import dataclass, replace
+from datetime import UTC
+
+from app.access.operators import note_in_trail, permitted
+from app.access.proposals import check_reason
+from app.context.context import AppContext
+from app.core.errors import NotFoundError, UsageError
+from app.finance.coverage_store import BY_FILE, CoverageLine, add_coverage, coverage_lines
+from app.finance.import_store import ImportKind, importing_alone
+from reconcile.instants import TICK, Instant, format_instant
+from reconcile.matching.rules import Span
+from reconcile.periods import Calendar
+
+KIND_WORDS = {"book": "order book", "statement": "source", "bank": "bank account"}
+"""What a name of each kind names."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Declaration:
+    """A person's statement of the first and the last day that the files of a name cover.
+
+    zone  the zone of the days; None: the merchant's
+    """
+
+    kind: ImportKind
+    name: str
+    first: str
+    last: str
+    reason: str
+    wallet: str | None = None
+    by: str | None = None
+
+
+async def list_coverage(context: AppContext) -> list[CoverageLine]:
+    """Return the lines that stand now, in order of their numbers."""
+    async with context.database.reading() as connection:
+        return await coverage_lines(connection, as_of=context.clock.now())
+
+
+def days_of_span(line: CoverageLine, calendar: Calendar) -> str:
+    """Return the days of a line: `2026-10-01 to 2026-10-31`; empty if nobody states them."""
+    if line.since is None or line.until is None:
+        return ""
+    return f"{calendar.day_of(line.since)} to {calendar.day_of(Instant(line.until - TICK))}"
+
+
+async def declare_coverage(context: AppContext, asked: Declaration) -> CoverageLine:
+    """Store that files of a name cover these days. Returns the stored line.
+
+    Raises UsageError for days that are none or lie ahead, and NotFoundError for a name of which
+    nothing was imported.
+    """
+    check_reason(asked.reason, of="coverage")
+    span = span_of_days(context, asked.first, asked.last)
+    async with context.database.writing() as connection:
+        await importing_alone(connection)
+        who = await permitted(connection, by=asked.by, action="coverage_declared")
+        now = context.clock.now()
+        known = {line.name for line in await coverage_lines(connection, as_of=now)
+                 if line.kind == asked.kind}  # fmt: skip
+        if asked.kind == "statement":
+            known |= context.settings.sources.keys()
+        if asked.name not in known:
+            there = f"there are: {', '.join(sorted(known))}" if known else "there is none yet"
+            raise NotFoundError(
+                f"nothing was imported of the {KIND_WORDS[asked.kind]} {asked.name[:80]!r}; {there}"
+            )
+        line = CoverageLine(
+            kind=asked.kind,
+            name=asked.name,
+            wallet=asked.wallet,
+            since=span.since,
+            until=span.until,
+            who=who.name,
+            at=now,
+            reason=asked.reason.strip(),
+        )
+        number = await add_coverage(connection, [line])
+        facts = {"kind": line.kind, "since": format_instant(span.since),
+                 "until": format_instant(span.until), "number": str(number)}  # fmt: skip
+        await note_in_trail(
+            connection, who, action="coverage_declared", subject=line.name, at=now,
+            reason=asked.reason, facts=facts,
+        )  # fmt: skip
+    return replace(line, number=number)
+
+
+def span_of_days(context: AppContext, first: str, last: str) -> Span:
+    """Return the span of whole days in the merchant's zone. Raises UsageError if it is none."""
+    calendar = Calendar(context.zone or UTC)
+    try:
+        span = Span(since=calendar.day(first.strip())[0], until=calendar.day(last.strip())[1])
+    except ValueError:
+        raise UsageError("say the first and the last day, such as 2026-10-01") from None
+    if span.since >= span.until:
+        raise UsageError("the first day comes after the last")
+    if span.until > context.clock.now():
+        raise UsageError("the last day is not over: no file covers days that are still to come")
+    return span
+
+
+async def withdraw_coverage(
+    context: AppContext, number: int, *, reason: str, by: str | None
+) -> CoverageLine:
+    """Take a declared line back. Returns it. Raises NotFoundError if none of this number stands."""
+    check_reason(reason, of="coverage")
+    async with context.database.writing() as connection:
+        await importing_alone(connection)
+        who = await permitted(connection, by=by, action="coverage_withdrawn")
+        now = context.clock.now()
+        lines = await coverage_lines(connection, as_of=now)
+        found = next((line for line in lines if line.number == number), None)
+        if found is None:
+            raise NotFoundError(f"no coverage {number} stands; `tallyhook coverage list` shows it")
+        if found.who == BY_FILE:
+            raise UsageError(
+                f"a file states this coverage: take import {found.of_import} back instead"
+            )
+        await add_coverage(
+            connection,
+            [replace(found, of_import=None, who=who.name, at=now, reason=reason, withdraws=number)],
+        )
+        await note_in_trail(
+            connection, who, action="coverage_withdrawn", subject=found.name, at=now,
+            reason=reason, facts={"kind": found.kind, "number": str(number)},
+        )  # fmt: skip
+    return found

@@ -1,0 +1,135 @@
+"""What files cover: spans that a file states, or that a person declares. Rows are only added.
+
+A row is of the import that brought it, and counts while that one stands; a declared row counts
+until another row withdraws it. A row without a span says that a name is known, and not since when.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from app.database.statements import statement
+from app.finance.import_store import ImportKind
+from reconcile.instants import Instant, format_known
+from reconcile.matching.rules import Coverage, Covered, Span, common_spans, joined_spans
+
+BY_FILE: Final = "file"
+"""Who states the span that a file has."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CoverageLine:
+    """One stated span.
+
+    number      from 1; 0 for one that is not stored yet
+    of_import   number of the import that brought it; None if it was declared without one
+    name        the source, bank account or order book
+    wallet      the sub-account of the source; None: all of them
+    since       with `until`, the span; None if nobody states it
+    who         BY_FILE, or the person who declared it
+    withdraws   number of the declared line that this one withdraws
+    """
+
+    kind: ImportKind
+    name: str
+    since: Instant | None
+    until: Instant | None
+    who: str
+    at: Instant
+    number: int = 0
+    of_import: int | None = None
+    wallet: str | None = None
+    reason: str | None = None
+    withdraws: int | None = None
+
+    def document(self) -> dict[str, Any]:
+        return {
+            "number": self.number,
+            "kind": self.kind,
+            "name": self.name,
+            "wallet": self.wallet,
+            "since": format_known(self.since),
+            "until": format_known(self.until),
+            "import": self.of_import,
+            "by": self.who,
+            "at": format_known(self.at),
+            "reason": self.reason,
+        }
+
+
+_COLUMNS: Final = tuple(CoverageLine.__dataclass_fields__)
+
+_ADD: Final = statement(
+    "INSERT INTO coverage ({columns}) VALUES ({values})",
+    columns=", ".join(_COLUMNS),
+    values=", ".join(f":{name}" for name in _COLUMNS),
+)
+
+_STANDING: Final = statement(
+    "SELECT {columns} FROM coverage AS one WHERE at <= :as_of AND withdraws IS NULL "
+    "AND NOT EXISTS (SELECT 1 FROM coverage AS other "
+    "WHERE other.withdraws = one.number AND other.at <= :as_of) "
+    "AND NOT EXISTS (SELECT 1 FROM imports WHERE imports.withdraws = one.of_import "
+    "AND imports.published_at <= :as_of) ORDER BY number",
+    columns=", ".join(_COLUMNS),
+)
+
+
+async def add_coverage(connection: AsyncConnection, lines: Iterable[CoverageLine]) -> int:
+    """Store these lines with the next numbers. Returns the last number. Hold `importing_alone`."""
+    found = await connection.execute(text("SELECT coalesce(max(number), 0) FROM coverage"))
+    number = int(found.scalar_one())
+    for line in lines:
+        number += 1
+        await connection.execute(text(_ADD), {**asdict(line), "number": number})
+    return number
+
+
+async def coverage_lines(connection: AsyncConnection, *, as_of: Instant) -> list[CoverageLine]:
+    """Return the lines that stood at an instant, in order of their numbers."""
+    rows = await connection.execute(text(_STANDING), {"as_of": as_of})
+    return [CoverageLine(**dict(zip(_COLUMNS, row, strict=True))) for row in rows]
+
+
+async def coverage(connection: AsyncConnection, *, as_of: Instant) -> Coverage:
+    """Return what books, statements, bank files and webhooks covered, as known at an instant."""
+    lines = await coverage_lines(connection, as_of=as_of)
+    # Ids of deliveries begin with the time of their arrival.
+    arrived = await connection.scalar(
+        text("SELECT received_at FROM deliveries ORDER BY id LIMIT 1")
+    )
+    return Coverage(
+        books=covered_by(lines, "book"),
+        statements=covered_by(lines, "statement"),
+        bank=covered_by(lines, "bank"),
+        takings=as_of if arrived is None else arrived,
+    )
+
+
+def covered_by(lines: Iterable[CoverageLine], kind: ImportKind) -> tuple[Covered, ...]:
+    """Return the coverage of each name of a kind: what lines of no wallet cover, and what all of
+    its wallets do."""
+    spans: dict[str, dict[str | None, list[Span]]] = defaultdict(lambda: defaultdict(list))
+    for line in lines:
+        if line.kind == kind:
+            own = spans[line.name][line.wallet]
+            if line.since is not None and line.until is not None:
+                own.append(Span(since=line.since, until=line.until))
+    return tuple(
+        Covered(
+            name=name,
+            spans=joined_spans(
+                [
+                    *by_wallet.get(None, ()),
+                    *common_spans(
+                        [joined_spans(own) for wallet, own in by_wallet.items() if wallet]
+                    ),
+                ]
+            ),
+        )
+        for name, by_wallet in sorted(spans.items())
+    )

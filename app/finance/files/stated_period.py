@@ -1,0 +1,96 @@
+"""The period that a file states of itself: in elements of its format, or in lines before its table.
+
+The dates of its rows state nothing: days without money have no rows.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from datetime import UTC
+from pathlib import Path
+from typing import Final
+
+from app.finance.files.mapping import Dates, FileMapping
+from app.finance.files.presets import ChosenReading
+from app.finance.files.tables import SourceTable, StatedPeriod, UnclearCell
+from reconcile.instants import SECOND, Instant
+from reconcile.matching.rules import Span
+from reconcile.periods import Calendar
+
+_DATE: Final = (
+    r"(?:\d{4}[-/.]\d\d?[-/.]\d\d?|\d\d?[-/.]\d\d?[-/.]\d{4})"
+    r"(?:[T ]\d\d?:\d\d(?::\d\d)?(?:\s?[AP]\.?M\.?)?)?"
+)
+_PERIOD: Final = re.compile(
+    rf"(?<!\d)({_DATE})\"?[\s,;|]*(?:to|until|till|through|-|–|bis|au|hadi)[\s:,;|]*\"?({_DATE})(?!\d)",
+    re.ASCII | re.IGNORECASE,
+)
+
+_NAMED: Final = re.compile(
+    r"(?<!\d)(\d{4}-\d\d-\d\d)[ _-]?(?:to|_|-)[ _-]?(\d{4}-\d\d-\d\d)(?!\d)", re.ASCII
+)
+
+LONGEST_LINE: Final = 1_000
+"""Characters of a line in which a period is looked for; a line before a table has some dozens."""
+
+
+def in_head(lines: Iterable[str]) -> Iterator[StatedPeriod]:
+    """Yield the first period that lines before a table state, such as `01/10/2026 to 31/10/2026`.
+
+    Several different ones state nothing.
+    """
+    found = {
+        match.groups() for line in lines for match in _PERIOD.finditer(line.strip()[:LONGEST_LINE])
+    }
+    if len(found) == 1:
+        ((since, until),) = found
+        yield StatedPeriod(since=since, until=until)
+
+
+def in_name(name: str) -> Iterator[StatedPeriod]:
+    """Yield the period in the name of an export that its maker names so."""
+    found = _NAMED.search(name)
+    if found is not None:
+        yield StatedPeriod(since=found[1], until=found[2])
+
+
+def spans_of(table: SourceTable, path: Path, chosen: ChosenReading) -> list[tuple[str, Span]]:
+    """Return account and span of each period that a file states, once all its rows were read.
+
+    The account is empty for a period of the whole file.
+    """
+    periods = [*table.periods] or [*in_head(table.head)]
+    if not periods and chosen.preset is not None:
+        periods = [*in_name(path.name)]
+    mapping = chosen.mapping
+    found = [(" ".join(each.name.split()), span_of(each, mapping)) for each in periods]
+    return [(name, span) for name, span in found if span is not None]
+
+
+def span_of(period: StatedPeriod, mapping: FileMapping) -> Span | None:
+    """Return a period in the file's zone; None if it is no period by the mapping's dates."""
+    zone = mapping.zone or UTC
+    dates, calendar = Dates(mapping.dates, zone), Calendar(zone)
+    try:
+        since, until = dates.read([period.since, period.until])
+    except UnclearCell:
+        return None
+    if since is None or until is None or since > until:
+        return None
+    if ":" not in period.until:
+        return Span(since=since, until=calendar.next_day(until))
+    # 23:59 and 23:59:59 are the last minute and second.
+    return Span(since=since, until=_end(until, minute=period.until.count(":") == 1))
+
+
+def _end(last: Instant, *, minute: bool) -> Instant:
+    length = 60 * SECOND if minute else SECOND
+    return Instant(last + length) if (last + length) % (60 * SECOND) == 0 else last
+
+
+def days_of(since: str, until: str, mapping: FileMapping) -> Span:
+    """Return the span from a day to another, both whole. Raises ValueError with a sentence."""
+    calendar = Calendar(mapping.zone or UTC)
+    span = Span(since=calendar.day(since)[0], until=calendar.day(until)[1])
+    if span.since >= span.until:
+        raise ValueError("the first day comes after the last")
+    return span
