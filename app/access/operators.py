@@ -56,6 +56,7 @@ Action = Literal[
     "schedule_run",
     "report_delivered",
     "period_closed",
+    "period_reopened",
     "evidence_built",
     "letter_taken",
     "attached",
@@ -126,6 +127,7 @@ MAY: Final[Mapping[Action, frozenset[Role]]] = {
     "schedule_run": _FINANCE,
     "report_delivered": frozenset(),  # only by the schedule
     "period_closed": _FINANCE,
+    "period_reopened": _FINANCE,
     "evidence_built": _FINANCE | _SUPPORT,
     "letter_taken": _FINANCE | _SUPPORT,
     "attached": _FINANCE | _SUPPORT,

@@ -65,9 +65,19 @@ class Agreed:
         return {"second": self.second, "proposal": self.proposal}
 
 
-Agree = Callable[[Connection], Awaitable[Agreed]]
-"""Function that stores the approval in the given transaction. Raises UsageError if it no longer
-counts: then the transaction must end without the act."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Agree:
+    """The approval of a person. A call stores it in the given transaction; it raises UsageError if
+    it no longer counts: then the transaction must end without the act.
+
+    second  the approver's name
+    """
+
+    second: str
+    store: Callable[[Connection], Awaitable[Agreed]]
+
+    async def __call__(self, connection: Connection) -> Agreed:
+        return await self.store(connection)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -287,13 +297,14 @@ class Proposals:
         UsageError for a person who may not, an act that is impossible now, or a changed subject."""
         check_reason(reason)
         async with self._context.database.reading() as connection:  # before a long act begins
-            proposal = (await self._may_approve(connection, identity, by=by))[0]
+            proposal, approver, _ = await self._may_approve(connection, identity, by=by)
 
-        async def agree(connection: Connection) -> Agreed:
+        async def store(connection: Connection) -> Agreed:
             found, second, proposer = await self._may_approve(connection, identity, by=by)
             await self._decided(connection, found, second, "approved", reason)
             return Agreed(who=proposer, second=second.name, proposal=identity)
 
+        agree = Agree(second=approver.name, store=store)
         await self.kinds[proposal.kind].perform(proposal, agree)
         return await self.one(identity)
 

@@ -243,6 +243,7 @@ FINANCE: Final = {
     "periods": "periods",
     "periods/verification": "verification",
     "periods/{period}": "period",
+    "periods/{period}/journal": "period_journal",
     "periods/{period}/verification": "verification",
 }
 """Endpoints of `FinanceRoutes` by address."""

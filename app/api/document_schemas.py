@@ -232,10 +232,13 @@ _LATE: Final = members(
 _PERIOD: Final = members(
     {
         "period": {"type": "string", "pattern": "^[0-9]{4}-[0-9]{2}$", "examples": ["2026-10"]},
+        "version": described(COUNT, "1, or one more each time the month was reopened."),
         "as_of": INSTANT,
         "closed_at": INSTANT,
         "closed_by": WORD,
         "digest": WORD,
+        "reopened_at": described(MAYBE_INSTANT, "When it was reopened; null: it stands."),
+        "reopened_by": MAYBE_WORD,
     }
 )
 
@@ -369,7 +372,13 @@ _VERIFICATION: Final = members(
         "passed": described(FLAG, "Whether every step did."),
         "steps": listed(
             members(
-                {"period": word("2026-10"), "step": word("chain"), "passed": FLAG, "sentence": WORD}
+                {
+                    "period": word("2026-10"),
+                    "version": COUNT,
+                    "step": word("chain"),
+                    "passed": FLAG,
+                    "sentence": WORD,
+                }
             )
         ),
     }

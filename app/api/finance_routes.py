@@ -3,12 +3,13 @@ commands print them."""
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from typing import Any
+from typing import Any, Final
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from app.api import report_routes, request_body
+from app.api.report_routes import MAX_JOURNAL_BYTES, TOO_MUCH
 from app.context.context import AppContext
 from app.context.work import Elsewhere
 from app.core.errors import NotFoundError, UsageError
@@ -25,6 +26,7 @@ from app.finance import (
     scheduled,
     worklist,
 )
+from app.finance.reports.journal import JOURNAL_FORMATS, JOURNAL_TYPES, closed_journal
 from reconcile.matching.breaks import BREAK_CAUSES, STATES
 from reconcile.matching.control import BUCKETS
 
@@ -212,23 +214,55 @@ class FinanceRoutes:
     async def periods(self, request: Request, program: str) -> Response:
         """GET /api/v1/periods?after=&limit="""
         after, limit = request_body.after_parameter(request), self._limit(request)
-        later = [
-            each for each in await closed_periods.list_closed(self._context) if each.period > after
-        ]
-        following = later[limit - 1].period if len(later) > limit else None
-        return _page("periods", [each.document() for each in later[:limit]], following)
+        made = await closed_periods.list_closed(self._context)
+        names = [f"{each.period}.{each.version}" for each in made]
+        if after and after not in names:
+            raise ApiProblem(
+                422, "parameter_invalid", "after is no closing of this list: begin without it."
+            )
+        begin = names.index(after) + 1 if after else 0
+        found = [each.document() for each in made[begin : begin + limit]]
+        following = names[begin + limit - 1] if len(made) > begin + limit else None
+        return _page("periods", found, following)
 
     async def period(self, request: Request, program: str) -> Response:
-        """GET /api/v1/periods/{period}: the stored report, byte for byte."""
+        """GET /api/v1/periods/{period}?version=: the stored report, byte for byte."""
         try:
             content = await closed_periods.closed_report(
-                self._context, request.path_params["period"], "json"
+                self._context, request.path_params["period"], "json", version=_version(request)
             )
         except NotFoundError:
-            raise ApiProblem(
-                404, "period_not_closed", "There is no closed month of this name."
-            ) from None
+            raise _NOT_CLOSED from None
         return Response(content, media_type=JSONResponse.media_type)
+
+    async def period_journal(self, request: Request, program: str) -> Response:
+        """GET /api/v1/periods/{period}/journal?format=&version=: the stored journal, byte for
+        byte."""
+        form = request_body.chosen(request, "format", JOURNAL_FORMATS) or "json"
+        parts = list[bytes]()
+        written = closed_journal(
+            self._context, request.path_params["period"], form, version=_version(request)
+        )
+        try:
+            async with aclosing(written):
+                async for part in written:
+                    parts.append(part)
+                    if sum(map(len, parts)) > MAX_JOURNAL_BYTES:
+                        raise ApiProblem(409, "report_not_made", f"{TOO_MUCH}.")
+        except NotFoundError:
+            raise _NOT_CLOSED from None
+        return Response(b"".join(parts), media_type=JOURNAL_TYPES[form][0])
+
+
+_NOT_CLOSED: Final = ApiProblem(
+    404, "period_not_closed", "There is no closed month of this name, or not this version of it."
+)
+
+
+def _version(request: Request) -> int | None:
+    if request_body.word_parameter(request, "version") is None:
+        return None
+    return request_body.number_parameter(request, "version", default=1, low=1, high=9_999)
 
 
 async def _first(

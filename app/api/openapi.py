@@ -219,6 +219,11 @@ _FORM: Final = parameter(
     "json, which it is without this; csv, a line a posting; beancount; xero and quickbooks, to "
     "import there, a journal a day and currency.",
 )
+_VERSION: Final = parameter(
+    "version",
+    {"type": "integer", "minimum": 1, "maximum": 9_999},
+    "Of the closing, where the month was reopened; without this the one that stands.",
+)
 _MADE: Final = {
     "202": good_answer("It is being made; the same again gives it", "ReportUnderWay", RETRY_AFTER),
     "409": problem_answer("It cannot be made, or is too long; the sentence says why"),
@@ -329,7 +334,8 @@ _FINANCE_PATHS: Final[dict[str, Any]] = {
         _CLOSED_TOO, AFTER, LIMIT,
     ),
     "/api/v1/periods": _to_read(
-        "listPeriods", "The closed months, the earliest first", "PeriodList", AFTER, LIMIT
+        "listPeriods", "The closings of months, the earliest first, also those that were reopened",
+        "PeriodList", AFTER, LIMIT,
     ),
     "/api/v1/periods/verification": _to_read(
         "verifyPeriods", "Whether closed months still follow from their evidence: every step on "
@@ -346,7 +352,15 @@ _FINANCE_PATHS: Final[dict[str, Any]] = {
     "/api/v1/periods/{period}": _one_of_them(
         "period",
         _to_read(
-            "getPeriod", "A closed month's report, byte for byte as it was closed", "Report"
+            "getPeriod", "A closed month's report, byte for byte as it was closed", "Report",
+            _VERSION,
+        ),
+    ),
+    "/api/v1/periods/{period}/journal": _one_of_them(
+        "period",
+        _to_read(
+            "getPeriodJournal", "A closed month's journal, byte for byte as it was closed",
+            "Journal", _FORM, _VERSION, more={"200": _JOURNAL, "409": _MADE["409"]},
         ),
     ),
 }  # fmt: skip

@@ -26,11 +26,11 @@ from app.context.work import Elsewhere
 from app.core.errors import ConfigurationError, UsageError
 from app.core.jobs import Job, Jobs
 from app.core.problems import ApiProblem
-from app.finance.close_period import verify_periods
 from app.finance.closed_periods import list_closed, on_the_books
 from app.finance.match_rules import current_rules, preview_rules
 from app.finance.report_period import check_scope, report_in
 from app.finance.reports.journal import JOURNAL_FORMATS, JOURNAL_TYPES, JournalFormat, write_journal
+from app.finance.verify_periods import verify_periods
 from app.receiving.caught_up import must_have_read
 from reconcile.instants import Instant, format_instant
 from reconcile.periods import Calendar
@@ -72,7 +72,8 @@ _LIMITS: Final[dict[str, Any]] = {
 
 TOO_MUCH: Final = (
     f"the journal is longer than the {MAX_JOURNAL_BYTES // 1024 // 1024} MiB that an answer has: "
-    "ask for a shorter period, or let `tallyhook report journal` write it"
+    "ask for a shorter period, or let `tallyhook report journal`, or `tallyhook period show "
+    "--journal`, write it"
 )
 
 
@@ -119,12 +120,14 @@ class ReportRoutes:
         """GET /api/v1/periods/verification for all closed months, and
         /api/v1/periods/{period}/verification for one."""
         period: str | None = request.path_params.get("period")
-        closed = [each.period for each in await list_closed(self._context)]
-        if period is not None and period not in closed:
+        made = await list_closed(self._context)
+        closed = [each for each in made if period in (None, each.period)]
+        if period is not None and not closed:
             raise ApiProblem(404, "period_not_closed", "There is no closed month of this name.")
+        links = [(each.digest, each.reopening) for each in closed]
         job = await self._made(
             "verification",
-            str(period or closed),  # with one that was closed since, all are others
+            f"{period} {links}",  # with one that was closed or reopened since, all are others
             lambda: self._work(_verification, period),
             by=program,
         )

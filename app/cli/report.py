@@ -188,8 +188,8 @@ async def _scope(
 
 
 period_group = typer.Typer(
-    help="Months of the books: closed once, in order, and printed again for ever. What is learned "
-    "later stands in the report of the first open month, as an adjustment.",
+    help="Months of the books: closed in order, and printed again for ever. What is learned later "
+    "stands in the report and the journal of the first open month, as an adjustment.",
     no_args_is_help=True,
 )
 
@@ -208,10 +208,10 @@ def close_month(
     ] = "",
     form: printing.DocumentOption = printing.Format.table,
 ) -> None:
-    """Close a month: keep its report with everything it rests on, for ever.
+    """Close a month: keep its report and journal with everything they rest on, for ever.
 
     Months are closed in order, without gaps: none before the first one can be closed later. Where
-    the rules in force require two people, it becomes a proposal.
+    the rules in force require two people, it becomes a proposal of that report as of that moment.
     Exit code 1 where something prevents it; every reason is listed, with what to do.
     """
     from app.access.proposal import Proposal
@@ -249,6 +249,7 @@ def close_month(
 def _print_closed(closing: Any, form: printing.Format) -> None:
     row = {
         "period": closing.month.name,
+        "version": closing.version,
         "closed_by": closing.by,
         "evidence": sum(each.count for each in closing.evidence),
         "history": closing.history,
@@ -266,30 +267,79 @@ def _print_closed(closing: Any, form: printing.Format) -> None:
 
 @period_group.command("list")
 def list_periods(form: printing.FormatOption = printing.Format.table) -> None:
-    """List the closed months, the earliest first."""
+    """List every closing, also those that were reopened, the earliest month first."""
     from app.finance.closed_periods import list_closed
 
     closed = running.with_context(list_closed)
     rows = [each.document() for each in closed]
-    printing.emit(rows, columns=("period", "as_of", "closed_at", "closed_by", "digest"), form=form)
+    columns = ("period", "version", "as_of", "closed_at", "closed_by", "reopened_at", "digest")
+    printing.emit(rows, columns=columns, form=form)
+
+
+@period_group.command("reopen")
+def reopen_month(
+    period: Period,
+    reason: Annotated[str, typer.Option(help="Why; it is kept for ever.")],
+    by: operators.ByOption = None,
+) -> None:
+    """Propose to reopen the last closed month; another person must approve it.
+
+    Its report and journal stay as they were closed. It is closed again as the next version.
+    """
+    from app.finance.close_period import reopen_period
+
+    done = running.with_context(
+        lambda context: reopen_period(context, period, by=by, reason=reason), purpose="writing"
+    )
+    printing.note(operators.proposal_notice(done))
 
 
 @period_group.command("show")
 def show_period(
     period: Period,
+    journal: Annotated[
+        bool, typer.Option("--journal", help="Its journal, not its report.")
+    ] = False,
     form: Annotated[
-        PeriodFormat, typer.Option("--format", help="table for people; xlsx and pdf need -o.")
-    ] = PeriodFormat.table,
+        str | None,
+        typer.Option(
+            "--format",
+            metavar="FORMAT",
+            help=f"Of a report: {', '.join(PeriodFormat)} (table unless given; xlsx and pdf need "
+            f"-o). Of a journal: {', '.join(JournalFormat)} (beancount unless given).",
+        ),
+    ] = None,
+    version: Annotated[
+        int | None, typer.Option(min=1, help="Of the closing; else the one that stands.")
+    ] = None,
     output: printing.OutputOption = None,
 ) -> None:
-    """Print the report of a closed month again, byte for byte as it was closed."""
+    """Print the report or journal of a closed month again, byte for byte as it was closed."""
     from app.finance.closed_periods import closed_report
+    from app.finance.reports.journal import closed_journal
     from app.finance.reports.render import BINARY
 
-    printing.check_output(output, binary=form.value in BINARY, what=form.value.upper())
-    content = running.with_context(lambda context: closed_report(context, period, form.value))
+    known: type[StrEnum] = JournalFormat if journal else PeriodFormat
+    if form is not None and form not in tuple(known):
+        raise UsageError(f"--format is one of: {', '.join(known)}")
+    if not journal:
+        report = PeriodFormat(form or "table")
+        printing.check_output(output, binary=report.value in BINARY, what=report.upper())
+        content = running.with_context(
+            lambda context: closed_report(context, period, report.value, version=version)
+        )
+        with printing.whole_file(output) as file:
+            file.write(content)
+        return
+    entries = JournalFormat(form or "beancount")
+    printing.check_output(output, binary=False, what="a journal")
     with printing.whole_file(output) as file:
-        file.write(content)
+
+        async def work(context: AppContext) -> None:
+            async for part in closed_journal(context, period, entries.value, version=version):
+                file.write(part)
+
+        running.with_context(work)
 
 
 @period_group.command("verify")
@@ -299,8 +349,9 @@ def check_months(
     ] = None,
     form: printing.FormatOption = printing.Format.table,
 ) -> None:
-    """Prove that closed months still follow from their evidence; exit code 1 where one does not."""
-    from app.finance.close_period import verify_periods
+    """Prove that closed months, and those reopened, follow from their evidence; exit code 1 where
+    one does not."""
+    from app.finance.verify_periods import verify_periods
 
     async def work(context: AppContext) -> list[Any]:
         return [each async for each in verify_periods(context, only=period, progress=advance)]
@@ -308,7 +359,8 @@ def check_months(
     with printing.progress("verifying", None) as advance:
         found = running.with_context(work)
     rows = [each.document() for each in found]
-    printing.emit(rows, columns=("period", "step", "passed", "sentence"), form=form)
+    columns = ("period", "version", "step", "passed", "sentence")
+    printing.emit(rows, columns=columns, form=form)
     if not all(each.passed for each in found):
         raise typer.Exit(1)
 

@@ -14,7 +14,7 @@ from app.console import (
     setup_pages,
     unallocated_pages,
 )
-from app.console.view import Act
+from app.console.view import PROPOSE, Act
 
 ACTS: Final = (
     Act(
@@ -316,6 +316,14 @@ ACTS: Final = (
         permission="period_closed",
         ask=finance_pages.ask_close,
         do=finance_pages.do_close,
+    ),
+    Act(
+        name="reopen",
+        title="Reopen a month",
+        button=PROPOSE,
+        permission="period_reopened",
+        ask=finance_pages.ask_reopen,
+        do=finance_pages.do_reopen,
     ),
     Act(
         name="match",

@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from app.access.proposal import Proposal
 from app.console.pages import download
-from app.console.proposals_pages import proposed, waiting_about
+from app.console.proposals_pages import proposal_shown, proposed, waiting_about
 from app.console.view import PROPOSE, ROWS, ActionResult, Document, Field, Form, View
 from app.console.words import BANK_PLACES, address
 from app.context.context import AppContext
@@ -29,6 +29,13 @@ from app.finance import (
 )
 from app.finance.break_acts import finished_run, finished_runs
 from app.finance.report_period import report_in
+from app.finance.reports.journal import (
+    JOURNAL_FORMATS,
+    JOURNAL_TYPES,
+    JournalFormat,
+    closed_journal,
+    print_name,
+)
 from app.finance.reports.render import REPORT_FORMATS, ReportFormat
 from reconcile.instants import DAY, TICK, Instant, format_instant, format_known
 from reconcile.periods import Calendar, Month
@@ -194,25 +201,23 @@ async def _suggested_fees(view: View) -> fee_suggestions.FeeSuggestions:
 
 async def periods_document(view: View) -> Document:
     """GET /periods"""
-    closed, left = await close_period.months(view.context)
+    _, left = await close_period.months(view.context)
     margin = view.context.settings.closing_margin_days
+    made = await closed_periods.list_closed(view.context)
     return {
-        "closed": [
-            {
-                "period": each.period,
-                "as_of": format_instant(each.as_of),
-                "closed_at": format_instant(each.closed_at),
-                "closed_by": each.by,
-                "digest": each.digest,
-            }
-            for each in reversed(closed)
-        ],
+        "closed": [each.document() for each in reversed(made)],
+        "journals": _journals(),
         "open": [
             {"period": each.name, "closable_from": format_instant(Instant(each.end + margin * DAY))}
             for each in left
         ],
         "margin_days": margin,
     }
+
+
+def _journals() -> list[dict[str, str]]:
+    """Return the forms of a closed month's journal."""
+    return [{"form": form, "as": print_name(form)} for form in JOURNAL_FORMATS]
 
 
 async def month_of(context: AppContext, name: str) -> Month:
@@ -233,7 +238,18 @@ async def period_document(view: View) -> Document:
     job = view.console.jobs.newest("close", month.name)
     under_way = job is not None and job.ended is None
     document = await _closing(view, month, under_way=under_way)
-    return document | {"job": job_document(job), "proposal": await waiting_about(view, month.name)}
+    proposal = await waiting_about(view, month.name)
+    given = {} if proposal is None else (await proposal_shown(view, proposal["id"])).given
+    made = await closed_periods.list_closed(view.context)
+    return document | {
+        "job": job_document(job),
+        "proposal": proposal,
+        "proposed_as_of": given.get("as_of"),
+        "versions": [each.document() for each in made if each.period == month.name],
+        "journals": _journals(),
+        "reopenable": document["closed_at"] is not None
+        and month.name == [each for each in made if each.stands_at(None)][-1].period,
+    }
 
 
 async def _closing(view: View, month: Month, *, under_way: bool) -> Document:
@@ -244,6 +260,7 @@ async def _closing(view: View, month: Month, *, under_way: bool) -> Document:
         "period": month.name,
         "closed_by": None if done is None else done.by,
         "closed_at": None if done is None else format_instant(done.closed_at),
+        "version": None if done is None else done.version,
         "digest": None if done is None else done.digest,
         "first": left[0].name if left else None,
         "waits_for": left[0].name if closed and left and left[0].name < month.name else None,
@@ -313,11 +330,16 @@ async def reports_document(view: View) -> Document:
 
 
 async def report_download(view: View) -> Response:
-    """GET /reports/{month}?as= and /reports/period?from=&to=&as=
+    """GET /reports/{month}?as=&version=&as_of= and /reports/period?from=&to=&as=
 
-    A closed month's report is the one that was closed, byte for byte; others are made by a job.
+    A closed month's report or journal is the one that was closed, byte for byte; other reports are
+    made by a job.
     """
     work = view.console.work
+    kept: dict[str, JournalFormat] = {print_name(form): form for form in JOURNAL_FORMATS}
+    entries = view.word("as")
+    if entries in kept:
+        return await _journal_download(view, kept[entries])
     form: ReportFormat = view.choice("as", REPORT_FORMATS) or "html"
     name, content = view.subject, b""
     now = view.context.clock.now()
@@ -342,12 +364,28 @@ async def report_download(view: View) -> Response:
         )
     else:
         month = await month_of(view.context, name)
+        as_of, version = view.instant("as_of"), view.number("version")
         try:
-            content = await closed_periods.closed_report(view.context, month.name, form)
+            if as_of is not None:
+                raise NotFoundError(month.name)
+            content = await closed_periods.closed_report(
+                view.context, month.name, form, version=version
+            )
         except NotFoundError:
-            content = await work(report_in, close_period.scope_of(view.context, month, now), form)
+            if version is not None:
+                raise
+            scope = close_period.scope_of(view.context, month, as_of or now)
+            content = await work(report_in, scope, form)
     ending, media, _ = MEDIA[form]
     return download(content, f"report-{name}.{ending}", media)
+
+
+async def _journal_download(view: View, form: JournalFormat) -> Response:
+    version = view.number("version")
+    written = closed_journal(view.context, view.subject, form, version=version)
+    content = b"".join([part async for part in written])
+    media, ending = JOURNAL_TYPES[form]
+    return download(content, f"journal-{view.subject}.{ending}", media)
 
 
 async def bank_document(view: View) -> Document:
@@ -393,8 +431,8 @@ async def ask_close(view: View) -> Form:
     return Form(
         subject=month,
         lines=(
-            f"The report of {month} is kept as it is now, with everything it rests on. What is "
-            "learned later stands in the reports of later months. It cannot be taken back.",
+            f"The report and the journal of {month} are kept as they are now, with everything they "
+            "rest on. What is learned later is reported and posted in later months.",
             *(
                 (
                     f"No month is closed yet. Once {month} is, none before it can be closed any "
@@ -429,6 +467,35 @@ async def do_close(view: View, reason: str) -> str | ActionResult:
 
     job = await view.job("close", month, work=work)
     return address("periods", month) if job.result is None else proposed(job.result)
+
+
+async def ask_reopen(view: View) -> Form:
+    month = (await month_of(view.context, view.needed("month"))).name
+    made = await closed_periods.list_closed(view.context)
+    try:
+        closed = close_period.reopenable(made, month)
+    except UsageError as error:
+        return Form(
+            subject=month, lines=(f"{error}.",), back=address("periods", month), ready=False
+        )
+    return Form(
+        subject=month,
+        lines=(
+            f"{closed.by} closed it at {format_instant(closed.closed_at)}. Its report and journal "
+            f"stay as version {closed.version}; it is closed again as the next version, with what "
+            "is known then.",
+            "You propose it, and it is reopened when another operator approves it.",
+        ),
+        back=address("periods", month),
+        password=True,
+    )
+
+
+async def do_reopen(view: View, reason: str) -> ActionResult:
+    month = (await month_of(view.context, view.needed("month"))).name
+    return proposed(
+        await close_period.reopen_period(view.context, month, by=view.person.name, reason=reason)
+    )
 
 
 async def ask_run(view: View) -> Form:

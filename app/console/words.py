@@ -298,6 +298,7 @@ ACTIONS: Final[Mapping[Action, str]] = {
     "schedule_run": "had an entry of the schedule done",
     "report_delivered": "delivered a report",
     "period_closed": "closed a month",
+    "period_reopened": "reopened a month",
     "evidence_built": "took an evidence bundle",
     "letter_taken": "took an order's letter",
     "attached": "attached a file",

@@ -28,6 +28,7 @@ __all__ = (
     "scheduled",
     "scheduled_store",
     "scheduled_work",
+    "verify_periods",
     "withdraw_import",
     "worklist",
 )

@@ -9,7 +9,13 @@ from app.context.context import AppContext
 from app.core.errors import NotFoundError, UsageError
 from app.core.zones import zone_named
 from app.database.engine import Connection
-from app.finance.period_store import Closed, closed_periods, closing_of_period, print_of
+from app.finance.period_store import (
+    Closed,
+    all_closings,
+    closed_periods,
+    closing_of_period,
+    print_of,
+)
 from app.finance.reports.render import ReportFormat, render
 from app.orders.policy_version_store import engine_form
 from reconcile.instants import TICK, Instant
@@ -33,38 +39,51 @@ def rules_form(policy: Policy) -> str:
 
 
 async def list_closed(context: AppContext) -> list[Closed]:
+    """Return every closing, also those that were reopened, by month and version."""
     async with context.database.reading() as connection:
-        return await closed_periods(connection)
+        return await all_closings(connection)
 
 
 async def closed_within(context: AppContext, scope: Scope) -> list[str]:
     """Return the names of the closed months that a scope's days belong to."""
     calendar = Calendar(zone_named(scope.zone))
     first, last = calendar.day_of(scope.start)[:7], calendar.day_of(scope.end - TICK)[:7]
-    return [each.period for each in await list_closed(context) if first <= each.period <= last]
+    async with context.database.reading() as connection:
+        closed = await closed_periods(connection)
+    return [each.period for each in closed if first <= each.period <= last]
 
 
-async def closed_report(context: AppContext, period: str, form: ReportFormat) -> bytes:
+async def closed_report(
+    context: AppContext, period: str, form: ReportFormat, *, version: int | None = None
+) -> bytes:
     """Return a closed month's report: as it was kept at closing in this format, else made now from
     the report that was kept.
+
+    version  of the closing; None: the one that stands
 
     Raises NotFoundError for a month that is not closed, UsageError for a format that cannot be
     made here.
     """
     async with context.database.reading() as connection:
-        kept = await print_of(connection, period, form)
-        if kept is not None:
-            return kept
-        closing = await closing_named(connection, period)
-    return render(report_of(dict(closing.report)), form)
+        closing = await closing_named(connection, period, version=version)
+        kept = await print_of(connection, period, form, version=closing.version)
+    return render(report_of(dict(closing.report)), form) if kept is None else kept
 
 
-async def closing_named(connection: Connection, period: str) -> Closing:
-    """Return the closing of a month. Raises NotFoundError if it is not closed."""
-    closing = await closing_of_period(connection, period)
+async def closing_named(
+    connection: Connection, period: str, *, version: int | None = None
+) -> Closing:
+    """Return a month's closing of a version; None: the one that stands. Raises NotFoundError if
+    there is none."""
+    if version is None:
+        standing = [e for e in await closed_periods(connection) if e.period == period]
+        version = standing[0].version if standing else 0
+    closing = await closing_of_period(connection, period, version=version)
     if closing is None:
+        named = f"version {version} of {period[:40]}" if version else period[:40]
         raise NotFoundError(
-            f"{period[:40]} is not closed; `tallyhook period list` shows which months are"
+            f"{named} is not closed; `tallyhook period list` shows which months are, and which "
+            "closings were reopened"
         )
     return closing
 
@@ -72,22 +91,26 @@ async def closing_named(connection: Connection, period: str) -> Closing:
 async def stated_before(connection: Connection, scope: Scope) -> list[ClosedMonth]:
     """Return what was stated of each closed month, for a report that begins where the books that
     were closed at its instant end; nothing for other reports."""
-    closed = [each for each in await closed_periods(connection) if each.closed_at <= scope.as_of]
-    if not closed:
-        return []
-    last = await closing_named(connection, closed[-1].period)
-    if last.month.end != scope.start:
+    closed = await closings_at(connection, scope.as_of)
+    if not closed or closed[-1].month.end != scope.start:
         return []
     found: dict[str, ClosedMonth] = {}
-    for each in closed:
-        closing = await closing_named(connection, each.period)
+    for closing in closed:
         for adjusted in closing.adjusted:
             old = found[adjusted.period]
             found[adjusted.period] = replace(old, reported=(*old.reported, *adjusted.figures))
-        found[each.period] = ClosedMonth(
-            month=closing.month, closing=each.digest, original=closing.figures
+        found[closing.month.name] = ClosedMonth(
+            month=closing.month, closing=closing.digest, original=closing.figures
         )
     return list(found.values())
+
+
+async def closings_at(connection: Connection, as_of: Instant) -> list[Closing]:
+    """Return the closings that stood at an instant, the earliest month first."""
+    return [
+        await closing_named(connection, each.period, version=each.version)
+        for each in await closed_periods(connection, as_of=as_of)
+    ]
 
 
 # --- the calendar ---------------------------------------------------------------------------------

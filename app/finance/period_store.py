@@ -1,12 +1,15 @@
 """Rows of periods: what a report reads beside lines and breaks, and closed periods.
 
-A closed period is written once, in order, and never changed.
+A closing is written once, in order, and never changed. A period that was reopened is closed again
+as its next version; the closing before it stays.
 """
 
+import hashlib
 import json
 import zlib
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count
 from typing import Final, cast
 
 from sqlalchemy import text
@@ -14,27 +17,67 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.database.statements import stream
 from reconcile.canonical import canonical_json
-from reconcile.instants import Instant, format_instant
+from reconcile.instants import Instant, format_instant, format_known
 from reconcile.ledger.fold import FINAL
 from reconcile.ledger.ledger import Outcome
-from reconcile.reporting.closing import Closing, closing_document, closing_of
+from reconcile.reporting.closing import (
+    Closing,
+    Print,
+    Reopening,
+    closing_document,
+    closing_of,
+)
 from reconcile.reporting.input import ChangeSeen
 
 LEVEL: Final = 9
 """Prints are kept forever and made once, so they are compressed as far as deflate can."""
 
+PART_BYTES: Final = 1024 * 1024
+"""Bytes of a print in one row, before they are deflated: a journal is as long as its month."""
+
+
+class PrintParts:
+    """A print while it is made: deflated parts that each end where a write ended."""
+
+    def __init__(self, content: bytes = b"") -> None:
+        self._parts: list[bytes] = []
+        self._rest = bytearray()
+        self._sha256, self._size = hashlib.sha256(), 0
+        self.write(content)
+
+    def write(self, content: bytes) -> None:
+        self._sha256.update(content)
+        self._size += len(content)
+        self._rest += content
+        if len(self._rest) >= PART_BYTES:
+            self._deflate()
+
+    def parts(self) -> Sequence[bytes]:
+        """Return the deflated parts of what was written."""
+        if self._rest or not self._parts:
+            self._deflate()
+        return self._parts
+
+    def described(self, form: str) -> Print:
+        return Print(format=form, sha256=self._sha256.hexdigest(), size=self._size)
+
+    def _deflate(self) -> None:
+        self._parts.append(zlib.compress(bytes(self._rest), LEVEL))
+        self._rest.clear()
+
 
 async def add_closing(
-    connection: AsyncConnection, closing: Closing, *, prints: Mapping[str, bytes]
+    connection: AsyncConnection, closing: Closing, *, prints: Mapping[str, PrintParts]
 ) -> None:
-    """Store a closing with its report's bytes by format. Fails for a period that is closed."""
+    """Store a closing with its prints by format. Fails for a version that is there."""
+    row = {"period": closing.month.name, "version": closing.version}
     await connection.execute(
         text(
-            "INSERT INTO closings (period, as_of, closed_at, who, digest, document) "
-            "VALUES (:period, :as_of, :closed_at, :who, :digest, :document)"
+            "INSERT INTO closings (period, version, as_of, closed_at, who, digest, document) "
+            "VALUES (:period, :version, :as_of, :closed_at, :who, :digest, :document)"
         ),
-        {
-            "period": closing.month.name,
+        row
+        | {
             "as_of": closing.as_of,
             "closed_at": closing.closed_at,
             "who": closing.by,
@@ -42,65 +85,146 @@ async def add_closing(
             "document": canonical_json(closing_document(closing)).decode(),
         },
     )
-    sql = "INSERT INTO closing_prints (period, format, content) VALUES (:period, :format, :content)"
-    for form, content in sorted(prints.items()):
-        packed = zlib.compress(content, LEVEL)
-        await connection.execute(
-            text(sql), {"period": closing.month.name, "format": form, "content": packed}
-        )
+    sql = text(
+        "INSERT INTO closing_prints (period, version, format, part, content) "
+        "VALUES (:period, :version, :format, :part, :content)"
+    )
+    for form, made in sorted(prints.items()):
+        for part, content in enumerate(made.parts()):
+            await connection.execute(sql, row | {"format": form, "part": part, "content": content})
+
+
+async def add_reopening(connection: AsyncConnection, reopening: Reopening) -> None:
+    """Store a reopening. Fails for a closing that was reopened."""
+    await connection.execute(
+        text(
+            "INSERT INTO reopenings (period, version, at, who, digest, document) "
+            "VALUES (:period, :version, :at, :who, :digest, :document)"
+        ),
+        {
+            "period": reopening.period,
+            "version": reopening.version,
+            "at": reopening.at,
+            "who": reopening.by,
+            "digest": reopening.digest,
+            "document": canonical_json(reopening.document()).decode(),
+        },
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Closed:
-    """A closed period for lists; the closing itself is read by its name."""
+    """One closing for lists, and when it was reopened, and the digest of that, if it was; the
+    closing itself is read by its name."""
 
     period: str
+    version: int
     as_of: Instant
     closed_at: Instant
     by: str
     digest: str
+    reopened_at: Instant | None = None
+    reopened_by: str | None = None
+    reopening: str | None = None
 
-    def document(self) -> dict[str, str]:
+    def stands_at(self, as_of: Instant | None) -> bool:
+        """Return whether it was closed by an instant and not yet reopened; None: now."""
+        if as_of is None:
+            return self.reopened_at is None
+        return self.closed_at <= as_of and (self.reopened_at is None or as_of < self.reopened_at)
+
+    def document(self) -> dict[str, str | int | None]:
         return {
             "period": self.period,
+            "version": self.version,
             "as_of": format_instant(self.as_of),
             "closed_at": format_instant(self.closed_at),
             "closed_by": self.by,
             "digest": self.digest,
+            "reopened_at": format_known(self.reopened_at),
+            "reopened_by": self.reopened_by,
         }
 
 
-async def closed_periods(connection: AsyncConnection) -> list[Closed]:
-    rows = await connection.execute(
-        text("SELECT period, as_of, closed_at, who, digest FROM closings ORDER BY period")
-    )
+_CLOSINGS: Final = (
+    "SELECT c.period, c.version, c.as_of, c.closed_at, c.who, c.digest, r.at, r.who, r.digest "
+    "FROM closings c LEFT JOIN reopenings r ON r.period = c.period AND r.version = c.version "
+    "ORDER BY c.period, c.version"
+)
+
+
+async def all_closings(connection: AsyncConnection) -> list[Closed]:
+    """Return every version of every period that was ever closed, by period and version."""
     return [
-        Closed(period=row[0], as_of=row[1], closed_at=row[2], by=row[3], digest=row[4])
-        for row in rows
+        Closed(
+            period=row[0],
+            version=row[1],
+            as_of=row[2],
+            closed_at=row[3],
+            by=row[4],
+            digest=row[5],
+            reopened_at=row[6],
+            reopened_by=row[7],
+            reopening=row[8],
+        )
+        for row in await connection.execute(text(_CLOSINGS))
     ]
 
 
-async def closing_of_period(connection: AsyncConnection, period: str) -> Closing | None:
-    document = await closing_text(connection, period)
+async def closed_periods(
+    connection: AsyncConnection, *, as_of: Instant | None = None
+) -> list[Closed]:
+    """Return the closings that stand, now or at an instant, the earliest period first."""
+    return [each for each in await all_closings(connection) if each.stands_at(as_of)]
+
+
+async def closing_of_period(
+    connection: AsyncConnection, period: str, *, version: int
+) -> Closing | None:
+    document = await closing_text(connection, period, version=version)
     return None if document is None else closing_of(json.loads(document))
 
 
-async def closing_text(connection: AsyncConnection, period: str) -> str | None:
+async def closing_text(connection: AsyncConnection, period: str, *, version: int) -> str | None:
     found = await connection.execute(
-        text("SELECT document FROM closings WHERE period=:period"), {"period": period}
+        text("SELECT document FROM closings WHERE period=:period AND version=:version"),
+        {"period": period, "version": version},
     )
     document: str | None = found.scalar_one_or_none()
     return document
 
 
-async def print_of(connection: AsyncConnection, period: str, form: str) -> bytes | None:
-    """Return a closed report's bytes in one format; None if it was not printed in it."""
+async def reopening_text(connection: AsyncConnection, period: str, *, version: int) -> str | None:
     found = await connection.execute(
-        text("SELECT content FROM closing_prints WHERE period=:period AND format=:format"),
-        {"period": period, "format": form},
+        text("SELECT document FROM reopenings WHERE period=:period AND version=:version"),
+        {"period": period, "version": version},
     )
-    content: bytes | None = found.scalar_one_or_none()
-    return None if content is None else zlib.decompress(content)
+    document: str | None = found.scalar_one_or_none()
+    return document
+
+
+async def print_parts(
+    connection: AsyncConnection, period: str, form: str, *, version: int
+) -> AsyncIterator[bytes]:
+    """Yield a print in one format, part by part; nothing if it was not printed in it."""
+    sql = text(
+        "SELECT content FROM closing_prints WHERE period=:period AND version=:version "
+        "AND format=:format AND part=:part"
+    )
+    row = {"period": period, "version": version, "format": form}
+    for part in count():
+        found = await connection.execute(sql, row | {"part": part})
+        if (content := found.scalar_one_or_none()) is None:
+            return
+        yield zlib.decompress(content)
+
+
+async def print_of(
+    connection: AsyncConnection, period: str, form: str, *, version: int
+) -> bytes | None:
+    """Return a closed report's bytes in one format; None if it was not printed in it."""
+    found = [part async for part in print_parts(connection, period, form, version=version)]
+    return b"".join(found) if found else None
 
 
 async def first_published(connection: AsyncConnection) -> Instant | None:

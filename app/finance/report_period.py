@@ -4,10 +4,11 @@ One snapshot is read: every order is folded as of the report's instant, matched 
 statements under the rules of then, and added up. Nothing is written.
 """
 
+import json
 from collections import Counter, deque
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain
+from itertools import chain, groupby
 from typing import Final
 
 from app.context.context import AppContext
@@ -15,14 +16,15 @@ from app.core.errors import UsageError
 from app.core.jobs import silent
 from app.core.text import counted
 from app.core.zones import zone_named
+from app.database.engine import Connection
 from app.finance.bank_store import withdrawals
 from app.finance.break_store import hand_matches, latest_seen, steps_of
-from app.finance.closed_periods import CLOSING_BASIS, stated_before
+from app.finance.closed_periods import CLOSING_BASIS, closings_at, stated_before
 from app.finance.files.rates import merchant_rates
 from app.finance.ledger_line_store import whole_ledger_lines
 from app.finance.match_rules import rules_known
 from app.finance.matching_store import in_step, rows_of, wait_for
-from app.finance.period_store import accepted_breaks, changed_outcomes
+from app.finance.period_store import accepted_breaks, changed_outcomes, print_parts
 from app.finance.reconcile_rows import (
     Known,
     Snapshot,
@@ -35,6 +37,7 @@ from app.finance.reports.render import ReportFormat, render
 from app.finance.statement_store import statement_rows
 from app.finance.suspense import suspended_payments
 from app.receiving.caught_up import must_have_read
+from reconcile.canonical import canonical_json
 from reconcile.instants import Instant
 from reconcile.matching.bank import BankLeg
 from reconcile.matching.breaks import Break, Step, break_sentence, life, next_step
@@ -44,7 +47,13 @@ from reconcile.matching.period import Period
 from reconcile.matching.rows import StatementRow
 from reconcile.matching.rules import MatchRules
 from reconcile.periods import Calendar
-from reconcile.reporting.closing import adjustments, figures
+from reconcile.reporting.adjusting import (
+    FrozenMonth,
+    transaction_document,
+    transaction_of,
+    with_adjusting,
+)
+from reconcile.reporting.closing import Closing, adjustments, figures
 from reconcile.reporting.input import BankView, BreakSeen, OrderSeen, merged
 from reconcile.reporting.journal import (
     Revenue,
@@ -275,8 +284,10 @@ async def report_journal(
     revenue: Revenue | None = None,
     progress: Progress = silent,
 ) -> JournalTotals:
-    """Write every transaction of the period: orders by key, then payments of no order, then what
-    the bank confirms, then what was written off, or taken back, by break.
+    """Write every transaction of the period: those of closed months as they were closed; then of
+    the open ones orders by key, payments of no order, what the bank confirms, what was written off,
+    or taken back, by break; then what became known of closed months since, if the first open month
+    begins in the period.
 
     Raises as `report_period`.
     """
@@ -289,13 +300,14 @@ async def report_journal(
         leg = await bank_leg(snapshot.connection, as_of=scope.as_of, rules=rules, hands=hands)
         bank = None if leg is None else BankView(leg)
         withdrawn = await withdrawals(snapshot.connection, as_of=scope.as_of)
-        start, end = scope.start, scope.end
         payments = await suspended_payments(
             snapshot.connection, policy=context.policy, as_of=scope.as_of
         )
         suspense = {(each.source, each.payment): each for each in payments}
 
-        def moved() -> Iterator[Transaction]:
+        def made_now(
+            start: Instant, end: Instant, revenue: Revenue | None
+        ) -> Iterator[Transaction]:
             for seen in _orders_then(snapshot, scope.as_of, progress):
                 yield from transactions(
                     seen,
@@ -309,10 +321,14 @@ async def report_journal(
                 )
             for payment in payments:
                 yield from of_suspense(payment, start=start, end=end, revenue=revenue)
+            if bank is not None:
+                yield from confirmed(bank, start=start, end=end)
+            yield from _written_off(snapshot, as_of=scope.as_of, start=start, end=end)
+
+        closed = await closings_at(snapshot.connection, scope.as_of)
 
         def work() -> None:
-            in_bank = () if bank is None else confirmed(bank, start=start, end=end)
-            for each in chain(moved(), in_bank, _written_off(snapshot, scope)):
+            for each in _on_the_books(snapshot, closed, scope, made_now, revenue=revenue):
                 totals.add(each)
                 write(each)
 
@@ -320,12 +336,79 @@ async def report_journal(
     return totals
 
 
-def _written_off(snapshot: Snapshot, scope: Scope) -> Iterator[Transaction]:
+def _on_the_books(
+    snapshot: Snapshot,
+    closed: Sequence[Closing],
+    scope: Scope,
+    made_now: Callable[[Instant, Instant, Revenue | None], Iterator[Transaction]],
+    *,
+    revenue: Revenue | None,
+) -> Iterator[Transaction]:
+    """Yield frozen transactions, those of open months, and adjusting entries of a period.
+
+    A closed month is made again with the revenue of its closing.
+    """
+    start, end = scope.start, scope.end
+    if not closed:
+        yield from made_now(start, end, revenue)
+        return
+    first, opens = closed[0].month.start, closed[-1].month.end
+    for each in closed:
+        if start < each.month.end and each.month.start < end:
+            yield from (one for one in _frozen(snapshot, each) if start <= one.at < end)
+    if start <= opens < end:
+        following = Calendar(zone_named(scope.zone)).day(f"{closed[-1].month.following_name}-01")
+        at = following[0] if opens <= following[0] < end else opens
+        months = [
+            FrozenMonth(
+                month=each.month,
+                calendar=Calendar(zone_named(each.month.zone)),
+                transactions=_frozen(snapshot, each),
+            )
+            for each in closed
+        ]
+        spans = [(start, first, revenue)] if start < first else []
+        spans += [(e.month.start, e.month.end, e.revenue) for e in closed]
+        spans.append((opens, end, revenue))
+        fresh = chain.from_iterable(
+            made_now(some[0][0], some[-1][1], posted)
+            for posted, found in groupby(spans, key=lambda span: span[2])
+            for some in [list(found)]
+        )
+        yield from with_adjusting(fresh, months, at=at)
+    elif start < first or opens < end:
+        yield from (one for one in made_now(start, end, revenue) if not first <= one.at < opens)
+
+
+TRANSACTIONS: Final = "transactions"
+"""The print of a closed month that its frozen transactions are, a line of JSON each."""
+
+
+def kept_line(transaction: Transaction) -> bytes:
+    return canonical_json(transaction_document(transaction)) + b"\n"
+
+
+async def kept_transactions(
+    connection: Connection, closing: Closing
+) -> AsyncIterator[list[Transaction]]:
+    """Yield the frozen transactions of a closed month, some thousand at a time."""
+    name, version = closing.month.name, closing.version
+    async for part in print_parts(connection, name, TRANSACTIONS, version=version):
+        yield [transaction_of(json.loads(line)) for line in part.splitlines()]
+
+
+def _frozen(snapshot: Snapshot, closing: Closing) -> Iterator[Transaction]:
+    return rows_of(kept_transactions(snapshot.connection, closing), silent)
+
+
+def _written_off(
+    snapshot: Snapshot, *, as_of: Instant, start: Instant, end: Instant
+) -> Iterator[Transaction]:
     """Yield the transactions of every break ever accepted: it may be undone only in the period."""
-    accepted = wait_for(accepted_breaks(snapshot.connection, as_of=scope.as_of))
+    accepted = wait_for(accepted_breaks(snapshot.connection, as_of=as_of))
     for begin in range(0, len(accepted), AT_ONCE):
         names = accepted[begin : begin + AT_ONCE]
         seen = wait_for(latest_seen(snapshot.connection, names))
-        steps = wait_for(steps_of(snapshot.connection, names, as_of=scope.as_of))
+        steps = wait_for(steps_of(snapshot.connection, names, as_of=as_of))
         for name in names:
-            yield from written_off(seen[name], steps[name], start=scope.start, end=scope.end)
+            yield from written_off(seen[name], steps[name], start=start, end=end)

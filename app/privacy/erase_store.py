@@ -301,6 +301,7 @@ _PLACES: Final[tuple[tuple[str, str, str, Of], ...]] = (
     ("runs", "result", "1 = 1", "all"),
     ("closings", "document", "1 = 1", "all"),
     ("closing_prints", "content", "1 = 1", "all"),
+    ("reopenings", "document", "1 = 1", "all"),
     ("signoffs", "note", "1 = 1", "all"),
 )  # fmt: skip
 """Texts that an erasure keeps: the table, its columns, and which of its rows."""

@@ -1,7 +1,7 @@
 """Proves that what people did is as the audit trail says: no row was changed without an entry.
 
     imports      what was imported and taken back, with the digests of all their lines
-    closings     months that were closed
+    closings     months that were closed, and reopened
     rules        matching rules that were saved
     breaks       what people did about breaks
     operators    who may act, in which role, and who may no more
@@ -134,6 +134,16 @@ _CLOSINGS: Final = Acts(
     ),
     actions=frozenset({"period_closed"}),
     entries=_one_of_each("the closing of {}", lambda entry: entry.facts),
+)
+
+_REOPENINGS: Final = Acts(
+    rows="SELECT period, at, who, version, document FROM reopenings ORDER BY at",
+    of_row=lambda period, at, who, version, document: (
+        f"the reopening of {period}",
+        {"at": at, "who": who, "version": version, "digest": f"sha256:{_sha256(document)}"},
+    ),
+    actions=frozenset({"period_reopened"}),
+    entries=_one_of_each("the reopening of {}", lambda entry: entry.facts),
 )
 
 _RULES: Final = Acts(
@@ -300,6 +310,7 @@ def _sha256(content: str) -> str:
 _ALL: Final = (
     _IMPORTS,
     _CLOSINGS,
+    _REOPENINGS,
     _RULES,
     _BREAKS,
     _OPERATORS,

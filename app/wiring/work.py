@@ -121,7 +121,7 @@ def proposals_of(context: AppContext) -> Proposals:
     """Return the proposals, with every act that may take two."""
     from app.access.proposals import Proposals
     from app.finance.break_acts import acceptance_kind
-    from app.finance.close_period import closing_kind
+    from app.finance.close_period import closing_kind, reopening_kind
     from app.finance.match_rules import rules_kind
     from app.finance.place_payment import placing_kinds
     from app.finance.withdraw_import import withdrawal_kind
@@ -134,6 +134,7 @@ def proposals_of(context: AppContext) -> Proposals:
             acceptance_kind(context),
             rules_kind(context),
             closing_kind(context),
+            reopening_kind(context),
             erasure_kind(context),
             withdrawal_kind(context),
             *placing_kinds(context).values(),

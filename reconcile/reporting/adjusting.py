@@ -8,9 +8,9 @@ months there are three bodies of transactions:
     adjusting  fresh less frozen, as multisets of transactions by content
 
 So per account and currency frozen + adjusting + open months = the journal made from scratch now.
-The content of a transaction is its day, source, order, payment, currency and postings: other words,
-or further evidence of the same money, make no entry. A changed transaction is a reversal of the old
-one and the new one.
+The content of a transaction is what decides its accounts: day, source, order, payment, method,
+currency and postings. Other words, or further evidence of the same money, make no entry. A changed
+transaction is a reversal of the old one and the new one.
 """
 
 from bisect import bisect_right
@@ -46,7 +46,7 @@ def with_adjusting(
 ) -> Iterator[Transaction]:
     """Yield the fresh transactions of open months, then the adjusting entries, dated `at`.
 
-    fresh   the journal made from scratch now, from the start of the first closed month on
+    fresh   the journal made from scratch now, from the start of the first closed month on at latest
     closed  every closed month, the earliest first
 
     Frozen and fresh journals are read side by side. They are in nearly the same order, so that
@@ -74,12 +74,10 @@ def with_adjusting(
 
     for each in fresh:
         place = bisect_right(starts, each.at) - 1
-        if place < 0:
-            continue
-        of = closed[place]
-        if each.at >= of.month.end:
+        if place < 0 or each.at >= closed[place].month.end:
             yield each
             continue
+        of = closed[place]
         add(_content(each, of.month.name, of.calendar.day_of(each.at)), 1, each)
         subtract(islice(of.transactions, 1), of)
     for of in closed:
@@ -102,6 +100,7 @@ def _content(transaction: Transaction, period: str, day: str) -> _Content:
         transaction.source,
         transaction.order,
         transaction.payment,
+        transaction.method,
         tuple(sorted(sums.items())),
     )
 

@@ -1,8 +1,9 @@
 """A closed month: what was reported, on what evidence, by which rules, and by whom.
 
-Leaves out: reading evidence and printing. A closing is written once. It states the digest of the
-closing before it, so that every later one shows a change, and it covers only evidence that became
-known after that closing.
+Leaves out: reading evidence and printing. A closing is written once. Closings and reopenings are a
+chain: each states the digest of the one before it, so that every later one shows a change. A month
+that was reopened is closed again as its next version. A closing covers only evidence that became
+known after the closing of the month before.
 """
 
 from collections import Counter
@@ -17,10 +18,12 @@ from reconcile.instants import (
     Instant,
     format_duration,
     format_instant,
+    format_known,
     parse_instant,
 )
 from reconcile.matching.breaks import BreakCause
 from reconcile.periods import Month, month_named
+from reconcile.reporting.journal import Revenue
 from reconcile.reporting.report import AdjustmentRow, PeriodReport
 from reconcile.reporting.words import CAUSE_WORDS
 from reconcile.values import frozen
@@ -158,7 +161,7 @@ def change_in(row: AdjustmentRow) -> Figure:
     return _figure(table, row.currency, line, "".join(what), row.count_change, row.sum_change)
 
 
-FORM: Final = 2
+FORM: Final = 3
 """Form of the document. A later form gets a further number."""
 
 
@@ -177,7 +180,7 @@ class EvidenceDigest:
 
 @frozen
 class Print:
-    """SHA-256 and length of one format of the report at closing."""
+    """SHA-256 and length of one format of the report, or of the journal, at closing."""
 
     format: str
     sha256: str
@@ -196,26 +199,33 @@ class Adjusted:
 class Closing:
     """One closed month.
 
-    known_after  its evidence became known after this instant: `as_of` of the closing before; 0 for
-                 the first
-    before       digest of the closing before; None for the first
+    version      1, or one more than that of the closing that was reopened
+    known_after  its evidence became known after this instant: `as_of` of the closing of the month
+                 before; 0 for the first
+    before       digest of the closing or reopening before; None for the first
     by, role     who closed it
+    proposed_at, approved_by   when they proposed it, and who approved it; None if one person closed
     margin_days  days after its end before which it could not be closed
     policy       the merchant's policy and rules, which folds and matches depend on
+    revenue      how its journal posts sales; None: it has payments only
     program      version of the program
     checkpoint   size and head of the sealed log then; None if nothing was sealed. The audit entry
                  with this closing's digest is sealed after it
     """
 
     month: Month
+    version: int = 1
     as_of: Instant
     closed_at: Instant
     by: str
     role: str
+    proposed_at: Instant | None = None
+    approved_by: str | None = None
     margin_days: int
     known_after: Instant
     before: str | None
     policy: Mapping[str, Any]
+    revenue: Revenue | None = None
     program: Mapping[str, str]
     checkpoint: Mapping[str, Any] | None
     evidence: tuple[EvidenceDigest, ...]
@@ -235,6 +245,50 @@ class Closing:
         return fingerprint(_evidence_document(self))
 
 
+@frozen
+class Reopening:
+    """The end of the last closing, so that its month is closed again.
+
+    version  of the closing that it ends
+    before   digest of the closing or reopening before
+    second   who approved it
+    """
+
+    period: str
+    version: int
+    at: Instant
+    by: str
+    second: str
+    reason: str
+    before: str
+
+    def document(self) -> dict[str, Any]:
+        return {
+            "form": FORM,
+            "period": self.period,
+            "version": self.version,
+            "reopened_at": format_instant(self.at),
+            "by": self.by,
+            "second": self.second,
+            "reason": self.reason,
+            "before": self.before,
+        }
+
+    @property
+    def digest(self) -> str:
+        """`sha256:…` over the whole document."""
+        return fingerprint(self.document())
+
+
+def reopening_of(document: Mapping[str, Any]) -> Reopening:
+    """Parse a reopening. Raises KeyError, TypeError or ValueError for other documents."""
+    if document["form"] != FORM:
+        raise ValueError("the reopening was written by a later version of the program")
+    names = ("period", "version", "by", "second", "reason", "before")
+    given = {name: document[name] for name in names}
+    return Reopening(at=parse_instant(document["reopened_at"]), **given)
+
+
 def adjusted_in(rows: Iterable[AdjustmentRow]) -> tuple[Adjusted, ...]:
     """Return the adjustments of a report, by month."""
     found: dict[str, list[Figure]] = {}
@@ -250,14 +304,18 @@ def closing_document(closing: Closing) -> dict[str, Any]:
         "form": FORM,
         "month": {"zone": month.zone, **ends},
         "period": month.name,
+        "version": closing.version,
         "as_of": format_instant(closing.as_of),
         "closed_at": format_instant(closing.closed_at),
         "by": closing.by,
         "role": closing.role,
+        "proposed_at": format_known(closing.proposed_at),
+        "approved_by": closing.approved_by,
         "margin_days": closing.margin_days,
         "known_after": format_instant(closing.known_after),
         "before": closing.before,
         "policy": dict(closing.policy),
+        "revenue": None if closing.revenue is None else dict(closing.revenue.taxes),
         "program": dict(closing.program),
         "checkpoint": None if closing.checkpoint is None else dict(closing.checkpoint),
         "evidence": _evidence_document(closing),
@@ -284,14 +342,20 @@ def closing_of(document: Mapping[str, Any]) -> Closing:
     month = replace(plain, zone=counted["zone"], bounds=bounds)
     return Closing(
         month=plain if month.is_of_utc else month,
+        version=document["version"],
         as_of=parse_instant(document["as_of"]),
         closed_at=parse_instant(document["closed_at"]),
         by=document["by"],
         role=document["role"],
+        proposed_at=None
+        if document["proposed_at"] is None
+        else parse_instant(document["proposed_at"]),
+        approved_by=document["approved_by"],
         margin_days=document["margin_days"],
         known_after=parse_instant(document["known_after"]),
         before=document["before"],
         policy=document["policy"],
+        revenue=None if document["revenue"] is None else Revenue(taxes=document["revenue"]),
         program=document["program"],
         checkpoint=document["checkpoint"],
         evidence=tuple(

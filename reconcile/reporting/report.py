@@ -107,6 +107,9 @@ class Scope:
     zone       name of the time zone of its days and months
     merchant   empty if unknown
     closed_by, closed_at   who closed the month, and when; empty and None for an open period
+    approved_by, proposed_at   who approved the closing, and when it was proposed; empty and None if
+               one person closed it
+    version    of the closing; more than 1 if the month was reopened
     """
 
     start: Instant
@@ -118,6 +121,9 @@ class Scope:
     merchant: str = ""
     closed_by: str = ""
     closed_at: Instant | None = None
+    approved_by: str = ""
+    proposed_at: Instant | None = None
+    version: int = 1
 
 
 @frozen

@@ -313,7 +313,7 @@ proof in full; lists of single items last."""
 
 def scope_document(scope: Scope) -> dict[str, Any]:
     """Return the scope of a report or journal as JSON values."""
-    document = {
+    document: dict[str, Any] = {
         "from": format_instant(scope.start),
         "to": format_instant(scope.end),
         "as_of": format_instant(scope.as_of),
@@ -327,6 +327,10 @@ def scope_document(scope: Scope) -> dict[str, Any]:
     if scope.closed_at is not None:
         document["closed_by"] = scope.closed_by
         document["closed_at"] = format_instant(scope.closed_at)
+        document["version"] = scope.version
+    if scope.proposed_at is not None:
+        document["approved_by"] = scope.approved_by
+        document["proposed_at"] = format_instant(scope.proposed_at)
     return document
 
 
@@ -367,6 +371,9 @@ def report_of(document: dict[str, Any]) -> PeriodReport:
         merchant=document.get("merchant", ""),
         closed_by=document.get("closed_by", ""),
         closed_at=parse_instant(document["closed_at"]) if "closed_at" in document else None,
+        approved_by=document.get("approved_by", ""),
+        proposed_at=parse_instant(document["proposed_at"]) if "proposed_at" in document else None,
+        version=document.get("version", 1),
     )
     tables: dict[str, Any] = {
         table.name: tuple(_read_row(table, row) for row in document[table.name]) for table in TABLES

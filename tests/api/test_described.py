@@ -3,7 +3,7 @@ nothing besides."""
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import AsyncGenerator, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,14 +14,15 @@ from openapi_spec_validator import validate
 
 from app.access.operators import Proven
 from app.access.tokens import TOKEN_SCOPES, issue_token
-from app.api import evidence_routes, report_routes
+from app.api import evidence_routes, finance_routes, report_routes
 from app.api.openapi import API_DOCUMENT, api_document
+from app.core.errors import NotFoundError
 from app.core.problems import TYPE, problem_body
 from app.evidence.bundle import BundleRequest
 from app.finance import closed_periods
-from app.finance.close_period import VerifiedPeriods
 from app.finance.match_rules import rules_document, save_rules
 from app.finance.period_store import Closed
+from app.finance.verify_periods import VerifiedPeriods
 from app.orders.notify_shop import notification_body
 from app.orders.published_store import Published
 from app.orders.refold import refold_until_quiet
@@ -140,7 +141,9 @@ def test_what_else_is_answered_is_as_described() -> None:
     )  # fmt: skip
     body = json.loads(notification_body(published, ShopFacts(fulfilled_at=T)))
     assert faults(SCHEMAS["Notification"], body) == []
-    month = Closed(period="2026-10", as_of=T, closed_at=T, by="ann", digest="sha256:" + "5f" * 32)
+    month = Closed(
+        period="2026-10", version=1, as_of=T, closed_at=T, by="ann", digest="sha256:" + "5f" * 32
+    )
     assert faults(SCHEMAS["Period"], month.document()) == []
     assert faults(SCHEMAS["Rules"], rules_document(None)) == []
     body = json.loads(problem_body(404, "order_unknown", "Nothing."))
@@ -218,7 +221,7 @@ async def _finance(asking: _Asking) -> None:
     await asking.ask("rules")
     for path in (
         f"reports?{PERIOD}", f"journals?{PERIOD}", "periods/verification",
-        "periods/2026-10/verification",
+        "periods/2026-10/verification", "periods/2026-10/journal",
     ):  # fmt: skip
         while (await asking.ask(path, None)).get("state") == "under_way":
             pass
@@ -229,7 +232,7 @@ async def _finance(asking: _Asking) -> None:
     for path in ("reports", "journals"):
         await asking.ask(f"{path}?from=x&to=2019-12-31", 422)
     for path in ("runs/x", "breaks/x", "bank/lines/x", "periods/2020-01",
-                 "periods/2020-01/verification"):  # fmt: skip
+                 "periods/2020-01/journal", "periods/2020-01/verification"):  # fmt: skip
         await asking.ask(path, 404)
 
 
@@ -341,7 +344,9 @@ async def _misspelled(asking: _Asking) -> None:
 
 async def _one_step(period: str | None) -> list[dict[str, Any]]:
     """Stand in for the proof of a month that nobody closed."""
-    found = VerifiedPeriods(period="2026-10", step="chain", passed=True, sentence="It is.")
+    found = VerifiedPeriods(
+        period="2026-10", version=1, step="chain", passed=True, sentence="It is."
+    )
     return [found.document()]
 
 
@@ -350,18 +355,31 @@ async def test_every_operation_answers_as_described(
 ) -> None:
     """Each operation succeeds once and refuses once; none is left out."""
 
-    async def print_of(connection: Any, period: str, form: str) -> bytes | None:
-        return b'{"period": "2026-10"}' if period == "2026-10" else None
+    async def closed_report(_: Any, period: str, *_more: Any, **_words: Any) -> bytes:
+        if period != "2026-10":
+            raise NotFoundError(period)
+        return b'{"period": "2026-10"}'
+
+    async def closed_journal(
+        _: Any, period: str, form: Any, **_words: Any
+    ) -> AsyncGenerator[bytes]:
+        await closed_report(None, period)
+        empty = {"kind": "payments journal", "basis": "captured", "environment": "sandbox"}
+        ends = dict.fromkeys(("from", "to", "as_of"), format_instant(T))
+        yield json.dumps(empty | ends | {"transactions": [], "count": 0, "totals": []}).encode()
 
     async def all_closed(context: Any) -> list[Closed]:
-        return [Closed(period="2026-10", as_of=T, closed_at=T, by="ann", digest="sha256:0")]
+        return [
+            Closed(period="2026-10", version=1, as_of=T, closed_at=T, by="ann", digest="sha256:0")
+        ]
 
     async def bundle(asked: BundleRequest, file: Path) -> None:
         file.write_bytes(b"PK")  # noqa: ASYNC240
 
     stand_in(monkeypatch, evidence_routes._build, bundle)
     stand_in(monkeypatch, report_routes._verification, _one_step)
-    monkeypatch.setattr(closed_periods, "print_of", print_of)
+    monkeypatch.setattr(closed_periods, "closed_report", closed_report)
+    monkeypatch.setattr(finance_routes, "closed_journal", closed_journal)
     for module in (closed_periods, report_routes):
         monkeypatch.setattr(module, "list_closed", all_closed)
     settings = {"SCHEDULE": "nightly | 30 2 * * * | reconcile"}

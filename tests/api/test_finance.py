@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import io
 import json
+from collections.abc import AsyncGenerator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 from app.access.tokens import issue_token
+from app.api import finance_routes
 from app.cli import main
 from app.core.clock import SystemClock
 from app.finance import closed_periods
@@ -188,13 +190,25 @@ async def test_a_closed_month_is_what_was_kept(
     books: Books, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The answer equals the stored bytes, whatever the program would write now."""
-    kept = b'{"period": "as it was kept"}'
+    report = b'{"period": "as it was kept"}'
+    journal = [b'{"transactions"', b": []}"]
 
-    async def print_of(connection: Any, period: str, form: str) -> bytes | None:
-        return kept if (period, form) == ("2026-10", "json") else None
+    async def closed_report(_: Any, *asked: str, version: int | None) -> bytes:
+        assert (asked, version) == (("2026-10", "json"), None)
+        return report
 
-    monkeypatch.setattr(closed_periods, "print_of", print_of)
-    assert await books.get("periods/2026-10") == json.loads(kept)
+    async def closed_journal(_: Any, *asked: str, version: int | None) -> AsyncGenerator[bytes]:
+        assert (asked, version) == (("2026-10", "json"), 2)
+        for part in journal:
+            yield part
+
+    monkeypatch.setattr(closed_periods, "closed_report", closed_report)
+    monkeypatch.setattr(finance_routes, "closed_journal", closed_journal)
+    assert await books.get("periods/2026-10") == json.loads(report)
+    asked = "periods/2026-10/journal?version=2"
+    assert await books.get(asked) == json.loads(b"".join(journal))
+    monkeypatch.setattr(finance_routes, "MAX_JOURNAL_BYTES", 10)
+    assert (await books.get(asked, 409))["code"] == "report_not_made"
     expected = {"periods": await books.printed("period", "list"), "next": None}
     assert await books.get("periods") == expected
 
@@ -203,8 +217,14 @@ async def test_closed_months_page_by_page(books: Books, monkeypatch: pytest.Monk
     months = [f"2026-{month:02}" for month in range(1, 8)]
 
     async def all_closed(connection: Any) -> list[Closed]:
-        return [Closed(period=each, as_of=T, closed_at=T, by="ann", digest="") for each in months]
+        return [
+            Closed(period=each, version=version, as_of=T, closed_at=T, by="ann", digest="")
+            for each in months
+            for version in (1, 2)
+        ]
 
-    monkeypatch.setattr(closed_periods, "closed_periods", all_closed)
+    monkeypatch.setattr(closed_periods, "all_closings", all_closed)
     found = await books.pages("periods", "periods", by="after")
-    assert [each["period"] for each in found] == months
+    assert [each["period"] for each in found[::2]] == months
+    assert [each["version"] for each in found] == [1, 2] * len(months)
+    assert (await books.get("periods?after=2026-01", 422))["code"] == "parameter_invalid"

@@ -122,4 +122,5 @@ def test_a_verification_that_fails_ends_with_one(shop: Shop) -> None:
         "prints": True,
         "history": False,
         "figures": False,
+        "journal": False,
     }

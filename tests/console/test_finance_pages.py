@@ -322,6 +322,7 @@ async def test_a_kind_says_where_its_subject_is_shown_and_whether_it_is_for_good
         "withdraw_assignment": (("unallocated", "a thing"), False),
         "change_rules": (None, False),
         "close_period": (("periods", "a thing"), True),
+        "reopen_period": (("periods", "a thing"), True),
         "erase": (("orders", "a thing"), True),
         "withdraw_import": (("imports", "7"), False),
         "unmask": (None, False),
@@ -379,6 +380,7 @@ async def test_months_wait_for_each_other_and_the_first_to_be_closed_is_warned_o
         listed = [each["period"] for each in (await client.get("/periods.json")).json()["open"]]
         forms = [shown((await client.get(f"/do/close?month={each}")).text) for each in listed]
         closed = await send(client, f"/do/close?month={listed[0]}", reason="month end")
+        console.driver.clock.put(console.driver.clock.now() + MINUTE)
         again = shown((await client.get(f"/do/close?month={listed[0]}")).text)
         second = shown((await client.get(f"/do/close?month={listed[1]}")).text)
         next_one, later = [await client.get(f"/periods/{each}") for each in listed[1:]]

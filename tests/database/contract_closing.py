@@ -1,11 +1,24 @@
 """What every database must do with closed periods, and with digests of what was known."""
 
+import json
+from dataclasses import replace
+
 import pytest
 from sqlalchemy.exc import DBAPIError, IntegrityError
 
 from app.access.operator_store import AuditEntry, add_entry
 from app.core.errors import StoreUnavailable
-from app.finance.period_store import add_closing, closed_periods, closing_of_period, print_of
+from app.finance.period_store import (
+    PART_BYTES,
+    PrintParts,
+    add_closing,
+    add_reopening,
+    all_closings,
+    closed_periods,
+    closing_of_period,
+    print_of,
+    reopening_text,
+)
 from app.orders.history_store import PARTS, history_digests
 from app.orders.record_store import add_records
 from app.orders.retention_store import prune
@@ -14,7 +27,15 @@ from reconcile.instants import DAY, EARLIEST, TICK, Instant
 from reconcile.ledger.records import Record
 from reconcile.money import Money
 from reconcile.periods import Month
-from reconcile.reporting.closing import Closing, EvidenceDigest, Figure, Print, first_difference
+from reconcile.reporting.closing import (
+    Closing,
+    EvidenceDigest,
+    Figure,
+    Print,
+    Reopening,
+    first_difference,
+    reopening_of,
+)
 from tests.database.builders import arrival, change, commit, fetch, keep, rows, said, tamper
 from tests.reconcile.build import T, seconds
 
@@ -69,15 +90,15 @@ class ClosingContract:
     """Closings and digests of evidence. A subclass gives `url`."""
 
     async def test_a_closing_comes_back_as_it_was_written(self, inbox: Inbox) -> None:
-        await commit(inbox, add_closing, OCTOBER, prints={"json": b"{}"})
+        await commit(inbox, add_closing, OCTOBER, prints={"json": PrintParts(b"{}")})
         async with inbox.database.reading() as connection:
-            assert await closing_of_period(connection, "2026-10") == OCTOBER
-            assert await closing_of_period(connection, "2026-11") is None
+            assert await closing_of_period(connection, "2026-10", version=1) == OCTOBER
+            assert await closing_of_period(connection, "2026-11", version=1) is None
             assert [(c.period, c.digest) for c in await closed_periods(connection)] == [
                 ("2026-10", OCTOBER.digest)
             ]
-            assert await print_of(connection, "2026-10", "json") == b"{}"
-            assert await print_of(connection, "2026-10", "pdf") is None
+            assert await print_of(connection, "2026-10", "json", version=1) == b"{}"
+            assert await print_of(connection, "2026-10", "pdf", version=1) is None
 
     @pytest.mark.alike
     async def test_the_database_refuses_a_second_closing_of_a_period(self, inbox: Inbox) -> None:
@@ -85,10 +106,49 @@ class ClosingContract:
         with pytest.raises((IntegrityError, StoreUnavailable)):
             await commit(inbox, add_closing, OCTOBER, prints={})
 
-    @pytest.mark.parametrize("table", ["closings", "closing_prints"])
+    @pytest.mark.alike
+    async def test_a_reopened_closing_stays_and_stands_no_more(self, inbox: Inbox) -> None:
+        reopening = Reopening(
+            period="2026-10", version=1, at=T + DAY, by="Ann", second="Ben", reason="a refund",
+            before=OCTOBER.digest,
+        )  # fmt: skip
+        again = replace(OCTOBER, version=2, closed_at=T + 2 * DAY, before=reopening.digest)
+        await commit(inbox, add_closing, OCTOBER, prints={})
+        await commit(inbox, add_reopening, reopening)
+        with pytest.raises((IntegrityError, StoreUnavailable)):
+            await commit(inbox, add_reopening, reopening)
+        assert await fetch(inbox, closed_periods) == []
+        await commit(inbox, add_closing, again, prints={})
+        made = await fetch(inbox, all_closings)
+        assert [(each.version, each.reopening) for each in made] == [
+            (1, reopening.digest),
+            (2, None),
+        ]
+        assert [each.version for each in await fetch(inbox, closed_periods)] == [2]
+        for at, versions in ((T, []), (T + TICK, [1]), (T + DAY, []), (T + 2 * DAY, [2])):
+            standing = await fetch(inbox, closed_periods, as_of=Instant(at))
+            assert [each.version for each in standing] == versions
+        text = await fetch(inbox, reopening_text, "2026-10", version=1)
+        assert reopening_of(json.loads(text or "")) == reopening
+
+    @pytest.mark.alike
+    async def test_a_long_print_is_kept_in_parts(self, inbox: Inbox) -> None:
+        made = PrintParts()
+        for _ in range(3):
+            made.write(b"x" * (PART_BYTES - 1) + b"\n")
+        assert len(made.parts()) == 3
+        await commit(inbox, add_closing, OCTOBER, prints={"journal.csv": made})
+        kept = await fetch(inbox, print_of, "2026-10", "journal.csv", version=1)
+        assert (len(kept or b""), made.described("x").size) == (3 * PART_BYTES, 3 * PART_BYTES)
+
+    @pytest.mark.parametrize("table", ["closings", "closing_prints", "reopenings"])
     @pytest.mark.parametrize("sql", ["UPDATE {} SET period = '2026-09'", "DELETE FROM {}"])
     async def test_a_closing_is_append_only(self, inbox: Inbox, table: str, sql: str) -> None:
-        await commit(inbox, add_closing, OCTOBER, prints={"json": b"{}"})
+        await commit(inbox, add_closing, OCTOBER, prints={"json": PrintParts(b"{}")})
+        reopening = Reopening(
+            period="2026-10", version=1, at=T, by="Ann", second="Ben", reason="so", before="x"
+        )
+        await commit(inbox, add_reopening, reopening)
         with pytest.raises(DBAPIError, match="are only added"):
             await change(inbox, sql.format(table))
 

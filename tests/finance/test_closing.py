@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import json
+from collections import Counter
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -19,14 +20,16 @@ from app.core.clock import SetClock
 from app.core.errors import NotAllRead, NotFoundError, UsageError
 from app.evidence.seal import Sealer
 from app.finance import close_period as print_report
+from app.finance import report_period as report_period_module
 from app.finance.close_period import (
     CloseRequest,
-    VerifiedPeriods,
     close_period,
     closing_kind,
+    figures_digest,
     months,
+    reopen_period,
+    reopening_kind,
     scope_of,
-    verify_periods,
 )
 from app.finance.closed_periods import (
     CLOSING_BASIS,
@@ -39,11 +42,14 @@ from app.finance.closed_periods import (
 from app.finance.imports import ImportRequest, import_book
 from app.finance.match_rules import save_rules
 from app.finance.reconcile_period import RunRequest, reconcile_period
-from app.finance.report_period import check_scope, report_period
+from app.finance.report_period import check_scope, report_journal, report_period
 from app.finance.reports import text_forms
+from app.finance.reports.journal import JOURNAL_FORMATS, closed_journal
+from app.finance.verify_periods import VerifiedPeriods, verify_periods
 from app.finance.withdraw_import import Withdrawn, withdraw_import
 from app.orders import refold
 from app.orders.retention_store import prune
+from app.privacy.trail_store import prove_trail
 from app.receiving import caught_up
 from app.receiving.inbox import Inbox
 from app.sealing.leaf_store import digest_of_text
@@ -51,7 +57,9 @@ from reconcile.instants import DAY, MINUTE, TICK, Instant, format_instant, parse
 from reconcile.ledger.policy import FORM, Policy
 from reconcile.periods import Calendar, month_named
 from reconcile.reporting.closing import Closing, Figure, added, figures
+from reconcile.reporting.journal import Transaction
 from reconcile.reporting.report import Scope
+from reconcile.reporting.tables import report_of
 from tests.api.driving import driving, signed
 from tests.contexts import with_settings, with_sources
 from tests.copied import copy_of
@@ -63,6 +71,9 @@ from tests.finance.plots import ORDINARY, never_notified, pays
 
 QUIET = Month(orders=len(ORDINARY))
 """A month in which nothing is wrong."""
+
+LATE = Month(orders=1, plots=(never_notified,), prefix="10-late-")
+"""A payment of October that becomes known late."""
 
 DECEMBER = parse_instant("2026-12-12T09:00:00Z")
 JANUARY = parse_instant("2027-01-12T09:00:00Z")
@@ -98,7 +109,7 @@ def asked(period: str = "2026-10", **words: Any) -> CloseRequest:
 
 
 async def close(context: AppContext, period: str = "2026-10", **words: Any) -> Closing:
-    """Close a month that nothing blocks."""
+    """Close a month that nothing blocks, by one person."""
     done = await close_period(context, asked(period, **words), progress=quiet)
     assert isinstance(done, Closing), done
     return done
@@ -188,6 +199,159 @@ async def test_a_proposed_closing_is_approved_with_the_second_token(context: App
         await proposals.approve(made.id, by=None, reason="I looked")
     (closed,) = await list_closed(context)
     assert (closed.period, closed.by) == ("2026-10", "Ann")
+
+
+@pytest.fixture
+async def two(context: AppContext) -> Proposals:
+    """Register Ann and Ben, who may close a month only together."""
+    await register_operator(context, name="Root", role="admin", by=None)
+    for name in ("Ann", "Ben"):
+        await register_operator(context, name=name, role="finance", by="Root")
+    await save_rules(context, "close_alone = false\n", by="Root")
+    put(context, CLOSED_AT + MINUTE)
+    return Proposals(context, (closing_kind(context, still_s=0.0), reopening_kind(context)))
+
+
+async def propose_closing(context: AppContext, **words: Any) -> Proposal:
+    made = await close_period(
+        context, asked(by=Proven("Ann"), reason="it is complete", **words), progress=quiet
+    )
+    assert isinstance(made, Proposal)
+    return made
+
+
+async def test_a_proposal_shows_the_report_and_closes_it_as_it_was_known_then(
+    context: AppContext, two: Proposals
+) -> None:
+    """A payment that comes before the approval is an adjustment of the next month."""
+    made = await propose_closing(context)
+    assert made.given["as_of"] == format_instant(context.clock.now())
+    assert "Totals by currency" in made.given["report"]
+    orders = [row[0] for row in await rows(context, "SELECT DISTINCT order_ref FROM events")]
+    assert orders
+    assert not [each for each in orders if each in made.given["report"]]
+    inbox = context.inbox
+    assert isinstance(inbox, Inbox)
+    put(context, CLOSED_AT + 9 * MINUTE)
+    await keep_arrivals(inbox, LATE.late(CLOSED_AT + 5 * MINUTE))
+    await two.approve(made.id, by=Proven("Ben"), reason="I looked")
+    closing = await closing_of(context, "2026-10")
+    assert format_instant(closing.as_of) == made.given["as_of"]
+    assert figures_digest(report_of(dict(closing.report))) == made.given["digest"]
+    assert (closing.proposed_at, closing.approved_by) == (made.at, "Ben")
+    put(context, DECEMBER)
+    late = await close_again(context, two, "2026-11")
+    assert [each.period for each in late.adjusted] == ["2026-10"]
+    assert await wrong(context) == []
+
+
+async def test_both_people_and_times_stand_in_every_form(
+    context: AppContext, two: Proposals
+) -> None:
+    made = await propose_closing(context)
+    put(context, CLOSED_AT + DAY)
+    await two.approve(made.id, by=Proven("Ben"), reason="I looked")
+    document = json.loads(await closed_report(context, "2026-10", "json"))
+    assert (document["closed_by"], document["approved_by"]) == ("Ann", "Ben")
+    times = (format_instant(made.at), format_instant(CLOSED_AT + DAY))
+    assert (document["proposed_at"], document["closed_at"]) == times
+    table = (await closed_report(context, "2026-10", "csv")).decode()
+    assert all(each in table for each in ("Ann", "Ben", *times))
+    day, next_day = (each[:10] for each in times)
+    words = f"Closed by Ann, proposed {day}"
+    for form in ("table", "html"):
+        text = (await closed_report(context, "2026-10", form)).decode()
+        assert words in text
+        assert f"and Ben, approved {next_day}" in text.replace("\n", " ")
+
+
+async def test_what_blocks_at_the_approval_blocks_and_other_figures_are_refused(
+    context: AppContext, two: Proposals
+) -> None:
+    made = await propose_closing(context)
+    put(context, CLOSED_AT + 2 * MINUTE)
+    patient = replace(context, policy=Policy(payment_window=60 * DAY))
+    other = Proposals(patient, (closing_kind(patient, still_s=0.0),))
+    with pytest.raises(UsageError, match=r"cannot be closed now\. Orders that are still pending"):
+        await other.approve(made.id, by=Proven("Ben"), reason="I looked")
+    hasty = replace(context, policy=Policy(payment_window=MINUTE))
+    other = Proposals(hasty, (closing_kind(hasty, still_s=0.0),))
+    with pytest.raises(UsageError, match="has other figures now: reject it"):
+        await other.approve(made.id, by=Proven("Ben"), reason="I looked")
+    assert await list_closed(context) == []
+
+
+async def close_again(context: AppContext, two: Proposals, period: str) -> Closing:
+    """Close a month by two people, one a minute after the other."""
+    made = await propose_closing(context, period=period)
+    put(context, made.at + MINUTE)
+    await two.approve(made.id, by=Proven("Ben"), reason="I looked")
+    return await closing_of(context, period)
+
+
+async def test_the_last_closed_month_is_reopened_by_two_and_closed_again(
+    context: AppContext, two: Proposals
+) -> None:
+    """What was printed stays; the next version has what came since; the chain names all of it."""
+    await close_again(context, two, "2026-10")
+    put(context, DECEMBER)
+    first = await close_again(context, two, "2026-11")
+    kept = {form: await printed_journal(context, "2026-11", form) for form in ("csv", "json")}
+    with pytest.raises(UsageError, match="only the last closed month can be reopened"):
+        await reopen_period(context, "2026-10", by=Proven("Ann"), reason="a bank file is missing")
+    asked_for = await reopen_period(context, "2026-11", by=Proven("Ann"), reason="so")
+    assert [each.reopened_at for each in await list_closed(context)] == [None, None]
+    put(context, DECEMBER + 2 * MINUTE)
+    await two.approve(asked_for.id, by=Proven("Ben"), reason="I looked")
+    with pytest.raises(NotFoundError, match="2026-11 is not closed"):
+        await closing_of(context, "2026-11")
+    _, left = await months(context)
+    assert left[0].name == "2026-11"
+    inbox = context.inbox
+    assert isinstance(inbox, Inbox)
+    put(context, DECEMBER + DAY)
+    await keep_arrivals(inbox, LATE.late(DECEMBER + 3 * MINUTE))
+    with pytest.raises(UsageError, match="before the last closing or reopening"):
+        await propose_closing(context, period="2026-11", as_of=DECEMBER)
+    second = await close_again(context, two, "2026-11")
+    made = await list_closed(context)
+    assert [(each.period, each.version) for each in made] == [
+        ("2026-10", 1), ("2026-11", 1), ("2026-11", 2),
+    ]  # fmt: skip
+    assert second.before == made[1].reopening
+    assert (second.version, second.known_after) == (2, first.known_after)
+    assert [each.period for each in second.adjusted] == ["2026-10"]
+    for form, content in kept.items():
+        assert await printed_journal(context, "2026-11", form, version=1) == content
+        assert await printed_journal(context, "2026-11", form) != content
+    page = json.loads(await closed_report(context, "2026-11", "json"))
+    assert page["version"] == 2
+    assert await wrong(context) == []
+    assert await prove(context) == []
+    change = "UPDATE reopenings SET document = replace(document, 'Ben', 'Ann')"
+    await tamper(context, "reopenings", change)
+    assert [step for step, _ in await wrong(context)] == ["chain"]
+    assert await prove(context) == ["the reopening of 2026-11 is not what the trail says of it"]
+
+
+async def prove(context: AppContext) -> list[str]:
+    async with context.database.reading() as connection:
+        return await prove_trail(connection, quiet)
+
+
+async def test_the_first_month_that_was_reopened_is_the_next_to_close(
+    context: AppContext, two: Proposals
+) -> None:
+    await close_again(context, two, "2026-10")
+    put(context, DECEMBER)
+    made = await reopen_period(context, "2026-10", by=Proven("Ann"), reason="so")
+    await two.approve(made.id, by=Proven("Ben"), reason="I looked")
+    put(context, DECEMBER + MINUTE)
+    with pytest.raises(UsageError, match="close 2026-10 first"):
+        await propose_closing(context, period="2026-11")
+    assert [each.name for each in (await months(context))[1]] == ["2026-10", "2026-11", "2026-12"]
+    with pytest.raises(UsageError, match="no month is closed"):
+        await reopen_period(context, "2026-10", by=Proven("Ann"), reason="so")
 
 
 async def test_a_reason_is_kept_and_names_no_phone(context: AppContext) -> None:
@@ -339,6 +503,8 @@ async def test_pruned_bodies_change_nothing(context: AppContext) -> None:
          "history", "events of 2026-10-01: "),
         ("events", "UPDATE events SET amount = amount + 100 WHERE claim = 'succeeded'",
          "figures", "beyond what was closed"),
+        ("events", "UPDATE events SET amount = amount + 100 WHERE claim = 'succeeded'",
+         "journal", "the evidence gives other transactions than those that were closed"),
     ],
 )  # fmt: skip
 async def test_whatever_is_changed_behind_a_closing_is_named(
@@ -410,6 +576,74 @@ async def three_closings(url: str) -> None:
             stated += adjusted.figures
             assert sorted(added(stated), key=repr) == await fresh_figures(context, at)
         assert await wrong(context) == []
+
+
+async def printed_journal(
+    context: AppContext, period: str, form: Any, *, version: int | None = None
+) -> bytes:
+    parts = closed_journal(context, period, form, version=version)
+    return b"".join([part async for part in parts])
+
+
+async def journal(context: AppContext, first: str, last: str) -> list[Transaction]:
+    """Return the journal of some months, as it is known now."""
+    start, end = month_named(first).start, month_named(last).end
+    scope = replace(
+        scope_of(context, month_named(first), context.clock.now()), start=start, end=end
+    )
+    found: list[Transaction] = []
+    await report_journal(context, scope, write=found.append)
+    return found
+
+
+def balances(some: Iterable[Transaction]) -> Counter[tuple[str, str]]:
+    sums = Counter[tuple[str, str]]()
+    for each in some:
+        for posting in each.postings:
+            sums[posting.role, each.currency] += posting.minor
+    return Counter({key: minor for key, minor in sums.items() if minor})
+
+
+async def test_a_closed_journal_is_frozen_and_later_evidence_is_posted_in_the_open_month(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Frozen months, adjustments and open months are the journal made from scratch, also once the
+    month of the adjustments is closed."""
+    copy_of(month_in, tmp_path, QUIET)
+    async with opened(f"sqlite+aiosqlite:///{tmp_path}/t.db") as inbox:
+        context = inbox.context(clock=SetClock(CLOSED_AT))
+        before = await journal(context, "2026-10", "2026-10")
+        closing = await close(context)
+        forms = [f"journal.{form}" for form in JOURNAL_FORMATS]
+        assert {each.format for each in closing.prints} == {"csv", "json", "transactions", *forms}
+        kept = {form: await printed_journal(context, "2026-10", form) for form in JOURNAL_FORMATS}
+        await keep_arrivals(inbox, LATE.late(CLOSED_AT + DAY))
+        put(context, DECEMBER)
+        assert await journal(context, "2026-10", "2026-10") == before
+        open_month = await journal(context, "2026-11", "2026-11")
+        adjusting = [each for each in open_month if each.adjusts is not None]
+        assert adjusting
+        assert {each.at for each in adjusting} == {month_named("2026-11").start}
+        assert {each.adjusts.period for each in adjusting if each.adjusts} == {"2026-10"}
+        with monkeypatch.context() as without:
+            without.setattr(report_period_module, "closings_at", no_closings)
+            fresh = await journal(context, "2026-10", "2026-12")
+        assert balances([*before, *open_month]) == balances(fresh)
+        assert balances(await journal(context, "2026-10", "2026-12")) == balances(fresh)
+        await close(context, "2026-11")
+        put(context, JANUARY)
+        assert [each for each in await journal(context, "2026-12", "2026-12") if each.adjusts] == []
+        assert balances(await journal(context, "2026-10", "2026-12")) == balances(fresh)
+        for form, content in kept.items():
+            assert await printed_journal(context, "2026-10", form) == content
+            change = f"DELETE FROM closing_prints WHERE format = 'journal.{form}'"
+            await tamper(context, "closing_prints", change)
+            assert await printed_journal(context, "2026-10", form) == content
+        assert [step for step, _ in await wrong(context)] == ["prints", "prints"]
+
+
+async def no_closings(*_: Any) -> list[Closing]:
+    return []
 
 
 @pytest.mark.parametrize(

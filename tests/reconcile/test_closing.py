@@ -11,6 +11,7 @@ from reconcile.canonical import canonical_json
 from reconcile.instants import TICK, Instant
 from reconcile.periods import Month
 from reconcile.reporting import closing
+from reconcile.reporting.journal import Revenue
 from tests.reconcile.build import T
 
 
@@ -59,6 +60,10 @@ def test_every_field_is_under_the_digest() -> None:
         "closed_at": T + 6,
         "by": "Ben",
         "role": "admin",
+        "version": 2,
+        "proposed_at": 4,
+        "approved_by": "Ben",
+        "revenue": Revenue(taxes={"sales": 160_000}),
         "margin_days": 3,
         "known_after": 8,
         "before": None,
@@ -78,7 +83,7 @@ def test_every_field_is_under_the_digest() -> None:
 
 
 def test_a_document_of_a_later_form_is_refused() -> None:
-    document = closing.closing_document(CLOSING) | {"form": 3}
+    document = closing.closing_document(CLOSING) | {"form": closing.FORM + 1}
     with pytest.raises(ValueError, match="later version"):
         closing.closing_of(document)
 

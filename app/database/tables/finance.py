@@ -151,11 +151,13 @@ class BreakDeedRow(Table, table=True):
 
 
 class ClosingRow(Table, table=True):
-    """One closed month as canonical JSON, and its SHA-256. Append-only."""
+    """One closed month as canonical JSON, and its SHA-256. One that was reopened is closed again as
+    its next version. Append-only."""
 
     __tablename__ = "closings"
     __table_args__ = STRICT
     period: str = text_column(marks.CODES, primary=True)
+    version: int = big_column(primary=True)
     as_of: int = big_column()
     closed_at: int = big_column()
     who: str = text_column(marks.STAFF)
@@ -163,16 +165,33 @@ class ClosingRow(Table, table=True):
     document: str = text_column(marks.CLOSED)
 
 
+class ReopeningRow(Table, table=True):
+    """The reopening of a closed month as canonical JSON, and its SHA-256; `version` is the closing
+    that it ended. Append-only."""
+
+    __tablename__ = "reopenings"
+    __table_args__ = STRICT
+    period: str = text_column(marks.CODES, primary=True)
+    version: int = big_column(primary=True)
+    at: int = big_column()
+    who: str = text_column(marks.STAFF)
+    digest: str = text_column(marks.CODES)
+    document: str = text_column(marks.TRAIL_WORDS)
+
+
 class ClosingPrintRow(Table, table=True):
-    """The closed report as it was printed in one format; `content` is deflated (zlib)."""
+    """One part of the closed report or journal as it was printed in one format; `content` is
+    deflated (zlib)."""
 
     __tablename__ = "closing_prints"
     __table_args__ = STRICT
     period: str = text_column(marks.CODES, primary=True)
+    version: int = big_column(primary=True)
     format: str = text_column(marks.CODES, primary=True)
+    part: int = big_column(primary=True)
     content: bytes | None = blob_column(
         marks.possibly_personal(
-            "holds references", because="it is the closed month's report as it was printed"
+            "holds references", because="it is the closed month as it was printed"
         )
     )
 

@@ -6,7 +6,7 @@ payments, ids) stand only in quoted strings, or in cells that no spreadsheet tak
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from json import dumps
 from typing import Any, Final, Literal, get_args
 
@@ -14,14 +14,23 @@ from app.context.context import AppContext
 from app.core.cells import BYTE_ORDER_MARK, csv_line, safe_cell
 from app.core.jobs import silent
 from app.core.zones import zone_named
-from app.finance.report_period import JournalTotals, Progress, report_journal
+from app.finance.closed_periods import closing_named
+from app.finance.period_store import PrintParts, print_parts
+from app.finance.report_period import (
+    TRANSACTIONS,
+    JournalTotals,
+    Progress,
+    kept_line,
+    kept_transactions,
+    report_journal,
+)
 from app.finance.reports.accounts import Accounts, merchant_accounts
 from reconcile.instants import format_instant
 from reconcile.money import Money, major_text, to_json
 from reconcile.periods import IN_UTC, Calendar
 from reconcile.reporting.journal import ROLES, Posting, Role, Transaction
 from reconcile.reporting.report import Scope
-from reconcile.reporting.tables import scope_document
+from reconcile.reporting.tables import report_of, scope_document
 
 JournalFormat = Literal["beancount", "csv", "json", "xero", "quickbooks"]
 JOURNAL_FORMATS: Final[tuple[JournalFormat, ...]] = get_args(JournalFormat)
@@ -121,6 +130,64 @@ async def write_journal(
     )
     end()
     return totals
+
+
+async def journal_prints(
+    context: AppContext, scope: Scope, *, accounts: Accounts, progress: Progress
+) -> dict[str, PrintParts]:
+    """Return a closed month's journal in every form, and its transactions, by format of print."""
+    kept = PrintParts()
+    prints = {form: PrintParts() for form in JOURNAL_FORMATS}
+    begun_all = [
+        begun(form, scope, write=made.write, accounts=accounts) for form, made in prints.items()
+    ]
+
+    def write(transaction: Transaction) -> None:
+        kept.write(kept_line(transaction))
+        for put, _ in begun_all:
+            put(transaction)
+
+    await report_journal(context, scope, write=write, revenue=accounts.revenue, progress=progress)
+    for _, end in begun_all:
+        end()
+    return {TRANSACTIONS: kept} | {print_name(form): made for form, made in prints.items()}
+
+
+def print_name(form: JournalFormat) -> str:
+    """Return the format of a closed month's print."""
+    return f"journal.{form}"
+
+
+async def closed_journal(
+    context: AppContext, period: str, form: JournalFormat, *, version: int | None = None
+) -> AsyncGenerator[bytes]:
+    """Yield a closed month's journal: as it was kept at closing in this form, else made now from
+    the transactions that were kept.
+
+    version  of the closing; None: the one that stands
+
+    Raises NotFoundError for a month that is not closed.
+    """
+    async with context.database.reading() as connection:
+        closing = await closing_named(connection, period, version=version)
+        kept = print_parts(connection, period, print_name(form), version=closing.version)
+        found = False
+        async for part in kept:
+            found = True
+            yield part
+        if found:
+            return
+        written = list[bytes]()
+        scope = report_of(dict(closing.report)).scope
+        accounts = merchant_accounts(context.settings.reports)
+        put, end = begun(form, scope, write=written.append, accounts=accounts)
+        async for some in kept_transactions(connection, closing):
+            for each in some:
+                put(each)
+            yield b"".join(written)
+            written.clear()
+        end()
+        yield b"".join(written)
 
 
 def begun(

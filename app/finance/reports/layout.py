@@ -300,7 +300,16 @@ def closed_words(scope: Scope) -> str:
     """
     if scope.closed_at is None:
         return "Not a closed report: its figures may still change"
-    return f"Closed by {scope.closed_by}, {moment(scope.closed_at, zone_named(scope.zone))}"
+    zone = zone_named(scope.zone)
+    again = "" if scope.version == 1 else f", version {scope.version}"
+    at = moment(scope.closed_at, zone)
+    if scope.proposed_at is None:
+        return f"Closed by {scope.closed_by}, {at}{again}"
+    proposed = moment(scope.proposed_at, zone)
+    return (
+        f"Closed by {scope.closed_by}, proposed {proposed}, and {scope.approved_by}, approved "
+        f"{at}{again}"
+    )
 
 
 _SANDBOX: Final = "Sandbox: no real money"
@@ -338,6 +347,11 @@ def scope_lines(scope: Scope) -> tuple[tuple[str, str], ...]:
     closed = scope.closed_at is not None and (
         ("closed by", scope.closed_by),
         ("closed at", instants.format_instant(scope.closed_at)),
+        ("version", str(scope.version)),
+    )
+    approved = scope.proposed_at is not None and (
+        ("approved by", scope.approved_by),
+        ("proposed at", instants.format_instant(scope.proposed_at)),
     )
     return (
         ("from", instants.format_instant(scope.start)),
@@ -348,4 +362,5 @@ def scope_lines(scope: Scope) -> tuple[tuple[str, str], ...]:
         *((("zone", scope.zone),) if scope.zone != "UTC" else ()),
         *((("merchant", scope.merchant),) if scope.merchant else ()),
         *(closed or ()),
+        *(approved or ()),
     )

@@ -32,6 +32,7 @@ APPEND_ONLY = (
     "proposal_decisions",
     "proposals",
     "records",
+    "reopenings",
     "revisions",
     "runs",
     "signoffs",

@@ -1,0 +1,263 @@
+"""Verifies that closed months still follow from the evidence that they were closed on:
+
+    1 chain     the closing, or reopening, is what was written, and names the one before it and a
+                checkpoint of the sealed log
+    2 prints    the stored bytes are those of the closing
+    3 history   everything that was known then is there, unchanged
+    4 figures   the report made again, as of then and by the policy of then, has the same figures.
+                A month closed by an earlier version's rules may differ: how many is told
+    5 journal   likewise its transactions
+
+Each format is also printed again from the stored report. A format that would look different now is
+named and is no fault: the stored bytes are shown.
+"""
+
+import hashlib
+import json
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, replace
+from typing import Any, Final, Literal
+
+from app.context.context import AppContext
+from app.core.errors import NotFoundError
+from app.core.jobs import silent
+from app.core.text import counted
+from app.finance import period_store, report_period
+from app.finance.close_period import chain_of, printed, scope_of
+from app.finance.closed_periods import rules_form
+from app.orders import history_store
+from app.sealing import log_store
+from reconcile.ledger.policy import Policy
+from reconcile.reporting import closing as closings
+from reconcile.reporting.journal import Transaction
+from reconcile.reporting.tables import report_of
+
+Step = Literal["chain", "prints", "history", "figures", "journal"]
+
+UNREADABLE: Final = (KeyError, TypeError, ValueError)
+"""Errors of reading an invalid document."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifiedPeriods:
+    """The result of one step on one closing: `sentence` has it, or the first difference."""
+
+    period: str
+    version: int
+    step: Step
+    passed: bool
+    sentence: str
+
+    def document(self) -> dict[str, Any]:
+        return {
+            "period": self.period,
+            "version": self.version,
+            "step": self.step,
+            "passed": self.passed,
+            "sentence": self.sentence,
+        }
+
+
+async def verify_periods(
+    context: AppContext, *, only: str | None, progress: report_period.Progress = silent
+) -> AsyncIterator[VerifiedPeriods]:
+    """Take every step on every closing, or on those of one month, by month and version.
+
+    If a closing is not what was written, its other steps are skipped. Raises NotFoundError for a
+    month that was never closed.
+    """
+    async with context.database.reading() as connection:
+        made = await period_store.all_closings(connection)
+    if only is not None and only not in {each.period for each in made}:
+        raise NotFoundError(
+            f"{only[:40]} is not closed; `tallyhook period list` shows which months are"
+        )
+    chain = [None, *[digest for _, digest in chain_of(made)]]
+    for each in made:
+        if only not in (None, each.period):
+            continue
+        closing, found = await _chain(context, each, chain[chain.index(each.digest) - 1])
+        yield found
+        if closing is not None:
+            yield await _prints(context, closing)
+            yield await _history(context, closing, progress)
+            yield await _figures(context, closing, progress)
+            yield await _journal(context, closing, progress)
+        if each.reopening is not None:
+            yield await _reopening(context, each, chain[chain.index(each.reopening) - 1])
+
+
+async def _chain(
+    context: AppContext, closed: period_store.Closed, expected: str | None
+) -> tuple[closings.Closing | None, VerifiedPeriods]:
+    """Verify a closing. expected: digest of the closing or reopening before it."""
+    async with context.database.reading() as connection:
+        text = await period_store.closing_text(connection, closed.period, version=closed.version)
+    written = _digest_of(text)
+    try:
+        closing = closings.closing_of(json.loads(text or ""))
+    except UNREADABLE:
+        closing = None
+    sealed = True
+    if closing is not None and closing.checkpoint is not None:
+        async with context.database.reading() as connection:
+            head = await log_store.head_of(connection, closing.checkpoint["size"])
+        sealed = head is not None and head.head.hex() == closing.checkpoint["head"]
+    if closing is None or written != closed.digest:
+        sentence = "the closing is not what was written; its digest is another"
+    elif closing.before != expected:
+        sentence = f"it names the closing {closing.before} before it, and that is {expected}"
+    elif not sealed:
+        sentence = "it names a checkpoint that is not one of the sealed log"
+    else:
+        sentence = f"the closing is {written}"
+        return closing, _verified(closed, "chain", None, sentence)
+    return None, _verified(closed, "chain", sentence, "")
+
+
+async def _reopening(
+    context: AppContext, closed: period_store.Closed, expected: str | None
+) -> VerifiedPeriods:
+    async with context.database.reading() as connection:
+        text = await period_store.reopening_text(connection, closed.period, version=closed.version)
+    try:
+        reopening = closings.reopening_of(json.loads(text or ""))
+    except UNREADABLE:
+        reopening = None
+    wrong = None
+    if reopening is None or _digest_of(text) != closed.reopening:
+        wrong = "its reopening is not what was written; its digest is another"
+    elif reopening.before != expected:
+        wrong = f"its reopening names {reopening.before} before it, and that is {expected}"
+    return _verified(closed, "chain", wrong, f"it was reopened: {closed.reopening}")
+
+
+def _digest_of(text: str | None) -> str:
+    content = (text or "").encode("utf-8", "backslashreplace")
+    return f"sha256:{hashlib.sha256(content).hexdigest()}"
+
+
+def _verified(
+    of: period_store.Closed | closings.Closing, step: Step, wrong: str | None, right: str
+) -> VerifiedPeriods:
+    period = of.period if isinstance(of, period_store.Closed) else of.month.name
+    sentence = wrong or right
+    return VerifiedPeriods(
+        period=period, version=of.version, step=step, passed=wrong is None, sentence=sentence
+    )
+
+
+async def _prints(context: AppContext, closing: closings.Closing) -> VerifiedPeriods:
+    wrong = []
+    async with context.database.reading() as connection:
+        for each in closing.prints:
+            digest = hashlib.sha256()
+            async for part in period_store.print_parts(
+                connection, closing.month.name, each.format, version=closing.version
+            ):
+                digest.update(part)
+            if digest.hexdigest() != each.sha256:
+                wrong.append(each.format)
+    if wrong:
+        sentence = f"what was kept of {', '.join(wrong)} is not what was printed at closing"
+        return _verified(closing, "prints", sentence, "")
+    kept_forms = ", ".join(each.format for each in closing.prints)
+    try:
+        now = {
+            form: made.described(form)
+            for form, made in printed(report_of(dict(closing.report))).items()
+        }
+    except UNREADABLE:
+        right = "this version would print none of them anew"
+        return _verified(closing, "prints", None, f"{kept_forms} are as at closing; {right}")
+    other = [
+        each.format for each in closing.prints if each.format in now and now[each.format] != each
+    ]
+    right = ", and this version prints the same"
+    if other:
+        right = f"; this version would print {', '.join(other)} differently"
+    return _verified(closing, "prints", None, f"{kept_forms} are as at closing{right}")
+
+
+async def _history(
+    context: AppContext, closing: closings.Closing, progress: report_period.Progress
+) -> VerifiedPeriods:
+    async with context.database.reading() as connection:
+        now = await history_store.history_digests(
+            connection, after=closing.known_after, until=closing.as_of, progress=progress
+        )
+    rows = sum(each.count for each in now)
+    return _verified(
+        closing,
+        "history",
+        closings.first_difference(closing.evidence, now),
+        counted(rows, "row of evidence is as it was", "rows of evidence are as they were"),
+    )
+
+
+async def _figures(
+    context: AppContext, closing: closings.Closing, progress: report_period.Progress
+) -> VerifiedPeriods:
+    then = replace(context, policy=Policy(**closing.policy))
+    report = await report_period.report_period(
+        then, scope_of(context, closing.month, closing.as_of), progress=progress
+    )
+    now = closings.figures(report)
+    changes = closings.difference(closing.figures, now)
+    wrong = None
+    if changes:
+        first = changes[0]
+        line = " ".join(part for part in (first.currency, first.line, first.what) if part)
+        wrong = (
+            f"{first.table}, {line}: the evidence gives {first.count:+,} in number and "
+            f"{first.sum:+,} in minor units beyond what was closed"
+        )
+    if wrong is None and closings.adjusted_in(report.adjustments) != closing.adjusted:
+        wrong = "the adjustments to months before are not those that follow from the evidence"
+    right = f"{len(now):,} figures follow from the evidence"
+    if wrong is not None and (other := _other_rules(closing)):
+        wrong = None
+        right = (
+            f"{other} {counted(len(changes), 'figure is', 'figures are')} otherwise, which the "
+            "report of the open month gives as adjustments"
+        )
+    return _verified(closing, "figures", wrong, right)
+
+
+def _other_rules(closing: closings.Closing) -> str | None:
+    """Return the beginning of a sentence about a month closed by rules of an earlier version.
+
+    It stays as it was closed; later months get what an upgrade makes of its evidence.
+    """
+    by, now = closing.program["rules"], rules_form(Policy(**closing.policy))
+    if by == now:
+        return None
+    return f"closed by the rules {by} of an earlier version; by those of now ({now})"
+
+
+async def _journal(
+    context: AppContext, closing: closings.Closing, progress: report_period.Progress
+) -> VerifiedPeriods:
+    then = replace(context, policy=Policy(**closing.policy))
+    scope = scope_of(context, closing.month, closing.as_of)
+    kept, now = period_store.PrintParts(), 0
+
+    def write(transaction: Transaction) -> None:
+        nonlocal now
+        kept.write(report_period.kept_line(transaction))
+        now += 1
+
+    await report_period.report_journal(
+        then, scope, write=write, revenue=closing.revenue, progress=progress
+    )
+    right, wrong = f"{counted(now, 'transaction follows', 'transactions follow')}", None
+    if kept.described(report_period.TRANSACTIONS) not in closing.prints:
+        wrong = "the evidence gives other transactions than those that were closed"
+    right = f"{right} from the evidence"
+    if wrong is not None and (other := _other_rules(closing)):
+        wrong = None
+        right = (
+            f"{other} its transactions are others, which the journal of the open month gives as "
+            "adjusting entries"
+        )
+    return _verified(closing, "journal", wrong, right)
