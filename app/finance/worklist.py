@@ -188,10 +188,13 @@ def settling_state(found: break_acts.SeenBreak) -> breaks.LateStanding:
 async def late_items(
     context: AppContext, *, closed: bool, after: str = ""
 ) -> AsyncGenerator[list[break_acts.SeenBreak]]:
-    """Yield late money by id, some hundreds at a time. closed: closed breaks too."""
+    """Yield late money by id, some hundreds at a time. closed: closed breaks too.
+
+    A refund that may have been paid already is none: to propose it would be to pay it twice.
+    """
     states = breaks.STATES if closed else breaks.STATES[:-1]
     async for found in break_acts.living_breaks(context, causes=LATE, states=states, after=after):
-        yield found
+        yield [e for e in found if e.seen.cause != "refund_not_received" or not e.seen.candidates]
 
 
 async def settle_late(

@@ -639,6 +639,11 @@ def next_step(found: Break) -> str:
     """Return what a person should do about it, as a sentence with its full stop."""
     if ("won", True) in found.facts:
         return "Import the statement that took the dispute's money, or ask the provider for it."
+    if found.cause == "refund_not_received" and found.candidates:
+        return (
+            "Look whether a candidate is this refund, and match it: a second one would pay the "
+            "customer twice. If none is, start the refund at the provider, or correct the book."
+        )
     words = NEXT_STEPS[found.cause]
     if any(name == "rate" for name, _ in found.facts):
         who = "bank" if found.cause in BANK_CAUSES else "provider"

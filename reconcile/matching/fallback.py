@@ -15,7 +15,7 @@ from reconcile.instants import Duration, Instant
 from reconcile.matching.books import match_key
 from reconcile.matching.breaks import Break
 from reconcile.matching.control import Bucket
-from reconcile.matching.decide import Match, Pair, amounts_fit
+from reconcile.matching.decide import Match, MatchKind, Pair, amounts_fit
 from reconcile.matching.funds import Capture, Funds, Left, funds_of, left_of
 from reconcile.matching.group import Deciding
 from reconcile.matching.parts import are_parts
@@ -101,6 +101,8 @@ class Rest:
     book      lines of one reference, by the id of the first
     captures  by order, source, payment and part of it
     lines     by their ids
+    paid_out  disbursements, by their ids
+    refunds   refunds of the book that have not come
     """
 
     def __init__(self, left: Left) -> None:
@@ -110,6 +112,8 @@ class Rest:
         self.put_back(left)
         self.captures = {"\n".join((*c[:4], c.part)): c for c in (*left.captures, *left.awaited)}
         self.lines = {row.line_id: row for row in left.lines}
+        self.paid_out = {row.line_id: row for row in left.paid_out}
+        self.refunds = left.refunds
 
     def put_back(self, left: Left) -> None:
         """Add book lines that were put aside, at first or by a way that claimed too many."""
@@ -238,6 +242,34 @@ def by_payment(rest: Rest, deciding: Deciding) -> None:
                 rest.lines |= {row.line_id: row for row in lines_left}
 
 
+def refunds_paid_out(rest: Rest, deciding: Deciding) -> None:
+    """Join refunds in the book with disbursements that name the order, or that people paired.
+
+    A disbursement of the sum is a candidate and no more: it may be a wage.
+    """
+    named: dict[str, list[StatementRow]] = {}
+    for line in rest.paid_out.values():
+        if line.key:
+            named.setdefault(line.key, []).append(line)
+    for due in list(rest.refunds):
+        order = due.found.order or ""
+        partners = deciding.terms.partners(order)
+        given = [e for e in rest.paid_out.values() if subject_of(e.line_id) in partners]
+        lines = given or [e for e in named.get(match_key(order), ()) if e.line_id in rest.paid_out]
+        sent = Money(minor=-sum([e.gross for e in lines]), currency=due.found.money.currency)
+        if not lines or sent != due.found.money or {e.currency for e in lines} != {sent.currency}:
+            continue
+        rest.refunds.remove(due)
+        kind: MatchKind = "by_hand" if given else "by_payment"
+        for line in lines:
+            del rest.paid_out[line.line_id]
+        ids = [*[e.line_id for e in lines], *[row.line_id for row in due.book]]
+        deciding.tally.report(Match(kind=kind, order=order, lines=tuple(sorted(ids)), money=sent))
+        deciding.tally.place_orders(due.orders, kind)
+        deciding.tally.place_book(due.book, kind)
+        deciding.tally.place_lines(lines, kind)
+
+
 def by_group(rest: Rest, deciding: Deciding) -> None:
     """Join one payment with several lines of a group, or several payments with its lines."""
     groups: dict[str, list[str]] = {}
@@ -327,5 +359,13 @@ def lines_by_date(rest: Rest, deciding: Deciding) -> None:
     deciding.tally.place_lines(rows.values(), "ambiguous")
 
 
-WAYS = (orders_by_hand, lines_by_hand, by_payment, by_group, orders_by_date, lines_by_date)
+WAYS = (
+    orders_by_hand,
+    lines_by_hand,
+    by_payment,
+    refunds_paid_out,
+    by_group,
+    orders_by_date,
+    lines_by_date,
+)
 """Ways to join rows, the surest first."""

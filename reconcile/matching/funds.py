@@ -11,6 +11,7 @@ from typing import Final, NamedTuple, TypeVar
 from reconcile.instants import Instant
 from reconcile.ledger.ledger import EntryKind
 from reconcile.ledger.vocabulary import FindingCode
+from reconcile.matching.breaks import Break
 from reconcile.matching.ledger_lines import Doubted, LedgerLine
 from reconcile.matching.rows import BookRow, StatementRow, TakingRow
 from reconcile.money import MAX_MINOR, Money
@@ -292,11 +293,19 @@ def _moneys(sums: Counter[str]) -> tuple[Money, ...]:
 
 
 MOST_LEFT: Final = 30_000
-"""Rows kept of each kind. A row takes about a kilobyte with its break and indexes, so six full
-kinds take about 200 MB. Further rows are decided at once, by key alone, and marked as such;
+"""Rows kept of each kind. A row takes about a kilobyte with its break and indexes, so eight
+full kinds take about 250 MB. Further rows are decided at once, by key alone, and marked as such;
 `Control.unsearched` counts them."""
 
 Kept = TypeVar("Kept")
+
+
+class RefundDue(NamedTuple):
+    """A break about a refund that has not come, with the rows that stand with it."""
+
+    found: Break
+    orders: tuple[TakingRow, ...]
+    book: tuple[BookRow, ...]
 
 
 @dataclass(slots=True)
@@ -310,6 +319,8 @@ class Left:
     awaited   captures that a statement may have later, in case a stray line settles them
     lines     statement lines of unknown payments
     suspended  statement lines of payments that no order has
+    paid_out  disbursements, keyed if they name an order or payment that has money
+    refunds   orders whose book speaks of a refund that has not come, in case a disbursement is it
     together  by order: the first of its own book lines, if it may also have paid others of their
               group
     """
@@ -321,6 +332,8 @@ class Left:
     awaited: list[Capture] = field(default_factory=list)
     lines: list[StatementRow] = field(default_factory=list)
     suspended: list[StatementRow] = field(default_factory=list)
+    paid_out: list[StatementRow] = field(default_factory=list)
+    refunds: list[RefundDue] = field(default_factory=list)
     together: dict[str, str] = field(default_factory=dict)
 
     def sort(self) -> None:
@@ -331,6 +344,8 @@ class Left:
         for captures in (self.captures, self.awaited):
             captures.sort(key=lambda c: (c.key, c.order, c.source, c.payment, c.part))
         self.lines.sort(key=lambda row: row.line_id)
+        self.paid_out.sort(key=lambda row: row.line_id)
+        self.refunds.sort(key=lambda each: each.found.identity)
 
 
 def keep(pool: list[Kept], row: Kept) -> bool:

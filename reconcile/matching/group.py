@@ -22,8 +22,18 @@ from reconcile.matching.decide import (
     decide_alone,
     decide_unpaid,
 )
-from reconcile.matching.funds import Capture, Funds, Left, captures_of, funds_of, keep, left_of
+from reconcile.matching.funds import (
+    Capture,
+    Funds,
+    Left,
+    RefundDue,
+    captures_of,
+    funds_of,
+    keep,
+    left_of,
+)
 from reconcile.matching.rows import (
+    NO_KEY,
     BookRow,
     Lines,
     StatementRow,
@@ -76,6 +86,9 @@ class Deciding:
             self.unsettled(capture)
         for line in opened.lines:
             self._line(line)
+        moved = any(each.moved for each in funds)
+        for line in opened.paid_out:
+            self._paid_out(line if moved else line._replace(key=NO_KEY))
         for place, each in enumerate(funds):
             unsettled = [unsettled_by(row) for row in opened.beside.get(each.order, ())]
             if beside := left_of(unsettled):
@@ -232,6 +245,13 @@ class Deciding:
 
     def place(self, verdict: Verdict, *, funds: Funds, lines: Lines) -> None:
         """Place an order and its lines by a verdict, and report its decisions."""
+        if [each.cause for each in verdict.decisions if isinstance(each, Break)] == [
+            "refund_not_received"
+        ]:
+            (found,) = verdict.decisions
+            assert isinstance(found, Break)
+            if keep(self.left.refunds, RefundDue(found, funds.rows, lines.rows)):
+                return
         self.tally.place_orders(funds.rows, verdict.orders)
         self.tally.place_book(lines.rows, verdict.lines)
         for each in verdict.decisions:
@@ -248,6 +268,12 @@ class Deciding:
             return
         if not keep(self.left.lines, line):
             self.end_line(line, facts=NOT_SEARCHED)
+
+    def _paid_out(self, line: StatementRow) -> None:
+        """Put aside a disbursement, which may be a refund."""
+        if not keep(self.left.paid_out, line):
+            self.tally.place_lines([line], "other_business")
+            self.tally.unsearched += 1
 
     def plainly_unsettled(self, row: TakingRow) -> None:
         """Put aside the capture of a plain order without a statement line."""
@@ -286,6 +312,11 @@ class Deciding:
             self.unsettled(capture)
         for line in left.lines:
             self._line(line)
+        for line in left.paid_out:
+            self._paid_out(line)
+        for due in left.refunds:
+            if not keep(self.left.refunds, due):
+                self.end_refund(due)
         for line in left.suspended:  # they were placed where they were read
             keep(self.left.suspended, line)
 
@@ -302,6 +333,12 @@ class Deciding:
             found = payment.found(own[payment.source, payment.payment])
             if found is not None:
                 self.tally.report(found)
+
+    def end_refund(self, due: RefundDue, *, candidates: tuple[Candidate, ...] = ()) -> None:
+        """Report a refund in the book that has not come."""
+        self.tally.place_orders(due.orders, due.found.cause)
+        self.tally.place_book(due.book, due.found.cause)
+        self.tally.report(replace(due.found, candidates=candidates))
 
     def end_order(
         self, funds: Funds, *, candidates: tuple[Candidate, ...] = (), facts: Facts = ()

@@ -68,7 +68,13 @@ class _Unmatched:
         self._settled = {row.key for row in rest.lines.values() if row.key}
 
     def decide(self) -> Iterator[Decision]:
-        for step in (self._end_orders, self._end_book, self._end_lines, self._end_captures):
+        for step in (
+            self._end_orders,
+            self._end_book,
+            self._end_lines,
+            self._end_captures,
+            self._end_refunds,
+        ):
             for _ in step():
                 yield from self._deciding.tally.take_decisions()
 
@@ -137,6 +143,27 @@ class _Unmatched:
             self._deciding.end_capture(capture, candidates=near)
             yield
 
+    def _end_refunds(self) -> Iterator[None]:
+        paid_out = Index([_of_line(row, sign=-1) for row in self._rest.paid_out.values()])
+        for due in self._rest.refunds:
+            found = due.found
+            wanted = entry_of(
+                found.identity,
+                names=[found.order],
+                minor=found.money.minor,
+                currency=found.money.currency,
+                at=max([e.refunded_at for e in due.book if e.refunded_at], default=found.since),
+            )
+            near = self._near(wanted, paid_out)
+            self._deciding.end_refund(due, candidates=near)
+            yield
+        for row in self._rest.paid_out.values():
+            if row.key:  # an order has it, and neither its ledger nor its book knows of it
+                self._deciding.end_line(row)
+            else:
+                self._deciding.tally.place_lines([row], "other_business")
+            yield
+
     def _near(
         self, wanted: Searchable, *plain: Index, charged: tuple[Index, ...] = ()
     ) -> tuple[Candidate, ...]:
@@ -162,10 +189,13 @@ def _of_book(rows: tuple[BookRow, ...]) -> Searchable:
     )
 
 
-def _of_line(row: StatementRow) -> Searchable:
-    names = [row.payment, row.order]
+def _of_line(row: StatementRow, *, sign: int = 1) -> Searchable:
     return entry_of(
-        row.line_id, names=names, minor=row.gross, currency=row.currency, at=row.settled_at
+        row.line_id,
+        names=[row.payment, row.order],
+        minor=sign * row.gross,
+        currency=row.currency,
+        at=row.settled_at,
     )
 
 

@@ -31,11 +31,13 @@ _Key = TypeVar("_Key")
 class OpenItems:
     """Captures and payment lines without a partner.
 
-    beside  lines that an order's break in doubt reports, by order
+    paid_out  disbursements: they may be refunds of an order
+    beside    lines that an order's break in doubt reports, by order
     """
 
     captures: list[Capture] = field(default_factory=list)
     lines: list[StatementRow] = field(default_factory=list)
+    paid_out: list[StatementRow] = field(default_factory=list)
     beside: dict[str, list[StatementRow]] = field(default_factory=dict)
 
 
@@ -53,12 +55,16 @@ class Settling:
         rows = sorted(rows, key=lambda row: row.line_id)
         self._tally.place_lines([row for row in rows if row.kind == "fee"], "fee_line")
         self._tally.place_lines([row for row in rows if row.kind == "carried"], "carried_line")
-        for row in rows:
-            if row.kind in OF_WALLET:
-                out = row.kind == "disbursement"
-                self._tally.place_lines([row], "other_business" if out else "wallet_line")
+        of_wallet = [row for row in rows if row.kind in OF_WALLET and row.kind != "disbursement"]
+        self._tally.place_lines(of_wallet, "wallet_line")
         unused = [each for one in funds for each in one.returns]
         moving = [row for row in rows if row.kind not in _NO_MOVEMENT]
+        paid_out = [row for row in rows if row.kind == "disbursement"]
+        for row in list(paid_out) if unused else ():
+            refund = row._replace(kind="refund")
+            if any(returning.is_of(refund, each, self._terms) for each in unused):
+                moving.append(refund)
+                paid_out.remove(row)
         others = [row for row in moving if returning.gives_back(row, unused, self._terms)]
         back = set(map(id, others))
         payments = [row for row in moving if id(row) not in back]
@@ -79,7 +85,7 @@ class Settling:
             opened.captures, unused = self._reversed(opened.captures, unused)
             opened.lines = [row for row in opened.lines if not self._in_doubt(row, funds)]
         self._never_taken(unused)
-        opened.beside = self._beside
+        opened.paid_out, opened.beside = paid_out, self._beside
         return opened
 
     def _reversed(

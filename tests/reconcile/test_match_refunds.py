@@ -8,7 +8,7 @@ import pytest
 from reconcile.instants import DAY, Instant
 from reconcile.ledger.vocabulary import FindingCode
 from reconcile.matching.books import BookKind, BookStatus
-from reconcile.matching.breaks import Break
+from reconcile.matching.breaks import Break, next_step
 from reconcile.matching.rows import BookRow, lines_of
 from tests.reconcile.books_cases import AT, case, causes, decided
 from tests.reconcile.books_truth import AS_OF, RULES, Case, kes
@@ -174,3 +174,51 @@ def test_late_money_is_reported_where_nothing_of_it_is_beyond_the_price(
     made = case().pays(minor=1_500 + surplus, findings=findings, owed=owed)
     made.settles(gross=1_500 + surplus)
     assert causes(decided(made.books(status) if status else made)[0]) == expected
+
+
+def paid_out(order: str, *, minor: int = 500, payment: str = "B2C-1") -> Case:
+    """Return a till's payment to a person; `order`: the one that its row names, if any."""
+    return case("WAGE").settles(
+        kind="disbursement", gross=-minor, fee=0, payment=payment, order=order
+    )
+
+
+@pytest.mark.parametrize(("named", "minor", "hands", "expected", "bucket"), [
+    ("ORD-1", 500, (), ["by_payment"], "by_payment"),
+    ("", 500, (("ORD-1", "stm_WAGE_0"),), ["by_hand"], "by_hand"),
+    ("", 500, (), ["refund_not_received"], "other_business"),
+    ("", 400, (("ORD-1", "stm_WAGE_0"),), ["refund_not_received"], "other_business"),
+    ("ORD-1", 400, (), ["refund_not_received", "settled_never_notified"],
+     "settled_never_notified"),
+    ("ORD-9", 500, (), ["refund_not_received"], "other_business"),
+])  # fmt: skip
+def test_a_payment_to_a_person_is_a_refund_only_where_it_or_a_person_names_the_order(
+    named: str,
+    minor: int,
+    hands: tuple[tuple[str, str], ...],
+    expected: list[str],
+    bucket: str,
+) -> None:
+    made = booked(moved(1_500, 0), ("order", 1_500, "paid", 500))
+    decisions, control = decided(made, paid_out(named, minor=minor), hands=hands)
+    assert causes(decisions) == expected
+    stood = {line.bucket: line.sum for line in control.lines if line.side == "statement"}
+    assert stood == {"by_reference": 1_500, bucket: -minor}
+
+
+def test_a_payment_to_a_person_settles_the_refund_that_the_ledger_knows() -> None:
+    made = booked(moved(1_500, 500), ("order", 1_500, "paid", 500))
+    made.lines = [line for line in made.lines if line.kind == "payment"]
+    assert causes(decided(made)[0]) == ["refund_not_settled"]
+    assert causes(decided(made, paid_out("ORD-1", payment=made.payment))[0]) == []
+
+
+def test_a_payment_of_the_sum_is_a_candidate_and_nothing_proposes_to_pay_twice() -> None:
+    made = booked(moved(1_500, 0), ("order", 1_500, "paid", 500))
+    (alone,) = decided(made)[0]
+    (found,) = decided(made, paid_out("", minor=500))[0]
+    assert isinstance(alone, Break)
+    assert isinstance(found, Break)
+    assert [each.line for each in found.candidates] == ["stm_WAGE_0.1"]
+    assert next_step(alone).startswith("Start the refund")
+    assert "pay the customer twice" in next_step(found)

@@ -59,13 +59,12 @@ def orders_over_months(draw: st.DrawFn) -> World:
                 1_000,
                 "KES",
                 draw(dates()),
-                *[None] * 4,
             )
-            book.append(BookRow._make(booked))
+            book.append(BookRow(*booked))
         for gross in draw(st.lists(st.sampled_from([1_000, 1_000, 300, -300]), max_size=3)):
             line, order = f"stm{name}{len(lines)}.1", draw(st.sampled_from([name, None]))
             content = (match_key(name), line, payment, order, "payment", "KES", gross, 0, gross)
-            lines.append(StatementRow._make((*content, draw(st.none() | dates()), None, "", None)))
+            lines.append(StatementRow(*content, draw(st.none() | dates())))
     return World(takings=tuple(takings), book=tuple(book), lines=tuple(lines))
 
 

@@ -24,7 +24,7 @@ DETAILS: Final = ("method", "scheme", "card_type", "card_country", "channel")
 MAX_DETAIL: Final = 100
 """Characters of one detail: a name of a method or scheme, or a country's code."""
 
-_OF_ORIGINAL: Final = frozenset({"refund", "dispute", "refund_failed", "release"})
+_OF_ORIGINAL: Final = frozenset({"refund", "dispute", "refund_failed", "release", "disbursement"})
 """Kinds of rows that belong to the payment, or the hold, that they name as their original."""
 
 _OF_PAYOUTS: Final = OF_WALLET | {"fee", "carried"}
