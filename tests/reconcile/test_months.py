@@ -4,6 +4,7 @@ import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
+from typing import Any
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -51,7 +52,7 @@ def orders_over_months(draw: st.DrawFn) -> World:
         )
         takings.append(ledger_line_row(taking(name, draw(dates()), moved)))
         if draw(st.booleans()):
-            booked = (
+            booked: tuple[Any, ...] = (
                 match_key(name),
                 f"bok{name}.1",
                 name,
@@ -63,8 +64,9 @@ def orders_over_months(draw: st.DrawFn) -> World:
             book.append(BookRow(*booked))
         for gross in draw(st.lists(st.sampled_from([1_000, 1_000, 300, -300]), max_size=3)):
             line, order = f"stm{name}{len(lines)}.1", draw(st.sampled_from([name, None]))
-            content = (match_key(name), line, payment, order, "payment", "KES", gross, 0, gross)
-            lines.append(StatementRow(*content, draw(st.none() | dates())))
+            content: list[Any] = [match_key(name), line, payment, order, "payment", "KES"]
+            content += [gross, 0, gross, draw(st.none() | dates())]
+            lines.append(StatementRow(*content))
     return World(takings=tuple(takings), book=tuple(book), lines=tuple(lines))
 
 
