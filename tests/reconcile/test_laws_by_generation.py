@@ -164,6 +164,24 @@ def test_discounts_that_are_accepted_keep_the_laws_of_money(
     laws.conservation_law(accepting, priced, as_of)
 
 
+def holding(history: History, *, policy: Policy, as_of: Instant) -> Ledger:
+    """Fold with amounts held to the price."""
+    return fold(history, policy=replace(policy, mismatch_held=("shop",)), as_of=as_of)
+
+
+@search
+@given(histories() | tied_histories(), histories(), takings_away(), moments())
+def test_payments_that_are_held_to_the_price_keep_the_laws(
+    history: History, other: History, taking: Delivery, as_of: Instant
+) -> None:
+    laws.time_travel_law(holding, history, as_of)
+    laws.locality_law(holding, history, moved_away(other), as_of)
+    laws.honest_law(holding, history, as_of)
+    laws.quiet_law(holding, history, as_of)
+    laws.conservation_law(holding, history, as_of)
+    laws.direction_law(holding, history, taking, as_of)
+
+
 @search
 @given(histories(), moments())
 def test_law_9_conservation(history: History, as_of: Instant) -> None:
