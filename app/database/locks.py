@@ -33,8 +33,9 @@ RECONCILING: Final = 7_411_006
 SEALING: Final = 7_411_007
 READING: Final = 7_411_008
 STATING: Final = 7_411_009
+ASKING: Final = 7_411_010
 """Numbers of advisory locks of one database. Their order: STATING (one for each order), LINKING,
-REFUSING, then rows. SEALING is taken alone."""
+REFUSING, ASKING (one for each source), then rows. SEALING is taken alone."""
 
 
 def take_lock(connection: PlainConnection, lock: int) -> None:

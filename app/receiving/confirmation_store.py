@@ -20,6 +20,7 @@ from sqlalchemy import (
     case,
     column,
     delete,
+    func,
     or_,
     select,
     table,
@@ -30,8 +31,9 @@ from sqlalchemy import (
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.core.ids import first_id
+from app.database.locks import ASKING, take_lock_of
 from app.database.mapping import EVENT_COLUMNS, EVENTS, delivery_of
-from app.database.statements import PlainConnection, insert_rows, select_rows
+from app.database.statements import PlainConnection, insert_rows, run, select_rows
 from app.receiving.refusals import LANES
 from reconcile.instants import Duration, Instant
 from reconcile.ledger.events import UNCONFIRMED, Event
@@ -47,8 +49,11 @@ _COLUMNS = (
     "lane",
     "turn",
 )
-_CONFIRMATIONS = table("confirmations", *map(column, _COLUMNS))
+_CONFIRMATIONS = table("confirmations", *map(column, (*_COLUMNS, "taken_until")))
 _MARKS = _CONFIRMATIONS.c
+_KEY = ("event_id", "source", "digest")
+_OF_EVENT = and_(*(_MARKS[name] == EVENTS.c[name] for name in _KEY))
+_NAMED_PAYMENT = func.coalesce(EVENTS.c.payment, "")
 
 _DROP_SETTLED = (
     "DELETE FROM confirmations WHERE NOT EXISTS (SELECT 1 FROM events WHERE "
@@ -93,9 +98,10 @@ class ToAsk(NamedTuple):
 def note_confirmations(connection: PlainConnection, events: Sequence[ToAsk]) -> None:
     """Note that these events are to be asked about, at once.
 
-    Each gets the turn after the last one of its lane that waits, and none before the first that
-    waits in any lane: a sender of many waits for others, and none that is new overtakes for long.
-    What names a reference that is known has that reference's lane, behind those of senders.
+    One that waits already begins its pauses anew. Each gets the turn after the last one of its lane
+    that waits, and none before the first that waits in any lane: a sender of many waits for others,
+    and none that is new overtakes for long. What names a reference that is known has that
+    reference's lane, behind those of senders.
     """
     if not events:
         return
@@ -125,6 +131,7 @@ def note_confirmations(connection: PlainConnection, events: Sequence[ToAsk]) -> 
         columns=_COLUMNS,
         rows=rows,
         conflict="ON CONFLICT (event_id, source, digest) DO UPDATE SET due_at=excluded.due_at, "
+        "tries=0, turn=excluded.turn, "
         "named=CASE WHEN excluded.named > 0 THEN 1 ELSE confirmations.named END",
     )
 
@@ -194,11 +201,28 @@ async def take_due(
     connection: AsyncConnection, asking: Asking, *, limit: int
 ) -> list[Confirmation]:
     """Up to `limit` that are due, those first that name what is known, then the least often asked,
-    by their turns; theirs again after the lease."""
+    by their turns; theirs again after the lease.
+
+    One question about a payment at a time, whoever asks: answers that cross would state it in two
+    ways. So takers of a source wait for each other, and skip payments that are being asked about.
+    """
+    await run(connection, take_lock_of, ASKING, asking.source)
+    held = and_(_MARKS.taken_until > asking.now, _MARKS.taken_until <= asking.now + asking.lease)
+    busy = (
+        (
+            await connection.execute(
+                select(_NAMED_PAYMENT)
+                .join_from(_CONFIRMATIONS, EVENTS, _OF_EVENT)
+                .where(_MARKS.source == asking.source, held)
+            )
+        )
+        .scalars()
+        .all()
+    )
     due = (
         select(*EVENTS.c, _MARKS.asked_since, _MARKS.tries)
-        .join_from(_CONFIRMATIONS, EVENTS, and_(*(_MARKS[name] == EVENTS.c[name] for name in _KEY)))
-        .where(asking.due())
+        .join_from(_CONFIRMATIONS, EVENTS, _OF_EVENT)
+        .where(asking.due(), or_(_NAMED_PAYMENT == "", _NAMED_PAYMENT.not_in(busy)))
         .order_by(_MARKS.named.desc(), _MARKS.tries, _MARKS.turn, _MARKS.due_at)
         .limit(limit)
     )
@@ -214,11 +238,13 @@ async def take_due(
         )
         for row in rows
     ]
-    # One question about a payment at a time: answers that cross would state it in two ways.
-    taken = list({(e.event.payment or e.event.key): e for e in reversed(taken)}.values())[::-1]
+    first = {each.event.payment or each.event.key: each for each in taken[::-1]}
+    taken = list(first.values())[::-1]
     for each in taken:
         await connection.execute(
-            update(_CONFIRMATIONS).where(_is(each.event)).values(due_at=each.taken_until)
+            update(_CONFIRMATIONS)
+            .where(_is(each.event))
+            .values(due_at=each.taken_until, taken_until=each.taken_until)
         )
     return taken
 
@@ -229,8 +255,9 @@ async def put_off(connection: AsyncConnection, taken: Confirmation, *, until: In
         update(_CONFIRMATIONS)
         .where(_is(taken.event))
         .values(
-            tries=_MARKS.tries + 1,
-            turn=0,
+            tries=case((_MARKS.due_at == taken.taken_until, _MARKS.tries + 1), else_=_MARKS.tries),
+            turn=case((_MARKS.due_at == taken.taken_until, 0), else_=_MARKS.turn),
+            taken_until=None,
             due_at=case((_MARKS.due_at == taken.taken_until, until), else_=_MARKS.due_at),
         )
     )
@@ -240,6 +267,9 @@ async def settle(connection: AsyncConnection, taken: Confirmation) -> None:
     """Ask no more about this event, unless it came again meanwhile."""
     await connection.execute(
         delete(_CONFIRMATIONS).where(_is(taken.event), _MARKS.due_at == taken.taken_until)
+    )
+    await connection.execute(
+        update(_CONFIRMATIONS).where(_is(taken.event)).values(taken_until=None)
     )
 
 
@@ -287,9 +317,6 @@ async def asked_count(connection: AsyncConnection, source: str) -> int:
     waiting = "SELECT count(*) FROM confirmations WHERE source=:source AND tries > 0"
     found = await connection.execute(text(waiting), {"source": source})
     return int(found.scalar_one())
-
-
-_KEY = ("event_id", "source", "digest")
 
 
 def _is(event: Event) -> ColumnElement[bool]:

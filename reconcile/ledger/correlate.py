@@ -375,13 +375,17 @@ def _placed(
     own: list[Heard] = []
     foreign: list[Heard] = []
     moved: list[Heard] = []
-    elsewhere: dict[tuple[str, str], tuple[str, ...]] = {}
+    elsewhere: dict[str, tuple[str, ...]] = {}
     placing = Placing(claims, [each.event for each in heard])
     for each in heard:
         event, placed = each.event, placing.placed(each.event)
         if placed is not None and (placed.order is not None or event.order is None):
             each.by = placed.by
-            (own if placed.order == order else moved).append(each)
+            if placed.order == order:
+                own.append(each)
+            else:
+                moved.append(each)
+                elsewhere[event.event_id] = placed.by
         elif (followed := placing.followed(event)) is not None:
             if event.order is not None:
                 each.follows = followed.by
@@ -389,7 +393,7 @@ def _placed(
                 own.append(each)
             else:
                 moved.append(each)
-                elsewhere[event.source, event.event_id] = followed.by
+                elsewhere[event.event_id] = followed.by
         elif event.order is None or event.order == order:
             if event.order is None:
                 each.follows = placing.contested(event, order)
@@ -397,8 +401,8 @@ def _placed(
         elif event.standing != "unconfirmed":
             foreign.append(each)
     for each in own if elsewhere else ():
-        # A body of the same id belongs to another order, by what these ids say.
-        each.follows += elsewhere.get((each.event.source, each.event.event_id), ())
+        # An event of the same id belongs to another order, by what these ids say.
+        each.follows += elsewhere.get(each.event.event_id, ())
     moved.sort(key=by_date)
     return own, foreign, moved
 

@@ -1,5 +1,6 @@
 """What every database must keep of the events that their provider is to be asked about."""
 
+import asyncio
 from dataclasses import replace
 from typing import Any
 
@@ -80,6 +81,22 @@ class ConfirmingContract:
         assert names(await take(inbox, at=30, limit=1)) == ["new"]
         (old,) = await take(inbox, at=30)
         assert (old.event.event_id, old.tries, old.asked_since) == ("old", 1, seconds(0))
+
+    async def test_one_question_about_a_payment_at_a_time_whoever_asks(self, inbox: Inbox) -> None:
+        """Also where several ask at once; the next one is free once the answer is there."""
+        payment: dict[str, Any] = {"payment": "p1", "session": "s1"}
+        for number in range(3):
+            await receive(inbox, f"e{number}", **payment)
+        await receive(inbox, "e3", session="s1")
+        taken = await asyncio.gather(*(take(inbox, at=5, limit=1) for _ in range(4)))
+        assert sorted(names([each for some in taken for each in some])) == ["e0", "e3"]
+        assert await take(inbox, at=5) == []
+        [first] = [each for some in taken for each in some if each.event.event_id == "e0"]
+        await receive(inbox, "e0", at=6, **payment)
+        assert await take(inbox, at=7) == []  # not even about itself
+        await commit(inbox, waiting.put_off, first, until=seconds(60))
+        assert names(await take(inbox, at=7)) == ["e1"]
+        assert sorted(names(await take(inbox, at=68))) == ["e1", "e3"]  # their askers have died
 
     async def test_a_redelivered_event_is_neither_settled_nor_put_off(self, inbox: Inbox) -> None:
         """The answer under way may be older than the redelivery."""

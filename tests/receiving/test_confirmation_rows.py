@@ -113,7 +113,7 @@ async def test_the_least_often_asked_come_first(inbox: Inbox) -> None:
 
 
 async def test_what_came_again_meanwhile_is_asked_about_at_once(inbox: Inbox) -> None:
-    """It is neither put off nor settled by an answer to the question before."""
+    """It is neither put off nor settled by an answer to the question before, and begins anew."""
     event = unconfirmed("e1")
     await keep(inbox, arrival(event), arrival(unconfirmed("e2")))
     async with inbox.database.writing() as connection:
@@ -127,7 +127,7 @@ async def test_what_came_again_meanwhile_is_asked_about_at_once(inbox: Inbox) ->
     async with inbox.database.writing() as connection:
         await put_off(connection, other, until=seconds(500))
         await settle(connection, other)
-    assert await marks(inbox) == [("e1", 500, 1), ("e2", 3, 1)]
+    assert await marks(inbox) == [("e1", 500, 1), ("e2", 3, 0)]
     async with inbox.database.writing() as connection:
         (again,) = await take_due(connection, asking(3), limit=9)
         await settle(connection, again)

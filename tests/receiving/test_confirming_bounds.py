@@ -158,7 +158,9 @@ async def test_a_rebuilt_index_asks_about_what_has_no_final_answer(asking: Any) 
         await questions(driver, provider, 3)
     with sqlite3.connect(driver.path) as database:
         database.execute("DELETE FROM confirmations WHERE event_id LIKE 'given_up%'")
-        database.execute("INSERT INTO confirmations VALUES ('gone', 'weak', 'd', 1, 1, 1, 0, 0, 0)")
+        database.execute(
+            "INSERT INTO confirmations VALUES ('gone', 'weak', 'd', 1, 1, 1, 0, 0, 0, NULL)"
+        )
     database.close()
     context = driver.context
     async with open_inbox(Settings(database_url=f"sqlite+aiosqlite:///{driver.path}")) as inbox:

@@ -272,12 +272,16 @@ class EventRow(Table, table=True):
 
 
 class ConfirmationRow(Table, table=True):
-    """An event that does not count until its provider's own answer settles it."""
+    """An event that does not count until its provider's own answer settles it.
+
+    taken_until  while it is asked about: when it comes due again if nothing becomes of it
+    """
 
     __tablename__ = "confirmations"
     __table_args__ = (
         Index("ix_confirmations_source", "source", "named", "tries", "turn", "due_at"),
         Index("ix_confirmations_lane", "source", "lane", "tries", "turn"),
+        partial_index("ix_confirmations_taken", "source", where="taken_until IS NOT NULL"),
         CLUSTERED,
     )
     event_id: str = text_column(marks.REFERENCE, primary=True)
@@ -289,6 +293,7 @@ class ConfirmationRow(Table, table=True):
     named: int = big_column()
     lane: int = big_column()
     turn: int = big_column()
+    taken_until: int | None = big_column(null=True)
 
 
 class LinkRow(Table, table=True):
