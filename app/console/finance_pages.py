@@ -62,6 +62,11 @@ CHECKS: Final = {
         None,
         "See that the service runs; /readyz says when it is ready.",
     ),
+    "unasked": (
+        "Providers have said of every payment that is not final how it stands.",
+        "/setup",
+        "See that the service runs and reaches the provider, then look again.",
+    ),
     "ties": (
         "Every sum of its report ties.",
         "/runs",

@@ -34,6 +34,7 @@ from app.finance.reports.journal import journal_prints
 from app.finance.reports.render import REPORT_FORMATS, render
 from app.orders import history_store
 from app.receiving.caught_up import behind_s
+from app.receiving.confirm import ask_before
 from app.receiving.reverify import count_genuine
 from app.sealing import log_store
 from reconcile.canonical import fingerprint
@@ -237,6 +238,9 @@ async def _looked(
     context: AppContext, request: CloseRequest, *, progress: report_period.Progress
 ) -> _Looked:
     month = await month_in_books(context, request.period)
+    left = []
+    if request.as_of is None and month.end <= context.clock.now():
+        left = await ask_before(context, until=month.end)
     now = context.clock.now()
     as_of = now if request.as_of is None else request.as_of
     if as_of > now:
@@ -261,7 +265,9 @@ async def _looked(
             scope = scope_of(context, month, as_of)
             report = await report_period.report_period(context, scope, progress=progress)  # 2
             genuine = await count_genuine(context, since=month.start, until=month.end)
-            found = (*found, *closings.in_report(report), *closings.rejected(genuine))  # 3
+            unasked = [f"{each.source}:{each.payment or each.event_id}" for each in left]
+            found = (*found, *closings.unasked(unasked), *closings.in_report(report))
+            found = (*found, *closings.rejected(genuine))  # 3
     return _Looked(month=month, made=made, before=before, report=report, blockers=found)
 
 

@@ -28,14 +28,18 @@ from app.receiving.append_store import Arrival, keep_arrivals
 from app.receiving.confirmation_store import (
     Asking,
     Confirmation,
+    Waiting,
     any_due,
+    any_since,
     asked_count,
     drop_most_asked,
     is_known,
     last_positions,
+    make_due,
     put_off,
     settle,
     take_due,
+    unanswered,
 )
 from app.receiving.unread_values import values_of
 from reconcile.instants import DAY, HOUR, MINUTE, SECOND, Duration, Instant
@@ -118,19 +122,21 @@ async def _confirm(confirmer: Confirmer, due: Confirmation) -> None:
     event, context = await _store(confirmer, due, asked), confirmer.context
     source = confirmer.sources.get(due.event.source)
     if event is None or source is None or not (_settles(event) or source.answers_with_event):
-        await _later(context, due, asked_to_wait(asked.answer.headers))
+        asked_for = asked_to_wait(asked.answer.headers)
+        await _later(context, due, asked_for, answered=event is not None)
         return
     rule = source.profile.fetch_back
     # Halfway to the deadline, which the last answer is to meet.
     again = due.asked_since + min(context.policy.payment_window // 2, LONGEST_PAUSE)
     async with context.database.writing() as connection:
         if rule is not None and event.kind in rule.again and context.clock.now() < again:
-            await put_off(connection, due, until=again)
+            await put_off(connection, due, until=again, answered=context.clock.now())
             return
         known = await last_positions(connection, event) if event.states else []
         pause = ask_again_after(event, known, tries=due.tries)
         if pause is not None:
-            await put_off(connection, due, until=context.clock.now() + pause)
+            now = context.clock.now()
+            await put_off(connection, due, until=now + pause, answered=now)
         else:
             await settle(connection, due)
 
@@ -237,7 +243,9 @@ def _read(
         return None, str(unreadable)
 
 
-async def _later(context: AppContext, due: Confirmation, asked: Duration) -> None:
+async def _later(
+    context: AppContext, due: Confirmation, asked: Duration, *, answered: bool
+) -> None:
     """Put it off for our own pause, or for as long as the provider `asked`, within our bounds."""
     now = context.clock.now()
     if now - due.asked_since > ASK_FOR:
@@ -245,7 +253,7 @@ async def _later(context: AppContext, due: Confirmation, asked: Duration) -> Non
         return
     pause = min(max(FIRST_PAUSE * 2 ** min(due.tries, 20), asked), LONGEST_PAUSE)
     async with context.database.writing() as connection:
-        await put_off(connection, due, until=now + pause)
+        await put_off(connection, due, until=now + pause, answered=now if answered else None)
 
 
 async def _give_up(context: AppContext, due: Confirmation, why: str) -> None:
@@ -253,6 +261,35 @@ async def _give_up(context: AppContext, due: Confirmation, why: str) -> None:
     log.error("event not confirmed", event_id=due.event.event_id, reason=why)
     async with context.database.writing() as connection:
         await settle(connection, due)
+
+
+MOST_ASKED_BEFORE: Final = 200
+"""Events that providers are asked about once more before a month is closed: what 10 seconds are
+enough for. Of more, the others count as not asked."""
+
+PATIENCE_S: Final = 15.0
+"""Seconds to wait for their answers: a provider that takes longer counts as not asked."""
+
+_LOOK_S: Final = 0.2
+
+
+async def ask_before(context: AppContext, *, until: Instant) -> list[Waiting]:
+    """Have providers asked again about all that came before `until` and is not final. Return what
+    they gave no answer about in time, such as where no service runs, the oldest first."""
+    async with context.database.reading() as connection:
+        if not await any_since(connection, until=until):
+            return []
+    now = context.clock.now()
+    async with context.database.writing() as connection:
+        waiting = await make_due(connection, now=now, until=until, limit=MOST_ASKED_BEFORE + 1)
+    left, over = waiting[:MOST_ASKED_BEFORE], waiting[MOST_ASKED_BEFORE:]
+    for _ in range(int(PATIENCE_S / _LOOK_S)):
+        await asyncio.sleep(_LOOK_S)
+        async with context.database.reading() as connection:
+            left = await unanswered(connection, left, since=now)
+        if not left:
+            break
+    return left + over
 
 
 IDLE_S: Final = 1.0

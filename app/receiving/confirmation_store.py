@@ -49,7 +49,7 @@ _COLUMNS = (
     "lane",
     "turn",
 )
-_CONFIRMATIONS = table("confirmations", *map(column, (*_COLUMNS, "taken_until")))
+_CONFIRMATIONS = table("confirmations", *map(column, (*_COLUMNS, "taken_until", "answered_at")))
 _MARKS = _CONFIRMATIONS.c
 _KEY = ("event_id", "source", "digest")
 _OF_EVENT = and_(*(_MARKS[name] == EVENTS.c[name] for name in _KEY))
@@ -249,8 +249,17 @@ async def take_due(
     return taken
 
 
-async def put_off(connection: AsyncConnection, taken: Confirmation, *, until: Instant) -> None:
-    """Ask again at `until`; at once where the event came again meanwhile."""
+async def put_off(
+    connection: AsyncConnection,
+    taken: Confirmation,
+    *,
+    until: Instant,
+    answered: Instant | None = None,
+) -> None:
+    """Ask again at `until`; at once where the event came again meanwhile.
+
+    answered  when the provider answered; None: it did not
+    """
     await connection.execute(
         update(_CONFIRMATIONS)
         .where(_is(taken.event))
@@ -258,6 +267,7 @@ async def put_off(connection: AsyncConnection, taken: Confirmation, *, until: In
             tries=case((_MARKS.due_at == taken.taken_until, _MARKS.tries + 1), else_=_MARKS.tries),
             turn=case((_MARKS.due_at == taken.taken_until, 0), else_=_MARKS.turn),
             taken_until=None,
+            answered_at=func.coalesce(answered, _MARKS.answered_at),
             due_at=case((_MARKS.due_at == taken.taken_until, until), else_=_MARKS.due_at),
         )
     )
@@ -271,6 +281,61 @@ async def settle(connection: AsyncConnection, taken: Confirmation) -> None:
     await connection.execute(
         update(_CONFIRMATIONS).where(_is(taken.event)).values(taken_until=None)
     )
+
+
+async def any_since(connection: AsyncConnection, *, until: Instant) -> bool:
+    """Return whether anything that came before `until` waits for its provider's word."""
+    found = await connection.execute(
+        select(_MARKS.source).where(_MARKS.asked_since < until).limit(1)
+    )
+    return found.first() is not None
+
+
+class Waiting(NamedTuple):
+    """One event whose provider is to be asked."""
+
+    event_id: str
+    source: str
+    digest: str
+    payment: str
+
+
+async def make_due(
+    connection: AsyncConnection, *, now: Instant, until: Instant, limit: int
+) -> list[Waiting]:
+    """Make due now what came before `until` and waits for its provider, but for what is being asked
+    about; return all of it, the oldest first, up to `limit`."""
+    found = await connection.execute(
+        select(*(_MARKS[name] for name in _KEY), _NAMED_PAYMENT)
+        .join_from(_CONFIRMATIONS, EVENTS, _OF_EVENT)
+        .where(_MARKS.asked_since < until)
+        .order_by(_MARKS.asked_since, *(_MARKS[name] for name in _KEY))
+        .limit(limit)
+    )
+    waiting = [Waiting(row[0], row[1], row[2], row[3]) for row in found]
+    for each in waiting:
+        free = or_(_MARKS.taken_until.is_(None), _MARKS.taken_until <= now)
+        await connection.execute(
+            update(_CONFIRMATIONS)
+            .where(*(_MARKS[name] == getattr(each, name) for name in _KEY), free)
+            .values(due_at=case((_MARKS.due_at < now, _MARKS.due_at), else_=now))
+        )
+    return waiting
+
+
+async def unanswered(
+    connection: AsyncConnection, waiting: Sequence[Waiting], *, since: Instant
+) -> list[Waiting]:
+    """Return those about which the provider has given no answer since then."""
+    key = tuple_(*(_MARKS[name] for name in _KEY))
+    found = await connection.execute(
+        select(*(_MARKS[name] for name in _KEY)).where(
+            key.in_([each[:3] for each in waiting]),
+            func.coalesce(_MARKS.answered_at, since - 1) < since,
+        )
+    )
+    left = {tuple(row) for row in found}
+    return [each for each in waiting if each[:3] in left]
 
 
 async def drop_most_asked(connection: AsyncConnection, source: str, *, keep: int) -> int:

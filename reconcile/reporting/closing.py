@@ -7,7 +7,7 @@ known after the closing of the month before.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, Literal
 
@@ -395,7 +395,7 @@ def first_difference(then: Iterable[EvidenceDigest], now: Iterable[EvidenceDiges
 # --- why a month cannot be closed yet -------------------------------------------------------------
 
 
-BlockerCode = Literal["too_early", "ties", "breaks", "pending", "rejected", "unread"]
+BlockerCode = Literal["too_early", "ties", "breaks", "pending", "rejected", "unread", "unasked"]
 
 BLOCKING: Final[frozenset[BreakCause]] = frozenset({"unresolved", "payment_in_doubt", "ambiguous"})
 """Causes of breaks that must be decided before a month is closed."""
@@ -441,6 +441,18 @@ def unread(behind_s: int) -> Blocker:
         "accepted and not read yet, so their money is in no figure.",
         do="See that `tallyhook serve` runs and `/readyz` says that it is ready, then close.",
     )
+
+
+def unasked(names: Sequence[str]) -> Iterator[Blocker]:
+    """Yield a reason for payments whose provider did not say how they stand."""
+    if names:
+        shown, more = ", ".join(names[:NAMED]), " …" if len(names) > NAMED else ""
+        yield Blocker(
+            code="unasked",
+            sentence="Payments that are not final, and whose provider did not say just now how "
+            f"they stand: {len(names):,} ({shown}{more}).",
+            do="See that `tallyhook serve` runs and reaches the provider, then close.",
+        )
 
 
 def in_report(report: PeriodReport) -> Iterator[Blocker]:

@@ -50,10 +50,11 @@ from app.finance.withdraw_import import Withdrawn, withdraw_import
 from app.orders import refold
 from app.orders.retention_store import prune
 from app.privacy.trail_store import prove_trail
-from app.receiving import caught_up
+from app.receiving import caught_up, confirm
 from app.receiving.inbox import Inbox
 from app.sealing.leaf_store import digest_of_text
 from reconcile.instants import DAY, MINUTE, TICK, Instant, format_instant, parse_instant
+from reconcile.ledger.events import UNCONFIRMED
 from reconcile.ledger.policy import FORM, Policy
 from reconcile.periods import Calendar, month_named
 from reconcile.reporting.closing import Closing, Figure, added, figures
@@ -63,7 +64,7 @@ from reconcile.reporting.tables import report_of
 from tests.api.driving import driving, signed
 from tests.contexts import with_settings, with_sources
 from tests.copied import copy_of
-from tests.database.builders import SIGNER, arrival, opened, rows, submit, tamper
+from tests.database.builders import SIGNER, arrival, keep, opened, rows, said, submit, tamper
 from tests.database.contract_holds import of_before, rules_of_before, started
 from tests.finance.loading import READER, into_store, keep_arrivals, month_in
 from tests.finance.month import CLOSED_AT, Month
@@ -152,6 +153,23 @@ async def test_a_month_is_not_closed_over_unread_deliveries(
     with pytest.raises(NotAllRead):
         await reconcile_period(context, RunRequest())
     await close(context, as_of=Instant(came - TICK))
+
+
+async def test_a_month_is_not_closed_over_payments_whose_provider_could_not_be_asked(
+    context: AppContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of what was known at an earlier instant nobody is asked."""
+    monkeypatch.setattr(confirm, "PATIENCE_S", 0.0)
+    inbox = context.inbox
+    assert isinstance(inbox, Inbox)
+    for name, at in (("e1", month_named("2026-10").end - 1), ("e2", CLOSED_AT - 1)):
+        event = said(name, "pending", standing=UNCONFIRMED, order=name, payment=f"pay_{name}")
+        await keep(inbox, arrival(event, received_at=Instant(at)))
+    blocked = await close_period(context, asked(), progress=quiet)
+    assert isinstance(blocked, tuple)
+    assert [each.code for each in blocked] == ["unasked"]
+    assert blocked[0].sentence.endswith("they stand: 1 (shop:pay_e1).")
+    await close(context, as_of=CLOSED_AT)
 
 
 async def test_a_month_is_not_closed_before_its_margin_is_over(context: AppContext) -> None:

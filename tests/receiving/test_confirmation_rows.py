@@ -315,7 +315,7 @@ async def test_when_it_is_asked_again(
     one = Confirmation(
         event=one.event, asked_since=T, tries=tries, taken_until=seconds(after + 120)
     )
-    await _later(context(inbox, at=after), one, asked * SECOND)
+    await _later(context(inbox, at=after), one, asked * SECOND, answered=False)
     lines = [json.loads(line) for line in log.getvalue().splitlines()]
     over = [
         (line["event_id"], line["reason"]) for line in lines if "not confirmed" in line["event"]

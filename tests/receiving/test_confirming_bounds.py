@@ -159,7 +159,7 @@ async def test_a_rebuilt_index_asks_about_what_has_no_final_answer(asking: Any) 
     with sqlite3.connect(driver.path) as database:
         database.execute("DELETE FROM confirmations WHERE event_id LIKE 'given_up%'")
         database.execute(
-            "INSERT INTO confirmations VALUES ('gone', 'weak', 'd', 1, 1, 1, 0, 0, 0, NULL)"
+            "INSERT INTO confirmations VALUES ('gone', 'weak', 'd', 1, 1, 1, 0, 0, 0, NULL, NULL)"
         )
     database.close()
     context = driver.context

@@ -4,10 +4,12 @@ import asyncio
 from typing import Any
 
 import httpx2
+import pytest
 
 from app.providers.provider_client import LIMIT_S
-from app.receiving.confirm import ASK_FOR
-from reconcile.instants import HOUR, SECOND
+from app.receiving import confirm
+from app.receiving.confirm import ASK_FOR, ask_before
+from reconcile.instants import HOUR, SECOND, Instant
 from tests.api.driving import Driver
 from tests.receiving.asking import PAID, Provider, asking, deliver, outcome, stream, waiting
 from tests.waiting import soon
@@ -72,3 +74,23 @@ async def test_nobody_else_takes_what_is_being_asked(asking: Any) -> None:
         ((due,),) = driver.rows("SELECT due_at FROM confirmations")
         assert due - driver.clock.now() > 2 * LIMIT_S * SECOND
         go_on.set()
+
+
+async def test_what_is_not_final_is_asked_about_once_more_before_a_month_is_closed(
+    asking: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only what came before its end. A provider that gives no answer has not been asked."""
+    provider = Provider({"state": "PENDING", "order": "ORD-9", "amount": 700})
+    async with asking(provider) as driver:
+        await deliver(driver, PAID)
+        await due_after(driver, 1)
+        now = driver.clock.now()
+        assert await ask_before(driver.context, until=now) == []
+        assert len(provider.asked) == 1
+        assert await ask_before(driver.context, until=Instant(now + 1)) == []
+        assert len(provider.asked) == 2
+        driver.clock.put(Instant(now + SECOND))
+        provider.answers = [500]
+        monkeypatch.setattr(confirm, "PATIENCE_S", 1.0)
+        [left] = await ask_before(driver.context, until=Instant(now + 1))
+        assert (left.source, left.payment, len(provider.asked)) == ("weak", "pay_9", 3)

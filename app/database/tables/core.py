@@ -275,6 +275,7 @@ class ConfirmationRow(Table, table=True):
     """An event that does not count until its provider's own answer settles it.
 
     taken_until  while it is asked about: when it comes due again if nothing becomes of it
+    answered_at  when the provider last answered, if that settled nothing
     """
 
     __tablename__ = "confirmations"
@@ -294,6 +295,7 @@ class ConfirmationRow(Table, table=True):
     lane: int = big_column()
     turn: int = big_column()
     taken_until: int | None = big_column(null=True)
+    answered_at: int | None = big_column(null=True)
 
 
 class LinkRow(Table, table=True):
