@@ -34,6 +34,8 @@ from app.finance.reports.journal import (
     JOURNAL_TYPES,
     JournalFormat,
     closed_journal,
+    journal_in,
+    journal_page,
     print_name,
 )
 from app.finance.reports.render import REPORT_FORMATS, ReportFormat
@@ -334,53 +336,56 @@ async def reports_document(view: View) -> Document:
     }
 
 
+async def asked_scope(
+    view: View, *, as_of: Instant | None = None
+) -> tuple[str, Scope, Month | None]:
+    """Return the period of an address: `period` with from and to, or a month; with its name, and
+    the month if it is one. as_of: None for now."""
+    name, known = view.subject, as_of or view.context.clock.now()
+    if name != "period":
+        month = await month_of(view.context, name)
+        return month.name, close_period.scope_of(view.context, month, known), month
+    if not (view.word("from") and view.word("to")):
+        raise UsageError("choose the first and the last day of the report")
+    zone = view.context.calendar_zone
+    since = day(view.needed("from"), "from", zone=zone)
+    until = day(view.needed("to"), "to", zone=zone, after=True)
+    assert since is not None
+    assert until is not None
+    scope = Scope(
+        start=since,
+        end=until,
+        as_of=known,
+        basis=closed_periods.CLOSING_BASIS,
+        environment=view.context.database.environment or "",
+    )
+    name = f"{view.needed('from')}-{view.needed('to')}"
+    return name, await closed_periods.on_the_books(view.context, scope), None
+
+
 async def report_download(view: View) -> Response:
     """GET /reports/{month}?as=&version=&as_of= and /reports/period?from=&to=&as=
 
     A closed month's report or journal is the one that was closed, byte for byte; other reports are
     made by a job.
     """
-    work = view.console.work
     kept: dict[str, JournalFormat] = {print_name(form): form for form in JOURNAL_FORMATS}
     entries = view.word("as")
     if entries in kept:
         return await _journal_download(view, kept[entries])
     form: ReportFormat = view.choice("as", REPORT_FORMATS) or "html"
-    name, content = view.subject, b""
-    now = view.context.clock.now()
-    if name == "period":
-        if not (view.word("from") and view.word("to")):
-            raise UsageError("choose the first and the last day of the report")
-        zone = view.context.calendar_zone
-        since = day(view.needed("from"), "from", zone=zone)
-        until = day(view.needed("to"), "to", zone=zone, after=True)
-        assert since is not None
-        assert until is not None
-        scope = Scope(
-            start=since,
-            end=until,
-            as_of=now,
-            basis=closed_periods.CLOSING_BASIS,
-            environment=view.context.database.environment or "",
+    as_of, version = view.instant("as_of"), view.number("version")
+    name, scope, month = await asked_scope(view, as_of=as_of)
+    try:
+        if month is None or as_of is not None:
+            raise NotFoundError("only months are closed")
+        content = await closed_periods.closed_report(
+            view.context, month.name, form, version=version
         )
-        name = f"{view.needed('from')}-{view.needed('to')}"
-        content = await work(
-            report_in, await closed_periods.on_the_books(view.context, scope), form
-        )
-    else:
-        month = await month_of(view.context, name)
-        as_of, version = view.instant("as_of"), view.number("version")
-        try:
-            if as_of is not None:
-                raise NotFoundError(month.name)
-            content = await closed_periods.closed_report(
-                view.context, month.name, form, version=version
-            )
-        except NotFoundError:
-            if version is not None:
-                raise
-            scope = close_period.scope_of(view.context, month, as_of or now)
-            content = await work(report_in, scope, form)
+    except NotFoundError:
+        if version is not None:
+            raise
+        content = await view.console.work(report_in, scope, form)
     ending, media, _ = MEDIA[form]
     return download(content, f"report-{name}.{ending}", media)
 
@@ -391,6 +396,59 @@ async def _journal_download(view: View, form: JournalFormat) -> Response:
     content = b"".join([part async for part in written])
     media, ending = JOURNAL_TYPES[form]
     return download(content, f"journal-{view.subject}.{ending}", media)
+
+
+async def journal_document(view: View) -> Document | Response:
+    """GET /journals/{month}?account=&currency=&as= and /journals/period?from=&to=
+
+    With `as`, a file. Raises UsageError if the job failed.
+    """
+    form: JournalFormat | None = view.choice("as", JOURNAL_FORMATS)
+    name, scope, month = await asked_scope(view)
+    if form is not None:
+        try:
+            if month is None:
+                raise NotFoundError("only months are closed")
+            return await _journal_download(view, form)
+        except NotFoundError:
+            content = await view.console.work(journal_in, scope, form)
+        media, ending = JOURNAL_TYPES[form]
+        return download(content, f"journal-{name}.{ending}", media)
+    account, currency = view.word("account"), view.word("currency")
+    make = partial(
+        view.console.work, journal_page, scope, account=account, currency=currency, most=POSTINGS
+    )
+    seen = await view.shared_job("journal", f"{name} {account} {currency}", work=make)
+    empty = {"about": "", "count": 0, "balances": [], "own": None, "postings": [], "more": 0}
+    return {
+        "period": name,
+        "month": month is not None,
+        "filters": {
+            "account": account,
+            "currency": currency,
+            "from": view.word("from"),
+            "to": view.word("to"),
+        },
+        "looked_since": format_instant(seen.began),
+        "looked_at": format_known(seen.ended),
+        **(empty if seen.ended is None else seen.result),
+        "forms": [
+            {"form": each, "ending": JOURNAL_TYPES[each][1], "for": JOURNAL_PURPOSES[each]}
+            for each in JOURNAL_FORMATS
+        ],
+    }
+
+
+POSTINGS: Final = 200
+"""Postings of an account on a page, which keep it under 100 KB; files have all."""
+
+JOURNAL_PURPOSES: Final[dict[JournalFormat, str]] = {
+    "beancount": "for beancount and Fava",
+    "csv": "for a spreadsheet, a line a posting",
+    "json": "for programs",
+    "xero": "manual journals to import in Xero, one a day",
+    "quickbooks": "journal entries to import in QuickBooks Online, one a day",
+}
 
 
 async def bank_document(view: View) -> Document:

@@ -243,6 +243,17 @@ PAGES: Final = (
         live=False,
     ),
     Page(
+        path="/journals/{subject}",
+        title="Journal",
+        reads="reports",
+        load=finance_pages.journal_document,
+        template="journal.html",
+        rows="balances",
+        typed=("from", "to"),
+        form_on="/reports",
+        live=False,
+    ),
+    Page(
         path="/notifications",
         title="Notifications",
         reads="notifications",

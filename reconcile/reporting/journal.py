@@ -104,9 +104,13 @@ Role = Literal[
     "fees_from_customers",
     "shipping",
     "taxes",
+    "rounding",
 ]
 ROLES: Final[tuple[Role, ...]] = get_args(Role)
 """Purposes of accounts. A mapping gives the merchant's own names."""
+
+EXCHANGED: Final = "exchanged"
+"""`what` of both legs of an exchange, each in its currency, which follow each other."""
 
 _OTHER_SIDE: Final[dict[EntryKind, Role]] = {
     "captured": "receivable",
@@ -209,8 +213,7 @@ def transactions(
 
     bank      None without bank files: then settled money counts as in the bank
     rates     expected exchange rates
-    revenue   None: payments only
-    withdrawn  payouts that are withdrawals from a wallet
+    withdrawn payouts that are withdrawals from a wallet
     suspense  payments that stood on no order, by source and reference: what became known of them
               then is among the transactions of `of_suspense`
     """
@@ -246,14 +249,14 @@ def transactions(
                 cites=taken.cites,
             )
     if revenue is not None and seen.taking is not None and fulfilled is not None:
-        earned = _earned(seen.taking, fulfilled, deposits, suspense)
-        for day, what, currency, minor, cites in earned:
-            if start <= day < end and minor:
+        for day, what, money, cites in _earned(seen.taking, fulfilled, deposits, suspense):
+            if start <= day < end and money.minor:
+                sold = _taxed("sales", -money.minor, revenue)
                 yield Transaction(
                     at=day,
                     what=what,
-                    currency=currency,
-                    postings=_balanced(("deposits", minor), *_taxed("sales", -minor, revenue)),
+                    currency=money.currency,
+                    postings=_balanced(("deposits", money.minor), *sold),
                     order=order,
                     cites=cites,
                 )
@@ -291,9 +294,8 @@ def _earned(
     fulfilled: Instant,
     deposits: Mapping[str, int],
     suspense: Mapping[tuple[str, str], Suspended],
-) -> Iterator[tuple[Instant, str, str, int, tuple[str, ...]]]:
-    """Yield what a fulfilled order moves from deposits to sales: (date, words, currency, minor
-    units, cites).
+) -> Iterator[tuple[Instant, str, Money, tuple[str, ...]]]:
+    """Yield what a fulfilled order moves from deposits to sales: (date, words, money, cites).
 
     Payments that were assigned to the order count from their assignment on.
     """
@@ -310,9 +312,11 @@ def _earned(
         if step.at < fulfilled:
             sums[step.currency] -= step.minor
         else:
-            yield step.at, "assigned after fulfilment", step.currency, -step.minor, step.cites
+            money = Money(minor=-step.minor, currency=step.currency)
+            yield step.at, "assigned after fulfilment", money, step.cites
     for currency, minor in sorted(sums.items()):
-        yield fulfilled, "fulfilled", currency, minor, taking.fulfilled_by
+        money = Money(minor=minor, currency=currency)
+        yield fulfilled, "fulfilled", money, taking.fulfilled_by
 
 
 def _of_line(
@@ -407,8 +411,8 @@ def _abroad(
     arrived = Money(minor=sum(map(balance_of, lines)), currency=lines[0].currency)
     due, within = expected_of(came, arrived, rates)
     steps: list[tuple[str, Money, Role, Role]] = [
-        ("exchanged", came, "exchange", "clearing"),
-        ("exchanged", due, "clearing", "exchange"),
+        (EXCHANGED, came, "exchange", "clearing"),
+        (EXCHANGED, due, "clearing", "exchange"),
     ]
     if within and arrived != due:
         more = Money(minor=arrived.minor - due.minor, currency=due.currency)

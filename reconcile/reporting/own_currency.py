@@ -129,6 +129,11 @@ def settled_at(pairs: Iterable[tuple[Money, Money]], own: str) -> dict[str, Frac
     }
 
 
+def with_statements(rates: Rates, pairs: Iterable[tuple[Money, Money]]) -> Rates:
+    """Return the rates with those of `settled_at`."""
+    return replace(rates, statements={**settled_at(pairs, rates.own), **rates.statements})
+
+
 _FLOWS: Final = [flow for flow in r.FLOWS if flow not in r.BANK_FLOWS]
 _ALWAYS: Final[frozenset[r.OwnFlow]] = frozenset({"captured", "net", "settled", "residual"})
 _NET: Final[Mapping[r.Flow, int]] = {
@@ -160,8 +165,7 @@ def in_own_currency(
     if rates is None:
         return (), (), ()
     own = rates.own
-    statements = {**settled_at(settled, own), **rates.statements}
-    converter = Converter(replace(rates, statements=statements))
+    converter = Converter(with_statements(rates, settled))
     sums = converted_sums(flows, converter)
     rows: list[r.OwnRow] = []
     for of in (*sorted({currency for currency, _ in sums}), None):

@@ -4,8 +4,10 @@ import asyncio
 import json
 import re
 import sqlite3
+from collections import Counter
 from contextlib import closing
 from dataclasses import replace
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,7 @@ from app.finance.close_period import CloseRequest, against_closing
 from app.finance.imports import ImportRequest, import_bank
 from app.finance.match_rules import save_rules
 from app.finance.reconcile_period import RunRequest, ran, reconcile_period, run_document
+from app.finance.reports.journal import JOURNAL_FORMATS
 from app.finance.scheduled_work import FolderWay, Schedule, run_now
 from reconcile.instants import DAY, MINUTE, Instant
 from reconcile.matching.breaks import ACTS, BREAK_CAUSES, STATES
@@ -655,3 +658,39 @@ async def test_a_report_is_a_download_in_each_form(console: RunningConsole, form
     # A browser that is bidden to save what comes shows nothing of why none did.
     assert f'href="/reports/{month}?as={form}"' in page
     assert " download" not in re.sub(r">[^<]*<", "><", page)
+
+
+async def test_a_journal_has_a_page_and_a_download_in_each_form(console: RunningConsole) -> None:
+    """Each balance opens its postings, whose sum it is."""
+    async with console.signed_in("finance") as client:
+        month = (await client.get("/reports.json")).json()["reports"][0]["period"]
+        assert f'href="/journals/{month}"' in (await client.get("/reports")).text
+        told = (await client.get(f"/journals/{month}.json")).json()
+        page = (await client.get(f"/journals/{month}")).text
+        account = told["balances"][0]["account"]
+        opened = (await client.get(f"/journals/{month}.json?account={account}")).json()
+        days = (await client.get(f"/journals/period.json?from={month}-01&to={month}-28")).json()
+        files = {form: await client.get(f"/journals/{month}?as={form}") for form in JOURNAL_FORMATS}
+        wrong = await client.get(f"/journals/{month}?as=odt")
+    async with console.signed_in("support") as client:
+        refused = (
+            await client.get(f"/journals/{month}"),
+            await client.get(f"/journals/{month}?as=csv"),
+        )
+    assert "A journal of payments, not of sales" in told["about"]
+    assert "A journal of payments, not of sales" in shown(page)
+    assert account in {"Assets:Clearing:Provider", "Assets:Bank"}
+    sums = Counter[str]()
+    for each in opened["postings"]:
+        sums[each["amount"]["currency"]] += Decimal(each["amount"]["amount"])  # type: ignore[assignment]
+    assert sums == {
+        row["balance"]["currency"]: Decimal(row["balance"]["amount"])
+        for row in told["balances"]
+        if row["account"] == account
+    }
+    assert days["count"] <= told["count"]
+    for form, answer in files.items():
+        assert (answer.status_code, len(answer.content) > 50) == (200, True)
+        assert answer.headers["content-disposition"].startswith("attachment; filename=")
+        assert f"as={form}" in page
+    assert [each.status_code for each in (wrong, *refused)] == [400, 403, 403]

@@ -54,6 +54,7 @@ DEFAULTS: Final[Mapping[Role, str]] = {
     "fees_from_customers": "Income:FeesFromCustomers",
     "shipping": "Income:Shipping",
     "taxes": "Liabilities:Taxes",
+    "rounding": "Expenses:Rounding",
 }
 
 _NAME: Final = re.compile(r"(Assets|Liabilities|Equity|Income|Expenses)(:[A-Z0-9][A-Za-z0-9-]*)+")

@@ -5,6 +5,7 @@ It has payments, not sales, unless `revenue_at` says when sales are posted. Fore
 payments, ids) stand only in quoted strings, or in cells that no spreadsheet takes for a formula.
 """
 
+import io
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from json import dumps
@@ -12,9 +13,11 @@ from typing import Any, Final, Literal, get_args
 
 from app.context.context import AppContext
 from app.core.cells import BYTE_ORDER_MARK, csv_line, safe_cell
+from app.core.errors import UsageError
 from app.core.jobs import silent
 from app.core.zones import zone_named
 from app.finance.closed_periods import closing_named
+from app.finance.files.rates import merchant_rates
 from app.finance.period_store import PrintParts, print_parts
 from app.finance.report_period import (
     TRANSACTIONS,
@@ -28,7 +31,8 @@ from app.finance.reports.accounts import Accounts, merchant_accounts
 from reconcile.instants import format_instant
 from reconcile.money import Money, major_text, to_json
 from reconcile.periods import IN_UTC, Calendar
-from reconcile.reporting.journal import ROLES, Posting, Role, Transaction
+from reconcile.reporting.journal import EXCHANGED, ROLES, Posting, Role, Transaction
+from reconcile.reporting.own_currency import Converter, Rates, with_statements
 from reconcile.reporting.report import Scope
 from reconcile.reporting.tables import report_of, scope_document
 
@@ -119,12 +123,13 @@ async def write_journal(
     """Write a period's journal piece by piece: it is as long as the period.
 
     accounts: None for the merchant's (`merchant_accounts`). Raises UsageError for an invalid
-    period.
+    period, and for Xero and QuickBooks where a rate is missing.
     """
     if accounts is None:
         accounts = merchant_accounts(context.settings.reports)
 
-    put, end = begun(form, scope, write=write, accounts=accounts)
+    rates = merchant_rates(context.settings.reports)
+    put, end = begun(form, scope, write=write, accounts=accounts, rates=rates)
     totals = await report_journal(
         context, scope, write=put, revenue=accounts.revenue, progress=progress
     )
@@ -138,18 +143,23 @@ async def journal_prints(
     """Return a closed month's journal in every form, and its transactions, by format of print."""
     kept = PrintParts()
     prints = {form: PrintParts() for form in JOURNAL_FORMATS}
-    begun_all = [
-        begun(form, scope, write=made.write, accounts=accounts) for form, made in prints.items()
-    ]
+    rates = merchant_rates(context.settings.reports)
+    begun_all = {
+        form: begun(form, scope, write=made.write, accounts=accounts, rates=rates)
+        for form, made in prints.items()
+    }
 
     def write(transaction: Transaction) -> None:
         kept.write(kept_line(transaction))
-        for put, _ in begun_all:
+        for put, _ in begun_all.values():
             put(transaction)
 
     await report_journal(context, scope, write=write, revenue=accounts.revenue, progress=progress)
-    for _, end in begun_all:
-        end()
+    for form, (_, end) in begun_all.items():
+        try:
+            end()
+        except UsageError:  # a rate is missing: this form is made when it is asked for
+            del prints[form]
     return {TRANSACTIONS: kept} | {print_name(form): made for form, made in prints.items()}
 
 
@@ -180,7 +190,8 @@ async def closed_journal(
         written = list[bytes]()
         scope = report_of(dict(closing.report)).scope
         accounts = merchant_accounts(context.settings.reports)
-        put, end = begun(form, scope, write=written.append, accounts=accounts)
+        rates = merchant_rates(context.settings.reports)
+        put, end = begun(form, scope, write=written.append, accounts=accounts, rates=rates)
         async for some in kept_transactions(connection, closing):
             for each in some:
                 put(each)
@@ -190,8 +201,116 @@ async def closed_journal(
         yield b"".join(written)
 
 
+MAX_BYTES: Final = 64 * 1024 * 1024
+"""Bytes of a journal that is made in memory: some 100,000 transactions."""
+
+
+async def journal_in(context: AppContext, scope: Scope, form: JournalFormat) -> bytes:
+    """Make a period's journal as the command writes it. Raises as `write_journal`, and UsageError
+    for one that is too long."""
+    file = io.BytesIO()
+
+    def write(part: bytes) -> None:
+        if file.tell() + len(part) > MAX_BYTES:
+            raise UsageError(
+                f"the journal is longer than {MAX_BYTES // 1024 // 1024} MiB: choose a shorter "
+                "period, or let `tallyhook report journal` write it"
+            )
+        file.write(part)
+
+    await write_journal(context, scope, form, write=write)
+    return file.getvalue()
+
+
+async def journal_page(
+    context: AppContext, scope: Scope, *, account: str | None, currency: str | None, most: int
+) -> dict[str, Any]:
+    """Return what a page shows of a period's journal: the balance of each account, and the postings
+    of one account.
+
+    account, currency  of the postings; without an account there are none
+    most               postings that are returned; `more` says how many there are beside them
+
+    Raises as `write_journal`.
+    """
+    accounts, rates = (
+        merchant_accounts(context.settings.reports),
+        merchant_rates(context.settings.reports),
+    )
+    calendar = Calendar(zone_named(scope.zone))
+    text = JournalText("csv", scope=scope, accounts=accounts, calendar=calendar, rates=rates)
+    rows: list[dict[str, Any]] = []
+    debits: Counter[tuple[str, str]] = Counter()
+    posted = 0
+
+    def write(each: Transaction) -> None:
+        nonlocal posted
+        text.transaction(each)
+        for posting in each.postings:
+            name = accounts.name_of(posting, each)
+            debits[name, each.currency] += max(posting.minor, 0)
+            if name != account or currency not in (None, each.currency):
+                continue
+            posted += 1
+            if len(rows) < most:
+                rows.append(
+                    {
+                        "date": calendar.day_of(each.at),
+                        "what": each.what,
+                        "amount": to_json(Money(minor=posting.minor, currency=each.currency)),
+                        "order": each.order,
+                        "payment": each.payment,
+                        "source": each.source,
+                        "closed_period": None if each.adjusts is None else each.adjusts.period,
+                        "cites": list(each.cites),
+                    }
+                )
+
+    totals = await report_journal(context, scope, write=write, revenue=accounts.revenue)
+    own = text.own_balances()
+    balances = [
+        {
+            "account": name,
+            "debit": to_json(Money(minor=debits[name, code], currency=code)),
+            "credit": to_json(Money(minor=debits[name, code] - minor, currency=code)),
+            "balance": to_json(Money(minor=minor, currency=code)),
+            "own": None
+            if own is None or (name, code) not in own[0]
+            else to_json(Money(minor=own[0][name, code], currency=own[1].rates.own)),
+        }
+        for (name, code), minor in text.balances().items()
+    ]
+    return {
+        "about": text.about(),
+        "count": totals.transactions,
+        "balances": balances,
+        "own": None if own is None else _own_document(*own),
+        "postings": rows,
+        "more": posted - len(rows),
+    }
+
+
+def _own_document(balances: Mapping[tuple[str, str], int], converter: Converter) -> dict[str, Any]:
+    """Return what rates and rounding leave of all balances, and the rates."""
+    own = converter.rates.own
+    return {
+        "currency": own,
+        "residual": to_json(Money(minor=sum(balances.values()), currency=own)),
+        "missing": list(converter.missing()),
+        "rates": [
+            {"currency": each.currency, "day": each.day, "rate": each.text, "origin": each.origin}
+            for each in converter.used()
+        ],
+    }
+
+
 def begun(
-    form: JournalFormat, scope: Scope, *, write: Callable[[bytes], object], accounts: Accounts
+    form: JournalFormat,
+    scope: Scope,
+    *,
+    write: Callable[[bytes], object],
+    accounts: Accounts,
+    rates: Rates | None = None,
 ) -> tuple[Callable[[Transaction], None], Callable[[], None]]:
     """Write a journal's head. Return a function that writes a transaction, and one that ends it."""
 
@@ -199,7 +318,7 @@ def begun(
         write(text.encode("utf-8", "backslashreplace"))
 
     calendar = Calendar(zone_named(scope.zone))
-    journal = JournalText(form, scope=scope, accounts=accounts, calendar=calendar)
+    journal = JournalText(form, scope=scope, accounts=accounts, calendar=calendar, rates=rates)
     put(journal.head())
     return lambda each: put(journal.transaction(each)), lambda: put(journal.foot())
 
@@ -209,6 +328,9 @@ class JournalText:
 
     Transactions are dated by the calendar; CSV and JSON number them. For Xero and QuickBooks they
     are added up, and the foot has everything.
+
+    rates  of the merchant's own currency: Xero's manual journals have no other, and QuickBooks
+           then gets it, too. None: amounts stay in their currencies
     """
 
     def __init__(
@@ -218,8 +340,12 @@ class JournalText:
         scope: Scope,
         accounts: Accounts = USUAL,
         calendar: Calendar = IN_UTC,
+        rates: Rates | None = None,
     ) -> None:
         self._form, self._scope, self._accounts, self._calendar = form, scope, accounts, calendar
+        self._rates = rates
+        self._settled: list[tuple[Money, Money]] = []
+        self._leg: Transaction | None = None
         self._opened = set(accounts.all_names())
         self._count = 0
         self._sums: Counter[tuple[str, str, str, Role, str]] = Counter()
@@ -238,12 +364,13 @@ class JournalText:
             return BYTE_ORDER_MARK + csv_line(QUICKBOOKS_COLUMNS)
         title = f"{self._scope.merchant or 'Tallyhook'} {self._scope.environment}, {self._kind()}"
         opened = [f"{_OPENED} open {name}" for name in sorted(self._opened)]
-        return "\n".join([f'option "title" {_quoted(title)}', f"; {self._about()}", *opened, ""])
+        return "\n".join([f'option "title" {_quoted(title)}', f"; {self.about()}", *opened, ""])
 
     def _kind(self) -> str:
         return "payments journal" if self._accounts.revenue is None else "payments and sales"
 
-    def _about(self) -> str:
+    def about(self) -> str:
+        """Say against which accounts payments are posted."""
         if self._accounts.revenue is None:
             return (
                 "A journal of payments, not of sales: payments are posted against "
@@ -263,6 +390,8 @@ class JournalText:
         ]
         for each, name in posted:
             self._sums[day, adjusted, transaction.currency, each.role, name] += each.minor
+        if transaction.what == EXCHANGED:
+            self._exchanged(transaction)
         if self._form == "beancount":
             return self._opening(posted) + _beancount(transaction, posted, day=day)
         if self._form == "csv":
@@ -270,6 +399,17 @@ class JournalText:
         if self._form == "json":
             return _json(transaction, posted, number=self._count, day=day)
         return ""
+
+    def _exchanged(self, transaction: Transaction) -> None:
+        """Keep what a payment was captured for and settled at: its two legs follow each other."""
+        leg, self._leg = self._leg, transaction
+        if leg is not None and leg.cites == transaction.cites:
+            came, arrived = (
+                Money(minor=abs(each.postings[0].minor), currency=each.currency)
+                for each in (leg, transaction)
+            )
+            self._settled.append((came, arrived))
+            self._leg = None
 
     def _opening(self, posted: Posted) -> str:
         """Open accounts that no transaction had yet."""
@@ -297,13 +437,53 @@ class JournalText:
         closing = "\n  ]" if self._count else "]"
         return f'{closing},\n  "count": {self._count},\n  "totals": [{lines}{closing}\n}}\n'
 
+    def balances(self) -> dict[tuple[str, str], int]:
+        """Return debit less credit by account and currency."""
+        found: Counter[tuple[str, str]] = Counter()
+        for (_, _, currency, _, name), minor in self._sums.items():
+            found[name, currency] += minor
+        return dict(sorted(found.items()))
+
+    def own_balances(self) -> tuple[dict[tuple[str, str], int], Converter] | None:
+        """Return the balances in the merchant's own currency, at the rates of their days, with what
+        converted them; None without one."""
+        if self._rates is None:
+            return None
+        converter = Converter(with_statements(self._rates, self._settled))
+        found: Counter[tuple[str, str]] = Counter()
+        for (day, _, currency, _, name), minor in sorted(self._sums.items()):
+            converted = converter.converted(Money(minor=minor, currency=currency), day)
+            if converted is not None:
+                found[name, currency] += converted
+        return dict(found), converter
+
     def _days(self) -> Iterator[tuple[str, str, Role, str, Money]]:
         """Yield each account's sum of a day and currency, without zeros, in order: (day, closed
-        month that is adjusted, role, account, sum)."""
-        for key in sorted(self._sums, key=lambda key: (*key[:3], ROLES.index(key[3]), key[4])):
+        month that is adjusted, role, account, sum). In the merchant's own currency a line of its
+        own has what rounding leaves."""
+        sums = self._sums if self._rates is None else self._own_days(self._rates)
+        for key in sorted(sums, key=lambda key: (*key[:3], ROLES.index(key[3]), key[4])):
             day, adjusted, currency, role, name = key
-            if self._sums[key]:
-                yield day, adjusted, role, name, Money(minor=self._sums[key], currency=currency)
+            if sums[key]:
+                yield day, adjusted, role, name, Money(minor=sums[key], currency=currency)
+
+    def _own_days(self, rates: Rates) -> Counter[tuple[str, str, str, Role, str]]:
+        converter = Converter(with_statements(rates, self._settled))
+        found: Counter[tuple[str, str, str, Role, str]] = Counter()
+        left: Counter[tuple[str, str]] = Counter()
+        for (day, adjusted, currency, role, name), minor in self._sums.items():
+            money = Money(minor=minor, currency=currency)
+            converted = converter.converted(money, day)
+            if converted is None:
+                raise UsageError(
+                    f"there is no rate of {currency} for {day}: add it to the file of "
+                    "TALLYHOOK_REPORTS__RATES"
+                )
+            found[day, adjusted, rates.own, role, name] += converted
+            left[day, adjusted] -= converted
+        for (day, adjusted), minor in left.items():
+            found[day, adjusted, rates.own, "rounding", self._accounts.names["rounding"]] += minor
+        return found
 
     def _xero(self) -> Iterator[str]:
         for day, adjusted, role, name, money in self._days():

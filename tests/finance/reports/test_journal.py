@@ -8,13 +8,14 @@ import sys
 from collections import Counter
 from dataclasses import replace
 from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from app.core.cells import cell_text
-from app.core.errors import ConfigurationError
+from app.core.errors import ConfigurationError, UsageError
 from app.finance.reports.accounts import DEFAULTS, Accounts, accounts_of
 from app.finance.reports.journal import JOURNAL_FORMATS, USUAL, JournalFormat, JournalText
 from reconcile.instants import DAY, TICK, Instant, format_instant
@@ -23,6 +24,7 @@ from reconcile.matching.settling import never_notified
 from reconcile.money import Money, from_major, major_text
 from reconcile.reporting.input import OrderSeen
 from reconcile.reporting.journal import Posting, Transaction, transactions, written_off
+from reconcile.reporting.own_currency import Rates
 from reconcile.reporting.tally import PeriodTally
 from tests.finance.reports.payloads import PAYLOADS, is_formula
 from tests.finance.reports.samples import END, START, breaks, line, orders, scope, taken, taking
@@ -421,6 +423,62 @@ def test_xero_and_quickbooks_get_one_journal_a_day_with_the_merchants_codes() ->
         f"TH-{year}{month_}{date}-JPY,{month_}/{date}/{year},090,Payments of {day}: clearing,"
         "1000,,,JPY"
     )
+
+
+THIRDS = Rates(
+    own="USD",
+    by_day={
+        code: tuple((f"2026-10-{n:02}", Fraction(1, 100 + n)) for n in range(1, 16))
+        for code in ("KES", "JPY", "KWD")
+    },
+    statements={"KES": Fraction(1, 90), "JPY": Fraction(1, 91), "KWD": Fraction(3)},
+)
+
+
+@pytest.mark.parametrize("form", ["xero", "quickbooks"])
+def test_the_own_currency_adds_up_to_nothing_with_a_line_of_its_own(form: JournalFormat) -> None:
+    journal = JournalText(form, scope=scope(), rates=THIRDS)
+    for each in month(90):
+        journal.transaction(each)
+    found = re_added(journal.head() + journal.foot(), form)
+    left: Counter[str] = Counter()
+    for (_, _, entry), amount in found.items():
+        left[entry] += amount
+    assert {currency for _, currency, _ in found} == {"USD"}
+    assert set(left.values()) == {Decimal(0)}
+    rounding = [amount for (account, _, _), amount in found.items() if account.endswith("Rounding")]
+    assert 0 < len(rounding) <= len(left)
+    assert max(map(abs, rounding)) < Decimal("0.10")
+    balances, converter = journal.own_balances() or ({}, None)
+    assert converter is not None
+    assert abs(sum(balances.values())) == abs(sum(rounding) * 100)
+    assert {each.origin for each in converter.used()} == {"file", "statement"}
+
+
+def test_without_a_rate_nothing_is_written_for_import_in_the_own_currency() -> None:
+    journal = JournalText("xero", scope=scope(), rates=replace(THIRDS, by_day={}, statements={}))
+    journal.transaction(month(1)[0])
+    with pytest.raises(UsageError, match="there is no rate of KES for 2026-10-01: add it"):
+        journal.foot()
+
+
+def test_the_rate_of_a_statement_is_that_of_its_exchanges() -> None:
+    """Both legs of an exchange follow each other, of a capture and of a refund."""
+    paid, back = taken(150_000, START), taken(-15_000, START + TICK)
+    lines = [
+        replace(line(each, START + DAY, gross=each.minor // 120), currency="USD")
+        for each in (paid, back)
+    ]
+    seen = OrderSeen(taking=taking("ORD-1", START, paid, back), lines=tuple(lines))
+    journal = JournalText("csv", scope=scope(), rates=Rates(own="USD", by_day={}, statements={}))
+    for each in transactions(seen, start=START, end=LATER):
+        journal.transaction(each)
+    balances, converter = journal.own_balances() or ({}, None)
+    assert converter is not None
+    assert [(each.text, each.origin) for each in converter.used()] == [
+        ("0.0083333333", "statement")
+    ]
+    assert balances[DEFAULTS["receivable"], "KES"] == -1_250 + 125
 
 
 def test_the_journal_says_that_it_has_payments_and_not_sales() -> None:
