@@ -13,6 +13,9 @@ COLUMNS = {name: tuple(table.columns.keys()) for name, table in metadata.tables.
 LEFT_OUT: dict[tuple[str, str], frozenset[str]] = {
     ("app/orders/notification_store.py", "notifications"): frozenset({"delivered_at", "problem"}),
     ("app/receiving/append_store.py", "events"): frozenset({"row"}),
+    ("app/receiving/confirmation_store.py", "confirmations"): frozenset(
+        {"taken_until", "answered_at"}
+    ),
     ("app/receiving/inbox_store.py", "suspects"): frozenset({"seq"}),
     ("app/sealing/leaf_store.py", "deliveries"): frozenset({"body", "problem"}),
     ("app/sealing/log_queue_store.py", "unsealed"): frozenset({"row"}),
