@@ -594,6 +594,7 @@ class Settings(BaseSettings):
     rehearsal: RehearsalSettings = Field(default_factory=RehearsalSettings)
     console: ConsoleSettings = Field(default_factory=ConsoleSettings)
     erasure_journal: Path | None = None
+    import_folder: Path | None = None
     phone_country: CallingCode = ""
     timezone: TimeZone = ""
     merchant: Merchant = ""

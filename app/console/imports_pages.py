@@ -32,6 +32,7 @@ from app.finance import imports, withdraw_import
 from app.finance.changed_rows import changes_file, first_changes
 from app.finance.file_identity import FileIdentity
 from app.finance.files.presets import KIND_NAMES, NO_PRESET, known_exports
+from app.finance.import_folder import import_task_documents
 from reconcile.instants import MINUTE, format_instant
 from reconcile.money import Money, to_json
 
@@ -80,6 +81,7 @@ async def imports_document(view: View) -> Document:
             }
             for each in view.console.uploads.of_person(view.person.name)
         ],
+        "tasks": await import_task_documents(view.context),
         "all_clear": " ".join(each.name for each in _clear_of(view)),
         "imports": [_row(each) for each in shown],
         "taken_back": await imports.taken_back(view.context, shown),

@@ -14,6 +14,7 @@ from app.console.view import ROWS, Document, View
 from app.console.words import VERDICTS as SENTENCES
 from app.core.errors import NotFoundError, UsageError
 from app.finance.break_acts import breaks_of
+from app.finance.import_folder import import_task_documents
 from app.monitoring.alarm_messages import owners_of_alarms
 from app.monitoring.health import COUNTED, overview
 from app.monitoring.watchdog import Watched, alarms
@@ -85,6 +86,9 @@ async def now_document(view: View) -> Document:
             for name, alarm in found.items()
         ],
         "proposals": proposals,
+        "import_tasks": await import_task_documents(view.context)
+        if view.person.may("imports")
+        else [],
         "unallocated": {
             "count": totals.count,
             "held": [to_json(money) for money in totals.held],

@@ -423,7 +423,6 @@ _OPTIONS: Final = tuple(
         (r"say --source: whose", "choose the source whose"),
         (r"say --source \S+(?: or \S+)*\. ", "choose another source. "),
         (r"say --kind.*", "choose which"),
-        (r", with --mapping FILE, or on the page of the file", ", by a mapping"),
         (r"(?:, )?(?:or )?say --dates(?: excel)?", ", or choose in the form how dates are written"),
         (r"say --encoding NAME", "write its encoding in the form"),
         (r"say --encoding (\S+?)([).,;]|$)", r"write \1 as its encoding in the form\2"),

@@ -13,6 +13,7 @@ __all__ = (
     "file_identity",
     "files.presets",
     "import_digest_store",
+    "import_folder",
     "imports",
     "ledger_line_store",
     "match_rules",

@@ -79,8 +79,8 @@ class FileIdentity:
         why = " ".join(self.because)
         if not self.kinds:
             raise UsageError(
-                f"the file is neither an order book nor a statement nor a bank's file that is "
-                f"known: {why}"
+                "the file is neither an order book nor a statement nor a bank's file that is "
+                f"known: name its columns with --mapping FILE. {why}"
             )
         if self.kind is None:
             names = " or ".join(KIND_NAMES[each] for each in self.kinds)
@@ -251,8 +251,8 @@ def _by_columns(request: presets.ReadingRequest, account: str) -> FileIdentity:
     if not kinds:
         return FileIdentity(
             because=[
-                "no row among the first has the columns that one of them needs, or those of a "
-                "known export. Name its columns with --mapping FILE, or on the page of the file."
+                "None of its first rows has the columns that one of them needs, or those of a "
+                "known export."
             ]
         )
     return FileIdentity(kinds=kinds)

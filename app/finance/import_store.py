@@ -217,6 +217,21 @@ async def one_import(connection: AsyncConnection, number: int) -> Import | None:
     return await _one(connection, _IMPORTS.c.number == number, _PUBLISHED)
 
 
+async def import_of_file(
+    connection: AsyncConnection, *, kind: ImportKind, sha256: str
+) -> int | None:
+    """Return the newest import of a file with this digest that was not taken back."""
+    withdrawn = select(_IMPORTS.c.withdraws).where(_IMPORTS.c.withdraws.is_not(None), _PUBLISHED)
+    found = await connection.execute(
+        select(_IMPORTS.c.number)
+        .where(_IMPORTS.c.kind == kind, _IMPORTS.c.sha256 == sha256, _PUBLISHED)
+        .where(_IMPORTS.c.withdraws.is_(None), _IMPORTS.c.number.not_in(withdrawn))
+        .order_by(_IMPORTS.c.number.desc())
+        .limit(1)
+    )
+    return found.scalar_one_or_none()
+
+
 async def withdrawal_of(connection: AsyncConnection, number: int) -> Import | None:
     return await _one(connection, _IMPORTS.c.withdraws == number, _PUBLISHED)
 

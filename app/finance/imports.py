@@ -344,8 +344,10 @@ async def import_file(
         raise UsageError("--rejects says where rows go that --accept-good leaves out: say both")
     if request.accept_good and not request.dry_run:
         rejects = request.rejects or tables.rejects_beside(request.path)
-    async with context.database.reading() as connection:
-        who = await permitted(connection, by=request.by, action=kind.action)
+    who = request.actor
+    if who is None:
+        async with context.database.reading() as connection:
+            who = await permitted(connection, by=request.by, action=kind.action)
     if rejects is not None:
         tables.refuse_to_replace(rejects)
     write = _noting_changes(kind, request.changes)
@@ -650,6 +652,7 @@ class ImportRequest(presets.ReadingRequest):
     rejects      the file for the other rows; None: one beside the file
     changes      the file for all changed rows, as CSV; None: none
     sha256       the digest that the file must have; empty: any
+    actor        who imports, where that is the service itself; None: the person of `by`
     """
 
     account: str = ""
@@ -661,6 +664,7 @@ class ImportRequest(presets.ReadingRequest):
     changes: Path | None = None
     by: str | None = None
     sha256: str = ""
+    actor: operator_store.Operator | None = None
 
 
 async def import_book(

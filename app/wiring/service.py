@@ -36,6 +36,8 @@ from app.core.schedule import schedule_entries
 from app.evidence.seal import CheckpointSigner, Sealer, open_signer, seal_orders_if_due
 from app.evidence.witnesses import REST_S as WITNESSES_REST_S
 from app.evidence.witnesses import Cosigning, witnesses_of
+from app.finance.import_folder import LOOK_S as FOLDER_REST_S
+from app.finance.import_folder import ImportFolder
 from app.finance.schedule_process import Scheduler
 from app.monitoring.health import PublicCertificate, rest
 from app.monitoring.watchdog import FIGURES, REST_S, Watchdog, Watched
@@ -214,6 +216,15 @@ def working_parts(
         parts.append(("the task that has checkpoints cosigned", task))
     if entries := schedule_entries(settings.schedule):
         parts.append(("the schedule", Scheduler(context, entries)))
+    if settings.import_folder is not None:
+        take = ElsewhereOf(settings)(
+            purpose="writing", at_once=1, died="the process that imported a file died: see the log"
+        )
+        folder = ImportFolder(context, settings.import_folder, take)
+        looking = PeriodicTask(
+            folder.look, component="the import folder", rest=lambda done: FOLDER_REST_S
+        )
+        parts.append(("the task that watches the import folder", looking))
     return parts
 
 

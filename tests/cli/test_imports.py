@@ -255,7 +255,7 @@ def test_files_of_every_kind_are_imported_by_one_command(run: Run, files: Path) 
         ("statement", "shop", "stripe_payouts"),
     ]
     assert (done.code, bank["new"], unknown["file"]) == (2, 1, "notes.csv")
-    assert "no row among the first has the columns" in unknown["problem"]
+    assert "None of its first rows has the columns" in unknown["problem"]
     one = run("import", str(names[2]), "--dry-run", "--format", "json")
     assert (one.code, one.document["unchanged"], one.document["import"]) == (0, 4, None)
 

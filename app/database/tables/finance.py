@@ -246,6 +246,26 @@ class CoverageRow(Table, table=True):
     withdraws: int | None = big_column(null=True)
 
 
+class ImportTaskRow(Table, table=True):
+    """A file of the watched import folder that a person must look at; it goes with the file."""
+
+    __tablename__ = "import_tasks"
+    __table_args__ = CLUSTERED
+    folder: str = text_column(marks.CODES, primary=True)
+    file: str = text_column(
+        marks.possibly_personal(
+            "the name of the merchant's file", because="it says which file waits, and goes with it"
+        ),
+        primary=True,
+    )
+    problem: str = text_column(
+        marks.possibly_personal(
+            "may quote a cell of the file", because="it says what to do, and goes with the file"
+        )
+    )
+    since: int = big_column()
+
+
 class BookLineRow(Table, table=True):
     """One version of a line of an order book: a reference of one kind, in the form of `match_key`.
 

@@ -1,0 +1,373 @@
+"""Watches TALLYHOOK_IMPORT_FOLDER and imports what is put there, in the service's name.
+
+1 look   one folder for each source, and `books` and `bank`; a file is complete if two looks find
+         the same size and time
+2 copy   the complete file, and work on the copy: nobody changes that
+3 dry    read it without importing; its kind and source must be its folder's
+4 import where every row is clear, and move the file to `done`
+5 task   what is not clear stays where it is, and is listed for people, with what to do
+
+A file that was imported and not moved, because the service was killed, is known by its digest and
+only moved. Links, and what is no plain file, are never followed or opened.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import stat
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+from typing import Final
+
+import anyio
+import structlog
+
+from app.access.operators import SERVICE
+from app.context.context import AppContext
+from app.context.work import Work
+from app.core.errors import NotFoundError, UnreachableError, UsageError
+from app.core.logs import Repeating
+from app.core.text import counted, printable
+from app.finance import file_identity, import_store, imports
+from app.finance.import_task_store import ImportTask, import_tasks, replace_import_tasks
+from reconcile.instants import format_instant
+
+log = structlog.get_logger()
+
+LOOK_S: Final = 15.0
+"""Seconds between two looks: a file is imported 15 to 30 seconds after it is complete."""
+
+MOST_BYTES: Final = 32 * 1024 * 1024
+"""Limit of a file, about 300,000 rows: a copy is made of it, and the service's end waits for it.
+Larger ones are imported by command."""
+
+MOST_FILES: Final = 200
+"""Files of one folder that are looked at; the first by name. More wait until these are gone."""
+
+MOST_FOLDERS: Final = 100
+"""Folders that are looked at."""
+
+MOST_TASKS: Final = 500
+"""Files that are listed for people, the first by name."""
+
+DONE: Final = "done"
+"""The folder of imported files, in each folder."""
+
+KINDS: Final[Mapping[str, import_store.ImportKind]] = {"books": "book", "bank": "bank"}
+"""Folders of files that are of no source. All others hold statements of the source they name."""
+
+State = tuple[int, int, int]
+"""Size, time and inode of a file; another one is another file."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundFile:
+    """What lies in the folder. problem: why it is not touched; None for a plain file."""
+
+    folder: str
+    name: str
+    state: State
+    problem: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Taken:
+    """What became of a file: the number of its import, or why there is none."""
+
+    number: int | None = None
+    problem: str | None = None
+
+
+# --- looking --------------------------------------------------------------------------------------
+
+
+class ImportFolder:
+    """The folder as it was found so far. take: runs `take_file`, usually in another process."""
+
+    def __init__(self, context: AppContext, folder: Path, take: Work) -> None:
+        self._context, self._folder, self._take = context, folder, take
+        self._seen: dict[tuple[str, str], tuple[State, str | None]] = {}
+        self._complaints = Repeating()
+
+    async def look(self) -> int:
+        """Import what is complete and clear; store tasks for the rest. Return how many were done.
+
+        One of several workers looks at a time.
+        """
+        with ExitStack() as stack:
+            try:
+                if not stack.enter_context(_Alone(self._folder)).alone:
+                    return 0
+                found = await anyio.to_thread.run_sync(lambda: list(_found_in(self._folder)))
+            except OSError as error:
+                reason = error.strerror or type(error).__name__
+                if times := self._complaints.times(reason):
+                    log.warning("the import folder cannot be read", reason=reason, count=times)
+                return 0
+            return await self._take_all(found)
+
+    async def _take_all(self, found: list[FoundFile]) -> int:
+        before, self._seen = self._seen, {}
+        taken, problems = 0, dict[tuple[str, str], str]()
+        for file in found:
+            place = (file.folder, file.name)
+            state, problem = before.get(place, (None, None))
+            if file.problem is not None:
+                problem = file.problem
+            elif state != file.state:
+                problem = None
+            elif problem is None:
+                try:
+                    done = await self._take(
+                        take_file, self._folder, folder=file.folder, name=file.name
+                    )
+                except UnreachableError as error:  # it may go at the next look
+                    log.warning("a file could not be imported now", reason=str(error))
+                    done = Taken()
+                taken += done.number is not None
+                problem = done.problem
+            self._seen[place] = (file.state, problem)
+            if problem is not None:
+                problems[place] = problem
+        await self._store(problems)
+        return taken
+
+    async def _store(self, problems: Mapping[tuple[str, str], str]) -> None:
+        async with self._context.database.reading() as connection:
+            kept = await import_tasks(connection)
+        known = {(each.folder, each.file, each.problem): each for each in kept}
+        now = self._context.clock.now()
+        tasks = []
+        for (folder, name), problem in islice(problems.items(), MOST_TASKS):
+            fresh = ImportTask(
+                folder=printable(folder), file=printable(name), problem=problem, since=now
+            )
+            tasks.append(known.get((fresh.folder, fresh.file, problem), fresh))
+        if {*tasks} != {*kept}:
+            async with self._context.database.writing() as connection:
+                await replace_import_tasks(connection, tasks)
+
+
+async def import_task_documents(context: AppContext) -> list[dict[str, str]]:
+    """Return the files of the folder that a person must look at, and what to do with each."""
+    async with context.database.reading() as connection:
+        tasks = await import_tasks(connection)
+    return [
+        {
+            "folder": each.folder,
+            "file": each.file,
+            "problem": each.problem,
+            "since": format_instant(each.since),
+        }
+        for each in tasks
+    ]
+
+
+class _Alone:
+    """Holds the folder's lock, if no other process has it."""
+
+    def __init__(self, folder: Path) -> None:
+        self._opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        self.alone = False
+
+    def __enter__(self) -> _Alone:
+        with suppress(BlockingIOError):
+            fcntl.flock(self._opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self.alone = True
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._opened)
+
+
+def _found_in(root: Path) -> Iterator[FoundFile]:
+    """Yield everything in the folders, by name, but for hidden names and DONE."""
+    for place, folder in enumerate(_entries(root)):
+        if not folder.is_dir(follow_symlinks=False):
+            sentence = (
+                "it is a link: put the folder itself here"
+                if folder.is_symlink()
+                else "it lies in no folder: put it in the one of its source, in books or in bank"
+            )
+            yield FoundFile(folder="", name=folder.name, state=(0, 0, 0), problem=sentence)
+            continue
+        if place >= MOST_FOLDERS:
+            yield FoundFile(
+                folder="",
+                name=folder.name,
+                state=(0, 0, 0),
+                problem=f"there are more than {MOST_FOLDERS} folders: it is not looked at",
+            )
+            return
+        for number, file in enumerate(each for each in _entries(folder) if each.name != DONE):
+            if number == MOST_FILES:
+                sentence = f"more than {MOST_FILES} files are here: these are looked at later"
+                yield FoundFile(
+                    folder=folder.name, name=file.name, state=(0, 0, 0), problem=sentence
+                )
+                break
+            found = file.stat(follow_symlinks=False)
+            state = (found.st_size, found.st_mtime_ns, found.st_ino)
+            problem = None
+            if not stat.S_ISREG(found.st_mode):
+                problem = "it is a link, a folder or a special file: put the plain file here"
+            elif found.st_size > MOST_BYTES:
+                problem = (
+                    f"it is larger than {MOST_BYTES >> 20} MiB: cut it in parts, or import it on "
+                    "the machine with `tallyhook import`"
+                )
+            yield FoundFile(folder=folder.name, name=file.name, state=state, problem=problem)
+
+
+def _entries(folder: Path | os.DirEntry[str]) -> list[os.DirEntry[str]]:
+    with os.scandir(folder) as entries:
+        return sorted(
+            (each for each in entries if not each.name.startswith(".")),
+            key=lambda each: each.name,
+        )
+
+
+# --- one file -------------------------------------------------------------------------------------
+
+
+async def take_file(context: AppContext, root: Path, *, folder: str, name: str) -> Taken:
+    """Import a file where it is clear whose it is and every row is; then move it to DONE."""
+    with ExitStack() as stack:
+        try:
+            inside = os.open(root / folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+            stack.callback(os.close, inside)
+            place = stack.enter_context(tempfile.TemporaryDirectory(prefix="tallyhook-import-"))
+            copy, copied = Path(place) / name, _copy(inside, name, Path(place) / name)
+        except FileNotFoundError:
+            return Taken()  # somebody has taken it away
+        except OSError as error:
+            return Taken(problem=f"it cannot be read: {error.strerror}")
+        try:
+            number = await _imported(context, copy, folder=folder, sha256=copied.sha256)
+        except (UsageError, NotFoundError) as error:
+            return Taken(problem=str(error))
+        try:
+            _move(inside, name, copied)
+        except OSError as error:
+            return Taken(
+                number=number,
+                problem=f"it was imported as import {number}, and cannot be moved to {DONE} "
+                f"({error.strerror}): let the service write there, or move it",
+            )
+        return Taken(number=number)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Copied:
+    sha256: str
+    state: State
+
+
+def _copy(inside: int, name: str, to: Path) -> _Copied:
+    """Copy a plain file of an open folder. Raises OSError, also for anything else."""
+    with (
+        open(
+            os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=inside), "rb"
+        ) as file,
+        to.open("xb") as copy,
+    ):
+        found = os.fstat(file.fileno())
+        if not stat.S_ISREG(found.st_mode):
+            raise OSError(0, "it is no plain file")
+        digest, left = hashlib.sha256(), MOST_BYTES + 1
+        while part := file.read(min(left, 1 << 20)):
+            left -= len(part)
+            digest.update(part)
+            copy.write(part)
+        if not left:
+            raise OSError(0, f"it is larger than {MOST_BYTES >> 20} MiB")
+    return _Copied(sha256=digest.hexdigest(), state=_state_of(found))
+
+
+def _state_of(found: os.stat_result) -> State:
+    return found.st_size, found.st_mtime_ns, found.st_ino
+
+
+async def _imported(context: AppContext, path: Path, *, folder: str, sha256: str) -> int:
+    """Return the number of a file's import: of an earlier one of these bytes, or of a new one.
+
+    Raises UsageError with what to do where it is not clear.
+    """
+    request = imports.ImportRequest(path=path, sha256=sha256, actor=SERVICE)
+    kind, source = _identity(context, request, folder)
+    async with context.database.reading() as connection:
+        known = await import_store.import_of_file(connection, kind=kind, sha256=sha256)
+    if known is not None:
+        return known
+    tried = await imports.import_kind(
+        context, replace(request, dry_run=True), kind=kind, source=source
+    )
+    if tried.found:
+        first = tried.problems[0]
+        column = "" if first.column is None else f", column {first.column}"
+        others = f", and {counted(tried.found - 1, 'more problem')}" if tried.found > 1 else ""
+        good = "" if tried.refused else ", or import its good rows on the page Imports"
+        raise UsageError(
+            f"row {first.row:,}{column}: {first.sentence}{others}; correct the file{good}"
+        )
+    if tried.beside:
+        raise UsageError(f"{' '.join(tried.said_beside())} Else import it on the page Imports")
+    done = await imports.import_kind(context, request, kind=kind, source=source)
+    if done.number is None:
+        raise UsageError(f"it was not imported: {done.problems[0].sentence}")
+    return done.number
+
+
+def _identity(
+    context: AppContext, request: imports.ImportRequest, folder: str
+) -> tuple[import_store.ImportKind, str]:
+    """Return a file's (kind, source). Raises UsageError where they are not its folder's."""
+    sources = context.settings.sources
+    if folder not in sources and folder not in KINDS:
+        raise UsageError(
+            f"there is no source {printable(folder)[:40]!r}: a folder is named as its source is, "
+            "or books, or bank"
+        )
+    kind = KINDS.get(folder, "statement") if folder not in sources else "statement"
+    found = file_identity.identify_file(request, sources=sources)
+    if found.kind is None and kind in found.kinds:
+        found = file_identity.identify_file(request, sources=sources, kind=kind)
+    if found.kind != kind:
+        is_what = "nothing that is known" if found.kind is None else (
+            file_identity.KIND_NAMES[found.kind]
+        )  # fmt: skip
+        raise UsageError(
+            f"it is {is_what}, and this folder takes {file_identity.KIND_NAMES[kind]}: move it, or "
+            "import it on the page Imports"
+        )
+    if kind != "statement":
+        return kind, ""
+    if folder not in found.sources or found.unsure:
+        raise UsageError(
+            f"it may not be of {folder}: move it to the folder of its source, or import it on the "
+            f"page Imports. {' '.join(found.because)}".rstrip()
+        )
+    return kind, folder
+
+
+def _move(inside: int, name: str, copied: _Copied) -> None:
+    """Move a file to DONE, unless there is another one of its name by now. Raises OSError."""
+    with suppress(FileExistsError):
+        os.mkdir(DONE, dir_fd=inside)
+    done = os.open(DONE, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=inside)
+    try:
+        if _state_of(os.stat(name, dir_fd=inside, follow_symlinks=False)) != copied.state:
+            return
+        target = name
+        with suppress(FileNotFoundError):
+            os.stat(name, dir_fd=done, follow_symlinks=False)
+            target = f"{Path(name).stem}.{copied.sha256[:8]}{Path(name).suffix}"
+        os.rename(name, target, src_dir_fd=inside, dst_dir_fd=done)
+    finally:
+        os.close(done)

@@ -1,0 +1,222 @@
+"""The import folder: what is complete, clear and in its place is imported; people see the rest."""
+
+import os
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from app.access.operator_store import audit_entries
+from app.config.settings import SourceSettings
+from app.context.context import AppContext
+from app.core.errors import UnreachableError
+from app.finance import import_folder
+from app.finance.import_folder import ImportFolder, import_task_documents, take_file
+from app.finance.imports import past_imports
+from tests.contexts import Here, instead
+from tests.database.builders import context as context_of
+from tests.database.builders import opened
+
+SAMPLES = Path(__file__).parent / "presets"
+LINES = "payment_reference,gross,currency\npay_1,1.00,KES\n"
+BOOK = "reference,amount,currency\nA-1,1.00,KES\n"
+MT940 = ":20:A\n:25:KE1\n:60F:C241003KES0,00\n:61:2410041004C5,00NTRFNONREF\n:62F:C241004KES5,00\n"
+
+
+@dataclass
+class Watched:
+    """A folder that is watched, as a service does it."""
+
+    context: AppContext
+    root: Path
+
+    def __post_init__(self) -> None:
+        self.folder = ImportFolder(self.context, self.root, Here(self.context)(purpose="writing"))
+
+    def put(self, place: str, content: str) -> Path:
+        path = self.root / place
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(content)
+        return path
+
+    async def looks(self, times: int = 2) -> list[str]:
+        """Look so often; return what people are told of each file."""
+        for _ in range(times):
+            await self.folder.look()
+        return [
+            f"{each['folder']}/{each['file']}: {each['problem']}"
+            for each in await import_task_documents(self.context)
+        ]
+
+    async def imported(self) -> list[str]:
+        """Return what was imported, as `kind file who`."""
+        return [
+            f"{each.kind} {each.file} {each.who}"
+            for kind in ("book", "statement", "bank")
+            for each in await past_imports(self.context, kind=kind, limit=9)
+        ]
+
+
+@pytest.fixture
+async def watched(tmp_path: Path) -> AsyncIterator[Watched]:
+    async with opened(f"sqlite+aiosqlite:///{tmp_path}/t.db") as inbox:
+        context = context_of(inbox, at=60)
+        sources = {
+            "shop": SourceSettings(),
+            "stripe": SourceSettings(profile="stripe"),
+            "mpesa": SourceSettings(profile="mpesa_stk"),
+        }
+        settings = context.settings.model_copy(update={"sources": sources})
+        (tmp_path / "in").mkdir()
+        yield Watched(replace(context, settings=settings), tmp_path / "in")
+
+
+async def test_a_complete_and_clear_file_is_imported_by_the_service_and_moved(
+    watched: Watched,
+) -> None:
+    """Each in the folder of its source, or of its kind; the trail names the service."""
+    payouts = (SAMPLES / "stripe_payouts.csv").read_text()
+    for place, content in (
+        ("stripe/october.csv", payouts), ("shop/own.csv", LINES), ("books/orders.csv", BOOK),
+        ("bank/main.sta", MT940),
+    ):  # fmt: skip
+        watched.put(place, content)
+    assert (await watched.looks(1), await watched.imported()) == ([], [])
+    assert await watched.looks(1) == []
+    assert await watched.imported() == [
+        "book orders.csv tallyhook",
+        "statement october.csv tallyhook",
+        "statement own.csv tallyhook",
+        "bank main.sta tallyhook",
+    ]
+    left = sorted(str(each.relative_to(watched.root)) for each in watched.root.rglob("*.*"))
+    assert left == [
+        "bank/done/main.sta", "books/done/orders.csv", "shop/done/own.csv",
+        "stripe/done/october.csv",
+    ]  # fmt: skip
+    async with watched.context.database.reading() as connection:
+        entries = await audit_entries(connection, limit=9)
+    assert {each.who for each in entries if each.action.endswith("_imported")} == {"tallyhook"}
+
+
+async def test_a_file_that_still_grows_is_left_alone(watched: Watched) -> None:
+    path = watched.put("shop/own.csv", LINES)
+    await watched.looks(1)
+    path.write_text(LINES + "pay_2,1.00,KES\n")
+    assert (await watched.looks(1), await watched.imported()) == ([], [])
+    await watched.looks(1)
+    assert await watched.imported() == ["statement own.csv tallyhook"]
+
+
+PAYOUTS = (SAMPLES / "stripe_payouts.csv").read_text()
+
+
+@pytest.mark.parametrize(
+    ("place", "content", "told"),
+    [
+        ("shop/a.csv", LINES + "pay_2,1.234.5,KES\n", "row 3, column gross: "),
+        ("shop/a.csv", "name,town\nA,B\n", "it is nothing that is known"),
+        ("shop/a.csv", BOOK, "it is an order book, and this folder takes a statement"),
+        ("books/a.csv", LINES, "it is a statement, and this folder takes an order book"),
+        ("mpesa/a.csv", PAYOUTS, "it may not be of mpesa: move it to the folder of its source"),
+        ("other/a.csv", LINES, "there is no source 'other'"),
+        ("a.csv", LINES, "it lies in no folder"),
+    ],
+)
+async def test_what_is_not_clear_stays_and_is_a_task(
+    watched: Watched, place: str, content: str, told: str
+) -> None:
+    """The task goes with the file, and is found once."""
+    path = watched.put(place, content)
+    (task,) = await watched.looks()
+    assert task.rpartition("/")[2] or task
+    assert f"a.csv: {told}" in task
+    assert (path.exists(), await watched.imported()) == (True, [])
+    path.unlink()
+    assert await watched.looks(1) == []
+
+
+async def test_a_file_of_another_account_is_not_taken_for_its_folders(watched: Watched) -> None:
+    """The folder's name says the source, and the file must not say another one."""
+    settings = watched.context.settings
+    sources = {
+        name: SourceSettings(profile="adyen", account=(account,))
+        for name, account in (("eu", "DukaEU"), ("uk", "DukaUK"))
+    }
+    context = replace(watched.context, settings=settings.model_copy(update={"sources": sources}))
+    other = Watched(context, watched.root)
+    other.put("uk/a.csv", (SAMPLES / "adyen_settlement.csv").read_text())
+    (task,) = await other.looks()
+    assert "it may not be of uk" in task
+    assert "It is of the source eu, whose account DukaEU it names" in task
+
+
+async def test_links_and_special_files_are_never_opened(watched: Watched, tmp_path: Path) -> None:
+    outside = tmp_path / "outside.csv"
+    outside.write_text(LINES)
+    folder = watched.put("shop/plain.txt", "x").parent
+    (folder / "plain.txt").unlink()
+    (folder / "link.csv").symlink_to(outside)
+    os.mkfifo(folder / "pipe.csv")
+    (watched.root / "stripe").symlink_to(tmp_path)
+    told = await watched.looks()
+    assert [each.partition(":")[0] for each in told] == [
+        "/stripe", "shop/link.csv", "shop/pipe.csv",
+    ]  # fmt: skip
+    assert await watched.imported() == []
+    for folder_name, name in (("shop", "link.csv"), ("shop", "pipe.csv"), ("stripe", "t.db")):
+        taken = await take_file(watched.context, watched.root, folder=folder_name, name=name)
+        assert "cannot be read" in str(taken.problem)
+
+
+async def test_a_file_that_was_imported_and_not_moved_is_only_moved(watched: Watched) -> None:
+    """The service was killed in between."""
+    path = watched.put("shop/own.csv", LINES)
+    await watched.looks()
+    (watched.root / "shop" / "done" / "own.csv").rename(path)
+    await watched.looks()
+    assert await watched.imported() == ["statement own.csv tallyhook"]
+    assert not path.exists()
+    watched.put("shop/own.csv", LINES + "pay_2,1.00,KES\n")
+    await watched.looks()
+    names = sorted(each.name for each in (watched.root / "shop" / "done").iterdir())
+    assert (len(names), names[1]) == (2, "own.csv")
+
+
+async def test_what_may_go_later_is_tried_again(watched: Watched) -> None:
+    """A busy database is no task for a person."""
+    watched.put("shop/own.csv", LINES)
+
+    async def busy(*words: object, **named: object) -> None:
+        raise UnreachableError("the database is busy")
+
+    take = watched.folder._take
+    watched.folder._take = instead(take, take_file, busy)
+    assert await watched.looks() == []
+    watched.folder._take = take
+    await watched.looks(1)
+    assert await watched.imported() == ["statement own.csv tallyhook"]
+
+
+async def test_number_and_size_are_bounded(
+    watched: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(import_folder, "MOST_FILES", 2)
+    monkeypatch.setattr(import_folder, "MOST_BYTES", 100)
+    for number in range(3):
+        watched.put(f"books/{number}.csv", BOOK.replace("A-1", f"A-{number}"))
+    watched.put("shop/large.csv", LINES + "\n" * 100)
+    told = await watched.looks()
+    assert [each.partition(":")[0] for each in told] == ["books/2.csv", "shop/large.csv"]
+    assert len(await watched.imported()) == 2
+    assert [each.partition(":")[0] for each in await watched.looks()] == ["shop/large.csv"]
+
+
+async def test_one_process_looks_at_a_time(watched: Watched) -> None:
+    watched.put("shop/own.csv", LINES)
+    with import_folder._Alone(watched.root):
+        await watched.looks(3)
+        assert await watched.imported() == []
+    await watched.looks()
+    assert len(await watched.imported()) == 1
