@@ -30,6 +30,12 @@ LIVING: Final = STATES[:-1]
 CONDITIONS: Final = ("cause", "state", "currency", "assignee")
 """Filters that also choose breaks for an action on all of them."""
 
+AGE_CONDITIONS: Final = {
+    age: f"age>={first} age<={last}" if age != "older" else f"age>={first}"
+    for age, (first, last) in worklist.AGES.items()
+}
+"""The filter of an age as a condition that chooses breaks."""
+
 MOST_SKIPPED: Final = 1_000_000
 
 
@@ -40,6 +46,7 @@ async def breaks_document(view: View) -> Document:
         "state": view.choice("state", LIVING),
         "currency": view.word("currency"),
         "assignee": view.word("assignee"),
+        "age": view.choice("age", tuple(worklist.AGES)),
         "order": view.choice("order", tuple(worklist.ORDERS)),
     }
     skip = min(view.number("skip") or 0, MOST_SKIPPED)
@@ -48,6 +55,7 @@ async def breaks_document(view: View) -> Document:
         worklist.WorklistRequest(
             cause=filters["cause"],
             state=view.choice("state", LIVING),
+            age=filters["age"],
             currency=filters["currency"],
             assignee=filters["assignee"],
             order=filters["order"] or "money",
@@ -58,7 +66,12 @@ async def breaks_document(view: View) -> Document:
     now, run = view.context.clock.now(), found.run
     return {
         "filters": filters,
-        "where": break_choice.condition_text({name: filters[name] for name in CONDITIONS}),
+        "where": " ".join(
+            [
+                break_choice.condition_text({name: filters[name] for name in CONDITIONS}),
+                *(AGE_CONDITIONS[age] for age in [filters["age"]] if age is not None),
+            ]
+        ).strip(),
         "saved": saved_lists(await bookmarks_of(view.context, view.person.name), "breaks"),
         "skip": skip or None,
         "run": run and {"number": run.number, "at": format_instant(run.at)},
@@ -326,7 +339,7 @@ SHOWN: Final = 10
 
 def _list(view: View) -> str:
     """Return the address of the filtered list where breaks were chosen."""
-    known = (*CONDITIONS, "order", "skip")
+    known = (*CONDITIONS, "age", "order", "skip")
     given = parse_qsl(view.word("list") or "")
     query = urlencode([(name, value) for name, value in given if name in known])
     return f"/breaks?{query}" if query else "/breaks"

@@ -15,6 +15,7 @@ from starlette.responses import Response
 from app.access.bookmarks import ORDER, pin_order, remove_bookmark, save_list
 from app.access.operators import Reading
 from app.access.proposals import ProposalKind
+from app.console.orders_pages import GROUPS
 from app.console.pages import as_csv, as_json, download, file_part
 from app.console.proposals_pages import proposal_shown, proposed
 from app.console.view import ActionResult, Field, Form, View, stated
@@ -24,7 +25,7 @@ from app.core.text import counted, is_human_text
 from app.evidence.bundle import BundleRequest, build_evidence
 from app.evidence.prove_sealed import prove_each
 from app.finance.read_lines import lines_naming
-from app.finance.worklist import ORDERS
+from app.finance.worklist import AGES, ORDERS
 from app.monitoring.alarm_messages import TAKEN_STATES, take_alarm
 from app.monitoring.watchdog import Watched, alarms
 from app.orders import (
@@ -189,10 +190,15 @@ async def do_reverify(view: View, reason: str) -> str:
 # --- a number, a body; notes, pins, lists, alarms -------------------------------------------------
 
 LISTS: Final[Mapping[str, Mapping[str, tuple[str, ...] | None]]] = {
-    "orders": {"outcome": OUTCOMES, "finding": (*FINDING_CODES, NEEDS_A_PERSON)},
+    "orders": {
+        "outcome": OUTCOMES,
+        "group": tuple(GROUPS),
+        "finding": (*FINDING_CODES, NEEDS_A_PERSON),
+    },
     "breaks": {
         "cause": BREAK_CAUSES,
         "state": STATES[:-1],
+        "age": tuple(AGES),
         "currency": None,
         "assignee": None,
         "order": tuple(ORDERS),

@@ -13,6 +13,8 @@ from app.console.proposals_pages import shown_kinds
 from app.console.view import ROWS, Document, View
 from app.console.words import VERDICTS as SENTENCES
 from app.core.errors import NotFoundError, UsageError
+from app.evidence.dispute_case import dispute_deadlines
+from app.finance import close_period, worklist
 from app.finance.break_acts import breaks_of
 from app.finance.import_folder import import_task_documents
 from app.monitoring.alarm_messages import owners_of_alarms
@@ -30,13 +32,14 @@ from reconcile.ledger.attention import ACCEPTABLE, NEEDS_A_PERSON
 from reconcile.ledger.explain import ledger_summary
 from reconcile.ledger.ledger import OUTCOMES as OUTCOME_WORDS
 from reconcile.ledger.vocabulary import FINDING_CODES
-from reconcile.money import to_json
+from reconcile.money import Money, to_json
 
 # --- Now ------------------------------------------------------------------------------------------
 
 GROUPS: Final = {
     "paid": ("succeeded",),
-    "under_way": ("authorized", "pending", "not_attempted"),
+    "under_way": ("authorized", "pending"),
+    "never_tried": ("not_attempted",),
     "not_paid": ("failed", "canceled", "expired", "timed_out"),
     "given_back": ("refunded", "partially_refunded", "charged_back"),
 }
@@ -89,6 +92,7 @@ async def now_document(view: View) -> Document:
         "import_tasks": await import_task_documents(view.context)
         if view.person.may("imports")
         else [],
+        "finance": await _finance_now(view),
         "unallocated": {
             "count": totals.count,
             "held": [to_json(money) for money in totals.held],
@@ -111,6 +115,63 @@ async def now_document(view: View) -> Document:
     }
 
 
+DUE_SHOWN: Final = 10
+"""Open disputes whose deadlines are looked up in their messages, the newest."""
+
+
+async def _finance_now(view: View) -> dict[str, Any] | None:
+    """Return what finance has to do, as far as the person's role reads it."""
+    person, context = view.person, view.context
+    if not person.may("breaks"):
+        return None
+    breaks = await worklist.open_breaks(context, person=person.name)
+    month = None
+    if person.may("periods"):
+        _, left = await close_period.months(context)
+        month = next((each for each in left if each.end <= context.clock.now()), None)
+    disputed = await newest_orders(context, limit=DUE_SHOWN, finding="dispute_open")
+    deadlines = await dispute_deadlines(context, [each.ledger.order for each in disputed])
+    due = sorted(deadlines.items(), key=lambda each: (each[1] is None, each[1] or 0, each[0]))
+    count = await read_orders.counted_findings(context, ["dispute_open"])
+    now = context.clock.now()
+    return {
+        "run": None
+        if breaks is None
+        else {
+            "number": breaks.run.number,
+            "at": format_instant(breaks.run.at),
+            "breaks": breaks.run.breaks,
+            "ties": breaks.run.ties,
+        },
+        "ages": []
+        if breaks is None
+        else [
+            {
+                "age": age,
+                "currency": currency,
+                "count": breaks.ages[age, currency][0],
+                "money": to_json(Money(minor=breaks.ages[age, currency][1], currency=currency)),
+            }
+            for currency in sorted({currency for _, currency in breaks.ages})
+            for age in worklist.AGES
+            if (age, currency) in breaks.ages
+        ],
+        "assigned": 0 if breaks is None else breaks.assigned,
+        "month": None
+        if month is None
+        else {"period": month.name, "ended_at": format_instant(month.end)},
+        "disputed": count["dispute_open"],
+        "disputes": [
+            {
+                "order": order,
+                "respond_by": format_known(until),
+                "over": until is not None and until < now,
+            }
+            for order, until in due
+        ],
+    }
+
+
 # --- orders ---------------------------------------------------------------------------------------
 
 CHOOSE: Final = ("numbers",)
@@ -128,7 +189,7 @@ _CITES: Final = re.compile(r" \[([^\[\]]*)\]\.$")
 def row_of(changed: read_orders.Changed) -> dict[str, Any]:
     """Return an order's row of a listing."""
     return _row(ledger_summary(changed.ledger) | changed.facts.document()) | {
-        "changed_at": format_instant(changed.at),
+        "changed_at": format_instant(changed.at) if changed.seq else None,
         "revision": changed.seq,
     }
 
@@ -148,26 +209,45 @@ def _row(summary: dict[str, Any]) -> dict[str, Any]:
 
 
 async def orders_document(view: View) -> Document:
-    """GET /orders?outcome=&finding=&before=&choose="""
-    outcome = view.choice("outcome", OUTCOME_WORDS)
+    """GET /orders?outcome=&group=&finding=&before=&after=&choose=
+
+    `group` is a group of outcomes. Orders that nobody has tried to pay stand by reference.
+    """
+    outcome, group = view.choice("outcome", OUTCOME_WORDS), view.choice("group", tuple(GROUPS))
     finding = view.choice("finding", (*FINDING_CODES, NEEDS_A_PERSON))
-    found = await read_orders.newest_orders(
-        view.context,
-        before=view.number("before"),
-        limit=ROWS,
-        outcome=outcome,
-        finding=finding,
+    outcomes = GROUPS[group] if group is not None else () if outcome is None else (outcome,)
+    untried = finding is None and outcomes == GROUPS["never_tried"]
+    after = view.word("after") if untried else None
+    found = (
+        await read_orders.untried_orders(view.context, after=after or "", limit=ROWS)
+        if untried
+        else await read_orders.newest_orders(
+            view.context,
+            before=view.number("before"),
+            limit=ROWS,
+            outcomes=outcomes,
+            finding=finding,
+        )
     )
     counts = await read_orders.counted_outcomes(view.context)
     kept = await bookmarks_of(view.context, view.person.name)
+    last = found[-1] if len(found) == ROWS else None
     return {
-        "filters": {"outcome": outcome, "finding": finding, "before": view.number("before")},
+        "filters": {
+            "outcome": outcome,
+            "group": group,
+            "finding": finding,
+            "before": view.number("before"),
+            "after": after,
+        },
+        "all": await read_orders.counted_listed(view.context),
         "counts": {word: counts[word] for word in OUTCOME_WORDS if counts.get(word)},
         "choosing": view.choice("choose", CHOOSE) is not None and view.person.may("unmasked"),
         "pinned": [each.label for each in kept if each.kind == ORDER],
         "saved": saved_lists(kept, "orders"),
         "orders": [row_of(each) for each in found],
-        "next": found[-1].seq if len(found) == ROWS else None,
+        "next": None if last is None or untried else last.seq,
+        "next_after": last.ledger.order if last is not None and untried else None,
     }
 
 

@@ -71,6 +71,7 @@ class Pages:
             outcome_sentences=words.OUTCOMES,
             verdict_sentences=words.VERDICTS,
             cause_sentences=words.CAUSES,
+            age_words=words.AGES,
             place_sentences=words.BANK_PLACES,
             side_sentences=words.SIDE_SENTENCES,
             state_sentences=words.BREAK_STATES,

@@ -370,7 +370,7 @@ async def ask_invite(view: View) -> Form:
     name = view.word("operator") or ""
     known = {each.name: each for each in await operators.known_operators(view.context)}
     role = known[name].role if name in known else "support"
-    notice = newcomer_notice(name or "They", now=view.context.clock.now())
+    notice = newcomer_notice(name or "A new person", now=view.context.clock.now())
     return Form(
         subject=name or "a person",
         lines=(

@@ -186,6 +186,13 @@ FINDINGS: Final[Mapping[FindingCode, str]] = {
 }
 """Short name of each finding; the engine has the sentences."""
 
+AGES: Final = {
+    "week": "Up to a week old",
+    "month": "8 to 30 days old",
+    "older": "Older than 30 days",
+}
+"""Ages of breaks (`worklist.AGES`)."""
+
 SETTLINGS: Final[Mapping[LateDecision, str]] = {
     "refund": "Give it back",
     "accept": "Keep it",

@@ -1,7 +1,7 @@
 """An order's case: its dispute, what is attached, earlier orders of its customer, and what is
 missing for an answer. Changes nothing."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -209,6 +209,22 @@ async def dispute_case(context: AppContext, asked: CaseRequest) -> DisputeCase:
         behind_s=behind,
         unheard=unheard,
     )
+
+
+async def dispute_deadlines(
+    context: AppContext, orders: Sequence[str]
+) -> dict[str, Instant | None]:
+    """Return until when the dispute of each order may be answered, as far as a message says."""
+    found: dict[str, Instant | None] = {}
+    now = context.clock.now()
+    async with context.database.reading() as connection:
+        histories = await as_judged(connection, orders, policy=context.policy)
+        for order, history in histories.items():
+            ledger = fold(history, policy=context.policy, as_of=history.instant_at(now))
+            dates = await _respond_by(connection, history, ledger, context.sources)
+            reported = disputes.dispute_of(ledger, respond_by=dates)
+            found[order] = None if reported is None else reported.respond_by
+    return found
 
 
 async def _respond_by(

@@ -394,9 +394,16 @@ class RuleChange:
 def compare_rules(before: str, after: str) -> list[RuleChange]:
     """Return the settings in which two files of rules differ, limits first.
 
-    Limits are compared as they count, with their defaults.
+    Limits of a day or a month are compared as they count, where one of the two states them.
     """
-    limits = [_limits_of(read_rules(each)) for each in (before, after)]
+    rules = [read_rules(each) for each in (before, after)]
+    stated = {
+        (period, currency)
+        for each in rules
+        for period in PERIODS
+        for currency in each.alone.get(period, ())
+    }
+    limits = [_limits_of(each, stated) for each in rules]
     found = [
         RuleChange(what=what, before=one, after=other, note=_limit_note(one, other))
         for what in sorted({*limits[0], *limits[1]})
@@ -411,11 +418,15 @@ def compare_rules(before: str, after: str) -> list[RuleChange]:
     return found
 
 
-def _limits_of(rules: Rules) -> dict[str, str]:
-    """Return what one person may do alone, as text in major units by setting."""
+def _limits_of(rules: Rules, stated: set[tuple[Period, str]]) -> dict[str, str]:
+    """Return what one person may do alone, as text in major units by setting.
+
+    stated  periods and currencies whose limits are wanted
+    """
     found = {} if rules.close_alone else {"close_alone": "false"}
     for currency, minor in rules.alone_max.items():
-        limits = [("max", minor), *((each, rules.limit(each, currency)) for each in PERIODS)]
+        of_periods = [each for each in PERIODS if (each, currency) in stated]
+        limits = [("max", minor), *((each, rules.limit(each, currency)) for each in of_periods)]
         for name, limit in limits:
             money = Money(minor=limit or 0, currency=currency)
             found[f"accept_alone_{name}.{currency}"] = major_text(money)

@@ -19,12 +19,20 @@ from app.database.engine import Connection
 from app.finance import break_acts
 from app.finance.break_store import breaks_done_about, breaks_in_run, steps_of
 from app.finance.run_store import Run, last_lived
-from reconcile.instants import Instant
+from reconcile.instants import DAY, Instant
 from reconcile.matching import breaks
 from reconcile.money import Money
 
 TO_DO: Final[tuple[breaks.State, ...]] = ("open", "assigned")
 """States in which somebody still has to act."""
+
+
+AGES: Final[dict[str, tuple[int, int]]] = {
+    "week": (0, 7),
+    "month": (8, 30),
+    "older": (31, 1_000_000),
+}
+"""Whole days from and to which a break is of an age."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +53,7 @@ class WorklistRequest:
 
     cause: str | None = None
     state: breaks.State | None = None
+    age: str | None = None
     currency: str | None = None
     assignee: str | None = None
     order: str = "money"
@@ -89,6 +98,7 @@ ORDERS: Final[dict[str, Callable[[WorklistRow], tuple[Any, ...]]]] = {
 
 async def worklist(context: AppContext, asked: WorklistRequest) -> Worklist:
     """Return the worklist of the newest run that moved the lives of breaks."""
+    now = context.clock.now()
     async with context.database.reading() as connection:
         run = await last_lived(connection)
         if run is None:
@@ -98,6 +108,7 @@ async def worklist(context: AppContext, asked: WorklistRequest) -> Worklist:
             for each in await _entries(connection, run.number)
             if asked.currency in (None, each.money.currency)
             and asked.assignee in (None, each.assignee)
+            and asked.age in (None, age_of(each.since, now))
         ]
         wanted = TO_DO if asked.state is None else (asked.state,)
         of_state = [each for each in entries if each.state in wanted]
@@ -120,6 +131,48 @@ async def worklist(context: AppContext, asked: WorklistRequest) -> Worklist:
         states=dict(Counter(each.state for each in of_cause)),
         shown=tuple(seen[name] for name in names),
         found=len(found),
+    )
+
+
+def age_of(since: Instant, now: Instant) -> str:
+    days = max(now - since, 0) // DAY
+    return next(age for age, (_, last) in AGES.items() if days <= last or age == "older")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenBreaks:
+    """What is to do about the breaks of the newest run.
+
+    ages      number and money by age and currency; empty where there are more than SUMMED
+    assigned  number of a person's own
+    """
+
+    run: Run
+    ages: dict[tuple[str, str], tuple[int, int]]
+    assigned: int
+
+
+SUMMED: Final = 5_000
+"""Breaks of a run that a page sums up whenever it is looked at: some 20 ms."""
+
+
+async def open_breaks(context: AppContext, *, person: str) -> OpenBreaks | None:
+    """Sum up the breaks that are to do; None where nothing was reconciled."""
+    now = context.clock.now()
+    async with context.database.reading() as connection:
+        run = await last_lived(connection)
+        if run is None:
+            return None
+        entries = await _entries(connection, run.number) if run.breaks <= SUMMED else []
+    counts, sums = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
+    open_ones = [each for each in entries if each.state in TO_DO]
+    for each in open_ones:
+        counts[age_of(each.since, now), each.money.currency] += 1
+        sums[age_of(each.since, now), each.money.currency] += each.money.minor
+    return OpenBreaks(
+        run=run,
+        ages={key: (counts[key], sums[key]) for key in counts},
+        assigned=sum(each.assignee == person for each in open_ones),
     )
 
 

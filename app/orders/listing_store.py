@@ -14,7 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.core.text import counted
 from app.database import statements
-from app.orders.counter_store import LedgerWords, words_of
+from app.orders.counter_store import OUTCOME, LedgerWords, words_of
 
 LastNumbers = Mapping[str, int]
 """The number of the last revision of each order."""
@@ -79,6 +79,14 @@ def _listed(ledgers: Mapping[str, LedgerWords], numbers: LastNumbers) -> set[tup
         if order in numbers
         for word in words_of(*words)
     }
+
+
+async def listed_with(connection: AsyncConnection, outcome: str) -> int:
+    """Count the orders in the list of an outcome. For outcomes that few published orders have."""
+    found = await connection.execute(
+        text("SELECT count(*) FROM order_listings WHERE word = :word"), {"word": OUTCOME + outcome}
+    )
+    return int(found.scalar_one())
 
 
 async def list_anew(connection: AsyncConnection) -> None:

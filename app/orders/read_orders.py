@@ -4,21 +4,24 @@ An order that the fold worker is going to hold is read as held before the worker
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from app.context.context import AppContext
 from app.core.errors import NotFoundError
 from app.core.text import counted
-from app.database.statements import PlainConnection
+from app.database.engine import Connection
+from app.database.statements import PlainConnection, run
 from app.orders.counter_store import finding_counts, outcome_counts
 from app.orders.holds import as_judged, judged_histories
 from app.orders.ledger_store import (
+    LastRevision,
     last_revision,
     latest_orders,
     listed_orders,
     revisions_of_order,
 )
+from app.orders.listing_store import last_numbers, listed_with
 from app.orders.published_store import Published
 from app.orders.record_store import order_records
 from app.orders.retention_store import Pruned, pruned_among
@@ -316,23 +319,56 @@ async def newest_orders(
     *,
     before: int | None = None,
     limit: int = 50,
-    outcome: str | None = None,
+    outcomes: Sequence[str] = (),
     finding: str | None = None,
 ) -> list[Changed]:
     """Return orders by their last revision, newest first, each folded as of now.
 
-    before            only those whose last revision is before this one
-    outcome, finding  only those that were published with them
+    before             only those whose last revision is before this one
+    outcomes, finding  only those that were published with one of these, and with this
     """
-    now = context.clock.now()
     async with context.database.reading() as connection:
-        found = await latest_orders(
-            connection, before=before, limit=limit, outcome=outcome, finding=finding
-        )
-        orders = [each.order for each in found]
-        histories = await as_judged(connection, orders, policy=context.policy)
-        facts = await facts_of_orders(connection, orders)
-    ledgers = await _folded(context, [histories[order] for order in orders], now)
+        found = [
+            each
+            for outcome in outcomes or (None,)
+            for each in await latest_orders(
+                connection, before=before, limit=limit, outcome=outcome, finding=finding
+            )
+        ]
+        found = sorted(found, key=lambda each: -each.seq)[:limit]
+        judged = await _judged(context, connection, found)
+    return await _changed(context, found, judged)
+
+
+async def untried_orders(context: AppContext, *, after: str, limit: int) -> list[Changed]:
+    """Return orders that nobody has tried to pay, by reference, each folded as of now. Those of
+    which nothing was published, which are most, have the number 0."""
+    async with context.database.reading() as connection:
+        orders = await listed_orders(connection, after=after, limit=limit, outcome="not_attempted")
+        numbers = await run(connection, last_numbers, orders)
+        now = context.clock.now()
+        found = [LastRevision(order=each, seq=numbers.get(each, 0), at=now) for each in orders]
+        judged = await _judged(context, connection, found)
+    return await _changed(context, found, judged)
+
+
+_Judged = tuple[Mapping[str, History], Mapping[str, ShopFacts]]
+
+
+async def _judged(
+    context: AppContext, connection: Connection, found: Sequence[LastRevision]
+) -> _Judged:
+    orders = [each.order for each in found]
+    histories = await as_judged(connection, orders, policy=context.policy)
+    return histories, await facts_of_orders(connection, orders)
+
+
+async def _changed(
+    context: AppContext, found: Sequence[LastRevision], judged: _Judged
+) -> list[Changed]:
+    histories, facts = judged
+    whole = [histories[each.order] for each in found]
+    ledgers = await _folded(context, whole, context.clock.now())
     return [
         Changed(ledger, facts[each.order], each.seq, each.at)
         for ledger, each in zip(ledgers, found, strict=True)
@@ -343,6 +379,15 @@ async def counted_outcomes(context: AppContext) -> dict[str, int]:
     """Return how many orders have each outcome, as published."""
     async with context.database.reading() as connection:
         return await outcome_counts(connection)
+
+
+async def counted_listed(context: AppContext) -> int:
+    """Return how many orders the list of all orders has: those of which something was published,
+    which leaves out orders that were only placed."""
+    async with context.database.reading() as connection:
+        counts = await outcome_counts(connection)
+        untried = await listed_with(connection, "not_attempted")
+    return sum(counts.values()) - counts.get("not_attempted", 0) + untried
 
 
 async def counted_findings(context: AppContext, words: Sequence[str]) -> dict[str, int]:

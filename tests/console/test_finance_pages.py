@@ -28,11 +28,13 @@ from app.finance.match_rules import save_rules
 from app.finance.reconcile_period import RunRequest, ran, reconcile_period, run_document
 from app.finance.reports.journal import JOURNAL_FORMATS
 from app.finance.scheduled_work import FolderWay, Schedule, run_now
-from reconcile.instants import DAY, MINUTE, Instant
+from app.orders.order_facts import OrderFacts, tell_order
+from reconcile.instants import DAY, MINUTE, Instant, format_instant
 from reconcile.matching.breaks import ACTS, BREAK_CAUSES, STATES
 from reconcile.matching.control import SIDES
 from reconcile.money import Money
 from reconcile.reporting.closing import Blocker
+from tests.api.driving import event
 from tests.console.conftest import (
     ORIGIN,
     RunningConsole,
@@ -42,6 +44,7 @@ from tests.console.conftest import (
 )
 from tests.console.test_pages import in_nairobi, shown
 from tests.contexts import instead, with_settings
+from tests.reconcile.build import T
 
 
 async def of_form(client: httpx2.AsyncClient, path: str) -> str:
@@ -694,3 +697,62 @@ async def test_a_journal_has_a_page_and_a_download_in_each_form(console: Running
         assert answer.headers["content-disposition"].startswith("attachment; filename=")
         assert f"as={form}" in page
     assert [each.status_code for each in (wrong, *refused)] == [400, 403, 403]
+
+
+async def test_now_shows_what_finance_has_to_do_and_each_number_leads_to_its_list(
+    console_with_breaks: RunningConsole,
+) -> None:
+    console = console_with_breaks
+    for number in range(3):
+        money = Money(minor=1_000, currency="KES")
+        placed = OrderFacts(order=f"NEW-{number}", money=money, placed_at=T)
+        await tell_order(console.context, placed)
+    due = format_instant(Instant(T + 14 * DAY))
+    dispute = {"reference": "dp_1", "amount": 1500, "currency": "KES", "respond_by": due}
+    await console.driver.send(event("evt_dispute", "disputed", refund=dispute))
+    await until_async(lambda: len(console.driver.rows("SELECT 1 FROM ledgers")) == 6)
+    opened = "SELECT 1 FROM order_listings WHERE word = 'finding dispute_open'"
+    await until_async(lambda: len(console.driver.rows(opened)) == 1)
+    async with console.signed_in("finance") as client:
+        found = (await breaks(client))["breaks"]
+        await send(client, f"/do/assign?break={found[0]['id']}", to="a finance")
+        now = (await client.get("/now.json")).json()
+        html = (await client.get("/")).text
+        listed = {
+            group: (await client.get(f"/orders.json?group={group}")).json()["orders"]
+            for group in now["groups"]
+            if group != "needs_a_person"
+        }
+        everything = (await client.get("/orders.json")).json()
+        aged = [
+            (await breaks(client, f"?age={each['age']}&currency={each['currency']}"))["breaks"]
+            for each in now["finance"]["ages"]
+        ]
+        mine = (await breaks(client, "?assignee=a+finance"))["breaks"]
+        turned = (await client.get("/orders.json?outcome=not_attempted&after=NEW-1")).json()
+    assert {group: len(rows) for group, rows in listed.items()} == {
+        group: count for group, count in now["groups"].items() if group != "needs_a_person"
+    }
+    assert now["groups"]["never_tried"] == 3
+    assert [each["order"] for each in listed["never_tried"]] == ["NEW-0", "NEW-1", "NEW-2"]
+    assert [each["order"] for each in turned["orders"]] == ["NEW-2"]
+    assert everything["all"] == len(everything["orders"])
+    finance = now["finance"]
+    assert [each["count"] for each in finance["ages"]] == [len(rows) for rows in aged]
+    assert sum(map(len, aged)) == len(found)
+    assert (finance["assigned"], len(mine), finance["run"]["number"]) == (1, 1, 1)
+    assert finance["disputes"] == [{"order": "ORD-1", "respond_by": due, "over": False}]
+    assert (finance["disputed"], finance["month"]) == (1, None)
+    for link in ("/runs/1", "/breaks?assignee=a%20finance", "/orders?group=never_tried"):
+        assert f'href="{link}"' in html
+
+
+@pytest.mark.parametrize(("role", "seen"), [("support", True), ("viewer", False)])
+async def test_now_shows_finance_to_roles_that_read_breaks(
+    console_with_breaks: RunningConsole, role: str, seen: bool
+) -> None:
+    """Only finance reads runs and months."""
+    async with console_with_breaks.signed_in(role) as client:
+        html = (await client.get("/")).text
+    assert ("Assigned to me" in html) == seen
+    assert "/runs/1" not in html
