@@ -18,7 +18,6 @@ from app.core.text import counted
 
 if TYPE_CHECKING:
     from app.context.context import AppContext
-    from app.finance.coverage_store import CoverageLine
     from app.finance.imports import Imported, ImportKind, ImportRequest
 
 
@@ -183,7 +182,7 @@ def _print(done: Imported) -> None:
         printing.note(f"Columns that were not read: {_few(done.passed_over)}.")
     if done.rejects is not None:
         printing.note(f"The rows that were rejected are in {done.rejects}.")
-    _print_coverage(done.covers)
+    _print_coverage(done)
     if done.number is None:
         printing.note("Nothing was imported.")
 
@@ -192,24 +191,21 @@ def _plain(value: Any) -> str:
     return "none" if value is None else printing.shown(value)
 
 
-def _print_coverage(lines: Sequence[CoverageLine]) -> None:
+def _print_coverage(done: Imported) -> None:
     from app.finance.coverage import days_of_span
     from reconcile.periods import Calendar
 
     calendar = Calendar(printing.merchant_zone())
-    for each in lines:
+    for each in done.covers:
+        name = " ".join(filter(None, (each.name or "no named source", each.wallet)))
         if days := days_of_span(each, calendar):
             by = "as the file states" if each.who == "file" else f"as {each.who} declares"
-            printing.note(f"It covers {days} of {_covered_name(each)}, {by}.")
+            printing.note(f"It covers {days} of {name}, {by}.")
         else:
             printing.note(
                 "The file does not say which days it covers, so nothing counts as missing from "
-                f"{_covered_name(each)}: say --from and --to, or `tallyhook coverage declare`."
+                f"{name}: say --from and --to, or `tallyhook coverage declare`."
             )
-
-
-def _covered_name(line: CoverageLine) -> str:
-    return " ".join(filter(None, (line.name or "no named source", line.wallet)))
 
 
 def _few(names: Sequence[str], *, of: int | None = None) -> str:

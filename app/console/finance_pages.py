@@ -25,6 +25,7 @@ from app.finance import (
     reconcile_period,
     reconcile_rows,
     scheduled,
+    trends,
     worklist,
 )
 from app.finance.break_acts import finished_run, finished_runs
@@ -361,6 +362,23 @@ async def asked_scope(
     )
     name = f"{view.needed('from')}-{view.needed('to')}"
     return name, await closed_periods.on_the_books(view.context, scope), None
+
+
+async def trends_page_document(view: View) -> Document:
+    """GET /trends: twelve months side by side, added up by a job.
+
+    Raises UsageError if the job failed.
+    """
+    seen = await view.shared_job("trends", "", work=partial(view.console.work, trends.trends))
+    return {
+        "looked_since": format_instant(seen.began),
+        "looked_at": format_known(seen.ended),
+        **(
+            {"as_of": None, "months": [], "settling": [], "fees": []}
+            if seen.ended is None
+            else trends.trends_document(seen.result)
+        ),
+    }
 
 
 async def report_download(view: View) -> Response:

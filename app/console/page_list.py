@@ -254,6 +254,16 @@ PAGES: Final = (
         live=False,
     ),
     Page(
+        path="/trends",
+        title="Trends",
+        reads="reports",
+        load=finance_pages.trends_page_document,
+        template="trends.html",
+        rows="settling",
+        group="Finance",
+        live=False,
+    ),
+    Page(
         path="/notifications",
         title="Notifications",
         reads="notifications",

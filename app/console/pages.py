@@ -2,8 +2,10 @@
 
 import json
 import re
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -16,7 +18,7 @@ from app.console.imports_pages import KINDS, WHOSE
 from app.console.view import Act, Console, Document, Page, View
 from app.core.cells import BYTE_ORDER_MARK, csv_line, safe_cell
 from app.core.ids import new_token
-from app.core.pages.charts import Series, stacked
+from app.core.pages.charts import Series, bars, stacked
 from app.evidence.letter import Drawing, Spoken, Times, drawing, letter_zone
 from app.receiving.caught_up import unread_notice
 from reconcile.instants import format_instant, parse_instant
@@ -91,6 +93,8 @@ class Pages:
             unread_notice=unread_notice,
             new_form=partial(new_token, ""),
             arrivals_chart=self._arrivals_chart,
+            settling_chart=_settling_chart,
+            fees_chart=_fees_chart,
             timeline=self._timeline,
             acts=acts,
         )
@@ -211,6 +215,44 @@ class Pages:
             for number, each in enumerate(events, 1)
         ]
         return drawing(spoken, Times(letter_zone(self._console.context.calendar_zone)))
+
+
+def _settling_chart(
+    months: Sequence[str], source: str, currency: str, rows: Sequence[Mapping[str, Any]]
+) -> Any:
+    """Draw what became of each month's captures, in whole major units."""
+    own = {row["month"]: row for row in rows}
+    return stacked(
+        f"settling-{source}-{currency}",
+        title=f"Captures of {source} in {currency} and their settlement",
+        about="One bar for each month of capture; the table below has the same numbers.",
+        labels=months,
+        series=[
+            Series(
+                word,
+                [int(Decimal(own[m][part]["amount"])) if m in own else 0 for m in months],
+            )
+            for word, part in (("settled", "settled"), ("open", "open"),
+                               ("not covered", "not_covered"))
+        ],
+    )  # fmt: skip
+
+
+def _fees_chart(
+    months: Sequence[str], source: str, currency: str, rows: Sequence[Mapping[str, Any]]
+) -> Any:
+    """Draw the fee rate of each month over all methods, in hundredths of a percent."""
+    gross, fee = defaultdict[str, Decimal](Decimal), defaultdict[str, Decimal](Decimal)
+    for row in rows:
+        gross[row["month"]] += Decimal(row["gross"]["amount"])
+        fee[row["month"]] += Decimal(row["fee"]["amount"])
+    return bars(
+        f"fees-{source}-{currency}",
+        title=f"Fees of {source} in {currency}, in hundredths of a percent of the gross",
+        about="One bar a month, over all methods; the table below has them one by one.",
+        labels=months,
+        values=[max(0, round(fee[m] * 10_000 / gross[m])) if gross[m] else 0 for m in months],
+    )
 
 
 def _same_list(page: Page, entry: Page) -> bool:

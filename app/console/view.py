@@ -27,7 +27,7 @@ from reconcile.instants import Instant
 
 JobKind = Literal[
     "import", "run", "preview", "look", "bank", "withdrawal", "withdraw", "close", "approve",
-    "checks", "journal",
+    "checks", "journal", "trends",
 ]  # fmt: skip
 
 

@@ -59,6 +59,7 @@ PATHS = (
 FURTHER = (
     "/notifications", "/log", "/people", "/do/erase", "/orders?choose=numbers", "/bank", "/tokens",
     "/breaks", "/runs", "/golive", "/setup", "/imports", "/periods", "/late", "/reports",
+    "/trends",
     "/audit", "/privacy", "/do/note?order=ORD-1", "/do/save-list?list=orders",
     "/do/unmask-many?list=orders",
 )  # fmt: skip

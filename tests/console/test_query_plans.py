@@ -22,6 +22,7 @@ GROWING: Final = {
 
 NEWEST_FIRST: Final = (
     "FROM deliveries ORDER BY id DESC LIMIT",
+    "FROM deliveries ORDER BY id LIMIT",
     "FROM deliveries ORDER BY deliveries.id DESC LIMIT",
     'FROM events ORDER BY "row" DESC LIMIT',
     "FROM revisions ORDER BY seq LIMIT",
@@ -56,6 +57,13 @@ BOUNDED: Final = (
     "WHERE shop = 'other' AND standing <> 'unconfirmed' LIMIT ?) AS stating",
 )
 """What waits to be sealed, a row a transaction, and events of other shops: no more than so many."""
+
+BY_A_JOB: Final = (
+    "WHERE plain = 1 AND minor > 0 AND at >= :since) AS seen",
+    "SELECT told FROM takings WHERE plain = 0",
+    "WHERE kind IN ('payment', 'fee') AND settled_at >= :since",
+)
+"""Sums of everything, which a shared job makes, one at a time and in a process of its own."""
 
 LISTS: Final = (
     "/orders?outcome=failed",
@@ -113,7 +121,7 @@ def scans(database: sqlite3.Connection, sql: str, values: Any) -> Iterator[str]:
         return
     for *_, step in database.execute(f"EXPLAIN QUERY PLAN {sql}", values):
         found = re.fullmatch(r"SCAN (\w+)(?: USING (?:COVERING )?INDEX (\w+))?", step)
-        if any(each in sql for each in (USUAL, BY_HAND, *BOUNDED)):
+        if any(each in sql for each in (USUAL, BY_HAND, *BOUNDED, *BY_A_JOB)):
             continue
         if "AUTOMATIC" in step:  # an index that is made for this statement, of a table's every row
             yield f"{step}: {sql}"
