@@ -620,11 +620,13 @@ class EventReader:
             expected_by=slow.expected_by,
             revocable_days=slow.revocable_days,
             shop=self._shop.read(claim, data),
-            parts=self._parts_of(data) if claim == "succeeded" and self._parts else (),
+            parts=self._parts_of(data, money) if claim == "succeeded" and self._parts else (),
         )
 
-    def _parts_of(self, data: fields.EventData) -> tuple[Part, ...]:
-        return parts_of(data, [(kind, partial(price.read, data)) for kind, price in self._parts])
+    def _parts_of(self, data: fields.EventData, money: Money | None) -> tuple[Part, ...]:
+        found = parts_of(data, [(kind, partial(price.read, data)) for kind, price in self._parts])
+        currency = None if money is None else money.currency
+        return tuple([p for p in found if p.kind != "presented" or p.money.currency != currency])
 
     def _money(
         self, claim: ClaimKind, ordered: Money | None, data: fields.EventData, *, is_sum: bool

@@ -270,7 +270,8 @@ class AmountsRule:
     discount        what the shop took off at the provider
     financed_discount
                     what the provider took off and pays to the shop
-    parts_currency  of `base` … `financed_discount`, where it may differ from `payment_currency`
+    presented       `payment` as the customer saw it, where that was in another currency
+    parts_currency  of `base` … `presented`, where it may differ from `payment_currency`
     decimals        (currency, decimals of the provider's minor unit) where ISO 4217 differs
     """
 
@@ -292,6 +293,7 @@ class AmountsRule:
     shipping: Locations = ()
     discount: Locations = ()
     financed_discount: Locations = ()
+    presented: Locations = ()
     parts_currency: Locations = ()
     decimals: Annotated[tuple[tuple[str, int], ...], Free(rules.decimals)] = ()
 
@@ -370,8 +372,7 @@ class FetchBackRule:
     dated_as_event    whether the answer has the date of the event that was asked about
     environment       in the words of section [environment]; an answer of the other is refused
     refund            the amount of a refund or dispute, where it differs from `amount`
-    base … financed_discount
-                      parts of `amount`, as in section [amounts]
+    base … presented  parts of `amount`, as in section [amounts]
     claims            the answer's words; empty: the profile's own
     again             final kinds of answers that are asked about once more, since they may change
     states_captured, states_refunded, states_charged_back
@@ -415,6 +416,7 @@ class FetchBackRule:
     shipping: Locations = ()
     discount: Locations = ()
     financed_discount: Locations = ()
+    presented: Locations = ()
     currency: Locations = ()
     claims: Claims = ()
     again: Annotated[tuple[str, ...], listed(rules.text)] = ()

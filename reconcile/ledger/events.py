@@ -82,9 +82,11 @@ PartKind = Literal[
     "shipping",
     "discount",
     "financed_discount",
+    "presented",
 ]
 """Parts that a provider names of an amount: what was charged for the price (base), what came on top
-of it, and what the shop (discount) or the provider (financed_discount) gave."""
+of it, and what the shop (discount) or the provider (financed_discount) gave. `presented` is the
+whole amount as the customer saw it, in another currency."""
 
 PART_KINDS: Final[tuple[PartKind, ...]] = get_args(PartKind)
 

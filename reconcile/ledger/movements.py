@@ -767,7 +767,11 @@ def _stated(heard: Sequence[Heard]) -> tuple[Money, ...]:
         # There are hardly ever two: comparing is cheaper than hashing.
         if money is not None and money not in amounts:
             amounts.append(money)
-    return _sorted(tuple(amounts)) if len(amounts) > 1 else tuple(amounts)
+    if len(amounts) < 2:
+        return tuple(amounts)
+    # One that another event converts is no second amount.
+    shown = [p.money for each in heard for p in each.event.parts if p.kind == "presented"]
+    return _sorted([money for money in amounts if money not in shown] or amounts)
 
 
 def _sorted(amounts: Iterable[Money]) -> tuple[Money, ...]:

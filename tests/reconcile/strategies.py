@@ -45,6 +45,7 @@ PARTS = (
     (_part("fee", 5_000), _part("tax", 1_000)),
     (_part("shipping", 15_000),),
     (_part("discount", 5_000),),
+    (_part("presented", 5_000), _part("shipping", 1_000)),
     (_part("discount", 1_000), _part("financed_discount", 5_000), _part("tip", 1_000)),
 )
 
