@@ -13,12 +13,13 @@ from app.finance.period_store import changed_outcomes
 from app.finance.reconcile_period import RunRequest, reconcile_period
 from app.finance.report_period import report_journal, report_period
 from app.finance.reports.render import render
-from app.finance.statement_store import write_statement
+from app.finance.statement_store import CONTENT, write_statement
+from app.orders.order_facts import OrderFacts, tell_order
 from app.receiving.inbox import Inbox
 from reconcile.instants import DAY, MINUTE, SECOND, Instant, format_instant
 from reconcile.matching.breaks import Break
 from reconcile.money import Money
-from reconcile.reporting.journal import Transaction
+from reconcile.reporting.journal import Revenue, Transaction
 from reconcile.reporting.report import Basis, Scope
 from tests.database.builders import arrival, context, keep, quiet, said
 from tests.database.contract_breaks import missing, run
@@ -42,12 +43,16 @@ def declined(order: str, at: int) -> Any:
                 occurred_at=seconds(at))  # fmt: skip
 
 
+NOTHING_ELSE = (None,) * (len(CONTENT) - CONTENT.index("payout") - 1)
+"""Of a line that has no more than its payout."""
+
+
 async def settle(inbox: Inbox, *payments: str, at: int) -> None:
     """Import a statement of these payments, settled `at` seconds after T."""
     minor, fee = DUE.minor, 1_000
     rows = [
         (f"p:{each}", "payment", "shop", None, each, None, DUE.currency, minor, fee, minor - fee,
-         seconds(at), "po_1")
+         seconds(at), "po_1", *NOTHING_ELSE)
         for each in sorted(payments)
     ]  # fmt: skip
     await imported(inbox, rows, number=1, at=at)
@@ -105,7 +110,7 @@ async def across(inbox: Inbox, folder: Path, border: Instant) -> None:
         await keep(inbox, arrival(event, at=day + 1))
     # The line names P, and a payment that is Q's.
     line = ("p:p-Q", "payment", "shop", "p", "p-Q", "P", DUE.currency, DUE.minor, 0, DUE.minor,
-            border, "po")  # fmt: skip
+            border, "po", *NOTHING_ELSE)  # fmt: skip
     await imported(inbox, [line], number=2, at=day + 2)
 
 
@@ -288,6 +293,26 @@ class ReportingContract:
         assert totals.transactions == 4
         assert totals.sums["clearing", "KES"] == 0
         assert totals.sums["fees", "KES"] == 2_000
+
+    async def test_deposits_become_sales_on_the_day_of_fulfilment(self, inbox: Inbox) -> None:
+        await keep(inbox, *(arrival(paid(name), at=5) for name in ("A", "B")))
+        facts = OrderFacts(order="A", money=DUE, fulfilled_at=seconds(30))
+        await tell_order(context(inbox, at=40), facts)
+        written: list[Transaction] = []
+        await report_journal(
+            context(inbox, at=LATER),
+            scope(),
+            write=written.append,
+            revenue=Revenue(taxes={}),
+            progress=quiet,
+        )
+        assert [
+            (each.what, each.order, each.postings[1].role, each.at - T) for each in written
+        ] == [
+            ("captured", "A", "deposits", 0),
+            ("fulfilled", "A", "sales", seconds(30) - T),
+            ("captured", "B", "deposits", 0),
+        ]
 
     @pytest.mark.alike
     async def test_an_impossible_period_is_refused(self, inbox: Inbox) -> None:
