@@ -197,7 +197,7 @@ def _print_coverage(done: Imported) -> None:
 
     calendar = Calendar(printing.merchant_zone())
     for each in done.covers:
-        name = " ".join(filter(None, (each.name or "no named source", each.wallet)))
+        name = _covered_name(each.name, each.wallet)
         if days := days_of_span(each, calendar):
             by = "as the file states" if each.who == "file" else f"as {each.who} declares"
             printing.note(f"It covers {days} of {name}, {by}.")
@@ -206,6 +206,10 @@ def _print_coverage(done: Imported) -> None:
                 "The file does not say which days it covers, so nothing counts as missing from "
                 f"{name}: say --from and --to, or `tallyhook coverage declare`."
             )
+
+
+def _covered_name(name: str, wallet: str | None) -> str:
+    return " ".join(filter(None, (name or "no named source", wallet)))
 
 
 def _few(names: Sequence[str], *, of: int | None = None) -> str:
@@ -790,7 +794,9 @@ def declare_coverage(
         printing.document(line.document(), form)
         return
     days = days_of_span(line, Calendar(printing.merchant_zone()))
-    printing.say(f"Files of {_covered_name(line)} cover {days}: coverage {line.number}.")
+    printing.say(
+        f"Files of {_covered_name(line.name, line.wallet)} cover {days}: coverage {line.number}."
+    )
 
 
 @coverage_group.command("withdraw")
@@ -805,4 +811,4 @@ def withdraw_coverage(
     line = running.with_context(
         lambda context: withdraw(context, number, reason=reason, by=by), purpose="writing"
     )
-    printing.say(f"Took back coverage {line.number} of {_covered_name(line)}.")
+    printing.say(f"Took back coverage {line.number} of {_covered_name(line.name, line.wallet)}.")
