@@ -139,6 +139,9 @@ CAUSES: Final[Mapping[BreakCause, str]] = {
     "payout_not_in_bank": "The provider says that it paid this out, and the bank does not have it.",
     "bank_line_unknown": "Money came to the bank, and no payout of a statement explains it.",
     "payout_amount_differs": "The bank booked another amount than the provider paid out.",
+    "wallet_balance_differs": "A balance at the provider does not follow from the lines before it.",
+    "transfer_one_sided": "Money left one of your balances at the provider and reached no other.",
+    "release_without_hold": "The provider released money that no statement says it held.",
     "payment_unallocated": "A payment arrived that is on no order.",
     "assignment_contradicted": "A payment was assigned to the order, and named for another later.",
 }

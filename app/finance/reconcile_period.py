@@ -25,6 +25,7 @@ import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, replace
+from itertools import chain
 from multiprocessing import get_context, resource_tracker
 from multiprocessing.connection import Connection as Pipe
 from multiprocessing.process import BaseProcess
@@ -54,6 +55,7 @@ from reconcile.matching.breaks import Break, life
 from reconcile.matching.control import FAMILIES, Control, ControlLine, control_in, control_text
 from reconcile.matching.match import Decision, Matching, MatchingPart
 from reconcile.matching.period import Period
+from reconcile.matching.wallets import Wallets
 from reconcile.money import MAX_MINOR, Money, to_json
 
 
@@ -139,7 +141,8 @@ async def reconcile_period(
             )
             work = _Work(context, number, known)
             bank = await work.first_look(snapshot, ranges, progress)
-    control = await work.second_look(bank)
+            wallets = await snapshot.wallets(known)
+    control = await work.second_look(bank, wallets)
     done = run_store.Run(
         number=number,
         at=at,
@@ -225,13 +228,15 @@ class _Work:
             if self._take(decision):
                 await self._save()
 
-    async def second_look(self, bank: BankLeg | None) -> Control:
+    async def second_look(self, bank: BankLeg | None, wallets: Wallets) -> Control:
         """Match leftovers, and payouts against the bank. This may take long, so no snapshot is
         held."""
         period = self._known.period
-        await self._save_all(last_decisions(self._matching, bank, period))
+        await self._save_all(
+            chain(last_decisions(self._matching, bank, period), wallets.decisions())
+        )
         await self._save()
-        control = self._matching.control()
+        control = self._matching.control() + wallets.control(self._known.as_of)
         return control if bank is None else control + bank.control(period)
 
     def _take(self, decision: Decision) -> bool:

@@ -15,6 +15,7 @@ from typing import Final, cast
 
 from app.context.context import AppContext
 from app.core.errors import UsageError
+from app.core.jobs import silent
 from app.database.engine import Connection, scratch_database
 from app.finance import (
     bank_store,
@@ -39,6 +40,7 @@ from reconcile.matching.rows import BookRow, StatementRow, TakingRow, ledger_lin
 from reconcile.matching.rules import Coverage, HandMatch, MatchRules, Terms
 from reconcile.matching.suspense import Suspended, Suspense
 from reconcile.matching.tally import Group
+from reconcile.matching.wallets import WalletRow, Wallets
 
 # --- ledger lines ---------------------------------------------------------------------------------
 
@@ -228,6 +230,20 @@ class Snapshot:
         return await bank_leg(
             self.connection, as_of=known.as_of, rules=known.rules, hands=known.hands
         )
+
+    async def wallets(self, known: Known) -> Wallets:
+        """Check the balances of wallets. Raises UsageError for too many transfers or holds."""
+
+        def work() -> Wallets:
+            rows = matching_store.rows_of(
+                statement_store.wallet_rows(self.connection, as_of=known.as_of), silent
+            )
+            return Wallets(map(WalletRow._make, rows), period=known.period, as_of=known.as_of)
+
+        try:
+            return await matching_store.in_step(self.connection, work)
+        except ValueError as error:
+            raise UsageError(f"{error}: check which column of the mapping is the type") from None
 
     def merged(
         self,

@@ -46,6 +46,7 @@ from reconcile.matching.match import OtherPeriods
 from reconcile.matching.period import Period
 from reconcile.matching.rows import StatementRow
 from reconcile.matching.rules import MatchRules
+from reconcile.matching.wallets import Wallets
 from reconcile.periods import Calendar
 from reconcile.reporting.adjusting import (
     FrozenMonth,
@@ -136,6 +137,7 @@ async def _reported(
         period=Period(since=scope.start, until=scope.end),
     )
     leg = await snapshot.bank(known)
+    wallets = await snapshot.wallets(known)
     tally = PeriodTally(
         scope,
         calendar=Calendar(zone_named(scope.zone)),
@@ -145,7 +147,7 @@ async def _reported(
     )
     control = await in_step(
         snapshot.connection,
-        lambda: _match(snapshot, known, tally, leg, progress, elsewhere=elsewhere),
+        lambda: _match(snapshot, known, tally, leg, progress, elsewhere=elsewhere, wallets=wallets),
     )
     await in_step(
         snapshot.connection,
@@ -177,7 +179,9 @@ async def _reported(
             "reference, too many for the search by payment, group and rule: the rest stands as "
             "breaks without candidates.",
         )
-    return tally.report(matching=matching, matching_ties=_ties(control), notes=notes)
+    return tally.report(
+        matching=matching, matching_ties=_ties(control), wallets=wallets.sums, notes=notes
+    )
 
 
 async def _rules_then(snapshot: Snapshot, as_of: Instant) -> MatchRules:
@@ -199,6 +203,7 @@ def _match(
     progress: Progress,
     *,
     elsewhere: set[str],
+    wallets: Wallets,
 ) -> Control:
     """Match what belongs to the period; the tally gets its breaks with their lives."""
     matching = known.matching()
@@ -207,7 +212,8 @@ def _match(
     first = snapshot.merged(
         matching, known, progress=progress, elsewhere=elsewhere, outside=others.order
     )
-    for decision in chain(first, last_decisions(matching, leg, known.period)):
+    last = last_decisions(matching, leg, known.period)
+    for decision in chain(first, last, wallets.decisions()):
         if isinstance(decision, Break):
             waiting.append(decision)
             if len(waiting) == AT_ONCE:
@@ -215,7 +221,7 @@ def _match(
                 waiting = []
     _tell(snapshot, known, tally, waiting)
     tally.never_notified_elsewhere(others.never_notified())
-    control = matching.control()
+    control = matching.control() + wallets.control(known.as_of)
     return control if leg is None else control + leg.control(known.period)
 
 

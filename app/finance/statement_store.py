@@ -138,6 +138,24 @@ def _moved(kind: str, stated: tuple[Any, ...]) -> Moved:
     )
 
 
+_WALLETS: Final = statement(
+    "SELECT source, wallet, currency, settled_at, line || '.' || since, kind, payment, net, "
+    "balance FROM statement_lines WHERE wallet IS NOT NULL AND settled_at IS NOT NULL AND {known} "
+    "ORDER BY source, wallet, currency, settled_at",
+    known=import_store.KNOWN,
+)
+
+
+async def wallet_rows(connection: AsyncConnection, *, as_of: Instant) -> AsyncIterator[Rows]:
+    """Yield what changed wallets, as known at an instant: `WalletRow`, sorted as `Wallets` reads.
+
+    A line without a date is in no wallet's balance.
+    """
+    values = {"number": await import_store.newest_published(connection, as_of=as_of)}
+    async for rows in stream(connection, _WALLETS, at_once=AT_ONCE, values=values):
+        yield rows
+
+
 AT_ONCE: Final = 4_000
 """Lines in memory at a time, less than half a kilobyte each."""
 

@@ -21,9 +21,9 @@ from typing import Final
 from reconcile.instants import DAY, Duration, Instant
 from reconcile.ledger.ledger import Facts, FactValue
 from reconcile.matching.books import BankLine, BookLine, match_key
-from reconcile.matching.breaks import Break, BreakCause, Candidate
+from reconcile.matching.breaks import Break, Candidate
 from reconcile.matching.candidates import Index, Searchable, entry_of, nearest_of
-from reconcile.matching.control import BreakTotal, Bucket, Control, ControlLine, Read, Side
+from reconcile.matching.control import Bucket, Control, ControlLine, Read, Side, break_totals
 from reconcile.matching.decide import MATCH_KINDS, Decision, Match
 from reconcile.matching.exchange import expected_of, implied_rate
 from reconcile.matching.funds import left_of
@@ -387,7 +387,6 @@ class BankLeg:
         """Return the totals of all payouts and lines of a period, or of all time."""
         read: dict[tuple[Side, str], list[int]] = defaultdict(lambda: [0, 0])
         placed: dict[tuple[Side, str, Bucket], list[int]] = defaultdict(lambda: [0, 0])
-        breaks: dict[tuple[BreakCause, str], list[int]] = defaultdict(lambda: [0, 0])
         found: list[tuple[Bucket, Payout | BankLine]] = []
         for link in self.links:
             if period is None or link.at in period:
@@ -406,11 +405,6 @@ class BankLeg:
             for sums in (read[side, one.currency], placed[side, one.currency, bucket]):
                 sums[0] += 1
                 sums[1] += one.minor
-        for decision in self.decisions(period):
-            if isinstance(decision, Break):
-                sums = breaks[decision.cause, decision.money.currency]
-                sums[0] += 1
-                sums[1] += decision.money.minor
         return Control(
             as_of=self._as_of,
             lines=tuple(
@@ -421,9 +415,8 @@ class BankLeg:
                 Read(side=side, currency=currency, count=count, sum=minor)
                 for (side, currency), (count, minor) in sorted(read.items())
             ),
-            breaks=tuple(
-                BreakTotal(cause=cause, currency=currency, count=count, minor=minor)
-                for (cause, currency), (count, minor) in sorted(breaks.items())
+            breaks=break_totals(
+                [each for each in self.decisions(period) if isinstance(each, Break)]
             ),
         )
 

@@ -39,6 +39,9 @@ BreakCause = Literal[
     "payout_not_in_bank",
     "bank_line_unknown",
     "payout_amount_differs",
+    "wallet_balance_differs",
+    "transfer_one_sided",
+    "release_without_hold",
     "payment_unallocated",
     "assignment_contradicted",
 ]
@@ -51,13 +54,18 @@ BANK_CAUSES: Final[frozenset[BreakCause]] = frozenset(
 )
 """Causes of payouts and bank lines."""
 
+WALLET_CAUSES: Final[frozenset[BreakCause]] = frozenset(
+    {"wallet_balance_differs", "transfer_one_sided", "release_without_hold"}
+)
+"""Causes of balances at a provider."""
+
 PLACING_CAUSES: Final[frozenset[BreakCause]] = frozenset(
     {"payment_unallocated", "assignment_contradicted"}
 )
 """Causes of payments that a person must place on an order, or has placed."""
 
 ORDER_CAUSES: Final[tuple[BreakCause, ...]] = tuple(
-    [cause for cause in BREAK_CAUSES if cause not in BANK_CAUSES | PLACING_CAUSES]
+    [cause for cause in BREAK_CAUSES if cause not in BANK_CAUSES | WALLET_CAUSES | PLACING_CAUSES]
 )
 """Causes of orders and their payments."""
 
@@ -122,6 +130,7 @@ HELD: Final[frozenset[BreakCause]] = frozenset(
         "off_by_minor_unit",
         "payment_unallocated",
         "assignment_contradicted",
+        "release_without_hold",
     }
 )
 """Causes whose money is there, but a file or a person must still say so."""
@@ -134,8 +143,9 @@ OWED: Final[frozenset[BreakCause]] = frozenset(
 _SHORT: Final[dict[BreakCause, tuple[str, str]]] = {
     "refund_amount_differs": ("settled", "returned"),
     "fee_unexpected": ("fee", "expected_fee"),
+    "wallet_balance_differs": ("due", "stated"),
 }
-"""Causes whose money is at risk if the first fact, a cost, is more than the second."""
+"""Causes whose money is at risk if the first fact, a cost or a sum due, is more than the second."""
 
 _BY_SIGN: Final[frozenset[BreakCause]] = frozenset({"settled_never_notified", *BANK_CAUSES})
 """Causes whose money is at risk if it is still to come: a line that took money, a payout missing in
@@ -485,6 +495,12 @@ SENTENCES: Final[dict[BreakCause, str]] = {
     "provider's statement is known for it",
     "payout_amount_differs": "The provider's payout {payout} is {paid_out}, and the bank booked "
     "{in_bank} for it: {difference} apart",
+    "wallet_balance_differs": "After {at} the balance of {wallet} is {stated} by its statement, "
+    "and {due} by the lines before: {difference} apart",
+    "transfer_one_sided": "{moved} moved between your own balances at {at}, by the statement of "
+    "{wallet}, and no statement of another one has the other side",
+    "release_without_hold": "{released} of {wallet} was released at {at}, and no imported "
+    "statement says that so much had been held",
     "payment_unallocated": "{captured} of the payment {payment} is on no order",
     "assignment_contradicted": "{captured} was captured, and the payment that was assigned to this "
     "order was named for another one later",
@@ -525,6 +541,12 @@ NEXT_STEPS: Final[dict[BreakCause, str]] = {
     "payout by hand; money of no provider is left out once the rules name yours (bank_payers)",
     "payout_amount_differs": "Ask the bank which charges it took, and the provider what it sent; "
     "claim the difference, or accept it",
+    "wallet_balance_differs": "Import the statement of those days again, whole and without a "
+    "filter; if it is whole, ask the provider what changed the balance",
+    "transfer_one_sided": "Import the statement of the other balance; if it is imported, ask the "
+    "provider where the money is",
+    "release_without_hold": "Import the statement of the days before; if it is imported, ask the "
+    "provider what it released",
     "payment_unallocated": "Assign it to its order (`tallyhook unallocated assign`), or dismiss it "
     "as to be refunded or as other business",
     "assignment_contradicted": "Find out whose payment it is; if it is the other order's, withdraw "

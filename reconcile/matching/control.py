@@ -21,7 +21,7 @@ from dataclasses import asdict, fields, replace
 from typing import Final, Literal, TypeVar, get_args
 
 from reconcile.instants import Instant
-from reconcile.matching.breaks import BREAK_CAUSES, BreakCause
+from reconcile.matching.breaks import BREAK_CAUSES, Break, BreakCause
 from reconcile.money import Money
 from reconcile.values import frozen
 
@@ -154,6 +154,16 @@ class Equation:
         return f"{left} and {right}"
 
 
+@frozen
+class WalletTie:
+    """A wallet's balance at the end of a period: by its movements, and as the statement states."""
+
+    wallet: str
+    currency: str
+    moved: int
+    stated: int
+
+
 _ROWS: Final = "rows read = rows placed"
 _BANK_SIDES: Final = ("payouts", "bank")
 
@@ -163,6 +173,7 @@ class Control:
     """The totals of a matching, or of a part of it; parts add up with `+`.
 
     lines, read, breaks  sorted by side, currency and bucket or cause, each once
+    wallets              balances that statements state
     unsearched           rows beyond the bound of the second look (`funds.MOST_LEFT`)
     """
 
@@ -170,6 +181,7 @@ class Control:
     lines: tuple[ControlLine, ...] = ()
     read: tuple[Read, ...] = ()
     breaks: tuple[BreakTotal, ...] = ()
+    wallets: tuple[WalletTie, ...] = ()
     unsearched: int = 0
 
     def __add__(self, other: Control) -> Control:
@@ -178,6 +190,7 @@ class Control:
             lines=_added(self.lines + other.lines, ("side", "currency", "bucket")),
             read=_added(self.read + other.read, ("side", "currency")),
             breaks=_added(self.breaks + other.breaks, ("cause", "currency")),
+            wallets=self.wallets + other.wallets,
             unsearched=self.unsearched + other.unsearched,
         )
 
@@ -186,7 +199,8 @@ class Control:
 
         For each side and currency: read = matched + waiting + breaks, in rows and in money. For
         statements: gross - fee = net. For each currency: captures of `takings` = captures of
-        `settlement`, and payouts found in the bank = what the bank booked for them.
+        `settlement`, and payouts found in the bank = what the bank booked for them. For each
+        wallet: its balance at the start and its movements = its balance at the end.
         """
         found: list[Equation] = []
         places = {(e.side, e.currency) for e in self.read}
@@ -218,6 +232,17 @@ class Control:
             name = "payouts found in the bank = what the bank booked for them"
             found.append(
                 Equation(name=name, side="bank", currency=currency, left=paid, right=booked)
+            )
+        for each in self.wallets:
+            name = f"{each.wallet}: opening balance and movements = balance of the statement"
+            found.append(
+                Equation(
+                    name=name,
+                    side="statement",
+                    currency=each.currency,
+                    left=each.moved,
+                    right=each.stated,
+                )
             )
         return tuple(found)
 
@@ -251,6 +276,19 @@ def _added(parts: Iterable[Counted], names: Sequence[str]) -> tuple[Counted, ...
     return tuple([found[key] for key in sorted(found)])
 
 
+def break_totals(breaks: Iterable[Break]) -> tuple[BreakTotal, ...]:
+    """Return the number of these breaks, and their money, by cause and currency."""
+    sums: dict[tuple[BreakCause, str], list[int]] = {}
+    for found in breaks:
+        each = sums.setdefault((found.cause, found.money.currency), [0, 0])
+        each[0] += 1
+        each[1] += found.money.minor
+    return tuple(
+        BreakTotal(cause=cause, currency=currency, count=count, minor=minor)
+        for (cause, currency), (count, minor) in sorted(sums.items())
+    )
+
+
 def control_text(control: Control) -> str:
     return json.dumps(asdict(control), separators=(",", ":"))
 
@@ -262,5 +300,6 @@ def control_in(text: str) -> Control:
         lines=tuple(ControlLine(**each) for each in given["lines"]),
         read=tuple(Read(**each) for each in given["read"]),
         breaks=tuple(BreakTotal(**each) for each in given["breaks"]),
+        wallets=tuple(WalletTie(**each) for each in given["wallets"]),
         unsearched=given["unsearched"],
     )

@@ -66,6 +66,7 @@ from reconcile.matching.ledger_lines import LedgerLine, Taken
 from reconcile.matching.returning import balance_of
 from reconcile.matching.rules import ExpectedRate
 from reconcile.matching.suspense import Suspended, SuspenseFlow
+from reconcile.matching.wallets import HELD_BACK
 from reconcile.money import Money
 from reconcile.reporting.input import (
     BankView,
@@ -332,7 +333,7 @@ def _of_line(
     elif stays_in_wallet(line, withdrawn):
         into = "wallet"
     if line.kind in ("hold", "release"):
-        out_of, against = "wallet", HELD
+        out_of, against = "wallet", HELD_BACK
     elif line.kind in _AGAINST:
         out_of = _AGAINST[line.kind]
     postings = (
@@ -348,9 +349,6 @@ _AGAINST: Final[dict[StatementKind, Role]] = {
     "conversion": "exchange",
     "disbursement": "other_business",
 }
-
-HELD: Final = "Held"
-"""The part of a provider's balance that is held back."""
 
 
 def _of_other_shop(line: StatementLine, suspense: Mapping[tuple[str, str], Suspended]) -> bool:

@@ -26,6 +26,7 @@ from reconcile.ledger.ledger import Outcome
 from reconcile.ledger.vocabulary import FINDINGS, REASONS, FindingCode
 from reconcile.matching.breaks import BreakCause
 from reconcile.matching.exchange import implied_rate
+from reconcile.matching.wallets import WalletSums
 from reconcile.money import Money
 from reconcile.values import frozen
 
@@ -508,6 +509,7 @@ class PeriodReport:
     change_lines: tuple[ChangeLine, ...]
     unlisted: tuple[Unlisted, ...]
     notes: tuple[Note, ...]
+    wallets: tuple[WalletSums, ...] = ()
     adjustments: tuple[AdjustmentRow, ...] = ()
 
     @property

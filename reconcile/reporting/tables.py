@@ -8,6 +8,7 @@ from dataclasses import fields
 from typing import Any, Final, Literal
 
 from reconcile.instants import format_instant, parse_instant
+from reconcile.matching.wallets import WalletSums
 from reconcile.money import Money, to_json
 from reconcile.reporting import report as r
 from reconcile.reporting.report import PeriodReport, Scope
@@ -50,6 +51,7 @@ _HEADINGS: Final[dict[str, str]] = {
     "bound": "At most",
     "bucket": "Stands as",
     "cites": "Rests on",
+    "disbursed": "Paid to others",
     "closing": "Closing",
     "count": "Number",
     "count_change": "Change in number",
@@ -74,6 +76,7 @@ _HEADINGS: Final[dict[str, str]] = {
     "sentence": "What it means",
     "rate": "For one unit",
     "start": "From",
+    "stated": "By the statement",
     "success": "Paid",
     "failure": "Failed",
     "timeout": "Timed out",
@@ -230,6 +233,17 @@ TABLES: Final[tuple[ReportTable, ...]] = (
         "same as among the breaks. Settled, open or in doubt: lines of open and won disputes and "
         "of payments in doubt. Then what the bank has of it; less in the bank: it booked less than "
         "was paid out; in no payout: lines that name none.",
+    ),
+    table_of(
+        "wallets",
+        "Balances at providers",
+        WalletSums,
+        "source wallet currency opening:money settled:money withdrawn:money transferred:money "
+        "held:money disbursed:money closing:money stated:money since:instant",
+        about="Each balance at the start, what changed it, and at the end; then what its statement "
+        "says that it is. Withdrawn is on its way to the bank. What is held back is a balance of "
+        "its own, with the day since when. Without a stated balance at any time, a balance begins "
+        "with nothing before the first line.",
     ),
     table_of(
         "delays",

@@ -16,6 +16,7 @@ from reconcile.matching.books import OF_WALLET, StatementKind
 from reconcile.matching.breaks import BREAK_CAUSES, BreakCause, at_risk
 from reconcile.matching.ledger_lines import LedgerLine, Taken
 from reconcile.matching.suspense import Suspended, age_of
+from reconcile.matching.wallets import WalletSums
 from reconcile.money import Money
 from reconcile.periods import IN_UTC, Calendar
 from reconcile.reporting import orders
@@ -380,9 +381,14 @@ class PeriodTally:
         *,
         matching: tuple[r.MatchingRow, ...] = (),
         matching_ties: tuple[r.Tie, ...] = (),
+        wallets: tuple[WalletSums, ...] = (),
         notes: tuple[str, ...] = (),
     ) -> r.PeriodReport:
-        """Return the report. `matching`: the totals of the run that found the breaks."""
+        """Return the report.
+
+        matching  the totals of the run that found the breaks
+        wallets   what became of each balance at a provider
+        """
         flow, control = orders.flow_rows(self._flow), self._control.rows()
         money = self._money.rows(bank=self._bank is not None)
         suspense = self._suspense_rows()
@@ -440,6 +446,7 @@ class PeriodTally:
             suspense=suspense,
             own=own_rows,
             rates=rates,
+            wallets=wallets,
             break_lines=self._breaks.lines.lines(),
             late_lines=self._late_lines.lines(),
             change_lines=self._change_lines.lines(),

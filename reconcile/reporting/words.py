@@ -47,6 +47,9 @@ CAUSE_WORDS: Final[Mapping[str, str]] = {
     "payout_not_in_bank": "Payout not in the bank",
     "bank_line_unknown": "Bank credit without a payout",
     "payout_amount_differs": "Payout amounts differ",
+    "wallet_balance_differs": "Balance at the provider differs",
+    "transfer_one_sided": "Transfer with one side",
+    "release_without_hold": "Release without a hold",
     "payment_unallocated": "Payment without an order",
     "assignment_contradicted": "Assigned, and named for another order",
 }

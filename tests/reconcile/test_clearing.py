@@ -29,7 +29,7 @@ from tests.reconcile.books_truth import (
 WINDOW = MatchRules(date_window=DAY)
 AMOUNTS = st.sampled_from([100, 300, 400, 500, 1_500, 150_000])
 CURRENCIES = st.sampled_from(["KES", "KES", "UGX"])
-LINES: tuple[StatementKind, ...] = ("payment", "payment", "refund", "dispute")
+LINES: tuple[StatementKind, ...] = ("payment", "payment", "refund", "dispute", "refund_failed")
 BACK: tuple[EntryKind, ...] = ("refunded", "reversed", "dispute_lost")
 
 Clearing = Counter[str]
@@ -100,7 +100,8 @@ def troubled(draw: st.DrawFn, reference: str) -> Case:
         kind = draw(st.sampled_from(LINES))
         made.settles(
             kind=kind,
-            gross=draw(AMOUNTS) * (1 if kind == "payment" else draw(st.sampled_from([-1, 1]))),
+            gross=draw(AMOUNTS)
+            * (draw(st.sampled_from([-1, 1])) if kind in ("refund", "dispute") else 1),
             payment=draw(st.sampled_from([*payments, "pay_else"])),
             currency=draw(CURRENCIES),
             fee=3,

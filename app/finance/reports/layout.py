@@ -82,6 +82,7 @@ _ORDER: Final = (
     "suspense",
     "money",
     "settled_in",
+    "wallets",
     "fees",
     "delays",
     "findings",

@@ -528,7 +528,7 @@ def test_times_are_shown_to_the_minute_in_the_merchants_zone() -> None:
 @pytest.mark.parametrize("form", ["html", "table", "xlsx"])
 def test_sentences_give_the_times_of_the_merchants_zone(form: ReportFormat) -> None:
     said = "Booked at 2026-10-17T21:00:00Z, beyond 2026-10-16T09:05:00Z"
-    line = replace(report().break_lines[0], sentence=said)
+    line = replace(report().break_lines[0], cause="overpaid", sentence=said)  # fits in one line
     change = replace(report().change_lines[0], because=said)
     scope = replace(report().scope, zone="Africa/Nairobi")
     zoned = changed(scope=scope, break_lines=(line,), change_lines=(change,))

@@ -1,0 +1,303 @@
+"""Check wallets: whether each balance follows from its movements, and what has no counterpart.
+
+Leaves out: reading, and withdrawals, which `bank` matches with the bank.
+
+    1 balances   opening + movements = the balance that the statement states, wallet by wallet
+    2 transfers  the two sides of a transfer between wallets of one source add up to zero
+    3 holds      each release has its hold; what is still held, and since when
+
+Rows come sorted by source, wallet, currency and date. Only those of transfers and holds are kept.
+"""
+
+from collections import Counter, defaultdict, deque
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+from typing import Final, Literal, NamedTuple
+
+from reconcile.instants import DAY, Duration, Instant
+from reconcile.ledger.ledger import Facts
+from reconcile.matching.books import TO_BANK, StatementKind
+from reconcile.matching.breaks import Break, BreakCause
+from reconcile.matching.control import Control, WalletTie, break_totals
+from reconcile.matching.period import Period
+from reconcile.matching.rows import subject_of
+from reconcile.money import Money
+from reconcile.values import frozen
+
+
+class WalletRow(NamedTuple):
+    """One line of a statement that changes the balance of a wallet.
+
+    reference  of the payment, transfer or hold
+    balance    what the statement states after it; None if it states none
+    """
+
+    source: str
+    wallet: str
+    currency: str
+    at: Instant
+    line_id: str
+    kind: StatementKind
+    reference: str | None
+    net: int
+    balance: int | None
+
+
+WalletFlow = Literal["settled", "withdrawn", "transferred", "held", "disbursed"]
+
+_FLOWS: Final[dict[StatementKind, WalletFlow]] = {
+    **dict.fromkeys(TO_BANK, "withdrawn"),
+    "transfer": "transferred",
+    "conversion": "transferred",
+    "hold": "held",
+    "release": "held",
+    "disbursement": "disbursed",
+}
+"""Flows by kind; all other kinds are settled."""
+
+HELD_BACK: Final = "Held"
+"""Wallet of what a provider holds back: the other side of holds and releases."""
+
+APART_MOST: Final[Duration] = DAY
+"""Time between both sides of a transfer that have different references."""
+
+MOST: Final = 1_000_000
+"""Transfers, and holds, that are paired: a quarter of a kilobyte each, all in memory."""
+
+
+@frozen
+class WalletSums:
+    """What became of a wallet in a period, in minor units of its currency.
+
+    opening  balance at the start: as stated, else the sum of all earlier movements
+    settled, withdrawn, transferred, held, disbursed   what came in less what went out, by flow
+    stated   the balance that the statement states at the end; None if it states none
+    since    of what is held, date of the oldest hold that is not released
+    """
+
+    source: str
+    wallet: str
+    currency: str
+    opening: int
+    settled: int = 0
+    withdrawn: int = 0
+    transferred: int = 0
+    held: int = 0
+    disbursed: int = 0
+    stated: int | None = None
+    since: Instant | None = None
+
+    @property
+    def closing(self) -> int:
+        moved = self.settled + self.withdrawn + self.transferred + self.held + self.disbursed
+        return self.opening + moved
+
+    @property
+    def name(self) -> str:
+        return name_of(self.source, self.wallet)
+
+
+def name_of(source: str, wallet: str) -> str:
+    return f"{source} {wallet}".strip()
+
+
+class Wallets:
+    """All wallets, checked as of one instant for a period, or for all time.
+
+    sums  of each wallet, and of what is held
+    """
+
+    def __init__(self, rows: Iterable[WalletRow], *, period: Period | None, as_of: Instant) -> None:
+        """Check them. Raises ValueError for more transfers or holds than MOST."""
+        self._period = period or Period()
+        self._until = as_of if self._period.until is None else min(as_of, self._period.until)
+        self._breaks: list[Break] = []
+        self._apart: list[WalletRow] = []
+        self._spans: dict[tuple[str, str, str], tuple[Instant, Instant]] = {}
+        found: list[WalletSums] = []
+        for (source, wallet, currency), own in groupby(rows, key=lambda row: row[:3]):
+            found.append(self._balance(source, wallet, currency, own))
+        self._end_transfers([row for row in self._apart if row.kind == "transfer"])
+        found += self._end_holds([row for row in self._apart if row.kind != "transfer"])
+        self.sums = tuple(found)
+
+    def _balance(
+        self, source: str, wallet: str, currency: str, rows: Iterable[WalletRow]
+    ) -> WalletSums:
+        """Add up a wallet, and follow its stated balance from instant to instant.
+
+        The order of rows of one instant is unknown: their net leads from the balance before to one
+        that some row of them states and that no other row begins with.
+        """
+        start = self._period.since
+        stated, opening = None, None
+        earlier, flows = 0, Counter[WalletFlow]()
+        for at, group in groupby(rows, key=lambda row: row.at):
+            together = list(group)
+            if at >= self._until:
+                continue
+            first, _ = self._spans.get((source, wallet, currency), (at, at))
+            self._spans[source, wallet, currency] = (first, at)
+            self._apart += [row for row in together if row.kind in ("transfer", "hold", "release")]
+            if len(self._apart) > MOST:
+                raise ValueError(
+                    f"there are more than {MOST:,} transfers and holds between balances"
+                )
+            inside = start is None or at >= start
+            if inside and opening is None and stated is not None:
+                opening = stated
+            before, stated = stated, self._stated_after(together, stated)
+            if before is None and stated is not None:
+                before = stated - sum([row.net for row in together if row.balance is not None])
+                opening = before - sum(flows.values()) if inside else opening
+            for row in together:
+                if inside:
+                    flows[_FLOWS.get(row.kind, "settled")] += row.net
+                else:
+                    earlier += row.net
+        if opening is None:  # nothing happened in the period, or no balance is stated
+            opening = earlier if stated is None else stated
+        return WalletSums(
+            source=source,
+            wallet=wallet,
+            currency=currency,
+            opening=opening,
+            stated=stated,
+            settled=flows["settled"],
+            withdrawn=flows["withdrawn"],
+            transferred=flows["transferred"],
+            held=flows["held"],
+            disbursed=flows["disbursed"],
+        )
+
+    def _stated_after(self, rows: Sequence[WalletRow], before: int | None) -> int | None:
+        """Return the balance after these rows of one instant; report one that does not follow."""
+        stating = [(row.balance, row.net) for row in rows if row.balance is not None]
+        if not stating:
+            return before
+        ends = Counter(balance for balance, _ in stating)
+        ends.subtract(Counter(balance - net for balance, net in stating))
+        closing = sorted([balance for balance, count in ends.items() if count > 0])
+        if not closing:  # what came went at once
+            closing = sorted({balance for balance, _ in stating})
+        if before is None:
+            return closing[-1]
+        due = before + sum([net for _, net in stating])
+        found = min(closing, key=lambda balance: abs(balance - due))
+        if found != due:
+            self._differs(min(rows, key=lambda row: row.line_id), due=due, found=found)
+        return found
+
+    def _differs(self, row: WalletRow, *, due: int, found: int) -> None:
+        self._report(
+            "wallet_balance_differs",
+            row,
+            minor=abs(found - due),
+            facts=(
+                ("due", Money(minor=due, currency=row.currency)),
+                ("stated", Money(minor=found, currency=row.currency)),
+                ("difference", Money(minor=abs(found - due), currency=row.currency)),
+            ),
+        )
+
+    def _report(self, cause: BreakCause, row: WalletRow, *, minor: int, facts: Facts) -> None:
+        if row.at not in self._period:
+            return
+        self._breaks.append(
+            Break(
+                cause=cause,
+                subject=subject_of(row.line_id),
+                money=Money(minor=minor, currency=row.currency),
+                since=row.at,
+                cites=(row.line_id,),
+                facts=(("wallet", name_of(row.source, row.wallet)), ("at", row.at), *facts),
+            )
+        )
+
+    def _end_transfers(self, rows: Sequence[WalletRow]) -> None:
+        """Pair both sides by reference, then by amount within a day; report the rest."""
+        together: dict[tuple[str, str, str | None], list[WalletRow]] = defaultdict(list)
+        for row in rows:
+            together[row.source, row.currency, row.reference].append(row)
+        left = [row for own in together.values() if sum([each.net for each in own]) for row in own]
+        waiting: dict[tuple[str, str, int], deque[WalletRow]] = defaultdict(deque)
+        alone: dict[str, WalletRow] = {}
+        for row in sorted(left, key=lambda row: (row.at, row.line_id)):
+            opposite = waiting[row.source, row.currency, -row.net]
+            while opposite and row.at - opposite[0].at > APART_MOST:
+                opposite.popleft()
+            if opposite:
+                del alone[opposite.popleft().line_id]
+            else:
+                waiting[row.source, row.currency, row.net].append(row)
+                alone[row.line_id] = row
+        for row in alone.values():
+            others = [
+                span
+                for (source, wallet, currency), span in self._spans.items()
+                if (source, currency) == (row.source, row.currency) and wallet != row.wallet
+            ]
+            if any(first <= row.at <= last for first, last in others):
+                self._report(
+                    "transfer_one_sided",
+                    row,
+                    minor=abs(row.net),
+                    facts=(("moved", Money(minor=row.net, currency=row.currency)),),
+                )
+
+    def _end_holds(self, rows: Sequence[WalletRow]) -> Iterator[WalletSums]:
+        """Release holds, the named one first, then the oldest; report releases without one."""
+        by_source: dict[tuple[str, str], list[WalletRow]] = defaultdict(list)
+        for row in rows:
+            by_source[row.source, row.currency].append(row)
+        for (source, currency), own in sorted(by_source.items()):
+            held: list[tuple[WalletRow, int]] = []
+            opening = moved = 0
+            for row in sorted(own, key=lambda row: (row.at, row.net > 0, row.line_id)):
+                if self._period.since is not None and row.at < self._period.since:
+                    opening -= row.net
+                else:
+                    moved -= row.net
+                if row.net <= 0:
+                    held.append((row, -row.net))
+                    continue
+                free, kept = row.net, list[tuple[WalletRow, int]]()
+                held.sort(key=lambda each: each[0].reference != row.reference)
+                for hold, minor in held:
+                    freed = min(free, minor)
+                    free -= freed
+                    if minor > freed:
+                        kept.append((hold, minor - freed))
+                held = sorted(kept, key=lambda each: each[0].at)
+                if free:
+                    released = Money(minor=row.net, currency=currency)
+                    facts: Facts = (("released", released),)
+                    self._report("release_without_hold", row, minor=free, facts=facts)
+            yield WalletSums(
+                source=source,
+                wallet=HELD_BACK,
+                currency=currency,
+                opening=opening,
+                held=moved,
+                since=held[0][0].at if held else None,
+            )
+
+    def decisions(self) -> Iterator[Break]:
+        yield from self._breaks
+
+    def control(self, as_of: Instant) -> Control:
+        """Return the ties of the wallets whose statement states a balance, and the breaks."""
+        return Control(
+            as_of=as_of,
+            breaks=break_totals(self._breaks),
+            wallets=tuple(
+                WalletTie(
+                    wallet=each.name,
+                    currency=each.currency,
+                    moved=each.closing,
+                    stated=each.stated,
+                )
+                for each in self.sums
+                if each.stated is not None
+            ),
+        )

@@ -1,0 +1,258 @@
+"""Balances at a provider: what leads from one to the next, and what has no counterpart."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import permutations
+
+import pytest
+
+from reconcile.instants import DAY, EARLIEST, HOUR, Instant, parse_instant
+from reconcile.matching.bank import BankLeg, Payout
+from reconcile.matching.books import BankLine, StatementKind, StatementLine
+from reconcile.matching.breaks import break_sentence
+from reconcile.matching.control import control_in, control_text
+from reconcile.matching.period import Period
+from reconcile.matching.rules import Coverage, Covered, MatchRules, Span
+from reconcile.matching.wallets import WalletRow, Wallets
+from reconcile.reporting.input import BankView, OrderSeen
+from reconcile.reporting.journal import transactions
+
+AT = parse_instant("2026-10-05T09:00:00Z")
+END = AT + 60 * DAY
+
+UTILITY, WORKING = "Utility Account", "Working Account"
+
+
+def row(
+    kind: StatementKind,
+    net: int,
+    balance: int | None = None,
+    *,
+    at: Instant = AT,
+    wallet: str = UTILITY,
+    reference: str = "R",
+    line: str = "stm_1.1",
+) -> WalletRow:
+    return WalletRow("till", wallet, "KES", at, line, kind, reference, net, balance)
+
+
+def checked(rows: Sequence[WalletRow], period: Period | None = None) -> Wallets:
+    ordered = sorted(rows, key=lambda each: each[:4])
+    return Wallets(ordered, period=period, as_of=END)
+
+
+def told(wallets: Wallets) -> list[str]:
+    return [break_sentence(each) for each in wallets.decisions()]
+
+
+MONTH = (
+    row("payment", 1_500, 11_500, line="stm_1.1"),
+    row("fee", -15, 11_485, line="stm_2.1"),
+    row("payment", 400, 11_885, at=AT + HOUR, line="stm_3.1"),
+    row("withdrawal", -10_000, 1_885, at=AT + 2 * HOUR, line="stm_4.1"),
+)
+"""A payment and its charge at one instant, another payment, and a withdrawal; 100.00 before."""
+
+
+def test_a_balance_follows_from_the_movements_in_whatever_order_those_of_one_instant_come() -> None:
+    for order in permutations(MONTH):
+        wallets = checked(order)
+        (sums,) = wallets.sums
+        assert (sums.opening, sums.closing, sums.stated) == (10_000, 1_885, 1_885)
+        assert (sums.settled, sums.withdrawn) == (1_885, -10_000)
+        assert told(wallets) == []
+        assert wallets.control(END).holds
+
+
+@pytest.mark.parametrize("missing", [0, 1, 2])
+def test_a_row_that_the_file_lacks_breaks_the_balance_and_its_tie(missing: int) -> None:
+    rows = [each for place, each in enumerate(MONTH) if place != missing]
+    first = row("payment", 10_000, 10_000, at=AT - HOUR, line="stm_0.1")
+    wallets = checked([first, *rows])
+    (found,) = wallets.decisions()
+    assert (found.cause, found.money.minor) == ("wallet_balance_differs", abs(MONTH[missing].net))
+    control = wallets.control(END)
+    (tie,) = [each for each in control.ties() if each.name.startswith("till Utility Account")]
+    assert tie.right - tie.left == MONTH[missing].net
+    assert not control.holds
+    assert control_in(control_text(control)) == control
+
+
+def test_what_came_and_went_at_once_leaves_the_balance_as_it_was() -> None:
+    there = row("payment", 50, 150, line="stm_1.1")
+    back = row("refund", -50, 100, line="stm_2.1")
+    before = row("payment", 100, 100, at=AT - HOUR, line="stm_0.1")
+    assert told(checked([before, there, back])) == []
+
+
+def test_a_period_begins_with_what_the_one_before_ended_with() -> None:
+    since = Period(since=AT + HOUR, until=END)
+    (sums,) = checked(MONTH, since).sums
+    assert (sums.opening, sums.closing) == (11_485, 1_885)
+    (later,) = checked(MONTH, Period(since=AT + DAY, until=END)).sums
+    assert (later.opening, later.closing, later.settled) == (1_885, 1_885, 0)
+
+
+def test_a_balance_that_no_statement_states_is_the_sum_of_its_movements() -> None:
+    rows = [each._replace(balance=None) for each in MONTH]
+    wallets = checked(rows, Period(since=AT + HOUR, until=END))
+    (sums,) = wallets.sums
+    assert (sums.opening, sums.closing, sums.stated) == (1_485, -8_115, None)
+    assert wallets.control(END).wallets == ()
+
+
+GOES = row("transfer", -700, 300, line="stm_a.1")
+COMES = row("transfer", 700, 700, wallet=WORKING, line="stm_b.1")
+OTHERS = [
+    row("payment", 1, wallet=WORKING, at=AT + hours * HOUR, line=f"stm_o{hours}.1")
+    for hours in (-1, 1)
+]
+
+
+@pytest.mark.parametrize(
+    ("rows", "expected"),
+    [
+        ([GOES, COMES], []),
+        ([GOES, COMES._replace(reference="other", at=AT + HOUR)], []),
+        ([GOES], []),  # the other balance's statement is not there
+        (
+            [GOES, *OTHERS],
+            [
+                "KES -7.00 moved between your own balances at 2026-10-05T09:00:00Z, by the "
+                "statement of till Utility Account, and no statement of another one has the other "
+                "side."
+            ],
+        ),
+        ([GOES, COMES._replace(reference="other", at=AT + 2 * DAY), *OTHERS], ["KES -7.00"]),
+    ],
+    ids=["receipt", "amount", "not imported", "alone", "too far apart"],
+)
+def test_a_transfer_has_two_sides(rows: list[WalletRow], expected: list[str]) -> None:
+    found = told(checked(rows))
+    assert len(found) == len(expected)
+    assert all(one.startswith(start[:9]) for one, start in zip(found, expected, strict=True))
+
+
+HOLD = row("hold", -500, line="stm_h.1", reference="rsv_1")
+
+
+@pytest.mark.parametrize(
+    ("free", "named", "left", "excess"),
+    [(500, "rsv_1", 0, []), (200, "x", 300, []), (600, "rsv_1", -100, [100])],
+)
+def test_a_release_needs_its_hold(free: int, named: str, left: int, excess: list[int]) -> None:
+    released = row("release", free, at=AT + DAY, line="stm_r.1", reference=named)
+    wallets = checked([HOLD, released])
+    held = wallets.sums[-1]
+    assert (held.wallet, held.closing) == ("Held", left)
+    assert held.since == (AT if left > 0 else None)
+    assert [each.money.minor for each in wallets.decisions()] == excess
+    assert {each.cause for each in wallets.decisions()} <= {"release_without_hold"}
+
+
+def posted(*lines: StatementLine, bank: BankView | None = None) -> list[str]:
+    """Return the postings of each line: account and minor units."""
+    withdrawn = frozenset((e.source, e.payout, e.currency) for e in lines if e.kind == "withdrawal")
+    return [
+        ", ".join(
+            f"{posting.role}{'/' + posting.sub_account if posting.sub_account else ''} "
+            f"{posting.minor}"
+            for posting in transaction.postings
+        )
+        for one in lines
+        for transaction in transactions(
+            OrderSeen(taking=None, lines=(one,)),
+            start=EARLIEST,
+            end=END,
+            bank=bank,
+            withdrawn=withdrawn,
+        )
+    ]
+
+
+def line(
+    kind: StatementKind, net: int, *, fee: int = 0, payout: str | None = None
+) -> StatementLine:
+    return StatementLine(
+        line_id="stm_1.1",
+        payment="p",
+        order=None,
+        kind=kind,
+        currency="KES",
+        gross=0 if kind == "fee" else net + fee,
+        fee=-net if kind == "fee" else fee,
+        net=net,
+        settled_at=AT,
+        payout=payout,
+        source="till",
+        wallet=UTILITY,
+    )
+
+
+@pytest.mark.parametrize(
+    ("moved", "expected"),
+    [
+        (line("payment", 97, fee=3), "wallet/Utility Account 97, fees 3, clearing -100"),
+        (line("fee", -15), "wallet/Utility Account -15, fees 15"),
+        (line("withdrawal", -50, payout="W"), "wallet/Utility Account -50, in_transit 50"),
+        (line("withdrawal_failed", 50, payout="W"), "wallet/Utility Account 50, in_transit -50"),
+        (line("deposit", 50, payout="D"), "wallet/Utility Account 50, in_transit -50"),
+        (line("transfer", -7), "wallet/Utility Account -7, transfers 7"),
+        (line("conversion", -7), "wallet/Utility Account -7, exchange 7"),
+        (line("hold", -7), "wallet/Utility Account -7, wallet/Held 7"),
+        (line("release", 7), "wallet/Utility Account 7, wallet/Held -7"),
+        (line("disbursement", -7), "wallet/Utility Account -7, other_business 7"),
+        (line("refund_failed", 7), "wallet/Utility Account 7, clearing -7"),
+        (line("payment", 97, fee=3, payout="po"), "bank 97, fees 3, clearing -100"),
+        (line("hold", -7, payout="po"), "bank -7, wallet/Held 7"),
+    ],
+    ids=lambda each: each.kind if isinstance(each, StatementLine) else "",
+)
+def test_a_line_of_a_wallet_is_posted_to_it(moved: StatementLine, expected: str) -> None:
+    assert posted(moved) == [expected]
+
+
+def test_a_line_that_names_a_payout_stays_in_the_wallet_until_that_payout_leaves_it() -> None:
+    part, leaves = line("payment", 97, fee=3, payout="po"), line("withdrawal", -97, payout="po")
+    assert posted(part, leaves) == [
+        "wallet/Utility Account 97, fees 3, clearing -100",
+        "wallet/Utility Account -97, in_transit 97",
+    ]
+
+
+def test_a_withdrawal_waits_for_its_bank_line_and_a_failed_one_for_none() -> None:
+    sent = Payout(
+        payout_id="pyt_1",
+        source="till",
+        reference="TKW1105",
+        currency="KES",
+        minor=500,
+        paid_at=AT,
+        withdrawn=True,
+        sent=500,
+    )
+    failed = replace(sent, payout_id="pyt_2", reference="TKW1106", minor=0)
+    booked = BankLine(
+        line_id="bnk_1.1", account="a", currency="KES", minor=1, booked_at=AT + 30 * DAY
+    )
+    there = replace(booked, line_id="bnk_2.1", minor=500, booked_at=AT)
+    back = replace(booked, line_id="bnk_3.1", minor=-500, booked_at=AT + DAY)
+
+    def buckets(payout: Payout, *lines: BankLine) -> set[str]:
+        leg = BankLeg(
+            payouts=[payout],
+            lines=[*lines, booked],
+            rules=MatchRules(),
+            as_of=END,
+            coverage=Coverage(bank=(Covered(name="a", spans=(MONTHS,)),)),
+        )
+        found = {each.bucket for each in leg.links}
+        return found | {each.bucket for each in leg.alone if each.payout}
+
+    assert buckets(sent) == {"payout_not_in_bank"}
+    assert buckets(sent, there) == {"by_date_window"}
+    assert buckets(failed) == {"nothing_due"}
+    assert buckets(failed, there, back) == {"by_group"}
+
+
+MONTHS = Span(since=AT - DAY, until=END)
