@@ -144,6 +144,8 @@ CAUSES: Final[Mapping[BreakCause, str]] = {
     "release_without_hold": "The provider released money that no statement says it held.",
     "payment_unallocated": "A payment arrived that is on no order.",
     "assignment_contradicted": "A payment was assigned to the order, and named for another later.",
+    "closed_month_changed": "Something became known of a closed month, of more than the rules' "
+    "limit.",
 }
 """Meaning of each cause of a break, in one sentence."""
 

@@ -14,6 +14,8 @@ KES = "5000.00"                       # above it, accepting a break takes two pe
 KES = "5000.00"                       # in a day; as accept_alone_max unless it is given
 [accept_alone_month]
 KES = "25000.00"                      # in a calendar month; five times the day unless it is given
+[adjustment_limit]
+KES = "10000.00"                      # what changes a closed month by more is a break
 [[fee]]
 source = "shop"
 currency = "KES"
@@ -114,12 +116,16 @@ class Rules:
     alone        minor units by currency up to which one person may decide alone in a period, where
                  the rules state it; `limit` has the defaults
     close_alone  whether one person may close a month
+    adjustment_limit
+                 minor units by currency above which a change of a closed month is a break; no
+                 entry, or 0, means none
     """
 
     match: MatchRules = field(default_factory=MatchRules)
     alone_max: Mapping[str, int] = field(default_factory=dict)
     alone: Mapping[Period, Mapping[str, int]] = field(default_factory=dict)
     close_alone: bool = True
+    adjustment_limit: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def limits(self) -> bool:
@@ -258,6 +264,7 @@ class _RuleFile(TomlTable):
     accept_alone_max: dict[str, _Number] = Field(default_factory=dict, examples=['KES = "5.00"'])
     accept_alone_day: dict[str, _Number] = Field(default_factory=dict, examples=['KES = "9.00"'])
     accept_alone_month: dict[str, _Number] = Field(default_factory=dict, examples=['KES = "9.00"'])
+    adjustment_limit: dict[str, _Number] = Field(default_factory=dict, examples=['KES = "9.00"'])
     methods: _MethodsTable = Field(default_factory=_MethodsTable)
     fee: list[_FeeTable] = Field(default_factory=list)
     exchange: list[_ExchangeTable] = Field(default_factory=list)
@@ -306,12 +313,19 @@ def read_rules(text: str, *, name: str = "the rules") -> Rules:
         alone_max=values["accept_alone_max"],
         alone={period: values[f"accept_alone_{period}"] for period in PERIODS},
         close_alone=values["close_alone"],
+        adjustment_limit=values["adjustment_limit"],
     )
 
 
 def _amounts(values: Values) -> Iterator[TomlMistake]:
     """Replace amounts in major units by minor units; find fees and rates that are given twice."""
-    for name in ("tolerance", "accept_alone_max", "accept_alone_day", "accept_alone_month"):
+    for name in (
+        "tolerance",
+        "accept_alone_max",
+        "accept_alone_day",
+        "accept_alone_month",
+        "adjustment_limit",
+    ):
         amounts = values.get(name, {})
         for currency in amounts:
             yield from _to_minor(amounts, currency, currency, f"{name}.")

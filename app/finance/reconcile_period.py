@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, replace
 from itertools import chain
@@ -47,6 +47,7 @@ from app.finance.reconcile_rows import (
     refresh_ledger_lines,
     snapshot_of,
 )
+from app.finance.report_period import adjusted_money
 from app.receiving.caught_up import must_have_read
 from app.receiving.inbox import open_inbox
 from reconcile.instants import Instant, format_instant, format_known
@@ -143,6 +144,8 @@ async def reconcile_period(
             bank = await work.first_look(snapshot, ranges, progress)
             wallets = await snapshot.wallets(known)
     control = await work.second_look(bank, wallets)
+    if asked == RunRequest() and any(rules.adjustment_limit.values()):
+        await work.look_at_closed_months(rules.adjustment_limit)
     done = run_store.Run(
         number=number,
         at=at,
@@ -238,6 +241,12 @@ class _Work:
         await self._save()
         control = self._matching.control() + wallets.control(self._known.as_of)
         return control if bank is None else control + bank.control(period)
+
+    async def look_at_closed_months(self, limits: Mapping[str, int]) -> None:
+        """Store breaks about what became known of closed months since."""
+        found = await adjusted_money(self._context, as_of=self._known.as_of)
+        await self._save_all(found.breaks(limits))
+        await self._save()
 
     def _take(self, decision: Decision) -> bool:
         """Put a break aside. Returns whether it is time to save.

@@ -38,7 +38,7 @@ from app.finance.statement_store import statement_rows
 from app.finance.suspense import suspended_payments
 from app.receiving.caught_up import must_have_read
 from reconcile.canonical import canonical_json
-from reconcile.instants import Instant
+from reconcile.instants import TICK, Instant
 from reconcile.matching.bank import BankLeg
 from reconcile.matching.breaks import Break, Step, break_sentence, life, next_step
 from reconcile.matching.control import FAMILIES, Control
@@ -49,6 +49,7 @@ from reconcile.matching.rules import MatchRules
 from reconcile.matching.wallets import Wallets
 from reconcile.periods import Calendar
 from reconcile.reporting.adjusting import (
+    AdjustedMoney,
     FrozenMonth,
     transaction_document,
     transaction_of,
@@ -340,6 +341,25 @@ async def report_journal(
 
         await in_step(snapshot.connection, work)
     return totals
+
+
+async def adjusted_money(context: AppContext, *, as_of: Instant) -> AdjustedMoney:
+    """Return what became known of closed months since they were closed, as of an instant."""
+    found = AdjustedMoney()
+    async with context.database.reading() as connection:
+        closed = await closings_at(connection, as_of)
+    if closed:
+        opens = closed[-1].month.end
+        scope = Scope(
+            start=opens,
+            end=opens + TICK,
+            as_of=as_of,
+            basis=CLOSING_BASIS,
+            environment=context.database.environment or "",
+            zone=str(context.calendar_zone),
+        )
+        await report_journal(context, scope, write=found.add)
+    return found
 
 
 def _on_the_books(

@@ -44,6 +44,7 @@ BreakCause = Literal[
     "release_without_hold",
     "payment_unallocated",
     "assignment_contradicted",
+    "closed_month_changed",
 ]
 """Closed vocabulary of causes."""
 
@@ -64,8 +65,15 @@ PLACING_CAUSES: Final[frozenset[BreakCause]] = frozenset(
 )
 """Causes of payments that a person must place on an order, or has placed."""
 
+BOOKS_CAUSES: Final[frozenset[BreakCause]] = frozenset({"closed_month_changed"})
+"""Causes of the merchant's journal."""
+
 ORDER_CAUSES: Final[tuple[BreakCause, ...]] = tuple(
-    [cause for cause in BREAK_CAUSES if cause not in BANK_CAUSES | WALLET_CAUSES | PLACING_CAUSES]
+    [
+        cause
+        for cause in BREAK_CAUSES
+        if cause not in BANK_CAUSES | WALLET_CAUSES | PLACING_CAUSES | BOOKS_CAUSES
+    ]
 )
 """Causes of orders and their payments."""
 
@@ -131,6 +139,7 @@ HELD: Final[frozenset[BreakCause]] = frozenset(
         "payment_unallocated",
         "assignment_contradicted",
         "release_without_hold",
+        "closed_month_changed",
     }
 )
 """Causes whose money is there, but a file or a person must still say so."""
@@ -504,6 +513,8 @@ SENTENCES: Final[dict[BreakCause, str]] = {
     "payment_unallocated": "{captured} of the payment {payment} is on no order",
     "assignment_contradicted": "{captured} was captured, and the payment that was assigned to this "
     "order was named for another one later",
+    "closed_month_changed": "What became known since {period} was closed moves {adjusted} between "
+    "its accounts, more than the {limit} of the rules",
 }
 
 NEXT_STEPS: Final[dict[BreakCause, str]] = {
@@ -551,6 +562,8 @@ NEXT_STEPS: Final[dict[BreakCause, str]] = {
     "as to be refunded or as other business",
     "assignment_contradicted": "Find out whose payment it is; if it is the other order's, withdraw "
     "the assignment and assign it there",
+    "closed_month_changed": "Look at the adjusting entries in the journal of the first open month; "
+    "accept them, or reopen the month (`tallyhook period reopen`)",
 }
 
 APART: Final[dict[str, str]] = {
@@ -576,6 +589,8 @@ _WORDS: Final[dict[str, dict[str, str]]] = {
 """Words of facts that are codes."""
 
 NOT_BY_HAND: Final[dict[BreakCause, str]] = {
+    "closed_month_changed": "adjusting entries of a closed month are accepted, or posted when the "
+    "open month is closed",
     "payment_unallocated": "a payment of no order is given to one with `tallyhook unallocated "
     "assign`",
     "refund_not_settled": "what went back is matched with its line by the payment that the line "

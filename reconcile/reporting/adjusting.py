@@ -21,8 +21,10 @@ from itertools import islice
 from typing import Any, Final
 
 from reconcile.instants import Instant
+from reconcile.matching.breaks import Break
+from reconcile.money import Money
 from reconcile.periods import Calendar, Month
-from reconcile.reporting.journal import Adjusts, Posting, Transaction
+from reconcile.reporting.journal import Adjusts, Posting, Role, Transaction
 from reconcile.values import frozen
 
 _Content = tuple[Any, ...]
@@ -119,19 +121,58 @@ def _reversed(transaction: Transaction) -> Transaction:
     )
 
 
-def adjusted_sums(entries: Iterable[Transaction]) -> Mapping[tuple[str, str], int]:
-    """Return how much adjusting entries move between accounts, by closed month and currency: the
-    debits that are left on accounts."""
-    moved = Counter[tuple[tuple[str, str], tuple[str | None, ...]]]()
-    for each in entries:
-        if each.adjusts is not None:
-            for one in each.postings:
-                account = (one.role, one.account, each.source, one.sub_account)
-                moved[(each.adjusts.period, each.currency), account] += one.minor
-    found = Counter[tuple[str, str]]()
-    for (of, _), minor in moved.items():
-        found[of] += max(0, minor)
-    return found
+CITED: Final = 20
+"""Ids that a break about adjusting entries cites; the journal has all."""
+
+
+class AdjustedMoney:
+    """How much adjusting entries move between accounts, by closed month and currency: the debits
+    that are left on accounts."""
+
+    def __init__(self) -> None:
+        self._accounts = Counter[tuple[str, str, Role, str]]()
+        self._cites: dict[tuple[str, str], dict[str, None]] = {}
+        self._at: Instant | None = None
+
+    def add(self, transaction: Transaction) -> None:
+        """Add a transaction, if it is an adjusting entry."""
+        adjusts, currency = transaction.adjusts, transaction.currency
+        if adjusts is None:
+            return
+        self._at = transaction.at
+        for each in transaction.postings:
+            self._accounts[adjusts.period, currency, each.role, each.account or ""] += each.minor
+        cites = self._cites.setdefault((adjusts.period, currency), {})
+        if len(cites) < CITED:
+            cites |= dict.fromkeys(transaction.cites)
+
+    def sums(self) -> Mapping[tuple[str, str], int]:
+        found = Counter[tuple[str, str]]()
+        for (period, currency, _, _), minor in self._accounts.items():
+            found[period, currency] += max(0, minor)
+        return found
+
+    def breaks(self, limits: Mapping[str, int]) -> Iterator[Break]:
+        """Yield a break for each closed month and currency above a limit, in minor units.
+
+        A currency without a limit, or with one of 0, has none.
+        """
+        for (period, currency), minor in sorted(self.sums().items()):
+            limit = limits.get(currency, 0)
+            if limit and minor > limit and self._at is not None:
+                money = Money(minor=minor, currency=currency)
+                yield Break(
+                    cause="closed_month_changed",
+                    subject=f"{period} {currency}",
+                    money=money,
+                    since=self._at,
+                    cites=tuple(list(self._cites[period, currency])[:CITED]),
+                    facts=(
+                        ("period", period),
+                        ("adjusted", money),
+                        ("limit", Money(minor=limit, currency=currency)),
+                    ),
+                )
 
 
 _PLAIN: Final = tuple(

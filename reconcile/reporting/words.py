@@ -52,6 +52,7 @@ CAUSE_WORDS: Final[Mapping[str, str]] = {
     "release_without_hold": "Release without a hold",
     "payment_unallocated": "Payment without an order",
     "assignment_contradicted": "Assigned, and named for another order",
+    "closed_month_changed": "Closed month to be adjusted",
 }
 
 SUSPENSE_WORDS: Final[Mapping[str, str]] = {

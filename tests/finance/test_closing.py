@@ -21,6 +21,7 @@ from app.core.errors import NotAllRead, NotFoundError, UsageError
 from app.evidence.seal import Sealer
 from app.finance import close_period as print_report
 from app.finance import report_period as report_period_module
+from app.finance.break_acts import SeenBreak, breaks_of_run
 from app.finance.close_period import (
     CloseRequest,
     close_period,
@@ -658,6 +659,31 @@ async def test_a_closed_journal_is_frozen_and_later_evidence_is_posted_in_the_op
             await tamper(context, "closing_prints", change)
             assert await printed_journal(context, "2026-10", form) == content
         assert [step for step, _ in await wrong(context)] == ["prints", "prints"]
+
+
+async def test_above_the_limit_a_change_of_a_closed_month_is_a_break_until_it_is_posted(
+    context: AppContext,
+) -> None:
+    inbox = context.inbox
+    assert isinstance(inbox, Inbox)
+    await close(context)
+    put(context, CLOSED_AT + DAY)
+    await keep_arrivals(inbox, LATE.late(CLOSED_AT + MINUTE))
+
+    async def changed() -> list[SeenBreak]:
+        ran = await reconcile_period(context, RunRequest())
+        seen = [each async for some in breaks_of_run(context, ran.number) for each in some]
+        return [each for each in seen if each.seen.cause == "closed_month_changed"]
+
+    assert await changed() == []
+    limits = [f"{code} = {minor}" for code, minor in (("KES", 1), ("JPY", 1), ("KWD", 1))]
+    await save_rules(context, "\n".join(["[adjustment_limit]", *limits]), by=None)
+    (found,) = await changed()
+    assert dict(found.seen.facts)["period"] == "2026-10"
+    put(context, DECEMBER)
+    await close(context, "2026-11")
+    put(context, DECEMBER + DAY)
+    assert await changed() == []
 
 
 async def no_closings(*_: Any) -> list[Closing]:

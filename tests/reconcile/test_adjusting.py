@@ -16,12 +16,14 @@ from reconcile.ledger.events import Delivery
 from reconcile.ledger.fold import fold
 from reconcile.ledger.policy import Policy
 from reconcile.matching.books import StatementLine
+from reconcile.matching.breaks import break_sentence
 from reconcile.matching.ledger_lines import Taken, ledger_line_of
 from reconcile.matching.suspense import Placement, suspended
 from reconcile.periods import Calendar, Month, month_named
 from reconcile.reporting.adjusting import (
+    CITED,
+    AdjustedMoney,
     FrozenMonth,
-    adjusted_sums,
     transaction_document,
     transaction_of,
     with_adjusting,
@@ -187,8 +189,24 @@ def test_a_changed_transaction_is_a_reversal_and_the_new_one_with_the_day_of_bot
     assert [each.minor for each in back.postings] == [-100, 100]
     assert new.adjusts == replace(day, original_date="2026-09-03", tax_date="2026-09-03")
     assert replace(new, at=later.at, adjusts=None) == later
-    assert adjusted_sums([back, new]) == {("2026-09", "KES"): 0}
-    assert adjusted_sums([new]) == {("2026-09", "KES"): 100}
+
+
+def test_what_changes_a_closed_month_by_more_than_the_limit_is_a_break_of_that_month() -> None:
+    (new,) = adjusting([], [replace(CAPTURED, cites=tuple(f"evt_{n}" for n in range(99)))])
+    more = AdjustedMoney()
+    for each in (new, new, CAPTURED):
+        more.add(each)
+    assert more.sums() == {("2026-09", "KES"): 200}
+    (found,) = more.breaks({"KES": 199, "UGX": 1})
+    assert (found.money.minor, found.since, found.left, len(found.cites)) == (200, OPEN, (), CITED)
+    assert break_sentence(found) == (
+        "What became known since 2026-09 was closed moves KES 2.00 between its accounts, more than "
+        "the KES 1.99 of the rules."
+    )
+    assert [[*more.breaks(limits)] for limits in ({"KES": 200}, {"KES": 0}, {})] == [[], [], []]
+    for each in adjusting([CAPTURED, CAPTURED], []):  # the other way round
+        more.add(each)
+    assert more.sums() == {("2026-09", "KES"): 0}
 
 
 def test_an_adjustment_counts_where_it_was_posted_and_a_reversal_can_be_reversed() -> None:
