@@ -319,8 +319,29 @@ _JOURNAL: Final = members(
         "totals": described(
             listed(members(_POSTED)), "What was posted in all, by account and currency."
         ),
+        "own": described(
+            members(
+                {
+                    "currency": word("EUR"),
+                    "totals": listed(members({"account": WORD, "of": WORD, "money": MONEY})),
+                    "residual": described(MONEY, "Left of all totals by rounding."),
+                    "missing": described(TEXTS, "Currencies of money without a rate."),
+                    "rates": listed(
+                        members(
+                            {
+                                "currency": WORD,
+                                "day": _MAYBE_DAY,
+                                "rate": WORD,
+                                "origin": {"enum": ["file", "statement"]},
+                            }
+                        )
+                    ),
+                }
+            ),
+            "The totals in TALLYHOOK_REPORTS__CURRENCY, at the rates of their days.",
+        ),
     },
-    optional=("zone", "merchant"),
+    optional=("zone", "merchant", "own"),
 )
 
 _DECISION: Final = members(

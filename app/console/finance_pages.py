@@ -451,8 +451,8 @@ async def journal_document(view: View) -> Document | Response:
         "looked_at": format_known(seen.ended),
         **(empty if seen.ended is None else seen.result),
         "forms": [
-            {"form": each, "ending": JOURNAL_TYPES[each][1], "for": JOURNAL_PURPOSES[each]}
-            for each in JOURNAL_FORMATS
+            {"form": each, "name": name, "for": purpose}
+            for each, (name, purpose) in JOURNALS.items()
         ],
     }
 
@@ -460,13 +460,14 @@ async def journal_document(view: View) -> Document | Response:
 POSTINGS: Final = 200
 """Postings of an account on a page, which keep it under 100 KB; files have all."""
 
-JOURNAL_PURPOSES: Final[dict[JournalFormat, str]] = {
-    "beancount": "for beancount and Fava",
-    "csv": "for a spreadsheet, a line a posting",
-    "json": "for programs",
-    "xero": "manual journals to import in Xero, one a day",
-    "quickbooks": "journal entries to import in QuickBooks Online, one a day",
+JOURNALS: Final[dict[JournalFormat, tuple[str, str]]] = {
+    "beancount": ("Beancount", "for beancount and Fava"),
+    "csv": ("CSV", "for a spreadsheet, a line a posting"),
+    "json": ("JSON", "for programs"),
+    "xero": ("Xero", "manual journals to import in Xero, one a day"),
+    "quickbooks": ("QuickBooks", "journal entries to import in QuickBooks Online, one a day"),
 }
+"""(name, purpose) of each form of a journal."""
 
 
 async def bank_document(view: View) -> Document:

@@ -251,6 +251,7 @@ PAGES: Final = (
         rows="balances",
         typed=("from", "to"),
         form_on="/reports",
+        group="Finance",
         live=False,
     ),
     Page(

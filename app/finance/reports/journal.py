@@ -284,17 +284,22 @@ async def journal_page(
         "about": text.about(),
         "count": totals.transactions,
         "balances": balances,
-        "own": None if own is None else _own_document(*own),
+        "own": None if own is None else own_document(*own),
         "postings": rows,
         "more": posted - len(rows),
     }
 
 
-def _own_document(balances: Mapping[tuple[str, str], int], converter: Converter) -> dict[str, Any]:
-    """Return what rates and rounding leave of all balances, and the rates."""
+def own_document(balances: Mapping[tuple[str, str], int], converter: Converter) -> dict[str, Any]:
+    """Return balances in the merchant's own currency by account and currency, what rounding leaves
+    of them all, and the rates."""
     own = converter.rates.own
     return {
         "currency": own,
+        "totals": [
+            {"account": name, "of": of, "money": to_json(Money(minor=minor, currency=own))}
+            for (name, of), minor in sorted(balances.items())
+        ],
         "residual": to_json(Money(minor=sum(balances.values()), currency=own)),
         "missing": list(converter.missing()),
         "rates": [
@@ -418,12 +423,18 @@ class JournalText:
         return "".join(f"\n{_OPENED} open {name}\n" for name in sorted(new))
 
     def foot(self) -> str:
-        """Return the text after the last transaction: in JSON a count, and the sum of each account;
-        for Xero and QuickBooks the journals of all days."""
+        """Return the text after the last transaction: for beancount the rates of the own currency;
+        in JSON a count, the sum of each account, and the sums in the own currency; for Xero and
+        QuickBooks the journals of all days."""
         if self._form == "xero":
             return "".join(self._xero())
         if self._form == "quickbooks":
             return "".join(self._quickbooks())
+        own = self.own_balances()
+        if self._form == "beancount" and own is not None:
+            to = own[1].rates.own
+            prices = [e for e in own[1].used() if e.day is not None]
+            return "".join(f"\n{e.day} price {e.currency} {e.text} {to}\n" for e in prices)
         if self._form != "json":
             return ""
         sums: Counter[tuple[Role, str, str]] = Counter()
@@ -435,7 +446,9 @@ class JournalText:
             for role, name, currency in [key]
         )
         closing = "\n  ]" if self._count else "]"
-        return f'{closing},\n  "count": {self._count},\n  "totals": [{lines}{closing}\n}}\n'
+        more = "" if own is None else f',\n  "own": {dumps(own_document(*own))}'
+        counts = f'{closing},\n  "count": {self._count},\n  "totals": [{lines}'
+        return f"{counts}{closing}{more}\n}}\n"
 
     def balances(self) -> dict[tuple[str, str], int]:
         """Return debit less credit by account and currency."""

@@ -455,6 +455,24 @@ def test_the_own_currency_adds_up_to_nothing_with_a_line_of_its_own(form: Journa
     assert {each.origin for each in converter.used()} == {"file", "statement"}
 
 
+def test_json_and_beancount_have_the_rates_of_the_own_currency(tmp_path: Path) -> None:
+    texts = {}
+    for form in ("json", "beancount"):
+        journal = JournalText(form, scope=scope(), rates=THIRDS)
+        some = "".join(map(journal.transaction, month(90)))
+        texts[form] = journal.head() + some + journal.foot()
+    own = json.loads(texts["json"])["own"]
+    assert own["currency"] == "USD"
+    left = sum(Decimal(each["money"]["amount"]) for each in own["totals"])
+    assert left == Decimal(own["residual"]["amount"])
+    assert own["missing"] == []
+    of_file = [each for each in own["rates"] if each["origin"] == "file"]
+    assert [
+        tuple(text.split()) for text in texts["beancount"].splitlines() if " price " in text
+    ] == [(each["day"], "price", each["currency"], each["rate"], "USD") for each in of_file]
+    assert checked(texts["beancount"], tmp_path).returncode == 0
+
+
 def test_without_a_rate_nothing_is_written_for_import_in_the_own_currency() -> None:
     journal = JournalText("xero", scope=scope(), rates=replace(THIRDS, by_day={}, statements={}))
     journal.transaction(month(1)[0])
