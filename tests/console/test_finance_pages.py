@@ -8,6 +8,7 @@ from collections import Counter
 from contextlib import closing
 from dataclasses import replace
 from decimal import Decimal
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -363,7 +364,16 @@ async def test_a_month_is_closed_by_one_person_or_by_two(
         async with console.signed_in("admin") as client:
             name = listed[0]["id"]
             assert waits == {"id": name, "by": "a finance"}
+            asked_for = shown((await client.get(f"/proposals/{name}")).text)
+            assert "Totals by currency" in asked_for
+            page = (await client.get(f"/periods/{month}")).text
+            (link,) = re.findall(rf'"(/reports/{month}\?as=html&amp;as_of=[^"]+)"', page)
+            proposed = await client.get(unescape(link))
             sent = await send(client, f"/do/approve?proposal={name}", reason="it ties")
+            closed = await client.get(f"/reports/{month}?as=html")
+            words = "Not a closed report: its figures may still change"
+            assert words in proposed.text
+            assert "and a admin, approved" in closed.text
     assert sent.status_code == 303
     (closing,) = console.driver.rows("SELECT period FROM closings")
     assert closing == (month,)
@@ -371,6 +381,43 @@ async def test_a_month_is_closed_by_one_person_or_by_two(
         "SELECT who, facts FROM audit WHERE action='period_closed'"
     )
     assert (who, json.loads(facts).get("second")) == ("a finance", None if alone else "a admin")
+
+
+async def test_a_closed_months_journal_is_a_download_and_it_is_reopened_by_two(
+    console: RunningConsole, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its versions stand on the page of the month and in the list, and are given byte for byte."""
+    monkeypatch.setattr("app.finance.close_period.asyncio.sleep", no_pause)
+    console.driver.clock.put(console.driver.clock.now() + 60 * DAY)
+    await reconcile_period(console.context, RunRequest(), progress=lambda _: None)
+    async with console.signed_in("finance") as client:
+        month = (await client.get("/periods.json")).json()["open"][0]["period"]
+        nothing = shown((await client.get(f"/do/reopen?month={month}")).text)
+        await send(client, f"/do/close?month={month}", reason="month end")
+        document = (await client.get(f"/periods/{month}.json")).json()
+        links = [f"/reports/{month}?as={each['as']}&version=1" for each in document["journals"]]
+        files = [await client.get(link) for link in links]
+        page = unescape((await client.get(f"/periods/{month}")).text)
+        console.driver.clock.put(Instant(console.driver.clock.now() + MINUTE))
+        asked_for = await send(client, f"/do/reopen?month={month}", reason="a file is missing")
+        (waits,) = (await client.get("/proposals.json")).json()["proposals"]
+    assert "no month is closed" in nothing
+    assert document["reopenable"]
+    assert all(f'"{link}"' in page for link in links)
+    assert [each.status_code for each in files] == [200] * len(JOURNAL_FORMATS)
+    assert files[0].headers["content-disposition"] == (
+        f'attachment; filename="journal-{month}.beancount"'
+    )
+    assert "Proposed to a second person" in shown(asked_for.text)
+    async with console.signed_in("admin") as client:
+        sent = await send(client, f"/do/approve?proposal={waits['id']}", reason="so it is")
+        again = (await client.get(f"/periods/{month}.json")).json()
+        (listed,) = (await client.get("/periods.json")).json()["closed"]
+        assert [(await client.get(link)).content for link in links] == [e.content for e in files]
+    assert sent.status_code == 303
+    assert (again["closed_at"], again["first"], again["reopenable"]) == (None, month, False)
+    assert [each["reopened_by"] for each in again["versions"]] == ["a finance"]
+    assert (listed["version"], listed["reopened_by"]) == (1, "a finance")
 
 
 async def test_months_wait_for_each_other_and_the_first_to_be_closed_is_warned_of(
