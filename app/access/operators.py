@@ -95,6 +95,7 @@ Action = Literal[
     "alarm_taken",
     "test_event_sent",
     "golive_checked",
+    "notices_chosen",
     "signed_in",
     "sign_in_failed",
 ]
@@ -166,6 +167,7 @@ MAY: Final[Mapping[Action, frozenset[Role]]] = {
     "alarm_taken": _FINANCE | _SUPPORT,
     "test_event_sent": _FINANCE | _SUPPORT,
     "golive_checked": _FINANCE | _SUPPORT,
+    "notices_chosen": frozenset(ROLES),  # one's own; an admin's for others
     "signed_in": frozenset(ROLES),
     "sign_in_failed": frozenset(),  # nobody's act
 }
@@ -195,6 +197,7 @@ Reading = Literal[
     "tokens",
     "privacy",
     "setup",
+    "me",
 ]
 """Pages of the console."""
 
@@ -224,6 +227,7 @@ MAY_READ: Final[Mapping[Reading, frozenset[Role]]] = {
     "tokens": _ADMIN,
     "privacy": _ADMIN,
     "setup": _ALL,
+    "me": _ALL,
 }
 """Roles that may read each page."""
 

@@ -107,6 +107,43 @@ def vouch_for(
     printing.note(f"{one} and {other} may approve each other's proposals from now on.")
 
 
+@operators_group.command(
+    "notices",
+    epilog="Such as: tallyhook operators notices Ann --when daily --mail ann@shop.example",
+)
+def choose_notices_of(
+    name: OperatorName,
+    when: Annotated[str, typer.Option(help="at-once, daily or off.")],
+    mail: Annotated[str | None, typer.Option(help="The mail address to send to.")] = None,
+    post: Annotated[
+        bool, typer.Option("--post", help="A signed post to TALLYHOOK_ALARMS__URL.")
+    ] = False,
+    by: ByOption = None,
+) -> None:
+    """Choose how a person is notified of assigned breaks and of proposals to approve.
+
+    Each thing is notified once, at once or together at 8 in the morning, and names no customer.
+    """
+    from app.monitoring.work_notices import PACES, choose_notices
+
+    pace = next((each for each in PACES if each.replace("_", "-") == when), None)
+    if pace is None:
+        raise UsageError("--when is one of: at-once, daily, off")
+    if pace != "off" and (mail is None) != post:
+        raise UsageError("say either --mail ADDRESS or --post")
+    running.with_context(
+        lambda context: choose_notices(
+            context, name, pace=pace, way="post" if post else "mail", address=mail or "", by=by
+        ),
+        purpose="writing",
+    )
+    printing.note(
+        f"{name} is not notified any more."
+        if pace == "off"
+        else f"{name} is notified {when.replace('-', ' ')} from now on."
+    )
+
+
 @operators_group.command("list")
 def list_operators(form: printing.FormatOption = printing.Format.table) -> None:
     """List all operators by name, the disabled included."""

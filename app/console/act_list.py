@@ -460,6 +460,15 @@ ACTS: Final = (
         do=service_pages.do_verify,
     ),
     Act(
+        name="choose-notices",
+        title="Choose how you are notified",
+        button="Choose it",
+        permission="notices_chosen",
+        ask=service_pages.ask_notices,
+        do=service_pages.do_notices,
+        done="It counts from now on.",
+    ),
+    Act(
         name="invite",
         title="Invite somebody",
         button="Make the link",

@@ -323,6 +323,16 @@ PAGES: Final = (
         live=False,
     ),
     Page(
+        path="/me",
+        title="My notices",
+        reads="me",
+        load=service_pages.notices_document,
+        template="me.html",
+        rows="ways",
+        group="Service",
+        live=False,
+    ),
+    Page(
         path="/people",
         title="People",
         reads="people",

@@ -325,6 +325,7 @@ ACTIONS: Final[Mapping[Action, str]] = {
     "operator_added": "added an operator",
     "operator_disabled": "disabled an operator",
     "operator_invited": "invited an operator",
+    "notices_chosen": "chose how an operator is notified of work",
     "founders_vouched": "vouched for two founders",
     "sessions_ended": "ended somebody's sessions",
     "token_added": "made a token",

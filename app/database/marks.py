@@ -97,6 +97,9 @@ SIGNED_HASHES: Final = not_personal("hashes and signatures")
 STAFF: Final = not_personal(
     "names people who work here, and programs", because="it says who did what"
 )
+STAFF_ADDRESS: Final = not_personal(
+    "mail addresses of people who work here", because="it is theirs, who can take it away"
+)
 TRAIL_WORDS: Final = possibly_personal(
     _STAFF_WORDS, because="the trail says for ever who did what, and why"
 )

@@ -5,4 +5,5 @@ __all__ = (
     "health",
     "preflight",
     "watchdog",
+    "work_notices",
 )

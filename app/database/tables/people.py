@@ -401,6 +401,21 @@ class AlarmMessageRow(Table, table=True):
     due_at: int = big_column()
 
 
+class NoticeChoiceRow(Table, table=True):
+    """How an operator is notified of assigned breaks and of proposals to approve, up to which audit
+    entry they were, and when entries are looked at next. Deleted with the choice."""
+
+    __tablename__ = "notice_choices"
+    __table_args__ = CLUSTERED
+    operator: str = text_column(marks.STAFF, primary=True)
+    pace: str = text_column(marks.CODES)
+    way: str = text_column(marks.CODES)
+    address: str | None = text_column(marks.STAFF_ADDRESS, null=True)
+    position: int = big_column()
+    due_at: int = big_column()
+    tries: int = big_column()
+
+
 class AuditRow(Table, table=True):
     """One act of a person: its subject and reason. Append-only; numbers have no gaps."""
 

@@ -1,0 +1,130 @@
+"""Rows of operators who want notices of their work, and the audit entries that make notices."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from app.access.operator_store import AuditEntry
+from reconcile.instants import Instant
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoticeChoice:
+    """How an operator wants notices of their work.
+
+    pace      `at_once` or `daily`
+    way       `mail` or `post`
+    address   where mails go; None for posts
+    position  number of the last audit entry of which they were notified
+    due_at    when entries are looked at next; during a try, until when it is claimed
+    tries     failed tries since the last success
+    """
+
+    operator: str
+    pace: str
+    way: str
+    address: str | None
+    position: int
+    due_at: Instant
+    tries: int = 0
+
+
+async def put_choice(connection: AsyncConnection, choice: NoticeChoice) -> None:
+    """Store an operator's choice in place of any other."""
+    await connection.execute(
+        text(
+            "INSERT INTO notice_choices "
+            "(operator, pace, way, address, position, due_at, tries) VALUES "
+            "(:operator, :pace, :way, :address, :position, :due_at, :tries) "
+            "ON CONFLICT (operator) DO UPDATE SET pace=excluded.pace, way=excluded.way, "
+            "address=excluded.address, position=excluded.position, due_at=excluded.due_at, "
+            "tries=excluded.tries"
+        ),
+        asdict(choice),
+    )
+
+
+async def delete_choice(connection: AsyncConnection, operator: str) -> None:
+    await connection.execute(
+        text("DELETE FROM notice_choices WHERE operator = :operator"), {"operator": operator}
+    )
+
+
+async def choice_of(connection: AsyncConnection, operator: str) -> NoticeChoice | None:
+    rows = await connection.execute(
+        text(
+            "SELECT operator, pace, way, address, position, due_at, tries FROM notice_choices "
+            "WHERE operator = :operator"
+        ),
+        {"operator": operator},
+    )
+    row = rows.mappings().first()
+    return None if row is None else NoticeChoice(**row)
+
+
+async def choices_due(connection: AsyncConnection, now: Instant) -> list[NoticeChoice]:
+    """Return choices whose entries are to be looked at; a shop has some dozens of operators."""
+    rows = await connection.execute(
+        text(
+            "SELECT operator, pace, way, address, position, due_at, tries FROM notice_choices "
+            "WHERE due_at <= :now ORDER BY operator"
+        ),
+        {"now": now},
+    )
+    return [NoticeChoice(**row) for row in rows.mappings()]
+
+
+async def claim_choice(
+    connection: AsyncConnection, choice: NoticeChoice, *, until: Instant
+) -> bool:
+    """Claim a choice until then; return False where another process was faster, or it changed."""
+    claimed = await connection.execute(
+        text(
+            "UPDATE notice_choices SET due_at = :until WHERE operator = :operator "
+            "AND due_at = :due_at AND position = :position"
+        ),
+        asdict(choice) | {"until": until},
+    )
+    return claimed.rowcount == 1
+
+
+async def put_looked(
+    connection: AsyncConnection,
+    choice: NoticeChoice,
+    *,
+    position: int,
+    due_at: Instant,
+    tries: int = 0,
+) -> None:
+    """Store up to which entry the operator was notified, unless they have chosen anew."""
+    await connection.execute(
+        text(
+            "UPDATE notice_choices SET position = :reached, due_at = :due_at, tries = :tries "
+            "WHERE operator = :operator AND position = :position AND pace = :pace AND way = :way"
+        ),
+        asdict(choice) | {"reached": position, "due_at": due_at, "tries": tries},
+    )
+
+
+async def work_entries(
+    connection: AsyncConnection, *, after: int, limit: int
+) -> Sequence[AuditEntry]:
+    """Return entries of assigned breaks and of proposals after a number, by number."""
+    rows = await connection.execute(
+        text(
+            "SELECT number, at, who, role, action, subject, facts FROM audit "
+            "WHERE action IN ('break_assigned', 'proposed') AND number > :after "
+            "ORDER BY number LIMIT :limit"
+        ),
+        {"after": after, "limit": limit},
+    )
+    return [AuditEntry(**{**row, "facts": json.loads(row["facts"])}) for row in rows.mappings()]
+
+
+async def newest_entry(connection: AsyncConnection) -> int:
+    """Return the number of the last audit entry; 0 where there is none."""
+    found = await connection.execute(text("SELECT max(number) FROM audit"))
+    return int(found.scalar_one() or 0)

@@ -1,0 +1,387 @@
+"""Notices to operators of work that waits for them: assigned breaks, and proposals to approve.
+
+    (1) read   audit entries after the last one of which the operator was notified
+    (2) keep   what is still theirs to do
+    (3) send   one mail or signed post for all of it, at once or each morning
+    (4) store  the number of the last entry: nobody is notified of a thing twice
+
+A process that dies between (3) and (4) sends again, with the same id. A notice names no customer
+and no order: what it is about stands on the page that it links to.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import tzinfo
+from email.message import EmailMessage
+from email.utils import format_datetime
+from hashlib import sha256
+from typing import Any, Final, Literal, Protocol, get_args
+
+import httpx2
+import structlog
+
+from app.access.operator_store import AuditEntry, operators
+from app.access.operators import Proven, note_in_trail, permitted
+from app.access.proposals import Proposals
+from app.config.settings import mail_address
+from app.context.context import AppContext
+from app.core.errors import DeliveryFailed, NotFoundError, UsageError
+from app.core.mail import MailServer
+from app.core.text import counted
+from app.core.zones import local_text
+from app.finance.break_acts import SeenBreak, one_break
+from app.finance.scheduled_work import mail_server_of
+from app.monitoring import work_notice_store as store
+from app.monitoring.alarm_messages import FIRST_PAUSE, LEASE, LIMIT_S, LONGEST_PAUSE
+from app.providers.configured import signer_of_section
+from app.providers.signed_post import post_signed
+from app.providers.source import Source
+from reconcile.instants import HOUR, Instant, format_instant, moment_of
+from reconcile.periods import Calendar
+from reconcile.reporting.words import CAUSE_WORDS
+
+log = structlog.get_logger()
+
+Pace = Literal["off", "at_once", "daily"]
+PACES: Final[tuple[Pace, ...]] = get_args(Pace)
+
+Way = Literal["mail", "post"]
+WAYS: Final[tuple[Way, ...]] = get_args(Way)
+
+MORNING: Final = 8 * HOUR
+"""When the digest of a day is sent, after the merchant's midnight: before people begin."""
+
+MOST: Final = 200
+"""Entries in one notice; further ones are in the next."""
+
+ADDRESS_MAX: Final = 254
+"""Characters of a mail address (RFC 5321)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkItem:
+    """One thing to do: `break_assigned` or `approval_waits`, in a sentence, with its page."""
+
+    kind: Literal["break_assigned", "approval_waits"]
+    subject: str
+    sentence: str
+    path: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkNotice:
+    """Notice of one operator's work, as a post in UTC and as a mail in local time.
+
+    id  the same for every try
+    """
+
+    id: str
+    operator: str
+    at: Instant
+    items: tuple[WorkItem, ...]
+    merchant: str
+    console: str
+    zone: tzinfo
+
+    def body(self) -> bytes:
+        """Return the POST's `type`, `timestamp` and `data`, as notifications have them."""
+        document: dict[str, Any] = {
+            "type": "work.waits",
+            "timestamp": format_instant(self.at),
+            "data": {
+                "operator": self.operator,
+                "merchant": self.merchant,
+                "items": [
+                    {
+                        "kind": each.kind,
+                        "subject": each.subject,
+                        "sentence": each.sentence,
+                        "page": f"{self.console}{each.path}",
+                    }
+                    for each in self.items
+                ],
+            },
+        }
+        return json.dumps(document, ensure_ascii=False).encode()
+
+    def mail(self, *, sender: str, to: str) -> EmailMessage:
+        mail, domain = EmailMessage(), sender.rpartition("@")[2]
+        whose = f"{self.merchant}: " if self.merchant else ""
+        mail["Subject"] = f"{whose}{counted(len(self.items), 'thing waits', 'things wait')} for you"
+        mail["From"] = sender
+        mail["To"] = to
+        mail["Date"] = format_datetime(moment_of(self.at))
+        mail["Message-ID"] = f"<{self.id}@{domain}>"
+        lines = [
+            f"{local_text(each.sentence, self.zone, named=True)}\n{self.console}{each.path}"
+            for each in self.items
+        ]
+        choice = f"You chose to be notified; change that on {self.console}/me"
+        mail.set_content("\n\n".join([*lines, choice]) + "\n")
+        return mail
+
+
+class SendsNotices(Protocol):
+    """Way to notify an operator."""
+
+    async def send(self, notice: WorkNotice, *, to: str | None, now: Instant) -> None:
+        """Send a notice. Raises DeliveryFailed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PostsNotices:
+    """Way by signed POST, to where alarms are posted."""
+
+    url: str
+    signer: Source
+    client: httpx2.AsyncClient
+
+    async def send(self, notice: WorkNotice, *, to: str | None, now: Instant) -> None:
+        """See `SendsNotices`."""
+        answer = await post_signed(
+            self.client,
+            self.url,
+            notice.body(),
+            signer=self.signer,
+            event_id=notice.id,
+            now=now,
+            limit_s=LIMIT_S,
+        )
+        if not answer.taken:
+            why = answer.why.replace("_", " ")
+            raise DeliveryFailed(f"what listens at TALLYHOOK_ALARMS__URL does not take it ({why})")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MailsNotices:
+    """Way by mail, by the mail server of the reports."""
+
+    server: MailServer
+    sender: str
+
+    async def send(self, notice: WorkNotice, *, to: str | None, now: Instant) -> None:
+        """See `SendsNotices`."""
+        if to is not None:
+            await self.server.send(notice.mail(sender=self.sender, to=to))
+
+
+def ways_set_up(context: AppContext) -> tuple[Way, ...]:
+    """Return the ways that the settings allow."""
+    settings = context.settings
+    mails = settings.reports.mail_server is not None and settings.reports.mail_from is not None
+    posts = settings.alarms.url is not None and settings.alarms.secret is not None
+    there: dict[Way, bool] = {"mail": mails, "post": posts}
+    return tuple(way for way in WAYS if there[way])
+
+
+def notice_ways_of(
+    context: AppContext, client: httpx2.AsyncClient | None
+) -> dict[str, SendsNotices]:
+    """Build the ways by which this process notifies operators.
+
+    Raises ConfigurationError if the secret of posts cannot sign.
+    """
+    settings, ways = context.settings, dict[str, SendsNotices]()
+    server = mail_server_of(settings)
+    if server is not None and settings.reports.mail_from is not None:
+        ways["mail"] = MailsNotices(server=server, sender=settings.reports.mail_from)
+    alarms = settings.alarms
+    if client is not None and alarms.url is not None and alarms.secret is not None:
+        signer = signer_of_section("alarms", alarms.secret)
+        ways["post"] = PostsNotices(url=alarms.url, signer=signer, client=client)
+    return ways
+
+
+# --- an operator's choice -------------------------------------------------------------------------
+
+
+async def notice_choice(context: AppContext, operator: str) -> store.NoticeChoice | None:
+    """Return how an operator is notified; None where they are not."""
+    async with context.database.reading() as connection:
+        return await store.choice_of(connection, operator)
+
+
+async def choose_notices(
+    context: AppContext, operator: str, *, pace: Pace, way: Way, address: str, by: str | None
+) -> None:
+    """Store how an operator is notified of work from now on.
+
+    Raises UsageError for a way that the settings don't have, a bad address, and for somebody else
+    than the operator or an admin.
+    """
+    settled = address.strip() or None
+    if pace != "off":
+        if way not in ways_set_up(context):
+            raise UsageError(
+                "no mail can be sent: set TALLYHOOK_REPORTS__MAIL_SERVER and __MAIL_FROM"
+                if way == "mail"
+                else "nothing can be posted: set TALLYHOOK_ALARMS__URL and its secret"
+            )
+        if way == "mail":
+            _check_address(settled)
+    async with context.database.writing() as connection:
+        who = await permitted(connection, by=by, action="notices_chosen")
+        if who.name != operator and who.role not in ("admin", "account"):
+            raise UsageError("everybody chooses for themselves; an admin may for others")
+        known = {each.name for each in await operators(connection) if each.disabled_at is None}
+        if operator not in known:
+            raise NotFoundError(f"there is no operator in force named {operator}")
+        now = context.clock.now()
+        if pace == "off":
+            await store.delete_choice(connection, operator)
+        else:
+            choice = store.NoticeChoice(
+                operator=operator,
+                pace=pace,
+                way=way,
+                address=settled if way == "mail" else None,
+                position=await store.newest_entry(connection),
+                due_at=now if pace == "at_once" else next_morning(context, now),
+            )
+            await store.put_choice(connection, choice)
+        facts = {"pace": pace, **({} if pace == "off" else {"way": way})}
+        await note_in_trail(
+            connection, who, action="notices_chosen", subject=operator, at=now, facts=facts
+        )
+
+
+def _check_address(address: str | None) -> None:
+    try:
+        if address is None or len(address) > ADDRESS_MAX:
+            raise ValueError
+        mail_address(address)
+    except ValueError:
+        raise UsageError("give your mail address, such as ann@shop.example") from None
+
+
+def next_morning(context: AppContext, now: Instant) -> Instant:
+    """Return when the next digest is sent."""
+    calendar = Calendar(context.calendar_zone)
+    today = Instant(calendar.day(calendar.day_of(now))[0] + MORNING)
+    return today if today > now else Instant(calendar.next_day(now) + MORNING)
+
+
+# --- sending --------------------------------------------------------------------------------------
+
+
+class WorkNotices:
+    """Sender of notices by the configured ways."""
+
+    def __init__(
+        self, context: AppContext, ways: Mapping[str, SendsNotices], proposals: Proposals
+    ) -> None:
+        self._context = context
+        self._ways = ways
+        self._proposals = proposals
+
+    async def send_due(self) -> int:
+        """Send what is due, and return the number of notices."""
+        now = self._context.clock.now()
+        async with self._context.database.reading() as connection:
+            due = await store.choices_due(connection, now)
+            known = {each.name for each in await operators(connection) if each.disabled_at is None}
+        sent = 0
+        for choice in due:
+            if choice.operator in known:
+                sent += await self._look(choice, now)
+                continue
+            async with self._context.database.writing() as connection:
+                await store.delete_choice(connection, choice.operator)
+        return sent
+
+    async def _look(self, choice: store.NoticeChoice, now: Instant) -> bool:
+        async with self._context.database.reading() as connection:  # (1)
+            entries = await store.work_entries(connection, after=choice.position, limit=MOST)
+        later = now if choice.pace == "at_once" else next_morning(self._context, now)
+        if not entries:
+            if later != now:
+                await self._store(choice, position=choice.position, due_at=later)
+            return False
+        way = self._ways.get(choice.way)
+        if way is None:  # another process has it, or it is no longer configured
+            return False
+        async with self._context.database.writing() as connection:
+            if not await store.claim_choice(connection, choice, until=Instant(now + LEASE)):
+                return False
+        items = [item for each in entries if (item := await self._item(choice, each)) is not None]
+        if items:
+            try:
+                notice = self._notice(choice, items, now)
+                await way.send(notice, to=choice.address, now=now)  # (3)
+            except DeliveryFailed as error:
+                log.warning("an operator was not notified", way=choice.way, problem=str(error))
+                pause = min(FIRST_PAUSE * 2 ** min(choice.tries, 10), LONGEST_PAUSE)
+                again, tries = Instant(self._context.clock.now() + pause), choice.tries + 1
+                await self._store(choice, position=choice.position, due_at=again, tries=tries)
+                return False
+        full = len(entries) == MOST
+        await self._store(choice, position=entries[-1].number, due_at=now if full else later)  # (4)
+        return bool(items)
+
+    async def _store(
+        self, choice: store.NoticeChoice, *, position: int, due_at: Instant, tries: int = 0
+    ) -> None:
+        async with self._context.database.writing() as connection:
+            await store.put_looked(
+                connection, choice, position=position, due_at=due_at, tries=tries
+            )
+
+    async def _item(self, choice: store.NoticeChoice, entry: AuditEntry) -> WorkItem | None:
+        """Return what an entry gives the operator to do; None where it is not theirs (2)."""
+        me = choice.operator
+        if entry.who == me:
+            return None
+        if entry.action == "break_assigned":
+            if entry.facts.get("value") != me:
+                return None
+            found = await self._break(entry.subject)
+            if found is None or found.life.assignee != me or found.life.state == "closed":
+                return None
+            cause = CAUSE_WORDS[found.seen.cause]
+            return WorkItem(
+                kind="break_assigned",
+                subject=entry.subject,
+                sentence=f"{entry.who} assigned a break to you: {cause[:1].lower()}{cause[1:]}, "
+                f"{found.seen.money}.",
+                path=f"/breaks/{entry.subject}",
+            )
+        try:
+            proposal = await self._proposals.one(entry.subject)
+        except NotFoundError:
+            return None
+        kind = self._proposals.kinds.get(proposal.kind)
+        now = self._context.clock.now()
+        if kind is None or proposal.standing(now) != "waiting":
+            return None
+        if await self._proposals.why_not(proposal, by=Proven(me)) is not None:
+            return None
+        title = f"{kind.title[:1].lower()}{kind.title[1:]}"
+        return WorkItem(
+            kind="approval_waits",
+            subject=proposal.id,
+            sentence=f"{proposal.who} proposed to {title}. It waits for your approval until "
+            f"{format_instant(proposal.until)}.",
+            path=f"/proposals/{proposal.id}",
+        )
+
+    async def _break(self, name: str) -> SeenBreak | None:
+        try:
+            return await one_break(self._context, name)
+        except NotFoundError:
+            return None
+
+    def _notice(
+        self, choice: store.NoticeChoice, items: Sequence[WorkItem], now: Instant
+    ) -> WorkNotice:
+        settings = self._context.settings
+        content = f"{choice.operator}|{choice.position}"
+        return WorkNotice(
+            id="wrk_" + sha256(content.encode()).hexdigest()[:24],
+            operator=choice.operator,
+            at=now,
+            items=tuple(items),
+            merchant=settings.merchant,
+            console=settings.console.public_url or f"http://127.0.0.1:{settings.console.port}",
+            zone=self._context.calendar_zone,
+        )
