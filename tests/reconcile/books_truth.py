@@ -236,6 +236,9 @@ def statement_row(line: StatementLine, *, key: str | None = None) -> StatementRo
         settled_at=line.settled_at,
         payout=line.payout,
         source=line.source,
+        wallet=line.wallet,
+        refund=line.refund,
+        details=line.details,
     )
 
 

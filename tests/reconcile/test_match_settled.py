@@ -513,6 +513,31 @@ def test_only_what_a_won_dispute_gave_back_is_said_to_be_of_it(
     assert [dict(each.facts)["kind"] for each in found] == kinds
 
 
+@pytest.mark.parametrize(("refund", "failure", "minor", "expected"), [
+    ("re_1", "re_1", 500, []),
+    (None, "re_1", 500, []),
+    (None, None, 500, []),
+    ("re_1", "re_2", 500, ["settled_never_notified"] * 2),
+    ("re_1", "re_1", 400, ["settled_never_notified"] * 2),
+], ids=["same refund", "named once", "unnamed", "another refund", "another amount"])  # fmt: skip
+def test_a_refund_and_its_failure_undo_each_other(
+    refund: str | None, failure: str | None, minor: int, expected: list[str]
+) -> None:
+    """The lines may be of two months' statements; no webhook needs to say either."""
+    made = case().pays().books().settles()
+    for kind, gross, name in (("refund", -500, refund), ("refund_failed", minor, failure)):
+        made.settles(kind=kind, gross=gross, fee=0)  # type: ignore[arg-type]
+        made.lines[-1] = replace(made.lines[-1], refund=name)
+    assert causes(decided(made)[0]) == expected
+
+
+def test_a_refund_that_failed_is_still_missing_if_a_webhook_says_that_it_went() -> None:
+    made = case()
+    made.pays(more=(made.taken(minor=-500, kind="refunded"),)).settles()
+    made.settles(kind="refund", gross=-500, fee=0).settles(kind="refund_failed", gross=500, fee=0)
+    assert "refund_not_settled" in causes(decided(made)[0])
+
+
 @pytest.mark.parametrize(("kind", "gross", "balance"), [
     ("payment", 5, 5), ("payment", -5, -5), ("refund", -5, -5), ("refund", 5, -5),
     ("refund", 1, -1), ("refund", 0, 0), ("dispute", -5, -5), ("dispute", 5, 5), ("fee", 5, 0),

@@ -432,6 +432,20 @@ def test_what_goes_back_is_negative_whichever_sign_the_provider_gives_it() -> No
         assert all(tie.left_value == tie.right_value for tie in report.ties)
 
 
+def test_a_refund_that_failed_comes_back_in_the_month_of_its_failure() -> None:
+    paid = taken(1_000, WITHIN)
+    settles = line(paid, WITHIN)
+    went = replace(settles, line_id="stm_b.1", kind="refund", gross=-400, net=-400, refund="re")
+    failed = replace(
+        went, line_id="stm_c.1", kind="refund_failed", gross=400, net=400, settled_at=AFTER
+    )
+    order = OrderSeen(taking=taking("A", WITHIN, paid), lines=(settles, went, failed))
+    later = {"basis": "settled", "start": END, "end": AFTER + DAY, "as_of": AFTER + DAY}
+    assert flows_of(added_up(order, basis="settled"))["refunded"] == 400
+    assert flows_of(added_up(order, **later))["refunded"] == -400
+    assert flows_of(added_up(order))["no_movement"] == -400
+
+
 def test_a_dispute_that_was_won_comes_to_nothing() -> None:
     paid = taken(1_000, WITHIN)
     settles = line(paid, WITHIN)
