@@ -14,7 +14,7 @@ from app.core.errors import NotFoundError, UsageError
 from app.core.masking import written_pattern
 from app.finance import import_store
 from app.finance import imports as importing
-from app.finance.bank_store import bank_lines, payouts, rewrite_bank_texts
+from app.finance.bank_store import bank_lines, payouts, rewrite_bank_texts, withdrawals
 from app.finance.book_line_store import (
     LineKey,
     book_lines_of,
@@ -38,7 +38,7 @@ from app.finance.imports import (
 )
 from app.finance.match_rules import save_rules
 from app.finance.read_lines import book_page, statement_page
-from app.finance.statement_store import statement_lines_of, statement_rows
+from app.finance.statement_store import statement_lines_of, statement_rows, wallet_rows
 from app.finance.withdraw_import import ACTIONS, Withdrawn, withdraw_import, withdrawal_kind
 from app.privacy.erase_texts import bank_lines_with
 from app.receiving.inbox import Inbox
@@ -253,6 +253,50 @@ class ImportContract:
         assert sorted(column(now, 6)) == [-2000, -2000, -2000, 11000]
         assert len({row[1].split(".")[0] for row in now}) == 4
         assert {row[1].split(".")[0] for row in before} < {row[1].split(".")[0] for row in now}
+
+    async def test_what_changed_a_wallet_is_read_in_its_order_and_a_payout_is_its_withdrawals(
+        self, inbox: Inbox, tmp_path: Path
+    ) -> None:
+        """One receipt may stand in two wallets."""
+        path = tmp_path / "wallets.csv"
+        path.write_text(
+            "payment_reference,gross,fee,currency,settled_at,type,wallet,balance,payout,movement,"
+            "method,card_country\n"
+            "p1,100.00,3.00,KES,2026-01-03,payment,Utility,97.00,po_1,,card,DE\n"
+            "t1,-90.00,,KES,2026-01-04,transfer,Utility,7.00,,,,\n"
+            "t1,90.00,,KES,2026-01-04,transfer,Working,90.00,,,,\n"
+            "w1,-60.00,,KES,2026-01-05,withdrawal,Working,30.00,po_1,,,\n"
+            "w2,60.00,,KES,2026-01-06,withdrawal,Working,90.00,po_1,,,\n"
+            "w3,-50.00,1.00,KES,2026-01-07,withdrawal,Working,39.00,,,,\n"
+            "p1,-5.00,,KES,2026-01-08,refund,Utility,2.00,,re_1,,\n"
+        )
+        for new in (7, 0):
+            done = await import_statement(context(inbox), ImportRequest(path=path), source="shop")
+            assert counts(done) == (new, 0, 7 - new)
+        found = await streamed(inbox, wallet_rows)
+        assert [(row[1], row[5], row[7], row[8]) for row in found] == [
+            ("Utility", "payment", 9_700, 9_700),
+            ("Utility", "transfer", -9_000, 700),
+            ("Utility", "refund", -500, 200),
+            ("Working", "transfer", 9_000, 9_000),
+            ("Working", "withdrawal", -6_000, 3_000),
+            ("Working", "withdrawal_failed", 6_000, 9_000),
+            ("Working", "withdrawal", -5_100, 3_900),
+        ]
+        paid = await fetch(inbox, payouts, as_of=LATEST)
+        assert sorted((each.reference, each.minor, each.sent, each.withdrawn) for each in paid) == [
+            ("po_1", 0, 6_000, True),
+            ("w3", 5_000, 5_000, True),
+        ]
+        assert await fetch(inbox, withdrawals, as_of=LATEST) == {
+            ("shop", "po_1", "KES"),
+            ("shop", "w3", "KES"),
+        }
+        lines = await fetch(inbox, statement_lines_of, [], payments=["p1"], as_of=LATEST)
+        assert {(each.kind, each.refund, each.details) for each in lines} == {
+            ("payment", None, '{"card_country":"DE","method":"card"}'),
+            ("refund", "re_1", None),
+        }
 
     async def test_fees_of_one_payout_in_two_files_are_two_unless_they_are_equal(
         self, inbox: Inbox, tmp_path: Path

@@ -440,9 +440,10 @@ def test_a_refund_that_failed_comes_back_in_the_month_of_its_failure() -> None:
         went, line_id="stm_c.1", kind="refund_failed", gross=400, net=400, settled_at=AFTER
     )
     order = OrderSeen(taking=taking("A", WITHIN, paid), lines=(settles, went, failed))
-    later = {"basis": "settled", "start": END, "end": AFTER + DAY, "as_of": AFTER + DAY}
+    end = AFTER + DAY
+    later = added_up(order, basis="settled", start=END, end=end, as_of=end)
     assert flows_of(added_up(order, basis="settled"))["refunded"] == 400
-    assert flows_of(added_up(order, **later))["refunded"] == -400
+    assert flows_of(later)["refunded"] == -400
     assert flows_of(added_up(order))["no_movement"] == -400
 
 
