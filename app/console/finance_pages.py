@@ -1,5 +1,6 @@
 """Pages of runs, months, reports and the bank; starting a run, trying rules, closing a month."""
 
+from collections.abc import Awaitable, Callable
 from datetime import tzinfo
 from functools import partial
 from typing import Any, Final
@@ -12,7 +13,7 @@ from app.console.proposals_pages import proposal_shown, proposed, waiting_about
 from app.console.view import PROPOSE, ROWS, ActionResult, Document, Field, Form, View
 from app.console.words import BANK_PLACES, address
 from app.context.context import AppContext
-from app.core.errors import NotFoundError, UsageError
+from app.core.errors import ConfigurationError, NotFoundError, UsageError
 from app.core.jobs import Job, job_document
 from app.core.schedule import schedule_entries
 from app.core.text import counted
@@ -381,6 +382,15 @@ async def trends_page_document(view: View) -> Document:
     }
 
 
+async def _made(view: View, make: Callable[..., Awaitable[bytes]], *given: Any) -> bytes:
+    """Return what a use case makes, usually in another process. Raises UsageError for a mistake in
+    the files that the settings name."""
+    try:
+        return await view.console.work(make, *given)
+    except ConfigurationError as error:
+        raise UsageError("; ".join(error.problems)) from None
+
+
 async def report_download(view: View) -> Response:
     """GET /reports/{month}?as=&version=&as_of= and /reports/period?from=&to=&as=
 
@@ -403,7 +413,7 @@ async def report_download(view: View) -> Response:
     except NotFoundError:
         if version is not None:
             raise
-        content = await view.console.work(report_in, scope, form)
+        content = await _made(view, report_in, scope, form)
     ending, media, _ = MEDIA[form]
     return download(content, f"report-{name}.{ending}", media)
 
@@ -429,7 +439,7 @@ async def journal_document(view: View) -> Document | Response:
                 raise NotFoundError("only months are closed")
             return await _journal_download(view, form)
         except NotFoundError:
-            content = await view.console.work(journal_in, scope, form)
+            content = await _made(view, journal_in, scope, form)
         media, ending = JOURNAL_TYPES[form]
         return download(content, f"journal-{name}.{ending}", media)
     account, currency = view.word("account"), view.word("currency")

@@ -153,19 +153,27 @@ _AFTER_NET: Final[Mapping[r.Flow, int]] = {
 
 
 def in_own_currency(
-    flows: Sums, rates: Rates | None, *, settled: Iterable[tuple[Money, Money]]
+    flows: Sums, rates: Rates | None, *, settled: Iterable[r.SettledInRow]
 ) -> tuple[tuple[r.OwnRow, ...], tuple[r.RateRow, ...], tuple[str, ...]]:
     """Return flows of money in the own currency, the rates that they used, and a remark on money
     without one.
 
     flows    by day, currency and `Flow`
     rates    None: there is nothing to return
-    settled  see `settled_at`
+    settled  what captures were settled for, which gives rates as `settled_at` does
     """
     if rates is None:
         return (), (), ()
     own = rates.own
-    converter = Converter(with_statements(rates, settled))
+    pairs = [
+        (
+            Money(minor=row.captured, currency=row.captured_in),
+            Money(minor=row.settled, currency=row.settled_in),
+        )
+        for row in settled
+        if row.settled_in is not None and row.settled is not None
+    ]
+    converter = Converter(with_statements(rates, pairs))
     sums = converted_sums(flows, converter)
     rows: list[r.OwnRow] = []
     for of in (*sorted({currency for currency, _ in sums}), None):

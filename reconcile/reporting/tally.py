@@ -326,6 +326,18 @@ class PeriodTally:
                 gross = sum(each.gross for each in of_it if each.taken[0] is taken)
                 self._settled_in.add((taken.currency, into), 1, taken.minor, gross)
 
+    def _settled_in_rows(self) -> tuple[r.SettledInRow, ...]:
+        return tuple(
+            r.SettledInRow(
+                captured_in=currency,
+                settled_in=into or None,
+                count=count,
+                captured=captured,
+                settled=gross if into else None,
+            )
+            for (currency, into), (count, captured, gross) in sorted(self._settled_in.items())
+        )
+
     def found(self, seen: BreakSeen) -> None:
         self._breaks.add(seen)
 
@@ -393,12 +405,10 @@ class PeriodTally:
         flow, control = orders.flow_rows(self._flow), self._control.rows()
         money = self._money.rows(bank=self._bank is not None)
         suspense = self._suspense_rows()
-        pairs = [
-            (Money(minor=captured, currency=currency), Money(minor=gross, currency=into))
-            for (currency, into), (_, captured, gross) in self._settled_in.items()
-            if into
-        ]
-        own_rows, rates, unrated = in_own_currency(self._money.by_day, self._rates, settled=pairs)
+        settled_in = self._settled_in_rows()
+        own_rows, rates, unrated = in_own_currency(
+            self._money.by_day, self._rates, settled=settled_in
+        )
         own = (*r.ties(flow=flow, control=control, money=money), *r.suspense_ties(suspense))
         if self._scope.basis != "settled":
             own = (*own, *self._breaks.ties(money))
@@ -434,16 +444,7 @@ class PeriodTally:
                 r.FeeRow(currency=currency, kind=kind, count=count, gross=gross, fee=fee, net=net)
                 for (currency, kind), (count, gross, fee, net) in sorted(self._fees.items())
             ),
-            settled_in=tuple(
-                r.SettledInRow(
-                    captured_in=currency,
-                    settled_in=into or None,
-                    count=count,
-                    captured=captured,
-                    settled=gross if into else None,
-                )
-                for (currency, into), (count, captured, gross) in sorted(self._settled_in.items())
-            ),
+            settled_in=settled_in,
             suspense=suspense,
             own=own_rows,
             rates=rates,

@@ -162,3 +162,28 @@ def test_a_journal_is_written_with_the_merchants_accounts(run: Run, tmp_path: Pa
     code, out, err = run("report", "journal", *YEAR, "--accounts", str(mapping))
     assert (code, out) == (3, b"")
     assert "sales: an account is written like Income:Sales" in err
+
+
+def test_reports_and_journals_use_the_accounts_and_rates_of_the_settings(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    accounts, rates = tmp_path / "accounts.toml", tmp_path / "rates.csv"
+    accounts.write_text('revenue_at = "fulfilment"\n[accounts]\ndeposits = "Liabilities:Shop"\n')
+    days = "\n".join(f"2026-11-{day:02},KES,0.01" for day in range(1, 31))
+    rates.write_text(f"date,currency,rate\n{days}\n")
+    for name, value in {"ACCOUNTS": accounts, "RATES": rates, "CURRENCY": "EUR"}.items():
+        monkeypatch.setenv(f"TALLYHOOK_REPORTS__{name}", str(value))
+    code, out, _ = run("report", "journal", *YEAR)
+    assert (code, b"  Liabilities:Shop  -1500.00 KES\n" in out) == (0, True)
+    assert out.rstrip().endswith(b" price KES 0.01 EUR")
+    code, out, _ = run("report", "journal", *YEAR, "--format", "xero")
+    assert (code, out.count(b",-15.00,")) == (0, 1)
+    code, out, _ = run("report", "period", *YEAR, "--format", "json")
+    own = {row["flow"]: row["sum"] for row in json.loads(out)["own"] if row["of"] is None}
+    assert own["captured"] == {"amount": "15.00", "currency": "EUR"}
+    rates.write_text("date,currency,rate\n2026-11-01,KES,x\n")
+    code, out, err = run("report", "period", *YEAR)
+    assert (code, out) == (3, b"")
+    assert f"{rates}:2: 'x' is no rate such as 0.0067" in err
+    monkeypatch.setenv("TALLYHOOK_REPORTS__CURRENCY", "euro")
+    assert "must be a currency code, such as KES" in run("report", "period", *YEAR)[2]
