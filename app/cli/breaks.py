@@ -243,7 +243,10 @@ def accept(
 def match(
     reason: Reason,
     name: SomeName = None,
-    line: Annotated[str | None, typer.Option(help="The left-over line that belongs to it.")] = None,
+    line: Annotated[
+        list[str] | None,
+        typer.Option(help="A left-over line that belongs to it; may be given several times."),
+    ] = None,
     where: Where = None,
     score: Annotated[
         int, typer.Option(min=1, max=100, help="Of many: points that a suggestion needs.")
@@ -252,29 +255,30 @@ def match(
     seen: Seen = None,
     by: operators.ByOption = None,
 ) -> None:
-    """Match a break with a left-over line by hand. The next run uses it.
+    """Match a break with left-over lines by hand. It closes at once, and so do theirs.
 
+    If the sums differ, the next run reports the difference.
     Of many, each is matched with the suggestion that stands out with at least so many points.
     """
-    from app.finance.break_acts import match_break
+    from app.finance.break_acts import match_lines
     from app.finance.break_choice import match_chosen, to_match
 
     if _is_one(name, where, seen):
-        if line is None:
+        if not line:
             raise UsageError(f"say --line: `tallyhook breaks show {name}` names the nearest")
         running.with_context(
-            lambda context: match_break(context, name, line=line, reason=reason, by=by),
+            lambda context: match_lines(context, name, lines=line, reason=reason, by=by),
             purpose="writing",
         )
-        printing.note(f"Matched; `tallyhook reconcile run` closes {name} if the two fit.")
+        printing.note(f"Matched: {name} is closed.")
         return
-    if line is not None:
+    if line:
         raise UsageError("--line is of one break; of many each has its own suggestion")
     _many(
         partial(to_match, least=score),
         lambda context, chosen: match_chosen(context, chosen, reason=reason, by=by),
         (where, yes, seen),
-        done="is matched; `tallyhook reconcile run` closes what fits",
+        done="is matched and closed",
     )
 
 

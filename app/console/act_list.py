@@ -332,7 +332,7 @@ ACTS: Final = (
         permission="break_matched",
         ask=breaks_pages.ask_match,
         do=breaks_pages.do_match,
-        done="They are matched by hand; the next run uses that.",
+        done="They are matched. If their sums differ, the next run reports the difference.",
     ),
     Act(
         name="unmatch",
@@ -341,7 +341,7 @@ ACTS: Final = (
         permission="break_unmatched",
         ask=breaks_pages.ask_unmatch,
         do=breaks_pages.do_unmatch,
-        done="They are matched no more; the next run opens what that leaves.",
+        done="They are matched no more.",
     ),
     Act(
         name="assign-all",

@@ -274,17 +274,18 @@ async def do_accept(view: View, reason: str) -> str | ActionResult:
 
 
 async def ask_match(view: View) -> Form:
-    found, line = await _seen_break(view), view.word("line")
-    if found.life.state == "closed":
+    found, chosen = await _seen_break(view), view.request.query_params.getlist("line")
+    if found.life.state == "closed" and not found.life.matched:
         return _form(found, "It is closed: there is nothing to match.", ready=False)
     near = {name_of(each.line): each for each in found.seen.candidates}
-    candidate = None if line is None else near.get(name_of(line))
-    lines: tuple[str, ...] = ()
-    if candidate is not None:
-        lines = (
+    lines: list[str] = []
+    for candidate in [near[name_of(each)] for each in chosen if name_of(each) in near]:
+        lines += [
             f"The other line is {candidate.reference}, of {_money(candidate.money)}.",
             f"What keeps the two apart: {apart_words(candidate)}.",
-        )
+        ]
+    if len(chosen) > 1:
+        lines.append(f"{counted(len(chosen), 'line')} are chosen.")
     line_field = Field(
         name="line",
         label="The left-over line",
@@ -293,20 +294,20 @@ async def ask_match(view: View) -> Form:
     return _form(
         found,
         *lines,
-        "Nothing changes at once: the next run takes the two as one and the same, and closes "
-        "the break if their money fits. It can be taken back.",
-        fields=(line_field,) if line is None else (),
+        "It counts at once: this break closes, and so does the other line's. If their sums differ, "
+        "the next run reports the difference. It can be taken back.",
+        fields=() if chosen else (line_field,),
         why="Why they belong together",
     )
 
 
 async def do_match(view: View, reason: str) -> str:
     found = await _seen_break(view)
-    line = (view.word("line") or view.given.get("line", "")).strip()
-    if not line:
+    chosen = view.request.query_params.getlist("line") or [view.given.get("line", "").strip()]
+    if not all(chosen):
         raise UsageError("say which line")
     by = view.person.name
-    await break_acts.match_break(view.context, found.identity, line=line, reason=reason, by=by)
+    await break_acts.match_lines(view.context, found.identity, lines=chosen, reason=reason, by=by)
     return address("breaks", found.identity)
 
 
@@ -321,7 +322,9 @@ async def ask_unmatch(view: View) -> Form:
         choices=tuple((each, each) for each in matched),
         value=view.word("line") or matched[0],
     )
-    line = "The next run opens again what the two leave without each other."
+    line = (
+        "Both are open again, unless a run has closed them: then the next run opens what is left."
+    )
     return _form(found, line, fields=(line_field,))
 
 

@@ -25,6 +25,7 @@ from reconcile.ledger.vocabulary import FindingCode
 from reconcile.matching import breaks
 from reconcile.matching.candidates import REASON_WORDS, WEIGHTS, suggestions
 from reconcile.matching.rows import name_of
+from reconcile.matching.rules import own_line
 from reconcile.money import Money, major_text, to_json
 
 # --- reading breaks -------------------------------------------------------------------------------
@@ -374,8 +375,37 @@ async def accept_breaks(
 async def match_break(
     context: AppContext, name: str, *, line: str, reason: str, by: str | None
 ) -> None:
-    """Match a break with a line that is left over; the next run applies it."""
-    await _do(context, name, BreakAct(kind="matched", by=by, reason=reason, value=line))
+    """Match a break with a line that is left over, as `match_lines` does."""
+    await match_lines(context, name, lines=[line], reason=reason, by=by)
+
+
+MOST_LINES: Final = 50
+"""Lines matched at once with a break: the bookings of a payout, or the orders of a transfer."""
+
+
+async def match_lines(
+    context: AppContext, name: str, *, lines: Sequence[str], reason: str, by: str | None
+) -> None:
+    """Match a break with lines that are left over. It closes at once, and so do theirs.
+
+    The next run applies the match; if the sums differ, it reports the difference.
+    """
+    if not 0 < len(lines) <= MOST_LINES:
+        raise UsageError(f"choose 1 to {MOST_LINES} lines")
+    async with _acting(context, BreakAct(kind="matched", by=by, reason=reason)) as (
+        connection,
+        who,
+    ):
+        found = await living_break(connection, name)
+        if not found.life.matched:  # further lines may be added to those of a moment ago
+            _check_open(found)
+        for line in dict.fromkeys(lines):
+            partners = await _free_line(connection, found, line)
+            doing = BreakAct(kind="matched", by=by, reason=reason, value=line)
+            await _write(context, connection, doing, who, found)
+            back = replace(doing, value=own_line_of(found.seen))
+            for each in partners:
+                await _write(context, connection, back, who, each)
 
 
 async def unmatch_break(
@@ -386,7 +416,17 @@ async def unmatch_break(
     line  the line, if there are several matches
     Returns the line in the version that was matched.
     """
-    return await _do(context, name, BreakAct(kind="unmatched", by=by, reason=reason, value=line))
+    doing = BreakAct(kind="unmatched", by=by, reason=reason, value=line)
+    async with _acting(context, doing) as (connection, who):
+        found = await living_break(connection, name)
+        value = await _standing_match(connection, name, line=line)
+        await _write(context, connection, replace(doing, value=value), who, found)
+        own = own_line_of(found.seen)
+        for each in await _partners(connection, found, value):
+            for given in await break_store.lines_matched_with(connection, each.identity):
+                if name_of(given) == own:
+                    await _write(context, connection, replace(doing, value=given), who, each)
+    return value
 
 
 @asynccontextmanager
@@ -403,19 +443,12 @@ async def _acting(
         )
 
 
-async def _do(context: AppContext, name: str, doing: BreakAct, *, seen: str | None = None) -> str:
-    """Act on one break. Returns the act's value as it was stored."""
+async def _do(context: AppContext, name: str, doing: BreakAct, *, seen: str | None = None) -> None:
+    """Assign or comment on one break."""
     async with _acting(context, doing) as (connection, who):
         found = await living_break(connection, name)
         _check_same([found], seen)
-        value = doing.value
-        if doing.kind == "matched":
-            _check_open(found)
-            await _free_line(connection, found, value)
-        if doing.kind == "unmatched":
-            value = await _standing_match(connection, name, line=value)
-        await _write(context, connection, replace(doing, value=value), who, found)
-    return value
+        await _write(context, connection, doing, who, found)
 
 
 async def decide_break(
@@ -635,19 +668,50 @@ async def allowance_now(context: AppContext, *, by: str) -> Allowance:
         return await allowance_of(context, connection, by)
 
 
-async def _free_line(connection: Connection, found: SeenBreak, line: str) -> None:
-    """Check that a line is left over: near to this break, or the subject of another open one."""
+def own_line_of(seen: breaks.Break) -> str:
+    """Return the line that a break is about, else its order."""
+    return own_line(seen.cause, order=seen.order, subject=seen.subject)
+
+
+async def _partners(connection: Connection, found: SeenBreak, line: str) -> list[SeenBreak]:
+    """Return the breaks about a line, or about an order, that is the other half of a break."""
+    names = await break_store.breaks_of_subject(connection, name_of(line))
+    names += await break_store.breaks_of_order(connection, line, limit=BREAKS_OF_AN_ORDER)
+    causes = breaks.PARTNERS.get(found.seen.cause, ())
+    return [
+        each
+        for each in await seen_breaks(connection, [e for e in names if e != found.identity])
+        if each.seen.cause in causes and own_line_of(each.seen) == name_of(line)
+    ]
+
+
+async def _free_line(connection: Connection, found: SeenBreak, line: str) -> list[SeenBreak]:
+    """Check that a line is left over: near to this break, or the subject of another open one.
+
+    Returns the open breaks about the line that a match closes too.
+    """
     if found.seen.cause in breaks.NOT_BY_HAND:
         raise UsageError(breaks.NOT_BY_HAND[found.seen.cause])
     if (claimed := await break_store.matched_by_hand(connection, line)) is not None:
         raise UsageError(f"{line} was matched with {claimed} by hand; it cannot be claimed again")
     subject = name_of(line)
-    if subject in {name_of(each.line) for each in found.seen.candidates}:
-        return
+    near = next((e for e in found.seen.candidates if name_of(e.line) == subject), None)
+    if near is not None and found.seen.cause == "refund_not_received":
+        if near.money != found.seen.money:
+            raise UsageError(
+                f"{line} is of {near.money}, and the refund of {found.seen.money}: only a payment "
+                "of the whole sum can be the refund"
+            )
+        return []
+    partners = [
+        each for each in await _partners(connection, found, line) if each.life.state != "closed"
+    ]
+    if near is not None or partners:
+        return partners
     about_it = await break_store.breaks_of_subject(connection, subject)
     others = [each for each in about_it if each != found.identity]
     if any(each.life.state != "closed" for each in await seen_breaks(connection, others)):
-        return
+        return []
     raise UsageError(
         f"{line} is not left over: `tallyhook breaks show {found.identity}` names its candidates"
     )

@@ -302,10 +302,17 @@ async def to_match(context: AppContext, choice: Choice, *, least: int) -> Chosen
     async with context.database.reading() as connection:
         claimed = await break_store.claimed_by_hand(connection)
     free = {name: line for name, line in single.items() if name_of(line) not in claimed}
+    halves = set[str]()  # a match closes the break about its line too
+    for each in found:
+        if each.identity in free:
+            if break_acts.own_line_of(each.seen) in halves:
+                del free[each.identity]
+            else:
+                halves.add(name_of(free[each.identity]))
     left = {
         NOBODY_NEAR: len(found) - len(lines),
         SHARED: len(lines) - len(single),
-        CLAIMED: len(single) - len(free),
+        CLAIMED: len([line for line in single.values() if name_of(line) in claimed]),
     }
     return ChosenBreaks(
         of=[each for each in found if each.identity in free],

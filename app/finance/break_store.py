@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import AsyncIterator, Collection, Sequence
 from typing import Final
 
-from sqlalchemy import ColumnElement, column, func, select, table, text
+from sqlalchemy import ColumnElement, column, func, or_, select, table, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.database.locks import RECONCILING, take_lock
@@ -54,7 +54,7 @@ _LIVING: Final = (
     .where(_SEEN.c.run == _NEWEST)
 )
 
-_CLOSED: Final = _LIVED.where(
+_NOT_SEEN: Final = (
     ~select(_SEEN.c.break_id)
     .where(_SEEN.c.break_id == _BREAKS.c.id, _SEEN.c.run == _NEWEST)
     .exists()
@@ -81,7 +81,7 @@ async def breaks_after(
     """
     among = _LIVED if "closed" in states else _LIVING
     if set(states) == {"closed"}:
-        among = _CLOSED
+        among = _LIVED.where(or_(_NOT_SEEN, _somebody_did(_DONE_ABOUT.c.deed == "matched")))
     (key,) = among.selected_columns
     among = among.where(key > after).order_by(key).limit(limit)
     if causes:
@@ -132,7 +132,7 @@ async def breaks_done_about(
         "SELECT break_id FROM break_seen WHERE run = :run AND EXISTS (SELECT 1 FROM break_deeds "
         "WHERE break_deeds.break_id = break_seen.break_id{which})"
     )
-    which = " AND deed IN ('accepted', 'settled')" if decided else ""
+    which = " AND deed IN ('accepted', 'settled', 'matched')" if decided else ""
     sql = statement(sql, which=which)
     async for rows in stream(connection, sql, at_once=500, values={"run": number}):
         yield [row[0] for row in rows]

@@ -305,7 +305,7 @@ async def ran(context: AppContext, done: run_store.Run) -> Ran:
         accepted = 0
         async for names in break_store.breaks_done_about(connection, done.number, decided=True):
             steps = await break_store.steps_of(connection, names)
-            accepted += sum(life(each).state == "accepted" for each in steps.values())
+            accepted += sum(life(each).state in ("accepted", "closed") for each in steps.values())
     control = control_in(done.result)
     return Ran(**asdict(done), control=control, open=done.breaks - accepted)
 

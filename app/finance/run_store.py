@@ -135,6 +135,16 @@ _CHANGED: Final = (
     "WHERE seen.run = :run AND last.version <> seen.version"
 )
 
+_UNUSED: Final = statement(
+    "INSERT INTO break_turns (break_id, run, turn, version, cites) "
+    "SELECT seen.break_id, :run, 'reopened', seen.version, '[]' FROM break_seen AS seen "
+    "JOIN break_seen AS last ON last.run = :last AND last.break_id = seen.break_id "
+    "WHERE seen.run = :run AND last.version = seen.version AND EXISTS (SELECT 1 FROM break_deeds "
+    "WHERE break_deeds.break_id = seen.break_id AND break_deeds.at > :last_as_of AND {stands})",
+    stands=statement(MATCH_STANDS, as_of=":as_of"),
+)
+"""Breaks that the run saw though a person had matched them by then, since the run before."""
+
 _GONE: Final = (
     "SELECT last.break_id, last.version, break_versions.seen FROM break_seen AS last "
     "JOIN break_versions ON break_versions.break_id = last.break_id "
@@ -183,10 +193,12 @@ async def finish_run(connection: AsyncConnection, done: Run, *, last: Run | None
     """Make a run visible. last: the last run that lived, to compare with."""
     if done.lived:
         both = {"run": done.number, "last": 0 if last is None else last.number}
+        since = {"as_of": done.as_of, "last_as_of": EARLIEST if last is None else last.as_of}
         for turned, values in (
             (_CHANGED, both),
             (_REOPENED, both),
             (_OPENED, {"run": done.number}),
+            (_UNUSED, both | since),
         ):
             await connection.execute(text(turned), values)
     values_of = {name: getattr(done, name) for name in _COLUMNS}

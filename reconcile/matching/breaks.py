@@ -204,7 +204,8 @@ Turn = Literal["opened", "changed", "closed", "reopened"]
 
 Act = Literal["assigned", "commented", "accepted", "matched", "unmatched", "settled"]
 ACTS: Final[tuple[Act, ...]] = get_args(Act)
-"""Actions of a person. unmatched: took a match back. settled: decided about late money."""
+"""Actions of a person. matched: closes it until a run does not use the match. unmatched: took a
+match back. settled: decided about late money."""
 
 LateDecision = Literal["accept", "refund", "credit"]
 SETTLINGS: Final[tuple[LateDecision, ...]] = get_args(LateDecision)
@@ -257,6 +258,7 @@ class Life:
     settling   the decision about its late money, while it holds
     because    why it has this state, in one sentence
     closed_by  evidence that closed it; empty in other states
+    matched    lines that closed it, matched by hand, until a run uses them
     """
 
     state: State
@@ -264,6 +266,7 @@ class Life:
     settling: LateDecision | None
     because: str
     closed_by: tuple[str, ...] = ()
+    matched: tuple[str, ...] = ()
 
 
 def life(steps: Iterable[Step]) -> Life:
@@ -305,6 +308,7 @@ class _Being:
         self._accepted: Step | None = None
         self._assigned: Step | None = None
         self._settled: Step | None = None
+        self._matched: dict[str, Step] = {}
         self._because = "No run has seen it yet."
         self._closed_by: tuple[str, ...] = ()
 
@@ -324,13 +328,22 @@ class _Being:
         elif step.kind == "settled":
             self._decided(step, f"decided to {step.value}")
         elif step.kind == "matched":
-            self._because = f"{step.by} matched it with {step.value}; the next run will use that."
+            self._matched[step.value] = step
+            self._because = f"{step.by} matched it with {step.value}: {step.reason}"
         elif step.kind == "unmatched":
+            self._matched.pop(step.value, None)
             self._because = f"{step.by} took back its match with {step.value}: {step.reason}"
 
     def _saw(self, step: Step) -> None:
-        accepted = self._accepted
-        if step.kind == "opened":
+        accepted, matched = self._accepted, self._matched
+        self._matched = {}
+        if step.kind == "reopened" and matched and self._seen:
+            self._because = (
+                f"It was matched with {', '.join(matched)}, and run {step.run} still saw it: the "
+                "two do not fit."
+            )
+            self._accepted = self._settled = None
+        elif step.kind == "opened":
             self._because = f"Run {step.run} saw it first."
         elif step.kind == "reopened":
             self._because = f"Run {step.run} saw it again, after it had closed."
@@ -369,7 +382,7 @@ class _Being:
     def now(self) -> Life:
         assignee = None if self._assigned is None else self._assigned.value
         state: State = "open" if assignee is None else "assigned"
-        if not self._seen:
+        if not self._seen or self._matched:
             state = "closed"
         elif self.accepted() is not None:
             state = "accepted"
@@ -380,6 +393,7 @@ class _Being:
             settling=next((each for each in SETTLINGS if each == settled), None),
             because=self._because,
             closed_by=self._closed_by,
+            matched=tuple(self._matched) if self._seen else (),
         )
 
 
@@ -587,6 +601,20 @@ _WORDS: Final[dict[str, dict[str, str]]] = {
     },
 }
 """Words of facts that are codes."""
+
+PARTNERS: Final[dict[BreakCause, tuple[BreakCause, ...]]] = {
+    "paid_not_in_book": ("book_paid_not_received",),
+    "book_paid_not_received": (
+        "paid_not_in_book",
+        "settled_never_notified",
+        "bank_line_unknown",
+    ),
+    "not_settled": ("settled_never_notified",),
+    "settled_never_notified": ("not_settled", "book_paid_not_received"),
+    "payout_not_in_bank": ("bank_line_unknown",),
+    "bank_line_unknown": ("payout_not_in_bank", "book_paid_not_received"),
+}
+"""Causes whose breaks may be about the other half of a break: a match by hand closes both."""
 
 NOT_BY_HAND: Final[dict[BreakCause, str]] = {
     "closed_month_changed": "adjusting entries of a closed month are accepted, or posted when the "

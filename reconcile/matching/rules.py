@@ -201,13 +201,15 @@ class HandMatch:
 
 
 def hand_match(cause: str, *, order: str | None, subject: str | None, given: str) -> HandMatch:
-    """Return the match of a person who assigned a line or an order to a break.
+    """Return the match of a person who assigned a line or an order to a break."""
+    return HandMatch(one=own_line(cause, order=order, subject=subject), other=name_of(given))
 
-    It belongs to the line that the break is about, else to the break's order.
-    """
+
+def own_line(cause: str, *, order: str | None, subject: str | None) -> str:
+    """Return the line that a break is about, else its order."""
     one = order if cause in _OF_A_MOVEMENT else subject or order
     assert one is not None, "every break is about a line or an order"
-    return HandMatch(one=one, other=name_of(given))
+    return one
 
 
 CENTS: Final = 100

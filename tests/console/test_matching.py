@@ -15,12 +15,13 @@ from app.config.load import load_settings
 from app.console.application import build_console
 from app.core.errors import UnreachableError, UsageError
 from app.finance.break_acts import accept_breaks
+from app.finance.coverage import Declaration, declare_coverage
 from app.finance.imports import ImportRequest, import_statement
 from app.finance.match_rules import previewed_rules, save_rules
 from app.finance.reconcile_period import RunRequest, reconcile_period
 from app.wiring.serving import TOO_LONG, console_of
 from app.wiring.work import ElsewhereOf
-from reconcile.instants import DAY
+from reconcile.instants import DAY, MINUTE
 from tests.api.driving import environ, event
 from tests.console.conftest import RunningConsole
 from tests.console.test_finance_pages import breaks, of_form, send
@@ -42,6 +43,12 @@ async def two_halves(console: RunningConsole) -> tuple[RunningConsole, dict[str,
     async with console.signed_in("finance") as client:
         await confirm(client, (await read(client, MISSPELLED))["upload"])
         console.driver.clock.put(console.driver.clock.now() + 40 * DAY)
+        (source,) = {row[0] for row in console.driver.rows("SELECT source FROM statement_lines")}
+        all_days = Declaration(
+            kind="statement", name=source, first="2026-11-01", last="2026-12-20",
+            reason="the file is whole", by="a finance",
+        )  # fmt: skip
+        await declare_coverage(console.context, all_days)
         await reconcile_period(console.context, RunRequest(), progress=lambda _: None)
     async with console.signed_in("finance") as client:
         found = (await breaks(client))["breaks"]
@@ -53,37 +60,46 @@ async def two_halves(console: RunningConsole) -> tuple[RunningConsole, dict[str,
 async def test_a_line_is_matched_by_hand_and_taken_back(
     two_halves: tuple[RunningConsole, dict[str, Any], str],
 ) -> None:
-    """The page shows what separates the two; the next run closes the break."""
+    """One click closes both at once, a run keeps them closed, and taking it back opens both."""
     console, paid, line = two_halves
     path = f"/breaks/{paid['id']}"
+    ((half,),) = console.driver.rows(
+        "SELECT id FROM breaks WHERE subject = '" + line.partition(".")[0] + "'"
+    )
     async with console.signed_in("finance") as client:
-        page = (await client.get(path)).text
-        way = re.search(r'href="(/do/match\?[^"]*line=[^"]*)"', page)
+        page, listed = (await client.get(path)).text, (await client.get("/breaks")).text
+        way = re.search(r'action="(/do/match\?[^"]*)".*?name="reason" value="([^"]*)"', page)
         assert way
-        asked = shown((await client.get(way[1].replace("&amp;", "&"))).text)
-        sent = await send(client, way[1].replace("&amp;", "&"), reason="a typing mistake")
-        matched = (await client.get(f"{path}.json")).json()["matched"]
-        following = shown((await client.get(path)).text)
-        await send(client, "/do/run", since="", until="", reason="look again")
-        closed = (await client.get(f"{path}.json")).json()["state"]
+        form = {"form": await of_form(client, path), "reason": way[2]}
+        sent = await client.post(way[1].replace("&amp;", "&"), data=form)
+        matched = (await client.get(f"{path}.json")).json()
+        left = [each["id"] for each in (await breaks(client))["breaks"]]
         back = await send(client, f"/do/unmatch?break={paid['id']}", line=line, reason="no, wrong")
-        left = (await client.get(f"{path}.json")).json()["matched"]
+        again = [(await client.get(f"/breaks/{name}.json")).json() for name in (paid["id"], half)]
         none = shown((await client.get(f"/do/unmatch?break={paid['id']}")).text)
+        await client.post(
+            way[1].replace("&amp;", "&"), data=form | {"form": await of_form(client, path)}
+        )
+        console.driver.clock.put(console.driver.clock.now() + MINUTE)
+        await send(client, "/do/run", since="", until="", reason="look again")
+        closed = (await client.get(f"{path}.json")).json()
     first = paid["candidates"][0]
     assert first["apart"] in page
     assert f"{first['score']} of 100" in page
-    assert first["reasons"]
     assert all(f"{each['points']}: {each['words']}" in page for each in first["reasons"])
-    assert "What keeps the two apart" in asked
+    assert first["reasons"][0]["words"] in way[2]
+    assert f'form="match-{paid["id"]}"' in listed
     assert (sent.status_code, back.status_code) == (303, 303)
-    assert (matched, closed, left) == ([line], "closed", [])
-    assert "Next step. Start a run" in following
+    assert (matched["matched"], matched["state"]) == ([line], "closed")
+    assert not {paid["id"], half} & set(left)
+    assert [(each["matched"], each["state"]) for each in again] == [([], "open")] * 2
     assert "No match by hand stands" in none
-    rows = console.driver.rows("SELECT action, reason FROM audit WHERE action LIKE '%matched'")
-    assert sorted(rows) == [
-        ("break_matched", "a typing mistake"),
-        ("break_unmatched", "no, wrong"),
-    ]
+    assert closed["state"] == "closed"
+    assert closed["because"].startswith("Run 2 no longer saw it")
+    rows = console.driver.rows(
+        "SELECT action, count(*) FROM audit WHERE action LIKE '%matched' GROUP BY action"
+    )
+    assert sorted(rows) == [("break_matched", 4), ("break_unmatched", 2)]
 
 
 async def test_a_line_that_is_not_left_over_is_not_matched(

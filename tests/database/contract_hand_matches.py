@@ -93,6 +93,32 @@ class HandMatchContract:
         assert (await show(inbox, missing("A"))).life.closed_by == ()
 
     @pytest.mark.alike
+    async def test_a_match_closes_both_halves_until_a_run_does_not_use_it(
+        self, inbox: Inbox
+    ) -> None:
+        """Seen again, both are open, once: later runs add no step. Taken back, both are open."""
+        near = missing("A", lines=["stm_7.1"])
+        half = replace(missing("half"), cause="settled_never_notified", subject="stm_7")
+        await run(inbox, near, half, at=1)
+        await match_break(context(inbox, at=2), near.identity, line="stm_7.1", reason="so", by="a")
+        for each in (near, half):
+            assert (await show(inbox, each)).life.state == "closed"
+        for at in (3, 4):
+            await run(inbox, near, half, at=at)
+            for each in (near, half):
+                found = await show(inbox, each)
+                assert (found.life.state, found.life.matched) == ("open", ())
+                assert "the two do not fit" in found.life.because
+                assert [step.kind for step in found.steps] == ["opened", "matched", "reopened"]
+        at_5 = context(inbox, at=5)
+        await unmatch_break(at_5, half.identity, reason="no", by="a")
+        assert await self._hands(inbox, at=9) == []
+        await match_break(at_5, half.identity, line="bok_A", reason="so", by="a")
+        await run(inbox, at=6)
+        for each in (near, half):
+            assert "match by a" in (await show(inbox, each)).life.closed_by
+
+    @pytest.mark.alike
     async def test_a_match_is_of_the_order_where_its_break_has_no_line(self, inbox: Inbox) -> None:
         """A capture's break states its source, which matches nothing. An order may be named, with
         dots in its reference."""

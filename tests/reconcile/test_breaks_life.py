@@ -19,6 +19,7 @@ def step(kind: Any, minor: int = 100, **fields: Any) -> breaks.Step:
 
 OPENED = step("opened", run=1)
 ACCEPTED = step("accepted")
+MATCHED = step("matched", value="stm_1")
 CLOSED = step("closed", cites=("evt_1", "bok_1.2"))
 
 
@@ -50,7 +51,13 @@ def stood(*steps: breaks.Step) -> tuple[str, str | None, str | None]:
         ),
         ([OPENED, CLOSED], ("closed", None, None)),
         ([OPENED, ACCEPTED, CLOSED, step("reopened")], ("open", None, None)),
-        ([OPENED, step("matched", value="stm_1")], ("open", None, None)),
+        ([OPENED, MATCHED], ("closed", None, None)),
+        ([OPENED, MATCHED, step("unmatched", value="stm_2")], ("closed", None, None)),
+        ([OPENED, MATCHED, step("unmatched", value="stm_1")], ("open", None, None)),
+        ([OPENED, MATCHED, CLOSED], ("closed", None, None)),
+        ([OPENED, MATCHED, CLOSED, step("unmatched", value="stm_1")], ("closed", None, None)),
+        ([OPENED, MATCHED, step("reopened")], ("open", None, None)),
+        ([OPENED, ACCEPTED, MATCHED, step("changed")], ("accepted", None, None)),
         ([OPENED, CLOSED, step("unmatched", value="stm_1")], ("closed", None, None)),
         ([OPENED, step("settled", value="refund")], ("open", None, "refund")),
         ([OPENED, step("settled", value="credit")], ("accepted", None, "credit")),
@@ -209,8 +216,9 @@ def test_who_accepted_a_break_is_asked_again_where_it_leaves_another_sum(
     ([OPENED, ACCEPTED], "ann accepted KES 1.00: because"),
     ([OPENED, step("accepted", second="bob")], "ann and bob accepted KES 1.00: because"),
     ([OPENED, step("settled", value="credit")], "ann decided to credit KES 1.00: because"),
-    ([OPENED, step("matched", value="stm_1")],
-     "ann matched it with stm_1; the next run will use that."),
+    ([OPENED, MATCHED], "ann matched it with stm_1: because"),
+    ([OPENED, MATCHED, step("reopened")],
+     "It was matched with stm_1, and run 7 still saw it: the two do not fit."),
     ([OPENED, step("unmatched", value="stm_1")], "ann took back its match with stm_1: because"),
     ([OPENED, ACCEPTED, step("changed", 101)],
      "It was accepted at KES 1.00, and run 7 saw KES 1.01."),
