@@ -36,8 +36,8 @@ NEWEST: Final = VERSIONS[-1]
 """The version that this program needs."""
 
 DIGESTS: Final = {
-    "sqlite": "b4b2254b54c3dadcf67076ebb60021ff24f5dee8d6c65779a7b202cb5e255296",
-    "postgresql": "e8afd57cacf5c13c50cff10555d34b7bfe15def7eeb0d3ccdb1c859870488b24",
+    "sqlite": "6f86418a7da36c63a7dd0fddb7f0bbd866bba259ab431a9bd4d3c5cb74a6d562",
+    "postgresql": "a4a12534b547973fe7946a350483df237052f8aeb85c0fab1aa6443b91a1a599",
 }
 """SHA-256 of all objects that the migrations make, by dialect; a test prints what belongs here.
 Where the digest of a database differs, the migrations are run to name the first difference."""
