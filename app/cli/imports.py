@@ -23,7 +23,11 @@ if TYPE_CHECKING:
 
 FileArgument = Annotated[Path, typer.Argument(help="The file: CSV, XLSX or JSON Lines.")]
 MappingOption = Annotated[
-    Path | None, typer.Option(help="A TOML file that names columns, marks, dates and words.")
+    Path | None,
+    typer.Option(
+        help="A TOML file that names columns, marks, dates and words; or the name of a mapping "
+        "of `mappings list`."
+    ),
 ]
 PresetOption = Annotated[
     str | None,
@@ -555,6 +559,7 @@ async def _import(
         raise UsageError(f"there is no source {source[:40]!r}; there are: {', '.join(known)}")
     found = await identify(context, request, kind=kind, source=source)
     kind, source = found.settled()
+    request = found.reading(request)
     done = await import_kind(context, request, kind=kind, source=source, progress=show)
     if kind == "statement":
         done.notes += [each for each in found.because if each not in done.notes]
@@ -611,6 +616,35 @@ def show_preset(
         printing.print_file(shown["file"])
     else:
         printing.document(shown, form)
+
+
+mappings_group = typer.Typer(
+    help="Mappings that were saved on the console's page of a file.", no_args_is_help=True
+)
+
+
+@mappings_group.command("list")
+def list_mappings(form: printing.FormatOption = printing.Format.table) -> None:
+    """List the saved mappings, by name."""
+    from app.finance.named_mappings import list_mappings
+    from reconcile.instants import format_instant
+
+    found = running.with_context(list_mappings)
+    rows = [
+        {"mapping": each.name, "kind": each.kind, "by": each.who, "at": format_instant(each.at)}
+        for each in found
+    ]
+    printing.emit(rows, columns=("mapping", "kind", "by", "at"), form=form)
+
+
+@mappings_group.command("show")
+def show_mapping(
+    name: Annotated[str, typer.Argument(help="A saved mapping's name.")],
+) -> None:
+    """Print a mapping's file, which may be copied, changed, and given as --mapping FILE."""
+    from app.finance.named_mappings import one_mapping
+
+    printing.print_file(running.with_context(lambda context: one_mapping(context, name)).toml)
 
 
 # --- bank -----------------------------------------------------------------------------------------

@@ -290,6 +290,8 @@ ACTIONS: Final[Mapping[Action, str]] = {
     "records_imported": "imported records",
     "statement_imported": "imported a statement",
     "bank_imported": "imported a bank's file",
+    "mapping_saved": "saved a mapping",
+    "mapping_deleted": "deleted a mapping",
     "records_withdrawn": "took back an import of records",
     "statement_withdrawn": "took back a statement",
     "bank_withdrawn": "took back a bank's file",

@@ -1,7 +1,8 @@
 """Identifies a file by its content: its kind, the export, and the source whose statement it is.
 
 1 format   CAMT.053, MT940 and OFX are a bank's
-2 export   the heading of a preset says the kind and the provider
+2 mapping  a saved mapping says the kind, if the file has every column that it names
+  export   else the heading of a preset says the kind and the provider
 3 columns  else the kinds for which the heading has all that is needed
 4 source   sources of the provider; of several, the one whose account the file names
 
@@ -12,12 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from pathlib import Path
+from typing import Any, Final, TypeVar
 
 from app.config.settings import SourceSettings
 from app.core.errors import UsageError
 from app.finance.files import bank, bank_formats, books, mapping, presets, statements, tables
 from app.finance.import_store import ImportKind
+from app.finance.mapping_store import NamedMapping
 from app.providers.profile import shipped_profiles
 
 KIND_NAMES: Final[Mapping[ImportKind, str]] = {
@@ -45,6 +48,9 @@ ANY_PROVIDER: Final = frozenset({"checkout", "convoy", "rfc9421", "standard_webh
 """Profiles of ways to sign, which providers share: they don't say whose statement fits."""
 
 
+Request = TypeVar("Request", bound=presets.ReadingRequest)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileIdentity:
     """A file's identity, as far as its content says it.
@@ -52,6 +58,7 @@ class FileIdentity:
     kinds     the kinds that it can be; one: it is known
     sources   the sources whose statement it can be; one: it is known
     preset    the preset whose heading it has, if exactly one
+    mapping   the name of the saved mapping that fits it
     because   why, one sentence each
     unsure    whether the file names an account that is not that of the only source left
     """
@@ -60,6 +67,7 @@ class FileIdentity:
     sources: Sequence[str] = ()
     unsure: bool = False
     preset: presets.Recognized | None = None
+    mapping: str | None = None
     because: Sequence[str] = ()
 
     @property
@@ -73,6 +81,10 @@ class FileIdentity:
         if self.kind != "statement":
             return ""
         return self.sources[0] if len(self.sources) == 1 and not self.unsure else None
+
+    def reading(self, request: Request) -> Request:
+        """Return the request with the mapping that fits the file."""
+        return request if self.mapping is None else replace(request, mapping=Path(self.mapping))
 
     def settled(self) -> tuple[ImportKind, str]:
         """Return the (kind, source). Raises UsageError where a person must say it."""
@@ -101,15 +113,17 @@ def identify_file(
     kind: ImportKind | None = None,
     source: str | None = None,
     account: str = "",
+    saved: Sequence[NamedMapping] = (),
 ) -> FileIdentity:
     """Identify a file; what the caller says of it is not looked for.
 
     account  the bank account of rows that name none
+    saved    the mappings that may fit
     Raises NotFoundError or UsageError for a file, preset or mapping that cannot be read, and
     UsageError for a source that the file cannot be of.
     """
     try:
-        found = _kinds_of(request, kind, account)
+        found = _kinds_of(request, kind, account, saved)
     except tables.RefusedTable as refused:
         found = FileIdentity(because=[f"{refused.problem.sentence}."])
     except OSError as error:
@@ -188,7 +202,10 @@ def _accounts_of(settings: SourceSettings) -> set[str]:
 
 
 def _kinds_of(
-    request: presets.ReadingRequest, kind: ImportKind | None, account: str
+    request: presets.ReadingRequest,
+    kind: ImportKind | None,
+    account: str,
+    saved: Sequence[NamedMapping],
 ) -> FileIdentity:
     """Return what is known of the file without its source. Raises RefusedTable."""
     form = bank_formats.bank_format(request.path)
@@ -205,6 +222,15 @@ def _kinds_of(
             profiles=preset.profiles,
         )
         return FileIdentity(kinds=[kind or preset.kind], preset=shown)
+    if request.mapping is None and request.preset is None and saved:
+        headings = [row for _, row in presets.first_rows(request.path, encoding=request.encoding)]
+        fits = [each for each in saved if kind in (None, each.kind) and _fits(each, headings)]
+        if len(fits) > 1:
+            names = " or ".join(f"--mapping {each.name!r}" for each in fits)
+            raise UsageError(f"several saved mappings fit the file: say {names}")
+        for each in fits:
+            why = f"Read with the mapping {each.name}: the file has all of its columns."
+            return FileIdentity(kinds=[each.kind], mapping=each.name, because=[why])
     if request.mapping is None and request.preset is None and kind != "bank":
         known = presets.recognized(request.path, encoding=request.encoding)
         fitting = [each for each in known if kind in (None, each.kind)]
@@ -216,6 +242,17 @@ def _kinds_of(
                 because=[each.because for each in fitting],
             )
     return FileIdentity(kinds=[kind]) if kind is not None else _by_columns(request, account)
+
+
+def _fits(saved: NamedMapping, headings: Sequence[Sequence[str]]) -> bool:
+    """Return whether a heading has every column that a mapping names, two at least."""
+    fields = FIELDS[saved.kind]
+    mapped = mapping.read_mapping(saved.toml.encode(), fields, name=saved.name)
+    unnamed = {name for name in fields.names if name not in mapped.columns}
+    wanted = {tables.plain_name(n) for n in mapped.looked_for(fields) if n not in unnamed}
+    return len(wanted) > 1 and any(
+        wanted <= {*map(tables.plain_name, heading)} for heading in headings
+    )
 
 
 def _by_columns(request: presets.ReadingRequest, account: str) -> FileIdentity:

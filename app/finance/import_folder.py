@@ -300,7 +300,7 @@ async def _imported(context: AppContext, path: Path, *, folder: str, sha256: str
     Raises UsageError with what to do where it is not clear.
     """
     request = imports.ImportRequest(path=path, sha256=sha256, actor=SERVICE)
-    kind, source = _identity(context, request, folder)
+    request, kind, source = await _identity(context, request, folder)
     async with context.database.reading() as connection:
         known = await import_store.import_of_file(connection, kind=kind, sha256=sha256)
     if known is not None:
@@ -324,10 +324,13 @@ async def _imported(context: AppContext, path: Path, *, folder: str, sha256: str
     return done.number
 
 
-def _identity(
+async def _identity(
     context: AppContext, request: imports.ImportRequest, folder: str
-) -> tuple[import_store.ImportKind, str]:
-    """Return a file's (kind, source). Raises UsageError where they are not its folder's."""
+) -> tuple[imports.ImportRequest, import_store.ImportKind, str]:
+    """Return (the request as the file is to be read, kind, source).
+
+    Raises UsageError where they are not its folder's.
+    """
     sources = context.settings.sources
     if folder not in sources and folder not in KINDS:
         raise UsageError(
@@ -335,9 +338,10 @@ def _identity(
             "or books, or bank"
         )
     kind = KINDS.get(folder, "statement") if folder not in sources else "statement"
-    found = file_identity.identify_file(request, sources=sources)
+    found = await imports.identify(context, request, kind=None, source=None)
     if found.kind is None and kind in found.kinds:
-        found = file_identity.identify_file(request, sources=sources, kind=kind)
+        found = await imports.identify(context, request, kind=kind, source=None)
+    request = found.reading(request)
     if found.kind != kind:
         is_what = "nothing that is known" if found.kind is None else (
             file_identity.KIND_NAMES[found.kind]
@@ -347,13 +351,13 @@ def _identity(
             "import it on the page Imports"
         )
     if kind != "statement":
-        return kind, ""
+        return request, kind, ""
     if folder not in found.sources or found.unsure:
         raise UsageError(
             f"it may not be of {folder}: move it to the folder of its source, or import it on the "
             f"page Imports. {' '.join(found.because)}".rstrip()
         )
-    return kind, folder
+    return request, kind, folder
 
 
 def _move(inside: int, name: str, copied: _Copied) -> None:

@@ -29,6 +29,7 @@ from app.finance import (
     coverage_store,
     file_identity,
     import_store,
+    named_mappings,
     statement_store,
 )
 from app.finance.files import (
@@ -682,6 +683,7 @@ async def import_book(
     sources  the names that a source may have; None: any
     Raises as `import_file` does, and UsageError for a mapping.
     """
+    request = await named_mappings.with_named_mapping(context, request)
     chosen = presets.choose(request, "book", unstated=_unstated(context))
     form = books.BookForm(chosen.mapping, sources=sources)
     name = request.book or (THE_BOOK if chosen.preset is None else chosen.preset.name)
@@ -704,6 +706,7 @@ async def import_statement(
     own_orders  whether the source's orders are apart from all others
     Raises as `import_book` does.
     """
+    request = await named_mappings.with_named_mapping(context, request)
     chosen = presets.choose(request, "statement", unstated=_unstated(context))
     if chosen.preset is not None:
         file_identity.check_source(
@@ -726,6 +729,7 @@ async def import_bank(
     progress: Progress = lambda done, total: None,
 ) -> Imported:
     """Import a bank's file: CAMT.053, MT940, OFX, or a table. Raises as `import_book` does."""
+    request = await named_mappings.with_named_mapping(context, request)
     chosen = presets.choose_mapping(request, bank.BankForm.FIELDS, unstated=_unstated(context))
     if request.account:
         defaults = {**chosen.mapping.defaults, "account": request.account}
@@ -741,11 +745,12 @@ async def identify(
 ) -> file_identity.FileIdentity:
     """Identify a file among the configured sources. Raises as `identify_file` does."""
     return file_identity.identify_file(
-        request,
+        await named_mappings.with_named_mapping(context, request),
         sources=context.settings.sources,
         kind=kind,
         source=source,
         account=request.account,
+        saved=await named_mappings.list_mappings(context),
     )
 
 

@@ -246,6 +246,18 @@ class CoverageRow(Table, table=True):
     withdraws: int | None = big_column(null=True)
 
 
+class MappingRow(Table, table=True):
+    """A mapping of a file's columns that a person saved by name, as TOML."""
+
+    __tablename__ = "mappings"
+    __table_args__ = CLUSTERED
+    name: str = text_column(marks.RULES, primary=True)
+    kind: str = text_column(marks.CODES)
+    toml: str = text_column(marks.RULES)
+    who: str = text_column(marks.STAFF)
+    at: int = big_column()
+
+
 class ImportTaskRow(Table, table=True):
     """A file of the watched import folder that a person must look at; it goes with the file."""
 

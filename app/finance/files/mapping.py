@@ -1,6 +1,7 @@
 """What a merchant declares about a file: column names, marks, dates, words. A TOML file.
 
-delimiter = ";"            encoding = "cp1252"        sheet = "Orders"
+kind = "statement"         delimiter = ";"            encoding = "cp1252"
+sheet = "Orders"
 decimal = ","              thousands = "."
 dates = "day_first"        zone = "Africa/Nairobi"    phone_country = "254"
 
@@ -348,8 +349,11 @@ class RowRules:
 class FileMapping:
     """A valid mapping. What it leaves out has the usual names and forms.
 
+    kind    the kind of file that it is for; None: it does not say it
     signed  whether it is a preset's, which is made for the meaning of the signs in its file
     """
+
+    kind: str | None = None
 
     delimiter: str | None = None
     encoding: str | None = None
@@ -474,6 +478,7 @@ class _FoldKeys(TomlTable):
 class MappingFile(TomlTable):
     """The keys of a mapping that are the same for every kind of file."""
 
+    kind: Literal["book", "statement", "bank"] | None = None
     heading_row: Annotated[Any, _row_count(1)] | None = None
     skip_first: Annotated[Any, _row_count(0)] = 0
     skip_last: Annotated[Any, _row_count(0)] = 0
@@ -594,6 +599,7 @@ def mapping_of(values: Values, *, only_named: Sequence[str] = ()) -> FileMapping
     singles = {field: name for field, name in columns.items() if isinstance(name, str)}
     fold = values["fold"]
     return FileMapping(
+        kind=values["kind"],
         delimiter=values["delimiter"],
         encoding=values["encoding"],
         sheet=values["sheet"],

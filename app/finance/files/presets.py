@@ -341,12 +341,14 @@ def _first_rows(path: Path, encoding: str | None) -> Iterator[FirstRow]:
 class ReadingRequest:
     """A file, and what the caller declares about it, which replaces a mapping's own keys.
 
+    content   the mapping's text, in place of its file
     preset    a preset's name or path, or NO_PRESET; None: the preset whose heading the file has
     currency  the currency of rows without one
     """
 
     path: Path
     mapping: Path | None = None
+    content: str = ""
     preset: str | None = None
     delimiter: str | None = None
     encoding: str | None = None
@@ -498,8 +500,8 @@ def _in_currency(mapping: FileMapping, request: ReadingRequest) -> FileMapping:
 
 def requested_mapping(request: ReadingRequest, fields: Fields) -> FileMapping:
     """Return the request's mapping, else the usual column names. Raises as `choose` does."""
-    content = b""
-    if request.mapping is not None:
+    content = request.content.encode()
+    if request.mapping is not None and not content:
         try:
             with request.mapping.open("rb") as file:
                 content = file.read(MAX_BYTES + 1)
@@ -509,4 +511,7 @@ def requested_mapping(request: ReadingRequest, fields: Fields) -> FileMapping:
             raise UsageError(f"the mapping cannot be read: {error.strerror}") from None
     name = "the mapping" if request.mapping is None else request.mapping.name
     mapping = read_mapping(content, fields, name=name, beside=_beside(request))
+    known = next((each for each, theirs in KINDS.items() if theirs is fields), "bank")
+    if mapping.kind not in (None, known):
+        raise UsageError(f"{name} is a mapping of another kind of file: {mapping.kind}")
     return _in_currency(mapping, request)

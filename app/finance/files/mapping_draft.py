@@ -1,0 +1,158 @@
+"""Drafts a mapping from a person's choices: which column of an unknown file says what.
+
+1 look    at the heading, the first rows, and the words of columns with few of them
+2 draft   the mapping as TOML, the text of a mapping file
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Final
+
+from app.core.masking import clipped, masked_at_sight
+from app.core.text import printable
+from app.finance.files import opening, tables
+from app.finance.files.mapping import Fields
+
+MOST_ROWS: Final = 5
+"""Rows that are shown."""
+
+MOST_CELL: Final = 60
+"""Characters of a cell that are shown."""
+
+MOST_WORDS: Final = 10
+"""Words of a column that a person says the meaning of; of more only a mapping file can."""
+
+IGNORED: Final = "ignore"
+"""Meaning of a word whose rows are left out."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TablePreview:
+    """Heading and first rows of a file, with phone numbers and addresses masked.
+
+    words  by column its words in the first BATCH rows, where they are at most MOST_WORDS
+    """
+
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    words: Mapping[str, Sequence[str]]
+
+    def suggested(self, name: str) -> str:
+        """Return the column whose name is like a field's; empty if none is."""
+        plain = {tables.plain_name(each): each for each in self.columns}
+        near = get_close_matches(tables.plain_name(name), plain, n=1, cutoff=0.75)
+        return plain[near[0]] if near else ""
+
+
+def preview_table(
+    path: Path, *, delimiter: str | None = None, encoding: str | None = None
+) -> TablePreview:
+    """Look at a file of which no column is known. Raises as `open_table` does."""
+
+    def filled(row: Sequence[str]) -> int:
+        return sum(1 for cell in row if cell.strip())
+
+    form = opening.format_of(path)
+    if form == "json_lines":
+        raise tables.RefusedTable(1, "the columns of JSON Lines are named by a mapping file only")
+    table: tables.SourceTable
+    if form == "workbook":
+        table = opening.XlsxTable(path, sheet=None, recognize=filled)
+    else:
+        table = tables.CsvTable(path, encoding=encoding, delimiter=delimiter, recognize=filled)
+    first = next(iter(table.batches()), tables.Batch([], []))
+    columns = [name.strip() for name in table.heading]
+    named = [(place, name) for place, name in enumerate(columns) if name]
+    return TablePreview(
+        columns=[name for _, name in named],
+        rows=[
+            [_shown(row[place] if place < len(row) else "") for place, _ in named]
+            for row in first.rows[:MOST_ROWS]
+        ],
+        words={
+            name: words
+            for place, name in named
+            if (words := _words_of(row[place] for row in first.rows if place < len(row)))
+        },
+    )
+
+
+def _shown(cell: str) -> str:
+    return clipped(masked_at_sight(printable(cell)), MOST_CELL)
+
+
+def _words_of(cells: Iterable[str]) -> Sequence[str]:
+    """Return the words of a column; none if there are many, or long ones."""
+    words = dict[str, None]()
+    for cell in cells:
+        words[cell.strip()] = None
+        if len(words) > MOST_WORDS or len(cell) > MOST_CELL:
+            return ()
+    return [word for word in words if word]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MappingDraft:
+    """A person's choices.
+
+    columns   by field the column that says it; empty: none
+    less      by field of money the column that is subtracted
+    words     by field the meaning of each word of its column, or IGNORED
+    keys      keys of a mapping such as `dates`, of which empty ones are left out
+    currency  of rows that name none; empty: all name one
+    """
+
+    kind: str
+    columns: Mapping[str, str]
+    less: Mapping[str, str] = field(default_factory=dict)
+    words: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    keys: Mapping[str, str] = field(default_factory=dict)
+    currency: str = ""
+
+    def toml(self, fields: Fields, heading: Sequence[str]) -> str:
+        """Return the mapping file. A usual name that was not chosen is left out by it."""
+        plain = {tables.plain_name(name) for name in heading}
+        singles = {
+            name: column
+            for name in fields.names
+            if (column := self.columns.get(name, "")) or tables.plain_name(name) in plain
+            if not self.less.get(name)
+        }
+        lines = [f"kind = {_quoted(self.kind)}"]
+        lines += [f"{key} = {_quoted(value)}" for key, value in self.keys.items() if value]
+        lines += _section("columns", singles)
+        for name, less in self.less.items():
+            if less:
+                added = [f"add = [{_quoted(column)}]" for column in [self.columns[name]] if column]
+                lines += ["", f"[amounts.{name}]", *added, f"subtract = [{_quoted(less)}]"]
+                lines += ["unsigned = true"]
+        lines += _section("defaults", {"currency": self.currency} if self.currency else {})
+        ignored = dict[str, list[str]]()
+        for name, words in self.words.items():
+            meant = {word: ours for word, ours in words.items() if ours and ours != IGNORED}
+            lines += _section(f"words.{name}", meant)
+            for word, ours in words.items():
+                if ours == IGNORED:
+                    ignored.setdefault(self.columns[name], []).append(word)
+        if ignored:
+            lines += ["", "[ignore]"]
+            lines += [
+                f"{_quoted(column)} = [{', '.join(map(_quoted, words))}]"
+                for column, words in ignored.items()
+            ]
+        return "\n".join(lines) + "\n"
+
+
+def _section(name: str, values: Mapping[str, str]) -> list[str]:
+    if not values:
+        return []
+    pairs = (f"{_quoted(key)} = {_quoted(value)}" for key, value in values.items())
+    return ["", f"[{name}]", *pairs]
+
+
+def _quoted(text: str) -> str:
+    """Write a basic string of TOML, whose escapes are those of JSON."""
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -1,0 +1,91 @@
+"""Named mappings: saved from a page, used by name from pages, commands and the import folder."""
+
+import hashlib
+import re
+from dataclasses import replace
+from typing import Final, TypeVar
+
+from app.access.operators import note_in_trail, permitted
+from app.context.context import AppContext
+from app.core.errors import NotFoundError, UsageError
+from app.finance.file_identity import FIELDS
+from app.finance.files.mapping import read_mapping
+from app.finance.files.presets import ReadingRequest
+from app.finance.import_store import ImportKind
+from app.finance.mapping_store import NamedMapping, delete_mapping, named_mappings, save_mapping
+
+MOST_NAMED: Final = 200
+"""Mappings at most: each is looked at when a file is recognized."""
+
+Request = TypeVar("Request", bound=ReadingRequest)
+
+_NAME: Final = re.compile(r"[^\W_][\w .-]{0,59}")
+
+
+async def list_mappings(context: AppContext) -> list[NamedMapping]:
+    async with context.database.reading() as connection:
+        return await named_mappings(connection)
+
+
+async def one_mapping(context: AppContext, name: str) -> NamedMapping:
+    """Return a mapping. Raises NotFoundError, which names those that there are."""
+    known = await list_mappings(context)
+    found = next((each for each in known if each.name == name), None)
+    if found is None:
+        there = ", ".join(each.name for each in known) or "none yet"
+        raise NotFoundError(
+            f"there is no mapping {name[:60]!r}: name a file, or one of these: {there}"
+        )
+    return found
+
+
+async def save_named(
+    context: AppContext, name: str, *, kind: ImportKind, toml: str, by: str | None
+) -> None:
+    """Save a mapping under a name, in place of an earlier one.
+
+    Raises UsageError for an unfit name, a mapping with mistakes, or a person who may not import.
+    """
+    if not _NAME.fullmatch(name) or name.endswith(".toml"):
+        raise UsageError(
+            "a mapping's name has letters, digits, blanks, dots and hyphens, at most 60, and does "
+            "not end in .toml"
+        )
+    read_mapping(toml.encode(), FIELDS[kind], name=name)
+    async with context.database.writing() as connection:
+        who = await permitted(connection, by=by, action="mapping_saved")
+        known = await named_mappings(connection)
+        if len(known) >= MOST_NAMED and name not in {each.name for each in known}:
+            raise UsageError(f"there are {MOST_NAMED} mappings: delete one that is not used")
+        now = context.clock.now()
+        saved = NamedMapping(name=name, kind=kind, toml=toml, who=who.name, at=now)
+        await save_mapping(connection, saved)
+        digest = hashlib.sha256(toml.encode()).hexdigest()
+        facts = {"kind": kind, "sha256": digest}
+        await note_in_trail(
+            connection, who, action="mapping_saved", subject=name, at=now, facts=facts
+        )
+
+
+async def delete_named(context: AppContext, name: str, *, by: str | None) -> None:
+    """Delete a mapping. Raises NotFoundError if there is none."""
+    await one_mapping(context, name)
+    async with context.database.writing() as connection:
+        who = await permitted(connection, by=by, action="mapping_deleted")
+        await delete_mapping(connection, name)
+        now = context.clock.now()
+        await note_in_trail(connection, who, action="mapping_deleted", subject=name, at=now)
+
+
+async def with_named_mapping(context: AppContext, request: Request) -> Request:
+    """Return the request with the content of a mapping that it names.
+
+    A path, which has a `/` or ends in `.toml`, or is there, is left as it is. Raises NotFoundError.
+    """
+    named = request.mapping
+    if named is None or request.content or named.suffix == ".toml" or named.name != str(named):
+        return request
+    if named.exists():
+        return request
+    found = await one_mapping(context, str(named))
+    return replace(request, content=found.toml)
