@@ -561,8 +561,7 @@ async def _import(
     kind, source = found.settled()
     request = found.reading(request)
     done = await import_kind(context, request, kind=kind, source=source, progress=show)
-    if kind == "statement":
-        done.notes += [each for each in found.because if each not in done.notes]
+    done.explain(found)
     return done
 
 

@@ -23,7 +23,7 @@ from app.console.uploads import (
     mappings_in,
 )
 from app.console.view import PROPOSE, ROWS, ActionResult, Document, Field, Form, View, stated
-from app.console.words import address, capital, of_forms, plain_money
+from app.console.words import address, capital, file_part, of_forms, plain_money
 from app.core.errors import NotFoundError, UsageError
 from app.core.ids import new_token
 from app.core.jobs import job_document
@@ -33,6 +33,7 @@ from app.finance.changed_rows import changes_file, first_changes
 from app.finance.file_identity import FileIdentity
 from app.finance.files.presets import KIND_NAMES, NO_PRESET, known_exports
 from app.finance.import_folder import import_task_documents
+from app.finance.named_mappings import list_mappings, one_mapping
 from reconcile.instants import MINUTE, format_instant
 from reconcile.money import Money, to_json
 
@@ -51,8 +52,12 @@ BEYOND: Final = MAX_NUMBER + 1
 """A number above that of every import."""
 
 
-async def imports_document(view: View) -> Document:
-    """GET /imports?kind=&before="""
+async def imports_document(view: View) -> Document | Response:
+    """GET /imports?kind=&before=. `?mapping=` is the file of a saved mapping."""
+    if (name := view.word("mapping")) is not None:
+        found_mapping = await one_mapping(view.context, name)
+        headers = {"Content-Disposition": f'attachment; filename="{file_part(name)}.toml"'}
+        return Response(found_mapping.toml, media_type="application/toml", headers=headers)
     wanted, before = view.choice("kind", tuple(KINDS)), view.number("before")
     found = []
     for kind in KINDS:
@@ -80,6 +85,10 @@ async def imports_document(view: View) -> Document:
                 **{name: getattr(each.done or each.seen, name, None) for name in COUNTS},
             }
             for each in view.console.uploads.of_person(view.person.name)
+        ],
+        "mappings": [
+            {"mapping": each.name, "kind": each.kind, "by": each.who, "at": format_instant(each.at)}
+            for each in await list_mappings(view.context)
         ],
         "tasks": await import_task_documents(view.context),
         "all_clear": " ".join(each.name for each in _clear_of(view)),
@@ -179,6 +188,7 @@ async def import_document(view: View) -> Document | Response:
         "size": upload.file.size,
         "sha256": upload.file.sha256,
         "mapping": upload.mapping or None,
+        "drafted": upload.request.content or None,
         "by": upload.by,
         "at": format_instant(upload.at),
         "problem": None if upload.job is None else upload.job.problem,
@@ -300,7 +310,13 @@ PRESETS: Final = (
 )
 
 
-def _reading_fields(view: View) -> tuple[Field, ...]:
+async def _mappings(view: View) -> dict[str, Path]:
+    """Return the mappings to choose from, by name: saved ones, and those of the folder."""
+    saved = {each.name: Path(each.name) for each in await list_mappings(view.context)}
+    return saved | mappings_in(view.context.settings.console.mappings)
+
+
+async def _reading_fields(view: View) -> tuple[Field, ...]:
     """Return the fields that say what a file is, and how it is to be read."""
     kinds = tuple((kind, f"{WHOSE[kind]} {word}") for kind, word in KINDS.items())
     return (
@@ -338,9 +354,9 @@ def _reading_fields(view: View) -> tuple[Field, ...]:
             label="Mapping",
             choices=(
                 ("", "none: it is a known export, or its columns have the usual names"),
-                *((name, name) for name in mappings_in(view.context.settings.console.mappings)),
+                *((name, name) for name in await _mappings(view)),
             ),
-            hint="The mappings of TALLYHOOK_CONSOLE__MAPPINGS, by the names of their files.",
+            hint="Mappings saved here, and those of TALLYHOOK_CONSOLE__MAPPINGS.",
             required=False,
         ),
         Field(name="delimiter", label="What divides cells", choices=DELIMITERS, required=False),
@@ -385,7 +401,7 @@ async def ask_upload(view: View) -> Form:
                 kind="files",
                 hint=f"At most {MOST_KEPT}, of {MAX_FILE_BYTES >> 20} MiB together.",
             ),
-            *_reading_fields(view),
+            *await _reading_fields(view),
         ),
     )
 
@@ -405,14 +421,14 @@ async def do_upload(view: View, reason: str) -> str:
             source=source,
             mapping=view.given.get("mapping", ""),
             preset=view.given.get("preset", ""),
-            request=_request(view, file),
+            request=await _request(view, file),
         )
         for file in view.files
     ]
     for upload in uploads:
         view.console.uploads.keep(upload)
     for upload in uploads:
-        _begin_reading(view, upload)
+        begin_reading(view, upload, kind=kind, source=source)
     if len(uploads) > 1:
         await view.console.jobs.settle([each.job for each in uploads if each.job is not None])
         return "/imports"
@@ -439,9 +455,25 @@ def _said_identity(view: View) -> tuple[imports.ImportKind | None, str | None]:
     return kind, source or None
 
 
-def _begin_reading(view: View, upload: Upload) -> None:
-    """Begin the job that recognizes a file and reads it in a dry run."""
-    console, kind, source = view.console, upload.kind, upload.source
+def begin_reading(
+    view: View,
+    upload: Upload,
+    *,
+    kind: imports.ImportKind | None,
+    source: str | None,
+    content: str = "",
+) -> None:
+    """Begin the job that recognizes a file and reads it in a dry run.
+
+    content  the mapping that a person has drafted for it
+    """
+    console = view.console
+    if content:
+        upload.mapping, upload.preset = "your choice of columns", ""
+        upload.request = imports.ImportRequest(
+            path=upload.file.path, content=content, by=upload.by, sha256=upload.file.sha256
+        )
+    upload.kind, upload.source = kind, source
     upload.seen = upload.done = upload.identity = None
     _changes_file(upload).unlink(missing_ok=True)
 
@@ -451,20 +483,23 @@ def _begin_reading(view: View, upload: Upload) -> None:
                 imports.identify, upload.request, kind=kind, source=source
             )
             upload.kind, upload.source = found.kind, found.source
+            upload.request = found.reading(upload.request)
+            upload.mapping = found.mapping or upload.mapping
             if found.kind is None or found.source is None:
                 return
             request = replace(upload.request, dry_run=True, changes=_changes_file(upload))
             upload.seen = await console.work(
                 imports.import_kind, request, kind=found.kind, source=found.source
             )
+            upload.seen.explain(found)
 
     upload.job = console.jobs.begin("import", upload.name, by=upload.by, work=work)
 
 
-def _request(view: View, file: ReceivedFile) -> imports.ImportRequest:
+async def _request(view: View, file: ReceivedFile) -> imports.ImportRequest:
     """Read from the form how a file is to be read. Raises UsageError."""
     given = view.given
-    mappings = mappings_in(view.context.settings.console.mappings)
+    mappings = await _mappings(view)
     mapping, preset = given.get("mapping", ""), given.get("preset", "")
     if mapping and mapping not in mappings:
         raise UsageError("there is no mapping of this name any more")
@@ -500,17 +535,17 @@ async def ask_read_as(view: View) -> Form:
         back=address("imports", upload.name),
         ready=not upload.busy and state_of(upload) != "imported",
         reason=False,
-        fields=_reading_fields(view),
+        fields=await _reading_fields(view),
     )
 
 
 async def do_read_as(view: View, reason: str) -> str:
     """Read a file that waits once more, as the form says."""
     upload = upload_of(view, view.needed("upload"))
-    upload.kind, upload.source = _said_identity(view)
-    upload.request = _request(view, upload.file)
+    kind, source = _said_identity(view)
+    upload.request = await _request(view, upload.file)
     upload.mapping, upload.preset = view.given.get("mapping", ""), view.given.get("preset", "")
-    _begin_reading(view, upload)
+    begin_reading(view, upload, kind=kind, source=source)
     assert upload.job is not None
     await view.console.jobs.wait(upload.job)
     return address("imports", upload.name)

@@ -1,7 +1,6 @@
 """Rendering of documents: HTML by a template, JSON, or one of their lists as CSV; and downloads."""
 
 import json
-import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from starlette.responses import Response
 from app.console import words
 from app.console.imports_pages import KINDS, WHOSE
 from app.console.view import Act, Console, Document, Page, View
+from app.console.words import file_part as file_part
 from app.core.cells import BYTE_ORDER_MARK, csv_line, safe_cell
 from app.core.ids import new_token
 from app.core.pages.charts import Series, bars, stacked
@@ -296,11 +296,6 @@ def download(content: bytes | str, name: str, media: str = "application/octet-st
     """Return a file to save; no browser opens it by itself."""
     disposition = f'attachment; filename="{name}"'
     return Response(content, media_type=media, headers={"Content-Disposition": disposition})
-
-
-def file_part(text: str) -> str:
-    """Return a reference as a part of a file's name."""
-    return re.sub(r"[^A-Za-z0-9._-]+", "_", text)[:80] or "order"
 
 
 def _flat(row: Mapping[str, Any]) -> dict[str, str]:

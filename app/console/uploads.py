@@ -33,6 +33,7 @@ from app.core.ids import new_token
 from app.core.jobs import Job
 from app.core.text import printable
 from app.finance.file_identity import FileIdentity
+from app.finance.files.mapping_draft import TablePreview
 from app.finance.imports import Imported, ImportKind, ImportRequest
 from reconcile.instants import HOUR, Duration, Instant
 
@@ -104,6 +105,7 @@ class Upload:
     preset   name of the export; empty: recognize it
     job      the dry run, then the import
     identity what its content says that it is; None before it was looked at
+    columns  its columns and first rows, once somebody wanted to map them
     seen     result of the dry run; None before its end
     done     result of the import; None before its end
     """
@@ -119,6 +121,7 @@ class Upload:
     request: ImportRequest
     job: Job | None = None
     identity: FileIdentity | None = None
+    columns: TablePreview | None = None
     seen: Imported | None = None
     done: Imported | None = None
 

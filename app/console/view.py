@@ -264,6 +264,7 @@ class Form:
     back      page that led here
     preview   whether the form that was sent only looked: it is shown again, and nothing is done
     button    text of the button; empty: the action's
+    columns, rows  table that is shown above the fields
     """
 
     subject: str
@@ -276,6 +277,8 @@ class Form:
     fields: tuple[Field, ...] = ()
     preview: bool = False
     button: str = ""
+    columns: tuple[str, ...] = ()
+    rows: tuple[tuple[str, ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

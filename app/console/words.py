@@ -464,6 +464,11 @@ _OPTIONS: Final = tuple(
 """Options of commands in messages, and the words for a form in their place."""
 
 
+def file_part(text: str) -> str:
+    """Return a reference as a part of a file's name."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "_", text)[:80] or "order"
+
+
 def capital(text: str) -> str:
     """Begin a sentence with a capital letter."""
     return text[:1].upper() + text[1:]

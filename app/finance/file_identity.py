@@ -222,7 +222,7 @@ def _kinds_of(
             profiles=preset.profiles,
         )
         return FileIdentity(kinds=[kind or preset.kind], preset=shown)
-    if request.mapping is None and request.preset is None and saved:
+    if not request.mapped and request.preset is None and saved:
         headings = [row for _, row in presets.first_rows(request.path, encoding=request.encoding)]
         fits = [each for each in saved if kind in (None, each.kind) and _fits(each, headings)]
         if len(fits) > 1:
@@ -231,7 +231,7 @@ def _kinds_of(
         for each in fits:
             why = f"Read with the mapping {each.name}: the file has all of its columns."
             return FileIdentity(kinds=[each.kind], mapping=each.name, because=[why])
-    if request.mapping is None and request.preset is None and kind != "bank":
+    if not request.mapped and request.preset is None and kind != "bank":
         known = presets.recognized(request.path, encoding=request.encoding)
         fitting = [each for each in known if kind in (None, each.kind)]
         if fitting:

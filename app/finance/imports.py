@@ -36,6 +36,7 @@ from app.finance.files import (
     bank,
     bank_formats,
     books,
+    mapping_draft,
     opening,
     presets,
     shaping,
@@ -194,6 +195,10 @@ class Imported(import_store.WrittenVersions):
             {"column": column, "word": word or None, "rows": rows}
             for (column, word), rows in self.ignored.items()
         ]
+
+    def explain(self, found: file_identity.FileIdentity) -> None:
+        """Add to the notes what the file was taken for, and why."""
+        self.notes += [each for each in found.because if each not in self.notes]
 
     def changed_documents(self) -> list[dict[str, Any]]:
         return [changed_rows.changed_document(self.kind, each) for each in self.changes]
@@ -372,7 +377,7 @@ async def import_file(
             if reading.names and done.number is not None:
                 unfit = await name_references(context, reading.staged, number=done.number)
                 reading.report_unfit(unfit)
-    if done.refused and request.mapping is None and request.preset is None:
+    if done.refused and not request.mapped and request.preset is None:
         _suggest_kind(context, request, done)
     done.notes += done.said_beside()
     done.problems.sort(key=lambda problem: problem.row)
@@ -752,6 +757,16 @@ async def identify(
         account=request.account,
         saved=await named_mappings.list_mappings(context),
     )
+
+
+async def preview(context: AppContext, request: ImportRequest) -> mapping_draft.TablePreview:
+    """Look at a file of which no column is known. Raises UsageError if it has no table."""
+    try:
+        return mapping_draft.preview_table(
+            request.path, delimiter=request.delimiter, encoding=request.encoding
+        )
+    except tables.RefusedTable as refused:
+        raise UsageError(str(refused)) from None
 
 
 async def import_kind(

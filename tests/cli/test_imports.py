@@ -1,11 +1,16 @@
 """`records` and `statement`: what they print, and how they end."""
 
+import asyncio
 import json
 from pathlib import Path
 from unittest.mock import ANY
 
 import pytest
 
+from app.config.load import load_settings
+from app.finance.named_mappings import save_named
+from app.wiring.opening import open_context
+from tests.api.driving import environ
 from tests.cli.test_commands import Run
 from tests.cli.test_commands import run as run
 from tests.database.made import put_new
@@ -258,6 +263,32 @@ def test_files_of_every_kind_are_imported_by_one_command(run: Run, files: Path) 
     assert "None of its first rows has the columns" in unknown["problem"]
     one = run("import", str(names[2]), "--dry-run", "--format", "json")
     assert (one.code, one.document["unchanged"], one.document["import"]) == (0, 4, None)
+
+
+async def _save(folder: Path) -> None:
+    settings = load_settings(environ(folder))
+    async with open_context(settings, purpose="writing") as context:
+        await save_named(context, "our books", kind="book", toml=OWN_BOOK, by=None)
+
+
+OWN_BOOK = 'kind = "book"\n[columns]\nreference = "Beleg"\namount = "Betrag"\n[defaults]\n' + (
+    'currency = "KES"\n'
+)
+
+
+def test_a_saved_mapping_is_used_by_its_name_or_recognized(run: Run, files: Path) -> None:
+    asyncio.run(_save(files))
+    path = files / "own.csv"
+    path.write_text("Beleg,Betrag\nA-1,1.00\n")
+    known = run("import", str(path), "--format", "json").document
+    named = run("records", "import", str(path), "--mapping", "our books", "--format", "json")
+    assert (known["new"], named.document["unchanged"]) == (1, 1)
+    assert "Read with the mapping our books" in str(known["notes"])
+    assert run("import", str(path), "--mapping", "other").code == 5
+    assert "another kind" in run("statement", "import", str(path), "--mapping", "our books").err
+    listed = run("mappings", "list", "--format", "json").document
+    assert [(each["mapping"], each["kind"]) for each in listed] == [("our books", "book")]
+    assert run("mappings", "show", "our books").out == OWN_BOOK
 
 
 @pytest.mark.parametrize(

@@ -386,6 +386,71 @@ async def test_a_file_sent_as_the_wrong_kind_is_read_as_the_right_one_with_one_b
     assert (other["state"], other["source"], other["new"]) == ("to_confirm", "shop", 1)
 
 
+OWN_FORM = b"""Datum;Beleg;Eingang;Ausgang;Art
+20.11.2026;pay_1;1.500,00;;Zahlung
+21.11.2026;pay_2;;20,00;Erstattung
+21.11.2026;;;;Saldo
+"""
+"""A file that no mapping and no preset knows."""
+
+COLUMNS = {
+    "column.payment_reference": "Beleg", "column.gross": "Eingang", "less.gross": "Ausgang",
+    "column.settled_at": "Datum", "column.type": "Art", "dates": "day_first", "numbers": ",.",
+    "currency": "KES", "source": "shop",
+}  # fmt: skip
+
+
+async def test_the_columns_of_an_unknown_file_are_mapped_and_the_mapping_is_saved(
+    console: RunningConsole,
+) -> None:
+    """Its rows are seen, its columns and words chosen; a next file is recognized by them."""
+    async with console.signed_in("finance") as client:
+        sent = await drop(client, ("own.csv", OWN_FORM))
+        page = shown((await client.get(place(sent))).text)
+        path = f"/do/map-columns?upload={place(sent).rpartition('/')[2]}&kind=statement"
+        form = shown((await client.get(path)).text)
+        asked = await send(client, path, **COLUMNS)
+        words = {"word.type.0": "payment", "word.type.1": "refund", "word.type.2": "ignore"}
+        read_by_it = await send(client, path, **COLUMNS, **words)
+        found = (await client.get(f"{place(read_by_it)}.json")).json()
+        save = f"/do/save-mapping?upload={found['upload']}"
+        unfit = await send(client, save, name="../x.toml")
+        saved = await send(client, save, name="our till")
+        toml = await client.get("/imports?mapping=our%20till")
+        again = await drop(client, ("next.csv", OWN_FORM.replace(b"pay_1", b"pay_7")))
+        known = (await client.get(f"{place(again)}.json")).json()
+        done = await press(client, place(again), "Import it")
+        dropped = await send(client, "/do/drop-mapping?mapping=our%20till")
+        gone = await client.get("/imports?mapping=our%20till")
+    assert "Map its columns as a provider's statement" in page
+    assert "Datum Beleg Eingang Ausgang Art 20.11.2026 pay_1 1.500,00" in form
+    assert "Type “Zahlung” means" in shown(asked.text)
+    assert read_by_it.status_code == 303
+    assert (found["state"], found["kind"], found["source"]) == ("to_confirm", "statement", "shop")
+    assert [each["gross"]["amount"] for each in found["rows"]] == ["1500.00", "-20.00"]
+    assert (unfit.status_code, saved.status_code) == (400, 303)
+    assert toml.text == found["drafted"]
+    assert 'add = ["Eingang"]' in toml.text
+    assert (known["state"], known["mapping"], known["new"]) == ("to_confirm", "our till", 2)
+    assert "Read with the mapping our till" in str(known["notes"])
+    assert (done.status_code, lines_of(console)) == (303, 2)
+    assert (dropped.status_code, gone.status_code) == (303, 404)
+    rows = console.driver.rows("SELECT action, subject FROM audit WHERE action LIKE 'mapping%'")
+    assert rows == [("mapping_saved", "our till"), ("mapping_deleted", "our till")]
+
+
+async def test_a_mapping_without_a_needed_column_says_which(console: RunningConsole) -> None:
+    async with console.signed_in("finance") as client:
+        sent = await drop(client, ("own.csv", OWN_FORM))
+        path = f"/do/map-columns?upload={place(sent).rpartition('/')[2]}&kind=book"
+        chosen = await send(client, path, **{"column.reference": "Beleg"}, dates="iso", numbers="")
+        found = (await client.get(f"{place(chosen)}.json")).json()
+        other = await send(client, path, **{"column.reference": "None such"})
+    assert (found["state"], found["kind"]) == ("refused", "book")
+    assert "there is no column 'amount'" in found["problems"][0]["sentence"]
+    assert "no column of this name" in shown(other.text)
+
+
 async def test_changed_rows_are_shown_before_and_after_the_import(console: RunningConsole) -> None:
     async with console.signed_in("finance") as client:
         await imported(client, STATEMENT)

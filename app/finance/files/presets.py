@@ -356,6 +356,11 @@ class ReadingRequest:
     zone: str | None = None
     currency: str | None = None
 
+    @property
+    def mapped(self) -> bool:
+        """Whether a mapping is given."""
+        return self.mapping is not None or bool(self.content)
+
 
 class OpenTable(Protocol):
     """Opens a file as a table, as `open_table` does; it may know more formats."""
@@ -419,12 +424,12 @@ def choose(
 
     Raises UsageError or NotFoundError for one that is invalid, and where several presets fit.
     """
-    if request.mapping is not None and request.preset is not None:
+    if request.mapped and request.preset is not None:
         raise UsageError(
             "say --preset or --mapping: a preset is a mapping. `tallyhook presets show NAME` "
             "prints it, to be copied, changed, and said as --preset FILE"
         )
-    if request.mapping is None and request.preset is None:
+    if not request.mapped and request.preset is None:
         chosen = _by_heading(request, kind)
     elif request.preset in (None, NO_PRESET):
         chosen = ChosenReading(mapping=requested_mapping(request, KINDS[kind]))

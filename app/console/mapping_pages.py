@@ -1,0 +1,223 @@
+"""Mappings of columns: drafted on the page of a file that waits, saved by name, and deleted."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from app.console.imports_pages import KINDS, begin_reading, upload_of
+from app.console.uploads import Upload
+from app.console.view import Field, Form, View
+from app.console.words import address
+from app.core.errors import UsageError
+from app.finance.file_identity import FIELDS
+from app.finance.files.mapping_draft import IGNORED, MappingDraft, TablePreview
+from app.finance.imports import ImportKind, preview
+from app.finance.named_mappings import delete_named, one_mapping, save_named
+
+NEEDED: Final[dict[ImportKind, str]] = {
+    "book": "An order book needs reference, amount and currency.",
+    "statement": "A statement needs payment reference or order reference; gross, or net and fee; "
+    "and currency.",
+    "bank": "A bank file needs account, booked at, currency; and amount, or credit and debit.",
+}
+
+NUMBERS: Final = (
+    ("", "1500.00"), (".,", "1,500.00"), (",", "1500,00"), (",.", "1.500,00"), (", ", "1 500,00"),
+)  # fmt: skip
+"""How amounts are written: the mark of decimals, and that of thousands."""
+
+DATES: Final = (
+    ("iso", "2026-11-20"), ("day_first", "20/11/2026"), ("month_first", "11/20/2026"),
+    ("unix_s", "seconds since 1970"), ("unix_ms", "milliseconds since 1970"),
+    ("excel", "numbers of Excel"),
+)  # fmt: skip
+
+
+async def _looked_at(view: View, upload: Upload) -> TablePreview:
+    """Return the columns and first rows of a file. Raises UsageError if it has none."""
+    if upload.columns is None:
+        upload.columns = await view.console.work(preview, upload.request)
+    return upload.columns
+
+
+def _kind(view: View) -> ImportKind:
+    kind = view.choice("kind", tuple(KINDS))
+    if kind is None:
+        raise UsageError("say what the file is")
+    return kind
+
+
+async def ask_map(view: View) -> Form:
+    """Ask which column says what; then, of columns with words of ours, what each word means."""
+    upload, kind = upload_of(view, view.needed("upload")), _kind(view)
+    seen = await _looked_at(view, upload)
+    known, given = FIELDS[kind], view.given
+    columns = (("", "no column"), *((name, name) for name in seen.columns))
+    asked = []
+    for name in known.names:
+        label = name.replace("_", " ").capitalize()
+        asked.append(
+            Field(
+                name=f"column.{name}",
+                label=label,
+                choices=columns,
+                value=seen.suggested(name),
+                required=False,
+            )
+        )
+        if name in known.amounts:
+            asked.append(
+                Field(
+                    name=f"less.{name}",
+                    label=f"{label}, less what stands in",
+                    choices=columns,
+                    hint="Where money that left has a column of its own.",
+                    required=False,
+                )
+            )
+    words = _word_fields(seen, kind, given)
+    shown = any(field.name in given for field in words)
+    numbers = Field(name="numbers", label="How amounts are written", choices=NUMBERS)
+    zone = Field(
+        name="zone",
+        label="Zone of times that name none",
+        hint="Such as Africa/Nairobi or +03:00; else the merchant's.",
+        required=False,
+    )
+    sources = tuple((name, name) for name in sorted(view.context.settings.sources))
+    whose = Field(name="source", label="Whose statement", choices=sources, required=False)
+    return Form(
+        subject=upload.file.path.name,
+        lines=(
+            NEEDED[kind],
+            *(("Say also what each word of the chosen columns means.",) if words else ()),
+        ),
+        back=address("imports", upload.name),
+        ready=not upload.busy,
+        reason=False,
+        columns=tuple(seen.columns),
+        rows=tuple(tuple(row) for row in seen.rows),
+        fields=(
+            *asked,
+            Field(name="dates", label="How dates are written", choices=DATES),
+            numbers,
+            zone,
+            Field(
+                name="currency",
+                label="Currency of rows that name none",
+                hint="Such as KES.",
+                required=False,
+            ),
+            *((whose,) if kind == "statement" and sources else ()),
+            *words,
+        ),
+        preview=bool(words) and not shown and view.request.method == "POST",
+    )
+
+
+def _word_fields(seen: TablePreview, kind: ImportKind, given: Mapping[str, str]) -> list[Field]:
+    """Return a field for each word of the chosen columns that hold words of ours."""
+    found = []
+    for name, meanings in FIELDS[kind].words.items():
+        for place, word in enumerate(seen.words.get(given.get(f"column.{name}", ""), ())):
+            choices = (
+                ("", "I do not know: its rows are not clear"),
+                *((each, each.replace("_", " ")) for each in meanings),
+                (IGNORED, "leave its rows out"),
+            )
+            found.append(
+                Field(
+                    name=f"word.{name}.{place}",
+                    label=f"{name.capitalize()} “{word}” means",
+                    choices=choices,
+                    value=word.lower() if word.lower() in meanings else "",
+                    required=False,
+                )
+            )
+    return found
+
+
+async def do_map(view: View, reason: str) -> str:
+    """Read the file by the chosen columns, in a dry run."""
+    upload, kind, given = upload_of(view, view.needed("upload")), _kind(view), view.given
+    seen, known = await _looked_at(view, upload), FIELDS[kind]
+    columns = {name: given.get(f"column.{name}", "") for name in known.names}
+    less = {name: given.get(f"less.{name}", "") for name in known.amounts}
+    if not {*columns.values(), *less.values()} <= {"", *seen.columns}:
+        raise UsageError("the file has no column of this name")
+    numbers, dates = given.get("numbers", ""), given.get("dates", "iso")
+    if numbers not in dict(NUMBERS) or dates not in dict(DATES):
+        raise UsageError("this is no form of this console")
+    draft = MappingDraft(
+        kind=kind,
+        columns=columns,
+        less=less,
+        words={
+            name: {
+                word: given.get(f"word.{name}.{place}", "")
+                for place, word in enumerate(seen.words.get(columns[name], ()))
+            }
+            for name in known.words
+        },
+        keys={
+            "decimal": numbers[:1],
+            "thousands": numbers[1:],
+            "dates": dates,
+            "zone": given.get("zone", "").strip(),
+        },
+        currency=given.get("currency", "").strip().upper(),
+    )
+    begin_reading(
+        view,
+        upload,
+        content=draft.toml(known, seen.columns),
+        kind=kind,
+        source=given.get("source") or None if kind == "statement" else "",
+    )
+    assert upload.job is not None
+    await view.console.jobs.wait(upload.job)
+    return address("imports", upload.name)
+
+
+async def ask_save_mapping(view: View) -> Form:
+    upload = upload_of(view, view.needed("upload"))
+    return Form(
+        subject=upload.file.path.name,
+        lines=(
+            "A file that has all columns of the mapping is read by it from then on, here, by "
+            "command (--mapping NAME) and from the import folder. A mapping of this name is "
+            "replaced.",
+        ),
+        back=address("imports", upload.name),
+        ready=bool(upload.request.content),
+        reason=False,
+        fields=(Field(name="name", label="Name of the mapping"),),
+    )
+
+
+async def do_save_mapping(view: View, reason: str) -> str:
+    upload = upload_of(view, view.needed("upload"))
+    if upload.kind is None or not upload.request.content:
+        raise UsageError("choose the columns first")
+    name = view.given.get("name", "").strip()
+    await save_named(
+        view.context, name, kind=upload.kind, toml=upload.request.content, by=view.person.name
+    )
+    return address("imports", upload.name)
+
+
+async def ask_drop_mapping(view: View) -> Form:
+    found = await one_mapping(view.context, view.needed("mapping"))
+    return Form(
+        subject=found.name,
+        lines=(
+            f"It reads {KINDS[found.kind]}s, and was saved by {found.who}. What was imported by it "
+            "stays.",
+        ),
+        back="/imports",
+        reason=False,
+    )
+
+
+async def do_drop_mapping(view: View, reason: str) -> str:
+    await delete_named(view.context, view.needed("mapping"), by=view.person.name)
+    return "/imports"
