@@ -167,9 +167,7 @@ def read_preset(
     name: str, text: str, *, file: str, beside: Mapping[str, Any] | None = None
 ) -> Preset:
     """Return the preset in a text. Raises UsageError with all its mistakes."""
-    kind: Any = None
-    with suppress(ValueError):  # reading the values reports it
-        kind = tomllib.loads(text).get("kind") if len(text) <= MAX_BYTES else None
+    kind = _kind_in(text)
     fields = next((known for each, known in KINDS.items() if each == kind), books.BookForm.FIELDS)
     values = mapping_values(text.encode(), fields, name=file, beside=beside, base=_PresetFile)
     return Preset(
@@ -181,6 +179,13 @@ def read_preset(
         mapping=mapping_of(values, only_named=fields.names),
         profiles=values["profiles"],
     )
+
+
+def _kind_in(text: str) -> Any:
+    """Return the kind that a mapping states; None if it states none, or is no TOML."""
+    with suppress(ValueError):  # reading the values reports it
+        return tomllib.loads(text).get("kind") if len(text) <= MAX_BYTES else None
+    return None
 
 
 # --- presets for people ---------------------------------------------------------------------------
@@ -515,8 +520,8 @@ def requested_mapping(request: ReadingRequest, fields: Fields) -> FileMapping:
         except OSError as error:
             raise UsageError(f"the mapping cannot be read: {error.strerror}") from None
     name = "the mapping" if request.mapping is None else request.mapping.name
-    mapping = read_mapping(content, fields, name=name, beside=_beside(request))
     known = next((each for each, theirs in KINDS.items() if theirs is fields), "bank")
-    if mapping.kind not in (None, known):
-        raise UsageError(f"{name} is a mapping of another kind of file: {mapping.kind}")
+    if (kind := _kind_in(content.decode(errors="replace"))) not in (None, known):
+        raise UsageError(f"{name} is a mapping of another kind of file: {kind}")
+    mapping = read_mapping(content, fields, name=name, beside=_beside(request))
     return _in_currency(mapping, request)
