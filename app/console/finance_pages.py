@@ -71,6 +71,11 @@ CHECKS: Final = {
         "/setup",
         "See that the service runs and reaches the provider, then look again.",
     ),
+    "not_kept": (
+        "Every request of it that nobody signs was within what is kept.",
+        "/imports",
+        "Import the statements of its sources, which show every payment.",
+    ),
     "ties": (
         "Every sum of its report ties.",
         "/runs",

@@ -67,6 +67,7 @@ TONES: Final[Mapping[str, str]] = {
     "ok": "good",
     "refusing": "bad",
     "not_placed": "look",
+    "flooded": "look",
     "never_delivered": "wait",
     "quiet": "quiet",
     "info": "quiet",

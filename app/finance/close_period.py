@@ -36,6 +36,7 @@ from app.orders import history_store
 from app.receiving.caught_up import behind_s
 from app.receiving.confirm import ask_before
 from app.receiving.reverify import count_genuine
+from app.receiving.source_state_store import not_kept_in
 from app.sealing import log_store
 from reconcile.canonical import fingerprint
 from reconcile.instants import EARLIEST, TICK, Instant, format_instant, parse_instant
@@ -267,7 +268,10 @@ async def _looked(
             genuine = await count_genuine(context, since=month.start, until=month.end)
             unasked = [f"{each.source}:{each.payment or each.event_id}" for each in left]
             found = (*found, *closings.unasked(unasked), *closings.in_report(report))
-            found = (*found, *closings.rejected(genuine))  # 3
+            lost = await context.database.on_snapshot(
+                not_kept_in, context.sources, since=month.start, until=month.end
+            )
+            found = (*found, *closings.rejected(genuine), *closings.not_kept(lost))  # 3
     return _Looked(month=month, made=made, before=before, report=report, blockers=found)
 
 

@@ -283,6 +283,15 @@ async def _not_ours(watched: Watched) -> Alarm | None:
     return Alarm(reason="only_other_shops", sentence=f"{sentences} In each case, {found[0].do}.")
 
 
+async def _flooded(watched: Watched) -> Alarm | None:
+    states = await source_states(watched.context)
+    found = [each for each in states if each.state == "flooded"]
+    if not found:
+        return None
+    sentences = " ".join(f"Source {each.source}: {each.sentence}" for each in found)
+    return Alarm(reason="requests_not_kept", sentence=f"{sentences} In each case, {found[0].do}.")
+
+
 async def _unallocated(watched: Watched) -> Alarm | None:
     found = watched.unallocated or await unallocated_totals(watched.context)
     if found.back_of_unknown:
@@ -542,6 +551,11 @@ WATCHES: Final = (
         "not_ours",
         "1 while a source brings only payments of other shops or sellers.",
         _not_ours,
+    ),
+    Watch(
+        "flooded",
+        "1 while requests of a source that signs nothing were not kept within a day.",
+        _flooded,
     ),
     Watch(
         "held",

@@ -1,11 +1,12 @@
 """Finds what may be about an order and is in no ledger; see `reconcile.ledger.unheard`."""
 
-from collections.abc import Collection
+from collections.abc import Mapping
 from typing import Final
 
 from app.database.statements import PlainConnection
 from app.orders.unallocated import fitting_payments
 from app.orders.unread_holds import judged_at, unread_naming
+from app.providers.source import Source
 from app.receiving.source_state_store import arrivals_by_source, last_read, not_kept_in, refused_in
 from app.receiving.unread_store import NO_VALUE, messages_with, problems_of
 from reconcile.instants import Instant
@@ -18,11 +19,15 @@ MOST_SHOWN: Final = 100
 
 
 def unheard_of(
-    connection: PlainConnection, history: History, ledger: Ledger, *, sources: Collection[str]
+    connection: PlainConnection,
+    history: History,
+    ledger: Ledger,
+    *,
+    sources: Mapping[str, Source],
 ) -> Unheard:
     """Return what may be about the order as of its ledger's instant.
 
-    sources  names of all configured sources
+    sources  all configured sources
     """
     until, order = ledger.as_of, history.order
     of_order = sorted(_sources_of(history) & set(sources)) or sorted(sources)
@@ -39,7 +44,7 @@ def unheard_of(
         ]
     found = [each for each in found if each[0].received_at <= until][:MOST_SHOWN]
     problems = problems_of(connection, [each.delivery_id for each, _ in found])
-    states = arrivals_by_source(connection, of_order)
+    states = arrivals_by_source(connection, {each: sources[each] for each in of_order})
     heard = []
     for source in of_order:
         since = states[source].refusing_since

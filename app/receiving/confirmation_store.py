@@ -377,6 +377,13 @@ async def await_again(
         )
 
 
+async def unasked(connection: AsyncConnection, source: str, *, over: int) -> bool:
+    """Return whether more events of a source than `over` were never asked about."""
+    sql = "SELECT 1 FROM confirmations WHERE source=:source AND tries=0 LIMIT 1 OFFSET :over"
+    found = await connection.execute(text(sql), {"source": source, "over": over})
+    return found.first() is not None
+
+
 async def asked_count(connection: AsyncConnection, source: str) -> int:
     """Count the events of a source that were asked about and wait for their provider's word."""
     waiting = "SELECT count(*) FROM confirmations WHERE source=:source AND tries > 0"

@@ -30,7 +30,9 @@ from app.receiving.source_state_store import (
 )
 from reconcile.instants import DAY, Instant, format_instant, format_known
 
-SourceWord = Literal["ok", "refusing", "not_placed", "not_ours", "quiet", "never_delivered"]
+SourceWord = Literal[
+    "ok", "refusing", "not_placed", "not_ours", "flooded", "quiet", "never_delivered"
+]
 """Closed vocabulary of states."""
 
 SOURCE_WORDS: Final[tuple[SourceWord, ...]] = get_args(SourceWord)
@@ -85,7 +87,7 @@ class SourceState:
 
 async def source_arrivals(context: AppContext) -> Mapping[str, SourceArrivals]:
     """Return what came of every configured source."""
-    return await context.database.on_snapshot(arrivals_by_source, list(context.sources))
+    return await context.database.on_snapshot(arrivals_by_source, context.sources)
 
 
 async def source_states(context: AppContext) -> list[SourceState]:
@@ -136,9 +138,14 @@ def judged(
     if not_kept:
         sentence += (
             f" {not_kept:,} requests that nobody signs were not kept in the last day, and genuine "
-            "callbacks may be among them: let only the provider's addresses through, and name "
-            "sessions and payments with PUT /api/v1/orders."
+            "callbacks may be among them."
         )
+        if state in ("ok", "quiet", "never_delivered"):
+            state, since = "flooded", None
+            do = (
+                "let only the provider's addresses through, and name sessions and payments with "
+                "PUT /api/v1/orders: requests that name them have an allowance of their own"
+            )
     return SourceState(
         source=name, state=state, since=since, last=came.last_read_at, sentence=sentence, do=do
     )

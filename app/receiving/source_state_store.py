@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 
 from app.database.statements import PlainConnection, insert_rows
 from app.providers.request import FETCHED
+from app.providers.source import Source
 from app.receiving.refusal_store import NOT_KEPT, Rejection
 from reconcile.instants import DAY, EARLIEST, HOUR, Instant
 
@@ -115,9 +116,10 @@ _MORE: Final = (
 
 
 def arrivals_by_source(
-    connection: PlainConnection, sources: Collection[str]
+    connection: PlainConnection, sources: Mapping[str, Source]
 ) -> dict[str, SourceArrivals]:
-    """Return what came of each of these sources."""
+    """Return what came of each of these sources. A body that is too large is no callback of a
+    source that signs nothing: anyone can send it, and it says nothing of the source."""
     names = [prefix + source for prefix in (ACCEPTED, READ_AT) for source in sources]
     instants = {}
     for name in names:
@@ -126,6 +128,8 @@ def arrivals_by_source(
     refused: dict[str, dict[str, int]] = {}
     since: dict[str, Instant] = {}
     for source, verdict, count, first_at in connection.ask(_REFUSED):
+        if verdict == "body_too_large" and source in sources and sources[source].unsigned:
+            continue
         refused.setdefault(source, {})[verdict] = int(count)
         since[source] = min(Instant(first_at), since.get(source, Instant(first_at)))
     return {

@@ -18,7 +18,7 @@ from app.context.context import AppContext
 from app.core.periodic import PeriodicTask, rest_when_idle
 from app.providers.request import Incoming
 from app.receiving.confirm import ASK_FOR
-from app.receiving.confirmation_store import named_references
+from app.receiving.confirmation_store import named_references, unasked
 from app.receiving.refusals import Allowance, RejectionRate
 from app.receiving.unread_values import whole_values
 from reconcile.instants import MINUTE, Duration
@@ -39,6 +39,11 @@ MAX_NAMING_VALUES: Final = 200
 """Bytes of a body in which references are looked for; a callback has a few kilobytes and dozens of
 values. Larger ones have the allowance of all."""
 
+MAX_UNASKED: Final = 100_000
+"""Events of one source about which its provider was never asked: what 83 minutes of questions are
+enough for, some 100 MB. While there are more, as when the provider is away in a flood, only
+requests that name a known session or payment are kept."""
+
 EVERY_S: Final = 1.0
 """Seconds between two notes of how many were not kept."""
 
@@ -50,7 +55,7 @@ LOOK_BACK: Final[Duration] = MINUTE
 """Overlap of two looks: records do not commit in the order of their ids."""
 
 LOOK_S: Final = 1.0
-"""Seconds between two looks: before a customer has typed a PIN."""
+"""Seconds between two looks: before a customer has typed a PIN, and 40 MiB of a flood at most."""
 
 
 class UnsignedAllowance:
@@ -63,6 +68,7 @@ class UnsignedAllowance:
         self._rate, self._clock = rate, clock
         self._bytes = Allowance(MAX_BYTES_PER_MINUTE, clock())
         self._named: OrderedDict[tuple[str, str], Allowance | None] = OrderedDict()
+        self._full: frozenset[str] = frozenset()
         self._dropped: dict[str, int] = {}
         self._noted: dict[str, float] = {}
 
@@ -73,6 +79,10 @@ class UnsignedAllowance:
         while len(self._named) > MAX_REFERENCES:
             self._named.popitem(last=False)
 
+    def fill(self, sources: Iterable[str]) -> None:
+        """Keep of these sources, of which too much waits, only what names something known."""
+        self._full = frozenset(sources)
+
     def takes(self, source: str, incoming: Incoming) -> bool:
         """Tell whether a request is to be kept, and use its allowance."""
         now = self._clock()
@@ -80,7 +90,8 @@ class UnsignedAllowance:
         size += sum(len(name) + len(value) for name, value in incoming.headers)
         if self._takes_named(source, incoming, now):
             return True
-        if self._rate.decide(incoming.address) == "kept" and self._bytes.take(now, size):
+        kept = source not in self._full and self._rate.decide(incoming.address) == "kept"
+        if kept and self._bytes.take(now, size):
             return True
         self._dropped[source] = self._dropped.get(source, 0) + 1
         return False
@@ -115,7 +126,9 @@ def learning_names(context: AppContext, allowance: UnsignedAllowance) -> Periodi
         since = context.clock.now() - back[0]
         async with context.database.reading() as connection:
             found = await named_references(connection, unsigned, since=since, limit=MAX_REFERENCES)
+            full = [name for name in unsigned if await unasked(connection, name, over=MAX_UNASKED)]
         allowance.name(found)
+        allowance.fill(full)
         back[0] = LOOK_BACK
         return 0
 

@@ -395,7 +395,9 @@ def first_difference(then: Iterable[EvidenceDigest], now: Iterable[EvidenceDiges
 # --- why a month cannot be closed yet -------------------------------------------------------------
 
 
-BlockerCode = Literal["too_early", "ties", "breaks", "pending", "rejected", "unread", "unasked"]
+BlockerCode = Literal[
+    "too_early", "ties", "breaks", "pending", "rejected", "unread", "unasked", "not_kept"
+]
 
 BLOCKING: Final[frozenset[BreakCause]] = frozenset({"unresolved", "payment_in_doubt", "ambiguous"})
 """Causes of breaks that must be decided before a month is closed."""
@@ -452,6 +454,17 @@ def unasked(names: Sequence[str]) -> Iterator[Blocker]:
             sentence="Payments that are not final, and whose provider did not say just now how "
             f"they stand: {len(names):,} ({shown}{more}).",
             do="See that `tallyhook serve` runs and reaches the provider, then close.",
+        )
+
+
+def not_kept(count: int) -> Iterator[Blocker]:
+    """Yield a reason for `count` requests of the month that nobody signs and that were not kept."""
+    if count:
+        yield Blocker(
+            code="not_kept",
+            sentence="Requests of the month that nobody signs, and that were more than is kept: "
+            f"{count:,}. Genuine callbacks may be among them, so that payments may be missing.",
+            do="Import the statements of its sources, which show every payment.",
         )
 
 

@@ -98,6 +98,19 @@ class ConfirmingContract:
         assert names(await take(inbox, at=7)) == ["e1"]
         assert sorted(names(await take(inbox, at=68))) == ["e1", "e3"]  # their askers have died
 
+    @pytest.mark.alike
+    async def test_what_was_never_asked_about_is_counted_up_to_a_bound(self, inbox: Inbox) -> None:
+        for number in range(3):
+            await receive(inbox, f"e{number}")
+        await receive(inbox, "other", source="till")
+        async with inbox.database.reading() as connection:
+            found = [await waiting.unasked(connection, "shop", over=over) for over in (2, 3)]
+        assert found == [True, False]
+        (taken,) = await take(inbox, limit=1)
+        await commit(inbox, waiting.put_off, taken, until=seconds(10))
+        async with inbox.database.reading() as connection:
+            assert not await waiting.unasked(connection, "shop", over=2)
+
     async def test_a_redelivered_event_is_neither_settled_nor_put_off(self, inbox: Inbox) -> None:
         """The answer under way may be older than the redelivery."""
         await receive(inbox, "e1")

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -105,13 +106,21 @@ class VerdictContract:
             return replace(rejection(), received_at=received, verdict=verdict, source=source)
 
         async def state(source: str = "shop") -> SourceArrivals:
-            found = await inbox.database.on_snapshot(arrivals_by_source, ["shop", "other"])
+            sources: Any = {name: SimpleNamespace(unsigned=name == "other") for name in known}
+            found = await inbox.database.on_snapshot(arrivals_by_source, sources)
             return found[source]
 
+        known = ("shop", "other")
         assert await state() == SourceArrivals()
+        for source in known:  # what nobody signs can be of any length
+            await keep(inbox, refused(5, "body_too_large", source))
+        assert await state("other") == SourceArrivals()
+        assert (await state()).refused_by_verdict == {"body_too_large": 1}
+        await keep(inbox, arrival(None, at=6))
         await keep(inbox, refused(7_210), refused(10), refused(20, "timestamp_too_old"))
         await keep(inbox, refused(1, "source_unknown", "made up"), refused(9, source="other"))
         assert await state() == SourceArrivals(
+            last_accepted_at=seconds(6),
             refusing_since=seconds(10),
             refused_since_then=3,
             refused_by_verdict={"signature_mismatch": 2, "timestamp_too_old": 1},

@@ -25,7 +25,7 @@ from tests.reconcile.build import T
 @pytest.mark.parametrize(
     ("profile", "read", "state"),
     [
-        ("mpesa_stk", DAY, "ok"),
+        ("mpesa_stk", DAY, "flooded"),
         ("mpesa_stk", DAY + 1, "not_placed"),
         ("checkout", 0, "not_placed"),
     ],
@@ -115,6 +115,24 @@ def judge(
 def test_a_source_is_quiet_after_a_day(after: Any, state: str) -> None:
     found = judge(ACCEPTED, [last()], after=after)
     assert (found.state, found.since) == (state, T if state == "quiet" else None)
+
+
+@pytest.mark.parametrize(
+    ("came", "latest", "state"),
+    [
+        (ACCEPTED, [last()], "flooded"),
+        (SourceArrivals(), [], "flooded"),
+        (REFUSED, [], "refusing"),
+        (ACCEPTED, [last(placed=False)], "not_placed"),
+    ],
+)
+def test_requests_that_were_not_kept_are_a_state_of_their_own(
+    came: SourceArrivals, latest: list[LastEvent], state: str
+) -> None:
+    """Where nothing worse is known of the source."""
+    found = judged("shop", load_profile("checkout"), came, latest, now=T, behind=0, not_kept=7)
+    assert (found.state, bool(found.do)) == (state, True)
+    assert "7 requests that nobody signs were not kept in the last day" in found.sentence
 
 
 def test_what_is_unread_is_not_known() -> None:
@@ -249,8 +267,6 @@ async def test_readiness_names_no_unsigned_source(tmp_path: Path) -> None:
     assert [each["source"] for each in shown] == [
         *("later", "unsigned source 1", "shop", "unsigned source 2"),
     ]
-    assert [each["state"] for each in shown] == [
-        *("never_delivered", "refusing", "never_delivered", "refusing"),
-    ]
+    assert [each["state"] for each in shown] == ["never_delivered"] * 4
     for name in ("till_9f3a", "push_77"):
         assert name not in text.lower()

@@ -106,6 +106,16 @@ def test_bytes_that_are_kept_of_what_names_nothing_known_are_bounded(
     assert allowed.to_note("mpesa") == 1
 
 
+def test_while_too_much_was_never_asked_about_only_named_sessions_are_kept(clock: Clock) -> None:
+    allowed = allowance(clock)
+    allowed.fill(["mpesa"])
+    assert not allowed.takes("mpesa", callback("forged"))
+    assert allowed.takes("mpesa", callback("ws_CO_1"))
+    assert allowed.takes("other", callback("forged"))
+    allowed.fill([])
+    assert allowed.takes("mpesa", callback("forged"))
+
+
 async def flood(driver: Driver, count: int) -> list[int]:
     """Send so many forged callbacks."""
     return [
@@ -138,7 +148,7 @@ async def test_a_named_payment_gets_through_and_others_may_be_lost_which_is_said
         (note,) = (await find_orders(driver.context, "ORD-7", limit=5)).notes
         assert "one may be about it" in note
         (state,) = [s for s in await source_states(driver.context) if s.source == "weak"]
-        assert "not kept in the last day" in state.sentence
+        assert (state.state, "not kept in the last day" in state.sentence) == ("flooded", True)
 
 
 @pytest.mark.parametrize("named_first", [True, False])

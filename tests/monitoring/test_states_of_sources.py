@@ -1,4 +1,4 @@
-"""The alarm about sources that bring only payments of other shops."""
+"""The alarms about sources by their state: only payments of other shops, or more than is kept."""
 
 from types import SimpleNamespace
 from typing import Any, cast
@@ -9,12 +9,13 @@ from app.monitoring import watchdog
 from app.monitoring.watchdog import WATCHES, Watched
 from app.receiving.source_state import SourceState, SourceWord
 
-(LOOK,) = (each.look for each in WATCHES if each.name == "not_ours")
+LOOKS = {each.name: each.look for each in WATCHES}
 
 
-@pytest.mark.parametrize(("word", "raised"), [("not_ours", True), ("not_placed", False)])
-async def test_a_source_of_other_shops_alone_raises_an_alarm(
-    monkeypatch: pytest.MonkeyPatch, word: SourceWord, raised: bool
+@pytest.mark.parametrize("word", ["not_ours", "flooded", "not_placed"])
+@pytest.mark.parametrize("name", ["not_ours", "flooded"])
+async def test_a_source_in_such_a_state_raises_its_alarm(
+    monkeypatch: pytest.MonkeyPatch, word: SourceWord, name: str
 ) -> None:
     async def states(context: Any) -> list[SourceState]:
         return [
@@ -24,6 +25,6 @@ async def test_a_source_of_other_shops_alone_raises_an_alarm(
         ]
 
     monkeypatch.setattr(watchdog, "source_states", states)
-    alarm = await LOOK(cast(Watched, SimpleNamespace(context=None)))
-    assert (alarm is not None) is raised
+    alarm = await LOOKS[name](cast(Watched, SimpleNamespace(context=None)))
+    assert (alarm is not None) is (word == name)
     assert alarm is None or alarm.sentence == "Source shop: So it is. In each case, look."
