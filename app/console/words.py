@@ -215,8 +215,8 @@ BANK_PLACES: Final[Mapping[Bucket, str]] = {
     "by_exchange": "It names its payout, which was in another currency.",
     "payout_amount_differs": "It names its payout, and is another sum.",
     "bank_line_unknown": "No payout of any provider's statement is known for it.",
-    "awaiting_statement": "Booked after the last payout that a statement names.",
-    "not_covered": "Booked before the first payout that a statement names.",
+    "awaiting_statement": "Booked after the last day that imported statements cover.",
+    "not_covered": "Its payout may be of a day that no imported statement covers.",
     "other_business": "No payout: money that left, or that came from nobody who pays out.",
 }
 """Meaning of each place of a bank line, in one sentence."""
