@@ -170,6 +170,7 @@ class BankLeg:
         links += [*self._by_date(), *self._returned()]
         ours = [e for e in self._left_lines() if not (self._payers and self._is_payers(e))]
         self.transfers = (*transfers, *self._claimed(self._orders.by_date(ours)))
+        links = self._sent_again(links)
         self.links = tuple(sorted(links, key=lambda link: link.payouts[0].payout_id))
         # Once payouts were found in some accounts of a currency, only these have to cover it.
         known = {(e.currency, e.account) for link in self.links for e in link.lines}
@@ -325,6 +326,27 @@ class BankLeg:
                 went.remove(pair[1])
                 self._joined |= {payout.payout_id, *[line.line_id for line in pair]}
                 yield Link(bucket="by_group", payouts=(payout,), lines=pair)
+
+    def _sent_again(self, links: Sequence[Link]) -> list[Link]:
+        """Add each payout that failed to the transfer by which its money was sent again."""
+        found = list(links)
+        failed = [e for e in self._left_payouts() if e.sent and not e.minor and e.paid_at]
+        if not failed:
+            return found
+        sums: dict[tuple[str, str, int], list[tuple[Instant, int]]] = defaultdict(list)
+        for place, link in enumerate(found):
+            for each in link.payouts:
+                if each.paid_at is not None:
+                    sums[each.source, each.currency, each.minor].append((each.paid_at, place))
+        for payout in failed:
+            sent = sums[payout.source, payout.currency, payout.sent]
+            later = [each for each in sent if each[0] >= (payout.paid_at or each[0])]
+            if later:
+                link = found[min(later)[1]]
+                payouts = sorted([*link.payouts, payout], key=_payout_order)
+                found[min(later)[1]] = replace(link, payouts=tuple(payouts))
+                self._joined.add(payout.payout_id)
+        return found
 
     # --- 3 explain
 

@@ -9,7 +9,7 @@ import pytest
 from reconcile.instants import DAY, EARLIEST, HOUR, Instant, parse_instant
 from reconcile.matching.bank import BankLeg, Payout
 from reconcile.matching.books import BankLine, StatementKind, StatementLine
-from reconcile.matching.breaks import break_sentence
+from reconcile.matching.breaks import Break, break_sentence
 from reconcile.matching.control import control_in, control_text
 from reconcile.matching.period import Period
 from reconcile.matching.rules import Coverage, Covered, MatchRules, Span
@@ -220,39 +220,63 @@ def test_a_line_that_names_a_payout_stays_in_the_wallet_until_that_payout_leaves
     ]
 
 
-def test_a_withdrawal_waits_for_its_bank_line_and_a_failed_one_for_none() -> None:
-    sent = Payout(
-        payout_id="pyt_1",
-        source="till",
-        reference="TKW1105",
-        currency="KES",
-        minor=500,
-        paid_at=AT,
-        withdrawn=True,
-        sent=500,
+SENT = Payout(
+    payout_id="pyt_1",
+    source="till",
+    reference="TKW1105",
+    currency="KES",
+    minor=500,
+    paid_at=AT,
+    withdrawn=True,
+    sent=500,
+)
+
+
+def booked(minor: int, at: Instant) -> BankLine:
+    return BankLine(
+        line_id=f"bnk_{minor}.1", account="a", currency="KES", minor=minor, booked_at=at
     )
-    failed = replace(sent, payout_id="pyt_2", reference="TKW1106", minor=0)
-    booked = BankLine(
-        line_id="bnk_1.1", account="a", currency="KES", minor=1, booked_at=AT + 30 * DAY
+
+
+def bank_leg(*payouts: Payout, lines: Sequence[BankLine]) -> BankLeg:
+    return BankLeg(
+        payouts=payouts,
+        lines=[*lines, booked(1, AT + 30 * DAY)],
+        rules=MatchRules(),
+        as_of=END,
+        coverage=Coverage(bank=(Covered(name="a", spans=(Span(since=AT - DAY, until=END),)),)),
     )
-    there = replace(booked, line_id="bnk_2.1", minor=500, booked_at=AT)
-    back = replace(booked, line_id="bnk_3.1", minor=-500, booked_at=AT + DAY)
-
-    def buckets(payout: Payout, *lines: BankLine) -> set[str]:
-        leg = BankLeg(
-            payouts=[payout],
-            lines=[*lines, booked],
-            rules=MatchRules(),
-            as_of=END,
-            coverage=Coverage(bank=(Covered(name="a", spans=(MONTHS,)),)),
-        )
-        found = {each.bucket for each in leg.links}
-        return found | {each.bucket for each in leg.alone if each.payout}
-
-    assert buckets(sent) == {"payout_not_in_bank"}
-    assert buckets(sent, there) == {"by_date_window"}
-    assert buckets(failed) == {"nothing_due"}
-    assert buckets(failed, there, back) == {"by_group"}
 
 
-MONTHS = Span(since=AT - DAY, until=END)
+THERE, BACK = booked(500, AT), booked(-500, AT + DAY)
+
+
+@pytest.mark.parametrize(
+    ("minor", "lines", "bucket"),
+    [
+        (500, [], "payout_not_in_bank"),
+        (500, [THERE], "by_date_window"),
+        (0, [], "nothing_due"),
+        (0, [THERE, BACK], "by_group"),
+    ],
+    ids=["missing", "there", "failed", "failed at the bank"],
+)
+def test_a_withdrawal_waits_for_its_bank_line_and_a_failed_one_for_none(
+    minor: int, lines: list[BankLine], bucket: str
+) -> None:
+    leg = bank_leg(replace(SENT, minor=minor), lines=lines)
+    found = {each.bucket for each in leg.links}
+    assert found | {each.bucket for each in leg.alone if each.payout} == {bucket}
+
+
+def test_a_failed_payout_stands_with_the_one_that_sent_its_money_again() -> None:
+    again = replace(SENT, payout_id="pyt_2", reference="TKW1107", paid_at=AT + 3 * DAY)
+    other = replace(again, payout_id="pyt_3", reference="TKW1108", minor=400, sent=400)
+    lines = [booked(minor, AT + 4 * DAY) for minor in (500, 400)]
+    leg = bank_leg(replace(SENT, minor=0), again, other, lines=lines)
+    assert [[each.payout_id for each in link.payouts] for link in leg.links] == [
+        ["pyt_1", "pyt_2"],
+        ["pyt_3"],
+    ]
+    assert leg.control().holds
+    assert not [each for each in leg.decisions() if isinstance(each, Break)]
