@@ -236,6 +236,7 @@ _PERIOD: Final = members(
         "as_of": INSTANT,
         "closed_at": INSTANT,
         "closed_by": WORD,
+        "approved_by": described(MAYBE_WORD, "Who approved it, where it took two people."),
         "digest": WORD,
         "reopened_at": described(MAYBE_INSTANT, "When it was reopened; null: it stands."),
         "reopened_by": MAYBE_WORD,

@@ -272,7 +272,16 @@ def list_periods(form: printing.FormatOption = printing.Format.table) -> None:
 
     closed = running.with_context(list_closed)
     rows = [each.document() for each in closed]
-    columns = ("period", "version", "as_of", "closed_at", "closed_by", "reopened_at", "digest")
+    columns = (
+        "period",
+        "version",
+        "as_of",
+        "closed_at",
+        "closed_by",
+        "approved_by",
+        "reopened_at",
+        "digest",
+    )
     printing.emit(rows, columns=columns, form=form)
 
 

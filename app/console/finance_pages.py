@@ -273,6 +273,7 @@ async def _closing(view: View, month: Month, *, under_way: bool) -> Document:
     document: dict[str, Any] = {
         "period": month.name,
         "closed_by": None if done is None else done.by,
+        "approved_by": None if done is None else done.second,
         "closed_at": None if done is None else format_instant(done.closed_at),
         "version": None if done is None else done.version,
         "digest": None if done is None else done.digest,

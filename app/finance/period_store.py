@@ -73,14 +73,16 @@ async def add_closing(
     row = {"period": closing.month.name, "version": closing.version}
     await connection.execute(
         text(
-            "INSERT INTO closings (period, version, as_of, closed_at, who, digest, document) "
-            "VALUES (:period, :version, :as_of, :closed_at, :who, :digest, :document)"
+            "INSERT INTO closings "
+            "(period, version, as_of, closed_at, who, second, digest, document) VALUES "
+            "(:period, :version, :as_of, :closed_at, :who, :second, :digest, :document)"
         ),
         row
         | {
             "as_of": closing.as_of,
             "closed_at": closing.closed_at,
             "who": closing.by,
+            "second": closing.approved_by,
             "digest": closing.digest,
             "document": canonical_json(closing_document(closing)).decode(),
         },
@@ -115,13 +117,14 @@ async def add_reopening(connection: AsyncConnection, reopening: Reopening) -> No
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Closed:
     """One closing for lists, and when it was reopened, and the digest of that, if it was; the
-    closing itself is read by its name."""
+    closing itself is read by its name. `second` is who approved it, if two people closed it."""
 
     period: str
     version: int
     as_of: Instant
     closed_at: Instant
     by: str
+    second: str | None = None
     digest: str
     reopened_at: Instant | None = None
     reopened_by: str | None = None
@@ -140,6 +143,7 @@ class Closed:
             "as_of": format_instant(self.as_of),
             "closed_at": format_instant(self.closed_at),
             "closed_by": self.by,
+            "approved_by": self.second,
             "digest": self.digest,
             "reopened_at": format_known(self.reopened_at),
             "reopened_by": self.reopened_by,
@@ -147,7 +151,8 @@ class Closed:
 
 
 _CLOSINGS: Final = (
-    "SELECT c.period, c.version, c.as_of, c.closed_at, c.who, c.digest, r.at, r.who, r.digest "
+    "SELECT c.period, c.version, c.as_of, c.closed_at, c.who, c.second, c.digest, "
+    "r.at, r.who, r.digest "
     "FROM closings c LEFT JOIN reopenings r ON r.period = c.period AND r.version = c.version "
     "ORDER BY c.period, c.version"
 )
@@ -162,10 +167,11 @@ async def all_closings(connection: AsyncConnection) -> list[Closed]:
             as_of=row[2],
             closed_at=row[3],
             by=row[4],
-            digest=row[5],
-            reopened_at=row[6],
-            reopened_by=row[7],
-            reopening=row[8],
+            second=row[5],
+            digest=row[6],
+            reopened_at=row[7],
+            reopened_by=row[8],
+            reopening=row[9],
         )
         for row in await connection.execute(text(_CLOSINGS))
     ]

@@ -122,18 +122,19 @@ def _one_of_each(
 
 
 _CLOSINGS: Final = Acts(
-    rows="SELECT period, closed_at, who, as_of, document FROM closings ORDER BY closed_at",
-    of_row=lambda period, at, who, as_of, document: (
+    rows="SELECT period, closed_at, who, second, as_of, document FROM closings ORDER BY closed_at",
+    of_row=lambda period, at, who, second, as_of, document: (
         f"the closing of {period}",
         {
             "at": at,
             "who": who,
+            "second": second,
             "as_of": format_instant(as_of),
             "digest": f"sha256:{_sha256(document)}",
         },
     ),
     actions=frozenset({"period_closed"}),
-    entries=_one_of_each("the closing of {}", lambda entry: entry.facts),
+    entries=_one_of_each("the closing of {}", lambda entry: {"second": None} | entry.facts),
 )
 
 _REOPENINGS: Final = Acts(

@@ -83,7 +83,7 @@ PLANTED: Final = {
         "UPDATE attachments SET sha256='x' || sha256",
     ],
     "the closing of 2026-10 is not in the trail": [
-        "INSERT INTO closings VALUES ('2026-10', 1, 1, 1, 'Ann', 'x', '{}')",
+        "INSERT INTO closings VALUES ('2026-10', 1, 1, 1, 'Ann', NULL, 'x', '{}')",
     ],
     "what was done about break brk_1 is not in the trail": [
         "INSERT INTO break_deeds (number, break_id, at, who, deed, value, reason, minor, currency) "

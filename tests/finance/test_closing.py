@@ -217,7 +217,10 @@ async def test_a_proposed_closing_is_approved_with_the_second_token(context: App
     with asking_by_token(Proven("Ben")):
         await proposals.approve(made.id, by=None, reason="I looked")
     (closed,) = await list_closed(context)
-    assert (closed.period, closed.by) == ("2026-10", "Ann")
+    assert (closed.period, closed.by, closed.second) == ("2026-10", "Ann", "Ben")
+    assert await prove(context) == []
+    await tamper(context, "closings", "UPDATE closings SET second = 'Root'")
+    assert await prove(context) == ["the closing of 2026-10 is not what the trail says of it"]
 
 
 @pytest.fixture

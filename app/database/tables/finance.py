@@ -161,6 +161,7 @@ class ClosingRow(Table, table=True):
     as_of: int = big_column()
     closed_at: int = big_column()
     who: str = text_column(marks.STAFF)
+    second: str | None = text_column(marks.STAFF, null=True)
     digest: str = text_column(marks.CODES)
     document: str = text_column(marks.CLOSED)
 

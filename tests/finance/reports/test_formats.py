@@ -402,6 +402,28 @@ def test_every_page_of_the_pdf_says_whose_and_of_when_it_is_and_who_closed_it() 
     assert f"Page {len(pages)} of {len(pages)}" in pages[-1]
 
 
+@pytest.mark.parametrize("form", ["html", "table", "pdf", "xlsx"])
+def test_both_people_who_closed_a_month_stand_on_every_page_with_their_times(
+    form: ReportFormat,
+) -> None:
+    proposed = parse_instant("2026-11-11T18:05:00Z")
+    scope = replace(signed().scope, proposed_at=proposed, approved_by="Ben", version=2)
+    words = (
+        "Closed by Ann, proposed 2026-11-11 18:05, and Ben, approved 2026-11-12 09:41, version 2"
+    )
+    made = render(changed(scope=scope), form)
+    if form == "pdf":
+        assert all(words in " ".join(page.split()) for page in pages_of(made))
+        return
+    if form == "xlsx":
+        with zipfile.ZipFile(io.BytesIO(made)) as book:
+            names = [each for each in book.namelist() if "worksheets/sheet" in each]
+            texts = [book.read(each).decode() for each in names]
+        assert all(words in text for text in texts)
+        return
+    assert words in made.decode()
+
+
 def test_the_headings_of_the_paper() -> None:
     found = [section["title"] for section in pdf_form.document(report())["sections"]]
     assert found == [
