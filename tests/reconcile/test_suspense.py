@@ -16,7 +16,7 @@ from reconcile.matching.rows import NO_KEY, StatementRow
 from reconcile.matching.rules import Coverage, MatchRules
 from reconcile.matching.suspense import PlacedIn, Placement, Suspended, Suspense, suspended
 from reconcile.reporting.input import OrderSeen
-from reconcile.reporting.journal import of_suspense, transactions
+from reconcile.reporting.journal import Revenue, of_suspense, transactions
 from reconcile.reporting.report import PeriodReport, Scope
 from reconcile.reporting.tally import PeriodTally
 from tests.reconcile.books_cases import case, causes, decided
@@ -165,6 +165,47 @@ def test_an_assignment_is_posted_on_its_own_day_and_the_capture_stays() -> None:
     seen = OrderSeen(taking=replace(order, taken=(cited, BACK)))
     own = list(transactions(seen, start=START, end=END, suspense={("shop", "p1"): found}))
     assert [each.what for each in own] == ["refunded"]
+
+
+@pytest.mark.parametrize(
+    ("fulfilled", "parts", "expected"),
+    [
+        (None, (CAME, put("order", 3, order="ORD-1")), {"clearing": 1, "deposits": -1}),
+        (2, (CAME, put("order", 3, order="ORD-1")), {"clearing": 1, "sales": -1}),
+        (5, (CAME, put("order", 3, order="ORD-1")), {"clearing": 1, "sales": -1}),
+        (9, (CAME, put("order", 3, order="ORD-1"), BACK), {}),
+        (5, (CAME, put("order", 3, order="ORD-1"), BACK), {"sales": -1, "refunds": 1}),
+    ],
+)
+def test_an_assigned_payment_is_a_deposit_until_its_order_is_fulfilled(
+    fulfilled: int | None, parts: tuple[Taken | Placement, ...], expected: dict[str, int]
+) -> None:
+    found = payment(*parts)
+    order = case(minor=CAME.minor).pays(payment="p1").takings[0]
+    cited = replace(CAME, cites=(*CAME.cites, "rec_3"))
+    known = replace(
+        order,
+        order="ORD-1",
+        taken=(cited, *[each for each in parts if each is BACK]),  # type: ignore[arg-type]
+        fulfilled_at=None if fulfilled is None else T + fulfilled * DAY,
+    )
+    posted = [
+        *of_suspense(found, start=START, end=END, revenue=Revenue(taxes={})),
+        *transactions(
+            OrderSeen(taking=known),
+            start=START,
+            end=END,
+            suspense={("shop", "p1"): found},
+            revenue=Revenue(taxes={}),
+        ),
+    ]
+    sums = Counter[str]()
+    for each in posted:
+        for part in each.postings:
+            sums[part.role] += part.minor
+    assert {role: minor for role, minor in sums.items() if minor} == {
+        role: each * CAME.minor for role, each in expected.items()
+    }
 
 
 def row(payment_: str | None = "p1", *, gross: int = 325_000, source: str = "shop") -> StatementRow:
