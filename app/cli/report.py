@@ -167,6 +167,14 @@ def report_journal(
     printing.note(f"{counted(totals.transactions, 'transaction')}.")
 
 
+@report_group.command("accounts", epilog="Such as: tallyhook report accounts > accounts.toml")
+def print_accounts() -> None:
+    """Print a file of accounts with every default, to be edited for `report journal --accounts`."""
+    from app.finance.reports.accounts import FILE
+
+    print(FILE, end="")
+
+
 async def _scope(
     context: AppContext, *, since: str, until: str, as_of: str | None, basis: Basis
 ) -> Scope:

@@ -537,7 +537,9 @@ def test_captures_stand_by_the_currency_in_which_they_are_settled(basis: str) ->
         for each in (paid, more)
     ]
     alike, open_ = (taken(700, WITHIN, order=name) for name in ("C", "D"))
-    some.append(OrderSeen(taking=taking("C", WITHIN, alike), lines=(line(alike, AFTER),)))
+    rest = replace(alike, minor=50, cites=("rest",))  # one line settles both
+    whole = line(alike, AFTER, gross=750)
+    some.append(OrderSeen(taking=taking("C", WITHIN, alike, rest), lines=(whole,)))
     some.append(OrderSeen(taking=taking("D", WITHIN, open_)))
     end = END if basis == "captured" else AFTER + DAY
     found = [
@@ -546,7 +548,7 @@ def test_captures_stand_by_the_currency_in_which_they_are_settled(basis: str) ->
     ]
     assert found == [
         *([("KES", None, 1, 700, None, None)] if basis == "captured" else []),
-        ("KES", "KES", 1, 700, 700, None),
+        ("KES", "KES", 2, 750, 750, None),
         ("KES", "USD", 2, 4_000, 1_000, "0.250000"),
     ]
 

@@ -186,7 +186,7 @@ def test_an_assigned_payment_is_a_deposit_until_its_order_is_fulfilled(
     known = replace(
         order,
         order="ORD-1",
-        taken=(cited, *[each for each in parts if each is BACK]),  # type: ignore[arg-type]
+        taken=(cited, *[each for each in parts if each is BACK]),
         fulfilled_at=None if fulfilled is None else T + fulfilled * DAY,
     )
     posted = [

@@ -1,18 +1,5 @@
-"""The merchant's accounts: the name, code and tax code of each account of the journal, from a file.
-
-revenue_at = "fulfilment"             # post sales as well; payments only unless it is given
-[accounts]                            # by purpose; the others keep their default names
-bank = "Assets:KCB:Till-7"
-[[override]]                          # for a source, a currency or a method; the first that fits
-source = "mpesa"
-currency = "KES"
-clearing = "Assets:Clearing:Mpesa"
-[codes]                               # by account: its code in Xero, its name in QuickBooks
-"Assets:KCB:Till-7" = "090"
-[tax_codes]                           # by purpose: the tax rate's full name in Xero
-sales = "16% VAT on Income"
-[tax_percent]                         # by tax code: sales contain so much tax, and it is posted
-"16% VAT on Income" = "16"
+"""The merchant's accounts: the name, code and tax code of each account of the journal, from a file
+such as `FILE`.
 """
 
 import re
@@ -56,6 +43,36 @@ DEFAULTS: Final[Mapping[Role, str]] = {
     "taxes": "Liabilities:Taxes",
     "rounding": "Expenses:Rounding",
 }
+
+FILE: Final = "\n".join(
+    [
+        "# Post sales as well, when the shop fulfils an order; without this, payments only.",
+        '#revenue_at = "fulfilment"',
+        "",
+        "[accounts]",
+        *[f'{role} = "{name}"' for role, name in DEFAULTS.items()],
+        "",
+        "# Other accounts for a source, a currency or a payment method: the first that fits.",
+        "#[[override]]",
+        '#source = "mpesa"',
+        '#currency = "KES"',
+        '#method = "card"',
+        '#clearing = "Assets:Clearing:Mpesa"',
+        "",
+        "# What your program calls an account: its code in Xero, its name in QuickBooks.",
+        "#[codes]",
+        '#"Assets:Bank" = "090"',
+        "",
+        "# The full name of the tax rate in Xero; and, with revenue_at, the percentage of tax that",
+        "# sales and refunds contain, which is posted to taxes.",
+        "#[tax_codes]",
+        '#sales = "16% VAT on Income"',
+        "#[tax_percent]",
+        '#"16% VAT on Income" = "16"',
+        "",
+    ]
+)
+"""A file with every default, and examples of the rest in remarks."""
 
 _NAME: Final = re.compile(r"(Assets|Liabilities|Equity|Income|Expenses)(:[A-Z0-9][A-Za-z0-9-]*)+")
 """Account names that beancount accepts."""

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -16,14 +17,14 @@ import pytest
 
 from app.core.cells import cell_text
 from app.core.errors import ConfigurationError, UsageError
-from app.finance.reports.accounts import DEFAULTS, Accounts, accounts_of
+from app.finance.reports.accounts import DEFAULTS, FILE, Accounts, accounts_of
 from app.finance.reports.journal import JOURNAL_FORMATS, USUAL, JournalFormat, JournalText
 from reconcile.instants import DAY, TICK, Instant, format_instant
 from reconcile.matching.breaks import Break, Step, life
 from reconcile.matching.settling import never_notified
 from reconcile.money import Money, from_major, major_text
 from reconcile.reporting.input import OrderSeen
-from reconcile.reporting.journal import Posting, Transaction, transactions, written_off
+from reconcile.reporting.journal import Posting, Revenue, Transaction, transactions, written_off
 from reconcile.reporting.own_currency import Rates
 from reconcile.reporting.tally import PeriodTally
 from tests.finance.reports.payloads import PAYLOADS, is_formula
@@ -311,6 +312,15 @@ def test_a_file_names_the_merchants_own_accounts() -> None:
     assert named == Accounts(names={**DEFAULTS, "bank": "Assets:KCB:Till-7"})
 
 
+def test_the_file_to_edit_is_right_as_it_is_and_with_its_examples() -> None:
+    assert accounts_of(FILE) == Accounts()
+    examples = re.sub(r"^#(?! )", "", FILE, flags=re.MULTILINE)
+    found = accounts_of(examples)
+    assert found.revenue == Revenue(taxes={"sales": 160_000})
+    assert found.codes == {"Assets:Bank": "090"}
+    assert found.overrides[0].names == {"clearing": "Assets:Clearing:Mpesa"}
+
+
 MERCHANT = """
 revenue_at = "fulfilment"
 [[override]]
@@ -336,6 +346,7 @@ sales = "20% VAT"
         ({"currency": "JPY"}, {"role": "clearing"}, "Assets:Tokyo"),
         ({"currency": "JPY", "source": "other"}, {"role": "clearing"}, "Assets:Clearing:Provider"),
         ({"method": "card"}, {"role": "fees"}, "Expenses:Fees:Cards"),
+        ({"method": "wallet"}, {"role": "fees"}, "Expenses:Fees:Payments"),
         ({}, {"role": "other_business", "account": "Income:Rent"}, "Income:Rent"),
         (
             {"source": "m-pesa 2"},
