@@ -643,6 +643,9 @@ TWO_PEOPLE: Final[Mapping[breaks.BreakCause, str]] = {
     "payment_unallocated": (
         "a payment is left without an order by two people only: assign it, or dismiss it"
     ),
+    "wallet_balance_differs": (
+        "a balance that differs from its statement is accepted by two people only"
+    ),
 }
 """Causes that one person never accepts alone, with the reason."""
 

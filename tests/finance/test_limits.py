@@ -1,13 +1,16 @@
 """Limits of one person, by act, day and month."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from app.core.errors import ConfigurationError
+from app.finance.break_acts import too_much
 from app.finance.limits import Allowance
 from app.finance.match_rules import Rules, read_rules
 from reconcile.money import Money
+from tests.database.contract_breaks import missing
 
 RULES = Rules(alone_max={"KES": 1_000, "JPY": 500}, alone={"day": {"JPY": 800}})
 
@@ -74,3 +77,10 @@ def test_the_limit_of_a_day_is_that_of_one_act_and_a_month_has_five_days() -> No
 def test_a_longer_period_has_no_lower_limit(text: str, mistake: str) -> None:
     with pytest.raises(ConfigurationError, match=mistake):
         read_rules(text)
+
+
+@pytest.mark.parametrize("cause", ["payment_unallocated", "wallet_balance_differs"])
+def test_some_breaks_take_two_people_whatever_the_limits(cause: Any) -> None:
+    small = replace(missing("A", minor=1), cause=cause)
+    assert "two people only" in (too_much(Allowance(rules=Rules()), small) or "")
+    assert too_much(Allowance(rules=Rules()), missing("A", minor=1)) is None
