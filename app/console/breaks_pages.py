@@ -30,10 +30,7 @@ LIVING: Final = STATES[:-1]
 CONDITIONS: Final = ("cause", "state", "currency", "assignee")
 """Filters that also choose breaks for an action on all of them."""
 
-AGE_CONDITIONS: Final = {
-    age: f"age>={first} age<={last}" if age != "older" else f"age>={first}"
-    for age, (first, last) in worklist.AGES.items()
-}
+AGE_CONDITIONS: Final = {"week": "age<=7", "month": "age>7 age<=30", "older": "age>30"}
 """The filter of an age as a condition that chooses breaks."""
 
 MOST_SKIPPED: Final = 1_000_000

@@ -27,12 +27,8 @@ TO_DO: Final[tuple[breaks.State, ...]] = ("open", "assigned")
 """States in which somebody still has to act."""
 
 
-AGES: Final[dict[str, tuple[int, int]]] = {
-    "week": (0, 7),
-    "month": (8, 30),
-    "older": (31, 1_000_000),
-}
-"""Whole days from and to which a break is of an age."""
+AGES: Final[dict[str, int]] = {"week": 7, "month": 30, "older": 1_000_000}
+"""Whole days up to which a break is of an age, the youngest first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,7 +132,7 @@ async def worklist(context: AppContext, asked: WorklistRequest) -> Worklist:
 
 def age_of(since: Instant, now: Instant) -> str:
     days = max(now - since, 0) // DAY
-    return next(age for age, (_, last) in AGES.items() if days <= last or age == "older")
+    return next((age for age, last in AGES.items() if days <= last), "older")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+from dataclasses import replace
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from app.access.operators import MAY
 from app.access.tokens import admit, issue_token
 from app.config.load import load_settings
+from app.console.application import build_console
 from app.console.service_pages import ITEM_TITLES, problem_sentence
 from app.console.words import ACTIONS, NOTIFICATIONS, prose_in
 from app.evidence.keys import write_key
@@ -17,10 +19,11 @@ from app.golive.examine import examine
 from app.golive.golive import ITEMS
 from app.monitoring.preflight import Check
 from app.orders.notify_shop import STATES
-from tests.api.driving import environ, of_order
+from tests.api.driving import SECRET, environ, of_order
 from tests.console.conftest import RunningConsole, session_for
 from tests.console.test_finance_pages import of_form, send
 from tests.console.test_pages import shown
+from tests.contexts import with_settings
 from tests.waiting import soon
 
 
@@ -404,3 +407,24 @@ async def test_checks_that_take_too_long_say_so(
     assert told.status_code == 400
     assert "The checks came to nothing: the checks took longer than" in text
     assert "tallyhook doctor" in text
+
+
+async def test_a_person_chooses_how_they_are_notified(console: RunningConsole) -> None:
+    """Only by ways that are set up; the page says what was chosen."""
+    posts = {"url": "https://pager.example/in", "secret": SECRET}
+    other = replace(console.console, context=with_settings(console.context, alarms=posts))
+    async with console.signed_in("viewer") as client:
+        none = shown((await client.get("/me")).text)
+    here = replace(console, console=other, application=build_console(other))
+    async with here.signed_in("support") as client:
+        form = (await client.get("/do/choose-notices")).text
+        mail = await send(client, "/do/choose-notices", pace="daily", way="mail", address="a@b.eu")
+        done = await send(client, "/do/choose-notices", pace="daily", way="post", address="")
+        page = shown((await client.get("/me")).text)
+        off = await send(client, "/do/choose-notices", pace="off", way="post", address="")
+        after = (await client.get("/me.json")).json()
+    assert "Neither mail nor posts are set up" in none
+    assert "By mail" not in form
+    assert (mail.status_code, done.status_code, off.status_code) == (400, 303, 303)
+    assert "You are notified each morning, by a signed post to where alarms go." in page
+    assert after["choice"] is None
