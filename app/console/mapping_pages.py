@@ -20,6 +20,9 @@ NEEDED: Final[dict[ImportKind, str]] = {
     "bank": "A bank file needs account, booked at, currency; and amount, or credit and debit.",
 }
 
+LESS: Final = frozenset({"gross"})
+"""Fields of money that two columns may say: what came, and what left."""
+
 NUMBERS: Final = (
     ("", "1500.00"), (".,", "1,500.00"), (",", "1500,00"), (",.", "1.500,00"), (", ", "1 500,00"),
 )  # fmt: skip
@@ -64,7 +67,7 @@ async def ask_map(view: View) -> Form:
                 required=False,
             )
         )
-        if name in known.amounts:
+        if name in LESS:
             asked.append(
                 Field(
                     name=f"less.{name}",
@@ -97,6 +100,7 @@ async def ask_map(view: View) -> Form:
         columns=tuple(seen.columns),
         rows=tuple(tuple(row) for row in seen.rows),
         fields=(
+            *words,
             *asked,
             Field(name="dates", label="How dates are written", choices=DATES),
             numbers,
@@ -108,7 +112,6 @@ async def ask_map(view: View) -> Form:
                 required=False,
             ),
             *((whose,) if kind == "statement" and sources else ()),
-            *words,
         ),
         preview=bool(words) and not shown and view.request.method == "POST",
     )
@@ -141,7 +144,7 @@ async def do_map(view: View, reason: str) -> str:
     upload, kind, given = upload_of(view, view.needed("upload")), _kind(view), view.given
     seen, known = await _looked_at(view, upload), FIELDS[kind]
     columns = {name: given.get(f"column.{name}", "") for name in known.names}
-    less = {name: given.get(f"less.{name}", "") for name in known.amounts}
+    less = {name: given.get(f"less.{name}", "") for name in LESS & {*known.names}}
     if not {*columns.values(), *less.values()} <= {"", *seen.columns}:
         raise UsageError("the file has no column of this name")
     numbers, dates = given.get("numbers", ""), given.get("dates", "iso")
