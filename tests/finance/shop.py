@@ -3,6 +3,7 @@
 import asyncio
 import io
 import json
+from collections.abc import Mapping, Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
@@ -71,12 +72,8 @@ class Shop:
 
     def run(self, *words: str) -> Ended:
         """Run a command in this process."""
-        out, err = io.TextIOWrapper(io.BytesIO(), write_through=True), io.StringIO()
         variables = environ(self.folder, **({"TIMEZONE": self.zone} if self.zone else {}))
-        with patch.dict("os.environ", variables), redirect_stdout(out), redirect_stderr(err):
-            code = main.run(words)
-        assert "Traceback" not in err.getvalue()
-        return Ended(code, out.buffer.getvalue(), err.getvalue())
+        return ran(words, variables)
 
     def did(self, *words: str) -> Ended:
         """Run a command that must succeed."""
@@ -106,3 +103,12 @@ class Shop:
         """Return a report as JSON."""
         words = ("report", "period", "--from", start, "--to", end, "--format", "json")
         return self.did(*words, "--basis", basis).document
+
+
+def ran(words: Sequence[str], variables: Mapping[str, str]) -> Ended:
+    """Run a command in this process, in an environment of its own."""
+    out, err = io.TextIOWrapper(io.BytesIO(), write_through=True), io.StringIO()
+    with patch.dict("os.environ", variables), redirect_stdout(out), redirect_stderr(err):
+        code = main.run(words)
+    assert "Traceback" not in err.getvalue()
+    return Ended(code, out.buffer.getvalue(), err.getvalue())
