@@ -363,6 +363,10 @@ _EFFECT: Final = word("newly_matched", "no_longer_matched", "new_break", "gone_b
 _PREVIEW: Final = members(
     {
         "as_of": INSTANT,
+        "rules": described(
+            listed(members({"what": WORD, "before": WORD, "after": WORD, "note": WORD})),
+            "Settings that differ from those in force, limits first; empty: not given.",
+        ),
         "totals": listed(
             members({"effect": _EFFECT, "kind": WORD, "count": COUNT, "money": MONEY})
         ),
