@@ -4,7 +4,7 @@ schedule, by which reports and reconciliations are made at their times.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -214,6 +214,14 @@ def close_month(
     reason: Annotated[
         str, typer.Option(help="Why; required where the rules in force require two people.")
     ] = "",
+    exceptions: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--except",
+            metavar="LINE=REASON",
+            help="Close though this line of `period ready` does not hold, and why; once a line.",
+        ),
+    ] = None,
     form: printing.DocumentOption = printing.Format.table,
 ) -> None:
     """Close a month: keep its report and journal with everything they rest on, for ever.
@@ -232,6 +240,7 @@ def close_month(
             by=by,
             as_of=printing.moment(as_of, "--as-of"),
             reason=reason,
+            exceptions=_exceptions(exceptions or []),
         )
         return await close_period(context, request, progress=advance)
 
@@ -243,15 +252,64 @@ def close_month(
     if isinstance(done, Proposal):
         printing.note(operators.proposal_notice(done))
         return
-    rows = [{"reason": each.code, "sentence": each.sentence, "do": each.do} for each in done]
+    rows = [
+        {"reason": each.code, "line": each.line, "sentence": each.sentence, "do": each.do}
+        for each in done
+    ]
     if form is printing.Format.table:
         zone = printing.merchant_zone()
         for row in (printing.local_sentence(each, zone) for each in rows):
             print(f"{row['sentence']}\n  {row['do']}")
     else:
-        printing.emit(rows, columns=("reason", "sentence", "do"), form=form)
+        printing.emit(rows, columns=("reason", "line", "sentence", "do"), form=form)
     printing.note(f"{period} stays open: {counted(len(rows), 'reason')} against closing it.")
     raise typer.Exit(1)
+
+
+def _exceptions(given: Sequence[str]) -> dict[str, str]:
+    found = {}
+    for each in given:
+        line, equals, reason = each.partition("=")
+        if not equals or not reason.strip():
+            raise UsageError(
+                '--except: write LINE=REASON, such as unsettled="paid out in November"'
+            )
+        found[line.strip()] = reason.strip()
+    return found
+
+
+@period_group.command("ready")
+def show_ready(
+    period: Period,
+    by: operators.ByOption = None,
+    as_of: AsOfOption = None,
+    form: printing.FormatOption = printing.Format.table,
+) -> None:
+    """List everything that must hold before a month is closed, and whether it does.
+
+    Exit code 1 where something does not. Two people may close over it with a reason, except over
+    unread deliveries: `period close --except LINE=REASON`.
+    """
+    from app.finance.close_period import CloseRequest, against_closing
+    from reconcile.reporting.closing import closing_lines
+
+    async def work(context: AppContext) -> Any:
+        request = CloseRequest(period=period, by=by, as_of=printing.moment(as_of, "--as-of"))
+        return await against_closing(context, request, progress=advance)
+
+    with printing.progress("looking", None) as advance:
+        against = running.with_context(work)
+    zone = printing.merchant_zone()
+    rows = [
+        {"line": line, "holds": blocker is None, "sentence": sentence,
+         "do": "" if blocker is None else blocker.do}
+        for line, sentence, blocker in closing_lines(against)
+    ]  # fmt: skip
+    if form is printing.Format.table:
+        rows = [printing.local_sentence(each, zone) for each in rows]
+    printing.emit(rows, columns=("line", "holds", "sentence", "do"), form=form)
+    if against:
+        raise typer.Exit(1)
 
 
 def _print_closed(closing: Any, form: printing.Format) -> None:

@@ -1,6 +1,6 @@
 """Pages of runs, months, reports and the bank; starting a run, trying rules, closing a month."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import tzinfo
 from functools import partial
 from typing import Any, Final
@@ -43,6 +43,7 @@ from app.finance.reports.journal import (
 from app.finance.reports.render import REPORT_FORMATS, ReportFormat
 from reconcile.instants import DAY, TICK, Instant, format_instant, format_known
 from reconcile.periods import Calendar, Month
+from reconcile.reporting import closing as closings
 from reconcile.reporting.report import Scope
 
 MEDIA: Final[dict[ReportFormat, tuple[str, str, str]]] = {
@@ -59,47 +60,43 @@ MEDIA: Final[dict[ReportFormat, tuple[str, str, str]]] = {
 }
 """(ending, media type, purpose) of each format of a report."""
 
-CHECKS: Final = {
-    "too_early": ("The month and the days after it are over.", None, "Wait until then."),
-    "unread": (
-        "All deliveries that were accepted have been read.",
-        None,
-        "See that the service runs; /readyz says when it is ready.",
+CHECKS: Final[Mapping[closings.BlockerCode, tuple[str | None, str]]] = {
+    "too_early": (None, "Wait until then."),
+    "unread": (None, "See that the service runs; /readyz says when it is ready."),
+    "coverage": (
+        "/coverage",
+        "Import the file of the other days, or declare which days the imported files cover.",
     ),
-    "unasked": (
-        "Providers have said of every payment that is not final how it stands.",
-        "/setup",
-        "See that the service runs and reaches the provider, then look again.",
+    "unasked": ("/setup", "See that the service runs and reaches the provider, then look again."),
+    "unreadable": (
+        "/deliveries?verdict=unreadable",
+        "Correct the profile of the source, or note what each message says.",
     ),
-    "not_kept": (
-        "Every request of it that nobody signs was within what is kept.",
-        "/imports",
-        "Import the statements of its sources, which show every payment.",
+    "not_kept": ("/imports", "Import the statements of its sources, which show every payment."),
+    "unallocated": ("/unallocated", "Assign each to its order, or dismiss it."),
+    "not_ours": ("/deliveries?verdict=not_ours", "Check that none of them is yours."),
+    "rejected": ("/do/reverify", "Support or an admin judges them again."),
+    "pending": (
+        "/orders?outcome=pending",
+        "Wait for their deadline, or for the provider's word.",
     ),
-    "ties": (
-        "Every sum of its report ties.",
-        "/runs",
-        "Start a run, and let an admin check the database (tallyhook db check); do not close "
-        "before it is understood.",
+    "unsettled": (
+        "/breaks?cause=not_settled",
+        "Import the statement that settles them, or ask the provider, and accept the break of "
+        "each with a reason.",
     ),
     "breaks": (
-        "No break of it must be decided first. Others may stay open: the report lists them.",
         "/breaks",
         "Put each right at its source, match it by hand, or accept it with a reason; start a run "
         "first if the list does not show it.",
     ),
-    "pending": (
-        "No order of it is pending.",
-        "/orders?outcome=pending",
-        "Wait for their deadline, or for the provider's word.",
-    ),
-    "rejected": (
-        "No refused delivery of it would be accepted now.",
-        "/do/reverify",
-        "Support or an admin judges them again.",
+    "ties": (
+        "/runs",
+        "Start a run, and let an admin check the database (tallyhook db check); do not close "
+        "before it is understood.",
     ),
 }
-"""(condition, page, remedy) of each check before a month is closed."""
+"""(page, remedy) of each check before a month is closed."""
 
 
 def day(text: str, name: str, *, zone: tzinfo, after: bool = False) -> Instant | None:
@@ -306,11 +303,12 @@ def _checks(blockers: Any, *, over: bool, may_judge: bool) -> list[dict[str, Any
     """
     rows = []
     unread = any(each.code == "unread" for each in blockers)  # the others were not looked at
-    for code, (sentence, where, do) in CHECKS.items():
+    for code, (where, do) in CHECKS.items():
         found = [each for each in blockers if each.code == code]
         rows += [
             {
                 "check": code,
+                "line": each.line,
                 "state": "failed",
                 "sentence": each.sentence,
                 "do": do,
@@ -319,14 +317,20 @@ def _checks(blockers: Any, *, over: bool, may_judge: bool) -> list[dict[str, Any
                 else "/deliveries"
                 if code == "rejected" and not may_judge
                 else where,
+                "may_be_excepted": code not in closings.UNCONDITIONAL,
             }
             for each in found
         ]
         if not found and (code == "too_early" or (over and not unread)):
-            rows.append(
-                {"check": code, "state": "passed", "sentence": sentence, "do": "", "where": None}
-            )
+            holds = {"check": code, "line": code, "state": "passed", "may_be_excepted": False}
+            rows.append(holds | {"sentence": closings.CONDITIONS[code], "do": "", "where": None})
     return rows
+
+
+def _red_lines(view: View, month: str) -> tuple[closings.Blocker, ...]:
+    """Return what was against closing the month when its page was looked at last."""
+    job = view.console.jobs.newest("look", month)
+    return () if job is None or job.result is None else tuple(job.result)
 
 
 async def reports_document(view: View) -> Document:
@@ -526,6 +530,23 @@ async def ask_close(view: View) -> Form:
         line = "It is closed: there is nothing to do."
         return Form(subject=month, lines=(line,), back=back, ready=False)
     earlier = [each.name for each in left if each.name < month]
+    red = _red_lines(view, month)
+    if any(each.code in closings.UNCONDITIONAL for each in red):
+        lines = tuple(each.sentence for each in red if each.code in closings.UNCONDITIONAL)
+        return Form(subject=month, lines=lines, back=back, ready=False)
+    alone = alone and not red
+    fields = [
+        field
+        for place, each in enumerate(red)
+        for field in (
+            Field(name=f"line-{place}", label="", kind="hidden", value=each.line),
+            Field(
+                name=f"except-{place}",
+                label=f"Why it is closed although: {each.sentence}",
+                hint="The report prints it as an exception.",
+            ),
+        )
+    ]
     return Form(
         subject=month,
         lines=(
@@ -543,11 +564,15 @@ async def ask_close(view: View) -> Form:
             "many orders: you may leave the page, and the month says how it goes.",
             "You close it in your name."
             if alone
+            else "Nobody makes an exception alone: you propose it, and it is closed when another "
+            "operator approves it."
+            if red
             else "The rules in force let nobody close a month alone: you propose it, and it is "
             "closed when another operator approves it.",
         ),
         back=back,
         password=True,
+        fields=tuple(fields),
         button="" if alone else PROPOSE,
     )
 
@@ -555,7 +580,14 @@ async def ask_close(view: View) -> Form:
 async def do_close(view: View, reason: str) -> str | ActionResult:
     """Close the month, or propose that. Raises UsageError with everything against it."""
     month = (await month_of(view.context, view.needed("month"))).name
-    asked = close_period.CloseRequest(period=month, by=view.person.name, reason=reason)
+    exceptions = {
+        line: view.given.get(f"except-{name.removeprefix('line-')}", "").strip()
+        for name, line in view.given.items()
+        if name.startswith("line-")
+    }
+    asked = close_period.CloseRequest(
+        period=month, by=view.person.name, reason=reason, exceptions=exceptions
+    )
 
     async def work() -> Proposal | None:
         done = await view.console.work(close_period.close_period, asked)

@@ -16,8 +16,9 @@ again as the next version.
 """
 
 import asyncio
+import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from importlib.metadata import version as installed
 from typing import Any, Final
 
@@ -33,6 +34,7 @@ from app.finance.reports.accounts import merchant_accounts
 from app.finance.reports.journal import journal_prints
 from app.finance.reports.render import REPORT_FORMATS, render
 from app.orders import history_store
+from app.orders.set_aside import poisoned
 from app.receiving.caught_up import behind_s
 from app.receiving.confirm import ask_before
 from app.receiving.reverify import count_genuine
@@ -69,6 +71,7 @@ class CloseRequest:
     as_of        the instant whose knowledge is closed; None: now
     margin_days  days after the month's end before which it is not closed; None: as set
     reason       why, for the trail, and for the second person
+    exceptions   reasons to close over conditions that do not hold, by their lines: two people
     still_s      seconds to wait if `as_of` is now
     """
 
@@ -77,6 +80,7 @@ class CloseRequest:
     as_of: Instant | None = None
     margin_days: int | None = None
     reason: str = ""
+    exceptions: Mapping[str, str] = field(default_factory=dict)
     still_s: float = STILL_S
 
 
@@ -89,26 +93,36 @@ async def close_period(
     Raises UsageError for a month that is invalid, closed, or not the next, and for a person who may
     not close it.
     """
-    needed = not await may_close_alone(context)
-    if needed and not request.reason.strip():
+    alone = await may_close_alone(context) and not request.exceptions
+    because = EXCEPTED if request.exceptions else NOT_ALONE
+    if not alone and not request.reason.strip():
         raise UsageError(
-            f"closing a month takes two people here ({NOT_ALONE}): tell the second one why, with "
+            f"closing a month takes two people here ({because}): tell the second one why, with "
             '--reason "WHY"'
         )
     proposals.check_reason(request.reason, of="a closing", needed=False)
+    for why in request.exceptions.values():
+        proposals.check_reason(why, of="an exception")
     looked = await _looked(context, request, progress=progress)
     month, report = looked.month, looked.report
     if looked.blockers or report is None:
         return looked.blockers
+    unknown = request.exceptions.keys() - {each.line for each in report.exceptions}
+    if unknown:
+        red = ", ".join(each.line for each in report.exceptions) or "none"
+        raise UsageError(
+            f"{', '.join(sorted(unknown))[:200]}: nothing of this name is against closing "
+            f"{month.name}; that is: {red}"
+        )
     async with context.database.writing() as connection:
-        if not await _alone(connection):
+        if request.exceptions or not await _alone(connection):
             as_of = format_instant(report.scope.as_of)
             return await proposals.propose(
                 connection,
                 closing_kind(context),
                 who=await operators.permitted(connection, by=request.by, action="period_closed"),
                 now=context.clock.now(),
-                because=NOT_ALONE,
+                because=because,
                 subject=month.name,
                 sentence=f"Close {month.name} as it was known at {as_of}: this report and its "
                 "journal are kept, and what became known since is posted in the next month.",
@@ -116,6 +130,7 @@ async def close_period(
                     "as_of": as_of,
                     "margin_days": str(_margin_days(context, request)),
                     "digest": figures_digest(report),
+                    "exceptions": json.dumps(dict(request.exceptions), ensure_ascii=False),
                     "report": render(without_lists(report), "table").decode(),
                 },
                 reason=request.reason,
@@ -124,6 +139,7 @@ async def close_period(
 
 
 NOT_ALONE: Final = "the rules in force let nobody close a month alone"
+EXCEPTED: Final = "nobody makes an exception alone"
 
 
 async def _alone(connection: Connection) -> bool:
@@ -148,6 +164,7 @@ def closing_kind(context: AppContext, *, still_s: float = STILL_S) -> proposals.
             as_of=parse_instant(proposal.given["as_of"]),
             margin_days=int(proposal.given["margin_days"]),
             reason=proposal.reason,
+            exceptions=json.loads(proposal.given["exceptions"]),
             still_s=still_s,
         )
         looked = await _looked(context, request, progress=silent)
@@ -265,14 +282,37 @@ async def _looked(
         else:
             scope = scope_of(context, month, as_of)
             report = await report_period.report_period(context, scope, progress=progress)  # 2
-            genuine = await count_genuine(context, since=month.start, until=month.end)
             unasked = [f"{each.source}:{each.payment or each.event_id}" for each in left]
-            found = (*found, *closings.unasked(unasked), *closings.in_report(report))
-            lost = await context.database.on_snapshot(
-                not_kept_in, context.sources, since=month.start, until=month.end
-            )
-            found = (*found, *closings.rejected(genuine), *closings.not_kept(lost))  # 3
+            evidence = await _evidence_blockers(context, month, as_of=as_of)
+            in_report = closings.in_report(report)
+            found = (*found, *closings.unasked(unasked), *evidence, *in_report)  # 3
+    found, exceptions = closings.excepted(found, request.exceptions)
+    if report is not None:
+        report = replace(report, exceptions=exceptions)
     return _Looked(month=month, made=made, before=before, report=report, blockers=found)
+
+
+async def _evidence_blockers(
+    context: AppContext, month: Month, *, as_of: Instant
+) -> tuple[closings.Blocker, ...]:
+    """Return the reasons in what came by then and is in no figure."""
+    genuine = await count_genuine(context, since=month.start, until=month.end)
+    suspects = await poisoned(context)
+    since, until = month.start, min(month.end, as_of)
+    async with context.database.reading() as connection:
+        unreadable = await period_store.count_unreadable(connection, until=as_of)
+        not_ours = await period_store.count_not_ours(connection, since=since, until=until)
+    lost = await context.database.on_snapshot(
+        not_kept_in, context.sources, since=month.start, until=month.end
+    )
+    return tuple(
+        closings.evidence_blockers(
+            unreadable=unreadable + len(suspects),
+            lost=lost,
+            not_ours=not_ours,
+            genuine=genuine,
+        )
+    )
 
 
 OPEN_SHOWN: Final = 24

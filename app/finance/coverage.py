@@ -11,7 +11,8 @@ from app.access.operators import note_in_trail, permitted
 from app.access.proposals import check_reason
 from app.context.context import AppContext
 from app.core.errors import NotFoundError, UsageError
-from app.finance.coverage_store import BY_FILE, CoverageLine, add_coverage, coverage_lines
+from app.finance.coverage_store import BY_FILE, add_coverage, coverage_lines
+from app.finance.coverage_store import CoverageLine as CoverageLine
 from app.finance.import_store import ImportKind, importing_alone
 from reconcile.instants import TICK, Instant, format_instant
 from reconcile.matching.rules import Span
@@ -23,10 +24,7 @@ KIND_WORDS = {"book": "order book", "statement": "source", "bank": "bank account
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Declaration:
-    """A person's statement of the first and the last day that the files of a name cover.
-
-    zone  the zone of the days; None: the merchant's
-    """
+    """A person's statement of the first and the last day that the files of a name cover."""
 
     kind: ImportKind
     name: str

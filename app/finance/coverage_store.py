@@ -4,7 +4,6 @@ A row is of the import that brought it, and counts while that one stands; a decl
 until another row withdraws it. A row without a span says that a name is known, and not since when.
 """
 
-from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any, Final
@@ -105,6 +104,7 @@ async def coverage(connection: AsyncConnection, *, as_of: Instant) -> Coverage:
     return Coverage(
         books=covered_by(lines, "book"),
         statements=covered_by(lines, "statement"),
+        wallets=wallets_of(lines),
         bank=covered_by(lines, "bank"),
         takings=as_of if arrived is None else arrived,
     )
@@ -113,23 +113,51 @@ async def coverage(connection: AsyncConnection, *, as_of: Instant) -> Coverage:
 def covered_by(lines: Iterable[CoverageLine], kind: ImportKind) -> tuple[Covered, ...]:
     """Return the coverage of each name of a kind: what lines of no wallet cover, and what all of
     its wallets do."""
-    spans: dict[str, dict[str | None, list[Span]]] = defaultdict(lambda: defaultdict(list))
+    found = []
+    for name, by_wallet in sorted(_by_name(lines, kind).items()):
+        own = joined_spans(_spans(by_wallet.pop(None, ())))
+        shared = common_spans([joined_spans(_spans(some)) for some in by_wallet.values()])
+        every = [line for line in lines if (line.kind, line.name) == (kind, name)]
+        spans = joined_spans((*own, *shared))
+        found.append(Covered(name=name, spans=spans, declared_by=_people(every)))
+    return tuple(found)
+
+
+def wallets_of(lines: Iterable[CoverageLine]) -> tuple[Covered, ...]:
+    """Return the coverage of each sub-account of sources, with what covers all of its source."""
+    found = []
+    for name, by_wallet in sorted(_by_name(lines, "statement").items()):
+        of_all = by_wallet.pop(None, [])
+        found += [
+            Covered(
+                name=name,
+                wallet=wallet,
+                spans=joined_spans(_spans((*some, *of_all))),
+                declared_by=_people((*some, *of_all)),
+            )
+            for wallet, some in sorted(by_wallet.items(), key=str)
+        ]
+    return tuple(found)
+
+
+def _by_name(
+    lines: Iterable[CoverageLine], kind: ImportKind
+) -> dict[str, dict[str | None, list[CoverageLine]]]:
+    found: dict[str, dict[str | None, list[CoverageLine]]] = {}
     for line in lines:
         if line.kind == kind:
-            own = spans[line.name][line.wallet]
-            if line.since is not None and line.until is not None:
-                own.append(Span(since=line.since, until=line.until))
-    return tuple(
-        Covered(
-            name=name,
-            spans=joined_spans(
-                [
-                    *by_wallet.get(None, ()),
-                    *common_spans(
-                        [joined_spans(own) for wallet, own in by_wallet.items() if wallet]
-                    ),
-                ]
-            ),
-        )
-        for name, by_wallet in sorted(spans.items())
-    )
+            found.setdefault(line.name, {}).setdefault(line.wallet, []).append(line)
+    return found
+
+
+def _spans(lines: Iterable[CoverageLine]) -> list[Span]:
+    return [
+        Span(since=line.since, until=line.until)
+        for line in lines
+        if line.since is not None and line.until is not None
+    ]
+
+
+def _people(lines: Iterable[CoverageLine]) -> tuple[str, ...]:
+    stated = [line for line in lines if line.since is not None and line.who != BY_FILE]
+    return tuple(sorted({line.who for line in stated}))

@@ -239,6 +239,27 @@ async def first_published(connection: AsyncConnection) -> Instant | None:
     return None if found is None else Instant(found)
 
 
+async def count_unreadable(connection: AsyncConnection, *, until: Instant) -> int:
+    """Count the messages that came by an instant and still wait for a person to read them."""
+    found = await connection.scalar(
+        text("SELECT count(DISTINCT delivery_id) FROM unread_values WHERE received_at <= :until"),
+        {"until": until},
+    )
+    return int(found or 0)
+
+
+async def count_not_ours(connection: AsyncConnection, *, since: Instant, until: Instant) -> int:
+    """Count the deliveries of a time, without its end, that were set apart as of another shop."""
+    found = await connection.scalar(
+        text(
+            "SELECT count(*) FROM deliveries WHERE verdict = 'not_ours' "
+            "AND received_at >= :since AND received_at < :until"
+        ),
+        {"since": since, "until": until},
+    )
+    return int(found or 0)
+
+
 AT_ONCE: Final = 1_000
 """Revisions in memory at a time, about half a kilobyte each."""
 

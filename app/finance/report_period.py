@@ -181,7 +181,11 @@ async def _reported(
             "breaks without candidates.",
         )
     return tally.report(
-        matching=matching, matching_ties=_ties(control), wallets=wallets.sums, notes=notes
+        matching=matching,
+        matching_ties=_ties(control),
+        wallets=wallets.sums,
+        notes=notes,
+        coverage=known.coverage,
     )
 
 
@@ -223,6 +227,7 @@ def _match(
     _tell(snapshot, known, tally, waiting)
     tally.never_notified_elsewhere(others.never_notified())
     control = matching.control() + wallets.control(known.as_of)
+    tally.unsettled(matching.unsettled())
     return control if leg is None else control + leg.control(known.period)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
-from reconcile.instants import EARLIEST
+from reconcile.instants import DAY, EARLIEST
 from reconcile.ledger.ledger import Facts
 from reconcile.matching.breaks import Break, BreakCause, Candidate
 from reconcile.matching.candidates import MOST, days_between
@@ -381,6 +381,9 @@ class Deciding:
         """Report a capture without a statement line."""
         waits = self.terms.waits_for_settlement(capture.at, source=capture.source)
         self.tally.place_captures([capture], waits or "not_settled")
+        if waits != "not_covered":
+            days = max(self.terms.as_of - capture.at, 0) // DAY
+            self.tally.keep_unsettled(capture, days=days)
         money = Money(minor=capture.minor, currency=capture.currency)
         due = capture.at + self.terms.rules.settle_margin
         found = Break(

@@ -313,6 +313,12 @@ class Matching:
         """Return the totals of all decisions so far; complete after `rest`."""
         return self._tally.control(self._terms.as_of)
 
+    def unsettled(self) -> Iterator[tuple[str, int, int, int]]:
+        """Yield currency, age in days, number and sum of captures that wait for their statement
+        line, or miss it."""
+        for (currency, days), sums in sorted(self._tally.unsettled.items()):
+            yield currency, days, sums[0], sums[1]
+
 
 class OtherPeriods:
     """A matching of the orders of all other periods, to find their lines without a movement.

@@ -149,12 +149,16 @@ def common_spans(many: Iterable[tuple[Span, ...]]) -> tuple[Span, ...]:
 class Covered:
     """What the files of one source, bank account or order book cover.
 
-    name   the source, account or book
-    spans  sorted, and apart from each other; empty if nobody stated any
+    name         the source, account or book
+    spans        sorted, and apart from each other; empty if nobody stated any
+    wallet       the sub-account of the source; None: all of it
+    declared_by  who declared a part of it that no file states
     """
 
     name: str
     spans: tuple[Span, ...] = ()
+    wallet: str | None = None
+    declared_by: tuple[str, ...] = ()
 
 
 @frozen
@@ -163,12 +167,14 @@ class Coverage:
 
     books       each order book: money must be in one of them, so it is missing where all cover it
     statements  by source; other sources have no statements
+    wallets     sub-accounts of sources: a source is covered where all of its wallets are
     bank        by account
     takings     when the provider's webhooks began to arrive; None: from the beginning
     """
 
     books: tuple[Covered, ...] = ()
     statements: tuple[Covered, ...] = ()
+    wallets: tuple[Covered, ...] = ()
     bank: tuple[Covered, ...] = ()
     takings: Instant | None = None
 

@@ -38,6 +38,7 @@ class Tally:
 
     plain    plain orders that agree, counted once for book and ledger lines
     settled  plain captures with their statement line
+    unsettled  captures that a statement should have, or will, by currency and age in whole days
     """
 
     def __init__(self, home: str) -> None:
@@ -49,6 +50,7 @@ class Tally:
         self.placed: dict[tuple[Side, Bucket], Sheet] = {}
         self.breaks: dict[tuple[str, str], Sums] = {}
         self.plain, self.settled = Sheet(), Sheet()
+        self.unsettled: dict[tuple[str, int], Sums] = {}
         self.unsearched = 0
         self._decisions: list[Decision] = []
 
@@ -118,6 +120,11 @@ class Tally:
         for capture in captures:
             _add(sheet[capture.currency], capture.minor)
 
+    def keep_unsettled(self, capture: Capture, *, days: int) -> None:
+        """Count a capture without a statement line, so many days after it."""
+        sums = self.unsettled.setdefault((capture.currency, days), [0, 0, 0, 0])
+        _add(sums, capture.minor)
+
     def place_lines(self, rows: Iterable[StatementRow], bucket: Bucket) -> None:
         sheet = self._sheet("statement", bucket)
         for row in rows:
@@ -153,6 +160,8 @@ class Tally:
         _merge(self.settled, other.settled)
         for cause, sums in other.breaks.items():
             _plus(self.breaks.setdefault(cause, [0, 0, 0, 0]), sums)
+        for age, sums in other.unsettled.items():
+            _plus(self.unsettled.setdefault(age, [0, 0, 0, 0]), sums)
         self.unsearched += other.unsearched
 
     def control(self, as_of: Instant) -> Control:

@@ -22,10 +22,11 @@ from reconcile.instants import (
     parse_instant,
 )
 from reconcile.matching.breaks import BreakCause
+from reconcile.money import Money
 from reconcile.periods import Month, month_named
 from reconcile.reporting.journal import Revenue
-from reconcile.reporting.report import AdjustmentRow, PeriodReport
-from reconcile.reporting.words import CAUSE_WORDS
+from reconcile.reporting.report import AGES, AdjustmentRow, Age, ExceptionRow, PeriodReport
+from reconcile.reporting.words import AGE_WORDS, CAUSE_WORDS
 from reconcile.values import frozen
 
 SHOWN: Final = 12
@@ -396,8 +397,40 @@ def first_difference(then: Iterable[EvidenceDigest], now: Iterable[EvidenceDiges
 
 
 BlockerCode = Literal[
-    "too_early", "ties", "breaks", "pending", "rejected", "unread", "unasked", "not_kept"
+    "too_early",
+    "unread",
+    "coverage",
+    "unasked",
+    "unreadable",
+    "not_kept",
+    "unallocated",
+    "not_ours",
+    "rejected",
+    "pending",
+    "unsettled",
+    "breaks",
+    "ties",
 ]
+
+CONDITIONS: Final[Mapping[BlockerCode, str]] = {
+    "too_early": "The month and the days after it are over.",
+    "unread": "All deliveries that were accepted have been read.",
+    "coverage": "Statements and bank files cover the whole month.",
+    "unasked": "Providers have said of every payment that is not final how it stands.",
+    "unreadable": "No message that came by then is unreadable and waits for a person.",
+    "not_kept": "Every request of it that nobody signs was within what is kept.",
+    "unallocated": "No payment that was read waits for its order.",
+    "not_ours": "No delivery of the month was set apart as of another shop.",
+    "rejected": "No refused delivery of it would be accepted now.",
+    "pending": "No order of it is pending.",
+    "unsettled": "Each payment that a statement covers is settled, or accepted as it is.",
+    "breaks": "No break of it must be decided first. Others may stay open: the report lists them.",
+    "ties": "Every sum of its report ties.",
+}
+"""What must hold before a month is closed, in the order in which it is shown."""
+
+UNCONDITIONAL: Final[frozenset[BlockerCode]] = frozenset({"too_early", "unread"})
+"""Conditions without an exception: over unread deliveries, nobody knows the month's figures."""
 
 BLOCKING: Final[frozenset[BreakCause]] = frozenset({"unresolved", "payment_in_doubt", "ambiguous"})
 """Causes of breaks that must be decided before a month is closed."""
@@ -414,12 +447,50 @@ class Blocker:
     """One reason against closing, and what to do about it: a sentence each.
 
     cause  cause of the breaks that it is about, if any
+    about  what else it is about, such as a source
     """
 
     code: BlockerCode
     sentence: str
     do: str
     cause: BreakCause | None = None
+    about: str | None = None
+
+    @property
+    def line(self) -> str:
+        """Its name, by which two people make an exception of it: `pending`, `coverage:shop`."""
+        about = self.cause or self.about
+        return self.code if about is None else f"{self.code}:{about}"
+
+
+def closing_lines(
+    against: Iterable[Blocker],
+) -> Iterator[tuple[str, str, Blocker | None]]:
+    """Yield the name and sentence of each condition, with what is against it; None if it holds.
+
+    Before the month is over, and over unread deliveries, the other conditions are not known: those
+    are left out.
+    """
+    found = tuple(against)
+    unknown = any(each.code in UNCONDITIONAL for each in found)
+    for code, sentence in CONDITIONS.items():
+        own = [each for each in found if each.code == code]
+        yield from ((each.line, each.sentence, each) for each in own)
+        if not own and not unknown:
+            yield code, sentence, None
+
+
+def excepted(
+    found: Iterable[Blocker], reasons: Mapping[str, str]
+) -> tuple[tuple[Blocker, ...], tuple[ExceptionRow, ...]]:
+    """Split blockers into those that stand, and exceptions by the reasons given for their lines."""
+    every = tuple(found)
+    made = [e for e in every if e.line in reasons and e.code not in UNCONDITIONAL]
+    rows = [
+        ExceptionRow(line=each.line, sentence=each.sentence, reason=reasons[each.line])
+        for each in made
+    ]
+    return tuple([each for each in every if each not in made]), tuple(rows)
 
 
 def too_early(month: Month, *, now: Instant, margin_days: int) -> Iterator[Blocker]:
@@ -479,6 +550,8 @@ def in_report(report: PeriodReport) -> Iterator[Blocker]:
                 do="Run `tallyhook db check`; do not close before it is understood.",
             )
     yield from _breaks(report)
+    yield from _coverage(report)
+    yield from _waiting(report)
     pending = sum(row.count for row in report.control if row.bucket == "pending")
     if pending:
         yield Blocker(
@@ -512,6 +585,104 @@ def _breaks(report: PeriodReport) -> Iterator[Blocker]:
             sentence=f"Open breaks beyond those that a report can list: {hidden:,}.",
             do="Bring their number down first: a cause with so many is one mistake.",
         )
+
+
+def _coverage(report: PeriodReport) -> Iterator[Blocker]:
+    """Yield what statements of sources with payments, wallets and bank accounts do not cover."""
+    names = dict.fromkeys((row.kind, row.name, row.wallet) for row in report.coverage)
+    for kind, name, wallet in names:
+        own = [e for e in report.coverage if (e.kind, e.name, e.wallet) == (kind, name, wallet)]
+        asked = kind == "bank" or wallet is not None or own[0].payments
+        if kind == "book" or own[0].whole or not asked:
+            continue
+        called = " ".join(filter(None, (name or "no named source", wallet)))
+        spans = " and ".join(
+            f"from {format_instant(row.since)} until {format_instant(row.until)}"
+            for row in own
+            if row.since is not None and row.until is not None
+        )
+        whose = "Files of bank account" if kind == "bank" else "Statements of"
+        covers = f"cover the month only {spans}" if spans else "cover no day of the month"
+        also = f", in which it took {own[0].payments:,} payments" if own[0].payments else ""
+        option = f"--bank {name}" if kind == "bank" else f"--source {name}"
+        option += f' --wallet "{wallet}"' if wallet else ""
+        yield Blocker(
+            code="coverage",
+            sentence=f"{whose} {called} {covers}{also}.",
+            do="Import the file of the other days, or say which days the imported files cover: "
+            f"`tallyhook coverage declare {option}`.",
+            about=f"bank:{name}" if kind == "bank" else "/".join(filter(None, (name, wallet))),
+        )
+    covered = [row for row in report.coverage if row.kind == "statement" and row.since is not None]
+    if covered and not any(row.kind == "bank" for row in report.coverage):
+        yield Blocker(
+            code="coverage",
+            sentence="No file of a bank is imported, so what statements say was paid out was not "
+            "compared with anything.",
+            do="Import the bank's file of the month: `tallyhook bank import`.",
+            about="bank",
+        )
+
+
+def _moneys(counts: Iterable[tuple[str, int]]) -> str:
+    sums: Counter[str] = Counter()
+    for currency, minor in counts:
+        sums[currency] += minor
+    return ", ".join(str(Money(minor=sums[each], currency=each)) for each in sorted(sums))
+
+
+def _waiting(report: PeriodReport) -> Iterator[Blocker]:
+    """Yield payments of no order, and payments that no statement settles."""
+    held = [row for row in report.suspense if row.line == "closing" and row.count]
+    if held:
+        money = _moneys((row.currency, row.sum) for row in held)
+        yield Blocker(
+            code="unallocated",
+            sentence=f"Payments of no order at the end of the month: "
+            f"{sum(row.count for row in held):,} ({money}).",
+            do="Assign each to its order, or dismiss it: `tallyhook unallocated list`.",
+        )
+    if report.unsettled:
+        ages = Counter[Age]()
+        for row in report.unsettled:
+            ages[row.age] += row.count
+        aged = ", ".join(f"{AGE_WORDS[age].lower()} {ages[age]:,}" for age in AGES if ages[age])
+        money = _moneys((row.currency, row.sum) for row in report.unsettled)
+        yield Blocker(
+            code="unsettled",
+            sentence=f"Payments captured and not settled: {ages.total():,} ({money}), by age: "
+            f"{aged}.",
+            do="Import the statement that settles them, or ask the provider, and accept the break "
+            "of each with a reason.",
+        )
+
+
+def evidence_blockers(
+    *, unreadable: int, lost: int, not_ours: int, genuine: int
+) -> Iterator[Blocker]:
+    """Yield reasons in what came and is in no figure.
+
+    unreadable  messages that wait for a person
+    lost        requests of unsigned sources beyond what is kept of them
+    not_ours    deliveries set apart as of another shop
+    genuine     rejected deliveries that would be accepted now
+    """
+    if unreadable:
+        yield Blocker(
+            code="unreadable",
+            sentence=f"Messages that came and cannot be read: {unreadable:,}.",
+            do="See `tallyhook deliveries list --verdict unreadable`: correct the profile, or note "
+            "what they say.",
+        )
+    yield from not_kept(lost)
+    if not_ours:
+        yield Blocker(
+            code="not_ours",
+            sentence=f"Deliveries of the month that were set apart as of another shop: "
+            f"{not_ours:,}.",
+            do="See `tallyhook deliveries list --verdict not_ours`: check that none is yours.",
+        )
+    yield from rejected(genuine)
 
 
 def rejected(count: int) -> Iterator[Blocker]:

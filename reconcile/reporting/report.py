@@ -440,6 +440,50 @@ class SuspenseRow:
 
 
 @frozen
+class CoverageRow:
+    """One span of the period that files of a source, bank account or order book cover.
+
+    wallet       the sub-account of the source; None: all of it
+    since, until both None if they cover nothing of it
+    whole        whether they cover all of the period
+    payments     number of payments that the source captured in the period; 0 of the others
+    declared_by  who declared a part of it that no file states; empty if files state it
+    """
+
+    kind: Literal["statement", "bank", "book"]
+    name: str
+    wallet: str | None
+    since: Instant | None
+    until: Instant | None
+    whole: bool
+    payments: int
+    declared_by: str
+
+
+@frozen
+class UnsettledRow:
+    """Payments of the period of one currency and age that no statement line settles, though its
+    statement covers them, and that nobody accepted."""
+
+    currency: str
+    age: Age
+    count: int
+    sum: int
+
+
+@frozen
+class ExceptionRow:
+    """A condition that did not hold when two people closed the month, and why they closed it.
+
+    line  its name, such as `coverage:shop`
+    """
+
+    line: str
+    sentence: str
+    reason: str
+
+
+@frozen
 class AdjustmentRow:
     """One figure of a closed month's report that has changed since.
 
@@ -502,6 +546,8 @@ class PeriodReport:
     settled_in: tuple[SettledInRow, ...]
     fees: tuple[FeeRow, ...]
     suspense: tuple[SuspenseRow, ...]
+    coverage: tuple[CoverageRow, ...]
+    unsettled: tuple[UnsettledRow, ...]
     own: tuple[OwnRow, ...]
     rates: tuple[RateRow, ...]
     break_lines: tuple[BreakLine, ...]
@@ -511,6 +557,7 @@ class PeriodReport:
     notes: tuple[Note, ...]
     wallets: tuple[WalletSums, ...] = ()
     adjustments: tuple[AdjustmentRow, ...] = ()
+    exceptions: tuple[ExceptionRow, ...] = ()
 
     @property
     def ties_hold(self) -> bool:

@@ -285,6 +285,28 @@ TABLES: Final[tuple[ReportTable, ...]] = (
         "statements of the period settled at.",
     ),
     table_of(
+        "coverage",
+        "What the files cover",
+        r.CoverageRow,
+        "kind name wallet since:instant until:instant whole:yes payments:count declared_by",
+        about="Days of the period of which a file speaks. Other days were compared with nothing.",
+    ),
+    table_of(
+        "unsettled",
+        "Captured and not settled",
+        r.UnsettledRow,
+        "currency age count:count sum:money",
+        about="Payments of the period that no statement line settles, by their age, without those "
+        "that were accepted.",
+    ),
+    table_of(
+        "exceptions",
+        "Exceptions",
+        r.ExceptionRow,
+        "line sentence reason",
+        about="Conditions that did not hold when two people closed the month, each with why.",
+    ),
+    table_of(
         "ties",
         "Sums that must agree",
         r.Tie,

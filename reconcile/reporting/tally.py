@@ -6,7 +6,7 @@ except for lists, which are bounded.
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from dataclasses import replace
 from typing import Any, Final, Generic, TypeVar
 
@@ -15,12 +15,14 @@ from reconcile.ledger.ledger import EntryKind, Outcome
 from reconcile.matching.books import OF_WALLET, StatementKind
 from reconcile.matching.breaks import BREAK_CAUSES, BreakCause, at_risk
 from reconcile.matching.ledger_lines import LedgerLine, Taken
+from reconcile.matching.rules import Coverage
 from reconcile.matching.suspense import Suspended, age_of
 from reconcile.matching.wallets import WalletSums
 from reconcile.money import Money
 from reconcile.periods import IN_UTC, Calendar
 from reconcile.reporting import orders
 from reconcile.reporting import report as r
+from reconcile.reporting.compared import coverage_rows
 from reconcile.reporting.input import (
     BankView,
     BreakSeen,
@@ -265,6 +267,8 @@ class PeriodTally:
             LATE_LINES_MAX, key=lambda line: (line.at, line.order)
         )
         self._undated = 0
+        self._captures: Counter[str] = Counter()
+        self._unsettled: orders.Totals[tuple[str, r.Age]] = orders.Totals()
 
     def order(self, seen: OrderSeen) -> None:
         """Add an order, or lines without one."""
@@ -294,6 +298,8 @@ class PeriodTally:
             if steps[0] == "new":
                 self._times.add(taking)
         for taken in taking.taken:
+            if taken.kind == "captured" and self._scope.start <= taken.at < self._scope.end:
+                self._captures[taken.source] += 1
             if taken.at < self._scope.start <= taken.received_at < self._scope.end:
                 month = self._calendar.day_of(taken.at)[:7]
                 self._late.add((month, taken.kind, taken.currency), 1, taken.minor)
@@ -336,6 +342,25 @@ class PeriodTally:
                 settled=gross if into else None,
             )
             for (currency, into), (count, captured, gross) in sorted(self._settled_in.items())
+        )
+
+    def unsettled(self, captures: Iterable[tuple[str, int, int, int]]) -> None:
+        """Add captures without a statement line: currency, age in days, number and sum."""
+        for currency, days, count, minor in captures:
+            self._unsettled.add((currency, r.AGES[bisect_left(_AGES, days)]), count, minor)
+
+    def _unsettled_rows(self) -> tuple[r.UnsettledRow, ...]:
+        found = {key: (count, total) for key, (count, total) in self._unsettled.items()}
+        for row in self._breaks.rows():
+            if row.cause == "not_settled" and row.state == "accepted":
+                count, total = found.get((row.currency, row.age), (0, 0))
+                found[row.currency, row.age] = (count - row.count, total - row.sum)
+        return tuple(
+            r.UnsettledRow(currency=currency, age=age, count=count, sum=total)
+            for (currency, age), (count, total) in sorted(
+                found.items(), key=lambda one: (one[0][0], r.AGES.index(one[0][1]))
+            )
+            if count > 0
         )
 
     def found(self, seen: BreakSeen) -> None:
@@ -396,12 +421,9 @@ class PeriodTally:
         matching_ties: tuple[r.Tie, ...] = (),
         wallets: tuple[WalletSums, ...] = (),
         notes: tuple[str, ...] = (),
+        coverage: Coverage | None = None,
     ) -> r.PeriodReport:
-        """Return the report.
-
-        matching  the totals of the run that found the breaks
-        wallets   what became of each balance at a provider
-        """
+        """Return the report. `matching`: the totals of the run that found the breaks."""
         flow, control = orders.flow_rows(self._flow), self._control.rows()
         money = self._money.rows(bank=self._bank is not None)
         suspense = self._suspense_rows()
@@ -446,6 +468,13 @@ class PeriodTally:
             ),
             settled_in=settled_in,
             suspense=suspense,
+            coverage=coverage_rows(
+                coverage or Coverage(),
+                captures=self._captures,
+                start=self._scope.start,
+                end=self._scope.end,
+            ),
+            unsettled=self._unsettled_rows(),
             own=own_rows,
             rates=rates,
             wallets=wallets,

@@ -69,6 +69,12 @@ EVIDENCE: Final = {
         "app.finance.reconcile_period:reconcile_period",
         "tests/finance/test_closing.py::test_a_month_is_not_closed_over_unread_deliveries",
     ),
+    "covered": Evidence(
+        "The files of the time cover it, by what they state or a person declared; else that is "
+        "said.",
+        "app.finance.coverage_store:coverage",
+        "tests/reconcile/test_coverage.py::test_what_no_file_covers_is_neither_missing_nor_agreed",
+    ),
     "stated": Evidence("It repeats what an event, a record or a file of the merchant's states."),
     "bounded": Evidence('It says "as far as is known", "that was read" or "is known" itself.'),
     "of its input": Evidence("It is about what the person chose, or about the product's own data."),
@@ -80,7 +86,7 @@ ALL: Final = ("read", "readable", "accepted", "kept", "placed")
 
 STATED: Final = ("stated",)
 BOUNDED: Final = ("bounded", "read")
-MATCHED: Final = ("read", "readable", "placed", "compared")
+MATCHED: Final = ("read", "readable", "placed", "compared", "covered")
 INPUT: Final = ("of its input",)
 
 STATEMENTS: Final[dict[str, dict[str, tuple[str, ...]]]] = {
@@ -116,8 +122,22 @@ STATEMENTS: Final[dict[str, dict[str, tuple[str, ...]]]] = {
         "and no webhook that was read says so": MATCHED,
         "a payment of no order is given to one": INPUT,
     },
+    "reconcile/reporting/closing.py": {
+        "No message that came by then is unreadable": READ,
+        "No payment that was read waits for its order": BOUNDED,
+        "No delivery of the month was set apart": READ,
+        "No order of it is pending": ("read", "readable"),
+        "No break of it must be decided first": MATCHED,
+        "Payments captured and not settled": MATCHED,
+        "was not compared with anything": INPUT,
+        "cover no day of the month": INPUT,
+    },
     "reconcile/reporting/report.py": {"settled + not settled + differs": MATCHED},
-    "reconcile/reporting/tables.py": {"Not settled yet: no statement line so far": MATCHED},
+    "reconcile/reporting/tables.py": {
+        "Not settled yet: no statement line so far": MATCHED,
+        "Captured and not settled": MATCHED,
+        "were compared with nothing": INPUT,
+    },
     "reconcile/reporting/tally.py": {"settled never notified": MATCHED},
     "reconcile/reporting/words.py": {
         "No payment known": MATCHED,
@@ -148,10 +168,6 @@ STATEMENTS: Final[dict[str, dict[str, tuple[str, ...]]]] = {
         "those that brought no money": INPUT,
     },
     "app/console/breaks_pages.py": {"No break is chosen": INPUT},
-    "app/console/finance_pages.py": {
-        "No break of it must be decided first": MATCHED,
-        "No order of it is pending": MATCHED,
-    },
     "app/console/privacy_pages.py": {"what belongs to no order is erased": INPUT},
     "app/console/service_pages.py": {"No order changes, and no money moves": INPUT},
     "app/console/templates/breaks.html": {"Nothing has been reconciled yet": READ},
@@ -193,6 +209,8 @@ STATEMENTS: Final[dict[str, dict[str, tuple[str, ...]]]] = {
     "app/finance/close_period.py": {"nothing is known of then": INPUT},
     "app/finance/place_payment.py": {"nothing is known of order": READ},
     "app/finance/reports/layout.py": {
+        "compared with nothing": INPUT,
+        "were not compared": INPUT,
         "control sums agree": MATCHED,
         "every order and every amount that was read is counted once": MATCHED,
         "No break is open.": MATCHED,
@@ -230,6 +248,7 @@ SAYS: Final = re.compile(
         |has\ been\ reconciled|to\ compare)\b
     | \bnobody\ (?:has|had)\ (?:told|tried|spoken)\b
     | \bnone\ (?:was\ refused|has\ come|about\ this\ order)\b
+    | \bcompared\ with\ nothing\b | \b(?:were|was)\ not\ compared\b | \bcovers?\ no\ day\b
     | \b(?:is|are)\ not\ paid\b | \bnot\ (?:received|settled)\b | \bnever\ (?:notified|came)\b
     | \bsums?\ (?:tie|agree)\b | \baccounted\ for\b | \bcounted\ once\b | \ball\ are\ here\b | ^ok$
     """,

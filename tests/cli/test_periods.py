@@ -18,6 +18,7 @@ def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shop:
     monkeypatch.setattr(close_period, "REPORT_FORMATS", ("json", "csv"))
     made = Shop(tmp_path, Month(orders=len(ORDINARY), starts=LONG_AGO))
     made.fill()
+    made.settle()
     return made
 
 

@@ -18,7 +18,7 @@ from app.finance.reconcile_period import RunRequest, reconcile_period
 from reconcile.instants import DAY, MINUTE, Instant
 from reconcile.ledger.vocabulary import FINDING_CODES
 from reconcile.matching.breaks import SETTLINGS as SETTLING_CODES
-from reconcile.reporting.closing import BLOCKING, Blocker, BlockerCode, unread
+from reconcile.reporting.closing import BLOCKING, CONDITIONS, Blocker, BlockerCode, unread
 from reconcile.reporting.words import CAUSE_WORDS, SIDE_WORDS
 from tests.console.conftest import RunningConsole, import_bank_and_statement
 from tests.console.test_finance_pages import breaks, of_form, send
@@ -236,7 +236,7 @@ def test_a_reason_against_closing_has_no_code_and_a_way_for_its_reader() -> None
     (look,) = [e for e in _checks([blocker], over=True, may_judge=False) if e["where"]]
     assert (judge["where"], look["where"]) == ("/do/reverify", "/deliveries")
     assert len(BLOCKING) < len(CAUSE_WORDS)  # so that the sentence must not speak of every break
-    assert "Others may stay open" in CHECKS["breaks"][0]
+    assert "Others may stay open" in CONDITIONS["breaks"]
 
 
 def test_over_unread_deliveries_no_other_condition_of_closing_is_said_to_hold() -> None:

@@ -10,20 +10,24 @@ import json
 from collections.abc import Iterable
 from itertools import islice
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
+from app.core.clock import SetClock
 from app.core.ids import new_id
+from app.finance.coverage_store import CoverageLine, add_coverage
+from app.finance.imports import ImportKind, ImportRequest, import_statement
 from app.orders.record_store import add_records
 from app.providers.profile import load_profile
 from app.providers.request import Incoming
 from app.providers.source import Source
 from app.receiving.append_store import Arrival, Ready
 from app.receiving.inbox import Inbox
-from reconcile.instants import format_instant
+from reconcile.instants import EARLIEST, HOUR, LATEST, Instant, format_instant
 from reconcile.ledger.records import Record
 from reconcile.money import Money
 from tests.api.driving import SECRET, Driver, signed
 from tests.database.builders import opened
-from tests.finance.month import Month
+from tests.finance.month import CLOSED_AT, Month
 from tests.finance.story import Arrived, ShopSaid, Story, major
 
 STORIES_AT_ONCE = 1_000
@@ -83,6 +87,39 @@ async def into_store(url: str, month: Month) -> None:
 async def month_in(folder: Path, month: Month) -> None:
     """Fill a folder's database, to be copied."""
     await into_store(f"sqlite+aiosqlite:///{folder}/t.db", month)
+
+
+async def settled_month_in(folder: Path, month: Month) -> None:
+    """Fill a folder's database with a month whose statement is imported, and whose bank account is
+    covered, so that it can be closed."""
+    await month_in(folder, month)
+    async with opened(f"sqlite+aiosqlite:///{folder}/t.db") as inbox:
+        await settle(inbox, month)
+
+
+async def settle(inbox: Inbox, month: Month) -> None:
+    """Import the month's statement shortly before the month can be closed, and cover it."""
+    at = Instant(CLOSED_AT - 34 * HOUR)
+    context = inbox.context(clock=SetClock(at))
+    with TemporaryDirectory() as folder:
+        path = month.write_statement(Path(folder) / "statement.csv")
+        done = await import_statement(context, ImportRequest(path=path), source="shop")
+    assert not done.problems
+    await cover(inbox, at=at, until=at)
+
+
+async def cover(inbox: Inbox, *, at: Instant, until: Instant) -> None:
+    """Declare at an instant that statements cover all until another, and the bank all."""
+    ends: list[tuple[ImportKind, str, Instant]]
+    ends = [("statement", "shop", until), ("bank", "main", LATEST)]
+    async with inbox.database.writing() as connection:
+        await add_coverage(
+            connection,
+            [
+                CoverageLine(kind=kind, name=name, since=EARLIEST, until=end, who="x", at=at)
+                for kind, name, end in ends
+            ],
+        )
 
 
 def in_time(stories: Iterable[Story]) -> list[Arrived]:

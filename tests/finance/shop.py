@@ -16,7 +16,7 @@ from reconcile.instants import parse_instant
 from tests.api.driving import environ
 from tests.copied import copy_of
 from tests.database.builders import opened
-from tests.finance.loading import keep_arrivals, month_in
+from tests.finance.loading import cover, keep_arrivals, month_in
 from tests.finance.month import Month
 
 LONG_AGO = parse_instant("2024-10-01T00:00:00Z")
@@ -80,6 +80,20 @@ class Shop:
         ended = self.run(*words)
         assert ended.code == 0, (words, ended.err, ended.out[:2_000])
         return ended
+
+    def cover(self) -> None:
+        """Declare that statements and bank files cover all, so that a month can be closed."""
+
+        async def declare() -> None:
+            async with opened(self.url) as inbox:
+                await cover(inbox, at=self.month.starts, until=SystemClock().now())
+
+        asyncio.run(declare())
+
+    def settle(self) -> None:
+        """Import the statement, and cover it."""
+        self.did("statement", "import", str(self.folder / "statement.csv"))
+        self.cover()
 
     def reconcile(self) -> Any:
         """Import the files, save the rules and run. Returns the run's document."""

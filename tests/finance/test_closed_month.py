@@ -59,6 +59,8 @@ def whole_month(shop: Shop) -> None:
     truth = shop.month.truth()
     shop.fill()
     every_break_is_found(shop.reconcile(), truth)
+    shop.cover()
+    shop.accept("not_settled")
     it_closes_once_the_blockers_are_dealt_with(shop, truth)
     closed = printed(shop)
     every_sum_is_the_truth(

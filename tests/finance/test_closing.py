@@ -67,7 +67,7 @@ from tests.contexts import with_settings, with_sources
 from tests.copied import copy_of
 from tests.database.builders import SIGNER, arrival, keep, opened, rows, said, submit, tamper
 from tests.database.contract_holds import of_before, rules_of_before, started
-from tests.finance.loading import READER, into_store, keep_arrivals, month_in
+from tests.finance.loading import READER, into_store, keep_arrivals, settle, settled_month_in
 from tests.finance.month import CLOSED_AT, Month
 from tests.finance.plots import ORDINARY, never_notified, pays
 
@@ -100,7 +100,7 @@ def text_alone(monkeypatch: pytest.MonkeyPatch) -> None:
 async def context(tmp_path: Path) -> AsyncIterator[AppContext]:
     """Yield a quiet October, seen when every margin is over."""
     url = f"sqlite+aiosqlite:///{tmp_path}/t.db"
-    copy_of(month_in, tmp_path, QUIET)
+    copy_of(settled_month_in, tmp_path, QUIET)
     async with opened(url) as inbox:
         yield inbox.context(clock=SetClock(CLOSED_AT))
 
@@ -559,8 +559,9 @@ async def test_a_closing_names_a_checkpoint_of_the_sealed_log(context: AppContex
     assert closing.checkpoint is not None
     while await sealer.seal_some():
         pass
-    ((facts,),) = await rows(context, "SELECT facts FROM audit")
-    ((sealed,),) = await rows(context, "SELECT document FROM log_leaves WHERE kind = 'deed'")
+    (*_, (facts,)) = await rows(context, "SELECT facts FROM audit ORDER BY number")
+    of_deeds = "SELECT document FROM log_leaves WHERE kind = 'deed' ORDER BY number"
+    (*_, (sealed,)) = await rows(context, of_deeds)
     assert closing.digest in facts
     assert digest_of_text(facts) in sealed
     assert await wrong(context) == []
@@ -587,6 +588,7 @@ async def three_closings(url: str) -> None:
     month = Month(orders=6, plots=(pays, never_notified))
     await into_store(url, month)
     async with opened(url) as inbox:
+        await settle(inbox, month)
         context = inbox.context(clock=SetClock(CLOSED_AT))
         stated = list((await close(context)).figures)
         for place, (period, at) in enumerate((("2026-11", DECEMBER), ("2026-12", JANUARY))):
@@ -631,7 +633,7 @@ async def test_a_closed_journal_is_frozen_and_later_evidence_is_posted_in_the_op
 ) -> None:
     """Frozen months, adjustments and open months are the journal made from scratch, also once the
     month of the adjustments is closed."""
-    copy_of(month_in, tmp_path, QUIET)
+    copy_of(settled_month_in, tmp_path, QUIET)
     async with opened(f"sqlite+aiosqlite:///{tmp_path}/t.db") as inbox:
         context = inbox.context(clock=SetClock(CLOSED_AT))
         before = await journal(context, "2026-10", "2026-10")
@@ -751,13 +753,16 @@ async def test_an_import_taken_back_leaves_closed_months_and_is_an_adjustment(
         "STRANGE-1,5.00,KES,paid,2026-10-12T10:00:00Z\n"
         "STRANGE-2,7.00,KES,paid,2026-11-03T10:00:00Z\n"
     )
-    await import_book(context, ImportRequest(path=path))
+    number = (await import_book(context, ImportRequest(path=path))).number
+    assert number is not None
     put(context, CLOSED_AT + MINUTE)
     october = await close(context)
     missed = ("breaks", "KES", "book_paid_not_received", "")
     assert {each.name: each.sum for each in october.figures}[missed] == 500
     put(context, CLOSED_AT + 2 * MINUTE)
-    done = await withdraw_import(context, 1, kind="book", by=None, reason="another shop's book")
+    done = await withdraw_import(
+        context, number, kind="book", by=None, reason="another shop's book"
+    )
     assert isinstance(done, Withdrawn)
     assert (done.lines, done.closed, done.restored) == (2, 1, 0)
     assert done.notes[0].startswith("1 line is of closed months: those stay as they were closed")
@@ -774,7 +779,7 @@ async def test_an_import_taken_back_leaves_closed_months_and_is_an_adjustment(
 async def test_a_report_of_any_other_time_has_no_adjustments(tmp_path: Path) -> None:
     url = f"sqlite+aiosqlite:///{tmp_path}/t.db"
     month = Month(orders=6, plots=(pays, never_notified))
-    copy_of(month_in, tmp_path, month)
+    copy_of(settled_month_in, tmp_path, month)
     async with opened(url) as inbox:
         context = inbox.context(clock=SetClock(CLOSED_AT))
         await keep_arrivals(inbox, month.late(CLOSED_AT - 5 * DAY)[:1])
@@ -796,7 +801,7 @@ async def test_a_report_of_any_other_time_has_no_adjustments(tmp_path: Path) -> 
 async def test_what_new_rules_make_of_a_closed_month_is_an_adjustment(tmp_path: Path) -> None:
     """October was closed by rules that called what is paid charged back."""
     url = f"sqlite+aiosqlite:///{tmp_path}/t.db"
-    copy_of(month_in, tmp_path, QUIET)
+    copy_of(settled_month_in, tmp_path, QUIET)
     async with opened(url) as inbox:
         context = inbox.context(clock=SetClock(CLOSED_AT))
         with rules_of_before("charged_back"):

@@ -96,7 +96,7 @@ def test_a_month_of_every_cause_closes_in_nairobi_and_its_clearing_is_explained(
     assert {found[cause] for cause in BANK_CAUSES} == {1}
     assert set(found) == {*ORDER_CAUSES, *BANK_CAUSES}
 
-    assert shop.accept("ambiguous", "payment_in_doubt", "unresolved")
+    assert shop.accept("ambiguous", "payment_in_doubt", "unresolved", "not_settled")
     shop.did("period", "close", "2024-10", "--by", "Ann")
     closed = shop.did("period", "show", "2024-10", "--format", "json").document
     assert (closed["from"], closed["to"]) == ("2024-09-30T21:00:00Z", "2024-10-31T21:00:00Z")

@@ -19,7 +19,14 @@ from app.core.zones import local_text, wall_clock, zone_named
 from reconcile import instants
 from reconcile.money import Money, major_text
 from reconcile.periods import Calendar
-from reconcile.reporting.report import AGES, GROUPS, MISTAKES_OF_FILES, PeriodReport, Scope
+from reconcile.reporting.report import (
+    AGES,
+    GROUPS,
+    MISTAKES_OF_FILES,
+    CoverageRow,
+    PeriodReport,
+    Scope,
+)
 from reconcile.reporting.summary import SUMMARIES
 from reconcile.reporting.tables import TABLES, Column, ReportTable
 from reconcile.reporting.words import (
@@ -34,7 +41,7 @@ from reconcile.reporting.words import (
 LISTS: Final = frozenset({"break_lines", "late_lines", "change_lines"})
 """Tables of single things, one per row: as long as the period."""
 
-PROOFS: Final = frozenset({"breaks", "matching", "rates", "ties", "unlisted"}) | LISTS
+PROOFS: Final = frozenset({"breaks", "coverage", "matching", "rates", "ties", "unlisted"}) | LISTS
 """Tables that prove the rest in full, and the lists: not for a first look."""
 
 
@@ -155,8 +162,57 @@ _CHARTS: Final[dict[str, Callable[[PeriodReport], Markup]]] = {
 # --- cells ----------------------------------------------------------------------------------------
 
 
-def headlines(report: PeriodReport) -> tuple[str, str]:
-    return verdict(report), at_risk(report)
+def headlines(report: PeriodReport) -> tuple[str, ...]:
+    """Return what a report says first: sums, breaks, and what was compared with what."""
+    return verdict(report), at_risk(report), *compared(report)
+
+
+def compared(report: PeriodReport) -> Iterator[str]:
+    """Yield a sentence for each source, bank account and order book: which of their days were
+    compared, and that the others were not; and one for each kind of file that is missing."""
+    zone = zone_named(report.scope.zone)
+    by_name: dict[tuple[str, str, str | None], list[CoverageRow]] = {}
+    for row in report.coverage:
+        by_name.setdefault((row.kind, row.name, row.wallet), []).append(row)
+    for (kind, name, wallet), rows in by_name.items():
+        days = " and ".join(
+            f"from {moment(each.since, zone)} to {_last_day(each.until, zone)}"
+            for each in rows
+            if each.since is not None and each.until is not None
+        )
+        whose, what, file = name or "no named source", "Payouts", f"bank account {name}"
+        if kind == "statement":
+            what = f"{counted(rows[0].payments, 'payment')} of {whose}"
+            file = f"its statement of {wallet}" if wallet else "its statement"
+        elif kind == "book":
+            what, file = "Orders", f"order book {name}"
+        by = f", as {rows[0].declared_by} declared" if rows[0].declared_by else ""
+        rest = "" if rows[0].whole else "; on other days, with nothing"
+        if days:
+            yield f"Compared: {what} with {file} {days}{by}{rest}."
+        elif kind == "statement":
+            yield (
+                f"{whose} has no statement {f'of {wallet} ' if wallet else ''}that covers a day of "
+                f"the period: {counted(rows[0].payments, 'payment')} compared with nothing."
+            )
+        else:
+            yield f"No file of {file} covers a day of the period: {what.lower()} were not compared."
+    for kind, sentence in _NO_FILES.items():
+        if not any(row.kind == kind for row in report.coverage):
+            yield sentence
+
+
+_NO_FILES: Final = {
+    "statement": "No statement is imported: payments were not compared.",
+    "bank": "No file of a bank is imported: payouts were not compared.",
+    "book": "No order book is imported: orders were not compared.",
+}
+
+
+def _last_day(until: instants.Instant, zone: tzinfo) -> str:
+    if wall_clock(until, zone) % instants.DAY:
+        return moment(until, zone)
+    return Calendar(zone).day_of(instants.Instant(until - instants.TICK))
 
 
 def verdict(report: PeriodReport) -> str:
@@ -168,6 +224,8 @@ def verdict(report: PeriodReport) -> str:
     ]
     if not broken:
         agree = f"All {len(report.ties)} control sums agree"
+        if not all(row.whole for row in report.coverage) or not report.coverage:
+            return f"{agree} over what was read, which does not cover the whole period."
         return f"{agree}: every order and every amount that was read is counted once."
     return f"{len(broken)} of {len(report.ties)} control sums do not agree: {', '.join(broken)}."
 

@@ -7,7 +7,7 @@ by row into temporary files, so that memory use is constant.
 import io
 from collections.abc import Sequence
 from datetime import datetime
-from itertools import count
+from itertools import chain, count, repeat
 from typing import Any, Final
 
 import xlsxwriter
@@ -122,7 +122,8 @@ class _Book:
             row = next(line)
             sheet.write_string(row, 0, name)
             sheet.write_string(row, 1, _fitting(text), self._bold)
-        for name, sentence in zip(("Sums", "Breaks"), layout.headlines(report), strict=True):
+        names = chain(("Sums", "Breaks"), repeat("Compared"))
+        for name, sentence in zip(names, layout.headlines(report), strict=False):
             row = next(line)
             broken = name == "Sums" and not report.ties_hold
             sheet.write_string(row, 0, name)
