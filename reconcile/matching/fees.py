@@ -101,20 +101,34 @@ def _rules_of(lines: Group) -> list[tuple[Where, Tariff]]:
         if best[0] == len(lines):
             break
     _, chosen, tariffs = best
-    return _together(chosen, tariffs)
-
-
-def _together(
-    names: tuple[str, ...], tariffs: dict[tuple[str, ...], tuple[int, Tariff]]
-) -> list[tuple[Where, Tariff]]:
-    """Join keys of equal tariffs that differ in the last detail; the tariff of most lines is last,
-    for all other lines."""
-    if not tariffs:
-        return []
     weights = Counter[Tariff]()
     for exact, tariff in tariffs.values():
         weights[tariff] += exact
-    ((general, _),) = weights.most_common(1)
+    # Which one is of all other lines: it explains most of those that are too few for one of theirs.
+    sets = [_together(chosen, tariffs, each) for each, _ in weights.most_common(MOST_GENERAL)]
+    return max(sets, key=lambda rules: _explained(rules, lines), default=[])
+
+
+def _explained(rules: list[tuple[Where, Tariff]], lines: Group) -> int:
+    """Return how many lines are explained exactly by the first rule that fits each."""
+    made = [
+        ExpectedFee(source="", currency="", per_million=p, fixed=f, where=where)
+        for where, (p, f) in rules
+    ]
+    first = [next(each for each in made if each.fits(line.details)) for line in lines]
+    return sum(line.fee == rule.of(line.gross) for line, rule in zip(lines, first, strict=True))
+
+
+MOST_GENERAL: Final = 5
+"""Tariffs that are tried as the one of all other lines, those of the most lines first."""
+
+
+def _together(
+    names: tuple[str, ...],
+    tariffs: dict[tuple[str, ...], tuple[int, Tariff]],
+    general: Tariff,
+) -> list[tuple[Where, Tariff]]:
+    """Join keys of equal tariffs that differ in the last detail; the general one is last."""
     joined: dict[tuple[tuple[str, ...], Tariff], list[str]] = defaultdict(list)
     for key, (_, tariff) in sorted(tariffs.items()):
         if tariff != general:

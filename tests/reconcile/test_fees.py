@@ -48,6 +48,19 @@ def test_tariffs_are_told_apart_by_the_fewest_details() -> None:
     ]
 
 
+def test_the_general_rule_explains_values_of_which_there_are_few_lines() -> None:
+    """Cards of home are special, if all others have one tariff."""
+    found = [
+        *lines(15_000, 25, many=30, card_country="DE"),
+        *lines(32_500, 25, card_country="US"),
+        *lines(32_500, 25, many=2, card_country="JP"),
+    ]
+    assert told(found) == [
+        ({"card_country": ("DE",)}, 15_000, 25, 30, 30),
+        ({}, 32_500, 25, 14, 14),
+    ]
+
+
 def test_two_details_are_used_where_one_does_not_explain_the_fees() -> None:
     found = [
         *lines(14_000, 25, method="card", card_country="DE"),
