@@ -59,13 +59,15 @@ FILE: Final = "\n".join(
         '#method = "card"',
         '#clearing = "Assets:Clearing:Mpesa"',
         "",
-        "# What your program calls an account: its code in Xero, its name in QuickBooks.",
+        "# What your program calls an account: its code in Xero, its name in QuickBooks. Xero has",
+        "# system accounts that manual journals can't use: name accounts of your own.",
         "#[codes]",
         '#"Assets:Bank" = "090"',
         "",
-        "# The full name of the tax rate in Xero; and, with revenue_at, the percentage of tax that",
-        "# sales and refunds contain, which is posted to taxes.",
+        "# The tax rate's full name in Xero; default is that of no tax: No VAT, No GST, and so on.",
+        "# And, with revenue_at, the percentage of tax that sales and refunds contain.",
         "#[tax_codes]",
+        '#default = "No VAT"',
         '#sales = "16% VAT on Income"',
         "#[tax_percent]",
         '#"16% VAT on Income" = "16"',
@@ -104,12 +106,17 @@ class Override:
         )
 
 
+NO_TAX: Final = "Tax Exempt"
+"""The rate without tax of organisations in Xero that are in no country of its own."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accounts:
     """The names of all accounts, and what the merchant's accounting program calls them.
 
     codes      by name of an account
     tax_codes  by purpose
+    no_tax     tax code of the other purposes
     revenue    None: the journal has payments only
     """
 
@@ -117,6 +124,7 @@ class Accounts:
     overrides: tuple[Override, ...] = ()
     codes: Mapping[str, str] = field(default_factory=dict)
     tax_codes: Mapping[Role, str] = field(default_factory=dict)
+    no_tax: str = NO_TAX
     revenue: Revenue | None = None
 
     def name_of(self, posting: Posting, transaction: Transaction) -> str:
@@ -199,7 +207,7 @@ _OVERRIDE: Final[Any] = create_model(
 _TAX_CODES: Final[Any] = create_model(
     "_TAX_CODES",
     __base__=TomlTable,
-    **cast("dict[str, Any]", dict.fromkeys(DEFAULTS, (_Word | None, None))),
+    **cast("dict[str, Any]", dict.fromkeys(("default", *DEFAULTS), (_Word | None, None))),
 )
 
 
@@ -244,7 +252,7 @@ def accounts_of(text: str, *, name: str = "the file of accounts") -> Accounts:
     """
     values = read_toml(text, _AccountFile, name=name, most_bytes=MAX_BYTES, together=_between)
     codes = {role: code for role, code in values["tax_codes"].items() if code is not None}
-    rates = values["tax_percent"]
+    no_tax, rates = codes.pop("default", NO_TAX), values["tax_percent"]
     taxes = {role: rates[codes[role]] for role in _SOLD if codes.get(role) in rates}
     return Accounts(
         names=values["accounts"],
@@ -261,6 +269,7 @@ def accounts_of(text: str, *, name: str = "the file of accounts") -> Accounts:
         ),
         codes=values["codes"],
         tax_codes=codes,
+        no_tax=no_tax,
         revenue=None if values["revenue_at"] is None else Revenue(taxes=taxes),
     )
 

@@ -93,9 +93,6 @@ XERO_COLUMNS: Final = (
 narration and date are one journal, dates are dd/mm/yyyy, debits positive, and a tax rate is named
 by its full name. A file may have 300 lines there, hence one journal a day."""
 
-XERO_NO_TAX: Final = "Tax Exempt"
-"""Tax rate of lines whose purpose has no tax code: Xero requires one."""
-
 QUICKBOOKS_COLUMNS: Final = (
     "Journal No.",
     "Journal Date",
@@ -507,7 +504,7 @@ class JournalText:
                     f"{day[8:10]}/{day[5:7]}/{day[:4]}",
                     role.replace("_", " "),
                     safe_cell(self._accounts.codes.get(name, name)),
-                    safe_cell(self._accounts.tax_codes.get(role, XERO_NO_TAX)),
+                    safe_cell(self._accounts.tax_codes.get(role, self._accounts.no_tax)),
                     major_text(money),
                     *[""] * 4,
                 )

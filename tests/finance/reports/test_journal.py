@@ -317,7 +317,7 @@ def test_the_file_to_edit_is_right_as_it_is_and_with_its_examples() -> None:
     examples = re.sub(r"^#(?! )", "", FILE, flags=re.MULTILINE)
     found = accounts_of(examples)
     assert found.revenue == Revenue(taxes={"sales": 160_000})
-    assert found.codes == {"Assets:Bank": "090"}
+    assert (found.codes, found.no_tax) == ({"Assets:Bank": "090"}, "No VAT")
     assert found.overrides[0].names == {"clearing": "Assets:Clearing:Mpesa"}
 
 
@@ -333,6 +333,7 @@ fees = "Expenses:Fees:Cards"
 [codes]
 "Assets:Tokyo" = "090"
 [tax_codes]
+default = "No VAT"
 sales = "20% VAT"
 [tax_percent]
 "20% VAT" = "20"
@@ -424,7 +425,7 @@ def test_xero_and_quickbooks_get_one_journal_a_day_with_the_merchants_codes() ->
         "TrackingName1,TrackingOption1,TrackingName2,TrackingOption2"
     )
     assert xero[1] == (
-        f"Payments of {day} in JPY,{date}/{month_}/{year},clearing,090,Tax Exempt,1000,,,,"
+        f"Payments of {day} in JPY,{date}/{month_}/{year},clearing,090,No VAT,1000,,,,"
     )
     quickbooks = written(some, "quickbooks", accounts).removeprefix("\ufeff").splitlines()
     assert quickbooks[0] == (
