@@ -440,8 +440,9 @@ async def ask_notices(view: View) -> Form:
 
 
 async def do_notices(view: View, reason: str) -> str:
-    pace = next((each for each in PACES if each == view.given.get("pace")), None)
-    way = next((each for each in WAYS if each == view.given.get("way")), None)
+    when, how = view.given.get("pace"), view.given.get("way")
+    pace = next((each for each in PACES if each == when), None)
+    way = next((each for each in WAYS if each == how), None)
     if pace is None or way is None:
         raise UsageError("choose when and how")
     me, address = view.person.name, view.given.get("address", "")
