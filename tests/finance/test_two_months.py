@@ -112,3 +112,17 @@ def test_every_break_is_true(books: Books) -> None:
 
 def test_accounts_of_money_under_way_hold_what_breaks_leave(books: Books) -> None:
     assert books.balances() == books.shop.left
+
+
+def test_fees_suggested_from_one_month_are_right_in_both(books: Books, tmp_path: Path) -> None:
+    """By card country, also of settled yen; a wrong percentage is noticed."""
+    first, _ = MONTHS
+    suggested = books.did("fees", "suggest", "--from", f"{first}-01", "--to", f"{first}-31").out
+    rules = tmp_path / "rules.toml"
+    found = []
+    for text in (suggested, suggested.replace(b'"1.5"', b'"1.4"')):
+        rules.write_bytes(text)
+        run = books.did("reconcile", "run", "--rules", str(rules), "--format", "json").document
+        found.append(sum(each["cause"] == "fee_unexpected" for each in run["breaks"]))
+    assert found[0] == 0
+    assert found[1] > 50
