@@ -466,7 +466,15 @@ def _doubtful(judgement: Judgement) -> Decision | None:
     assert price is not None
     assert currency is not None
     if judgement.doubts:
-        return "unresolved", _doubts(judgement)
+        first, *others = _doubts(judgement)
+        # Without what they returned, the payments that are in no doubt might make up the price.
+        sure = judgement.sure()
+        if sum([payment.captured(currency) for payment in sure]) >= price.minor:
+            heard = [h for p in sure for movement in p.returns for h in movement.heard]
+            heard += [h for p in sure for dispute in p.disputes for h in dispute.heard]
+            cites = _union(first.cites, cites_of(heard))
+            first = new_reason(code=first.code, cites=cites, facts=first.facts)
+        return "unresolved", (first, *others)
     over = [p for p in judgement.payments if _over(judgement, p)]
     lacking = sum([max(0, p.returned(currency) - p.captured(currency)) for p in over])
     if over and _counting(judgement) and judgement.counted + lacking >= price.minor:
