@@ -12,7 +12,9 @@ from app.core.errors import UsageError
 from app.core.http import Exchange
 from app.core.ids import new_id
 from app.core.recorded import Recorded, send_on
+from app.monitoring.preflight import of_readings
 from app.orders.delivery_log import last_came
+from app.orders.reindex import sources_read_otherwise
 from app.providers.connecting import names_no_order, setup_facts
 from app.providers.examples import WantedEvent, examples_of, shape_event
 from app.providers.source import Source
@@ -28,14 +30,18 @@ SERVE: Final = "http://127.0.0.1:8080"
 
 async def setup_document(view: View) -> Document:
     unknown = (await last_came(view.context, ""))[1]
+    changed = await sources_read_otherwise(view.context)
     return {
         "receiver": view.context.settings.public_url or None,
         "unknown_refused": format_known(unknown),
-        "sources": [await _source(view, state) for state in await explained_states(view.context)],
+        "sources": [
+            await _source(view, state, changed=state.source in changed)
+            for state in await explained_states(view.context)
+        ],
     }
 
 
-async def _source(view: View, state: SourceState) -> dict[str, Any]:
+async def _source(view: View, state: SourceState, *, changed: bool) -> dict[str, Any]:
     source = view.context.sources[state.source]
     taken, refused = await last_came(view.context, source.name)
     profile = source.profile
@@ -57,6 +63,10 @@ async def _source(view: View, state: SourceState) -> dict[str, Any]:
         "since": format_known(state.since),
         "means": state.whole_sentence,
         "do": state.do,
+        "reindex": [
+            {"sentence": each.sentence, "do": each.do}
+            for each in of_readings([state.source] if changed else [])
+        ],
         "setup": setup_facts(profile),
         "events": [
             {"kind": kind, "claim": claim} for kind, claim in profile.claims if claim != "ignored"

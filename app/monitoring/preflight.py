@@ -143,8 +143,8 @@ def of_readings(sources: Iterable[str]) -> Iterator[Check]:
     for source in sources:
         yield must(
             f"source {source} settings",
-            "PROFILE, ACCOUNT, ONLY, ORDERS, LINK_BY or CAPTURES has changed since its deliveries "
-            "were read, so that payments before and after it are judged differently.",
+            "PROFILE, its file, ACCOUNT, ONLY, ORDERS, LINK_BY or CAPTURES has changed since its "
+            "deliveries were read, so that payments before and after it are judged differently.",
             "stop the service, run `tallyhook reindex` and start it again",
         )
 

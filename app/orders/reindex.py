@@ -22,6 +22,7 @@ from app.orders.index_store import (
     sources_with_deliveries,
 )
 from app.providers.fetched import NOT_KNOWN, is_answer
+from app.providers.profile import profile_text, shipped_profiles
 from app.providers.request import Incoming
 from app.providers.source import Source
 from app.receiving.confirmation_store import await_again
@@ -121,12 +122,14 @@ async def reindex(context: AppContext, *, progress: Callable[[int], None] = sile
 
 
 def _own_readings(settings: Settings) -> dict[str, str]:
-    """Return the digest of the settings on which reading each source depends."""
+    """Return the digest of the settings on which reading each source depends, and of its profile's
+    file where that is the merchant's own."""
+    shipped = shipped_profiles()
     return {
         name: hashlib.sha256(
             repr(
                 (
-                    each.profile,
+                    each.profile if each.profile in shipped else profile_text(each.profile),
                     each.account,
                     sorted(each.only.items()),
                     each.orders,

@@ -103,19 +103,23 @@ def unplaced_keys(
 
 
 _OF_OTHER_SHOPS: Final = (
-    'SELECT source, coalesce(payment, session, event_id), min("row") FROM events '
-    "WHERE shop = 'other' AND standing <> 'unconfirmed' AND {of_source} GROUP BY 1, 2"
+    'SELECT source, coalesce(payment, session, event_id), "row" FROM events '
+    "WHERE shop = 'other' AND standing <> 'unconfirmed' AND \"row\" > ? AND {of_source} "
+    "AND NOT EXISTS (SELECT 1 FROM events AS earlier WHERE earlier.shop = 'other' "
+    "AND earlier.standing <> 'unconfirmed' AND earlier.source = events.source "
+    "AND coalesce(earlier.payment, earlier.session, earlier.event_id) "
+    "= coalesce(events.payment, events.session, events.event_id) "
+    'AND earlier."row" < events."row") ORDER BY "row" LIMIT ?'
 )
-_OTHER_SHOPS_KEYS: Final = '{found} HAVING min("row") > ? ORDER BY 3 LIMIT ?'
 
 
 def other_shops_keys(
     connection: PlainConnection, *, source: str | None, after: int, limit: int
 ) -> list[tuple[PaymentKey, int]]:
     """Return payments of which an event states another shop, as `unplaced_keys` does."""
-    found = statement(_OF_OTHER_SHOPS, of_source="1 = 1" if source is None else "source = ?")
-    values = (after, limit) if source is None else (source, after, limit)
-    rows = connection.ask(statement(_OTHER_SHOPS_KEYS, found=found), values)
+    sql = statement(_OF_OTHER_SHOPS, of_source="1 = 1" if source is None else "source = ?")
+    values = (after, limit) if source is None else (after, source, limit)
+    rows = connection.ask(sql, values)
     return [(PaymentKey(row[0], row[1]), row[2]) for row in rows]
 
 

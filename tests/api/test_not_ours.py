@@ -1,17 +1,26 @@
 """Other shops' genuine payments on our own account, through the receiver: kept, and in no order."""
 
 import json
+from collections.abc import Awaitable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import httpx2
 import pytest
 
+from app.access.operators import register_operator
 from app.config.load import load_settings
+from app.console.application import build_console
+from app.console.setup_pages import setup_document
 from app.core.errors import NotFoundError
 from app.evidence.dispute_case import CaseRequest, dispute_case
+from app.evidence.gather_evidence import gather_dossier
+from app.finance.read_lines import lines_naming
 from app.monitoring.preflight import of_readings
 from app.orders.find_orders import find_orders
+from app.orders.prove import prove_orders
 from app.orders.refold import refold_until_quiet
 from app.orders.reindex import note_first_readings, reindex, sources_read_otherwise
 from app.orders.unallocated import (
@@ -22,10 +31,13 @@ from app.orders.unallocated import (
 )
 from app.privacy.check import check_database
 from app.providers.configured import compile_sources
+from app.providers.profile import profile_text
 from app.receiving.source_state import source_states
+from app.wiring.serving import console_of
 from reconcile.instants import SECOND, Instant, format_instant
 from tests.api.driving import Driver, driving, environ, event
-from tests.contexts import with_sources
+from tests.console.conftest import session_for
+from tests.contexts import Here, with_sources
 from tests.privacy.test_erase import quiet
 from tests.reconcile.build import T
 
@@ -123,6 +135,49 @@ async def test_a_payment_waits_for_a_person_while_nothing_says_whose_it_is(
         order = (await driver.api("GET", "/orders/ORD-1")).json()
         assert order["totals"]["captured"]["amount"] == "250.00"
         assert await listed(driver) == []
+
+
+async def test_a_changed_file_of_a_profile_makes_reindex_due(tmp_path: Path) -> None:
+    """Of the merchant's own file; the page of setting up shows what the doctor says."""
+    path = tmp_path / "own.toml"
+    path.write_text(profile_text("checkout"))
+    own: dict[str, Any] = {"SOURCES__SHOP__PROFILE": str(path)}
+    async with driving(tmp_path, with_worker=False, **own) as driver:
+        await driver.send(event("e1"))
+        assert await sources_read_otherwise(driver.context) == []
+        path.write_text(path.read_text() + "# corrected\n")
+        assert await sources_read_otherwise(driver.context) == ["shop"]
+        [check] = of_readings(["shop"])
+        page: Any = SimpleNamespace(context=driver.context)
+        [source] = (await setup_document(page))["sources"]
+        assert source["reindex"] == [{"sentence": check.sentence, "do": check.do}]
+        await reindex(driver.context, progress=quiet)
+        assert (await setup_document(page))["sources"][0]["reindex"] == []
+
+
+async def test_pages_dossier_and_proof_say_that_only_another_shop_names_an_order(
+    tmp_path: Path,
+) -> None:
+    async with driving(tmp_path, with_worker=False, **ONLY) as driver:
+        await driver.send(paid("south"))
+        context, said = driver.context, "is of another shop or seller on the same account"
+        asked: list[Awaitable[Any]] = [
+            dispute_case(context, CaseRequest(order="ORD-1")),
+            prove_orders(context, ["ORD-1"], shuffles=1, seed=1, progress=quiet),
+            gather_dossier(context, "ORD-1", as_of=None, full=False, lines=lines_naming),
+        ]
+        for answer in asked:
+            with pytest.raises(NotFoundError, match=said):
+                await answer
+        await register_operator(context, name="Ann", role="admin", by=None)
+        console = console_of(context, host="127.0.0.1", port=8081, elsewhere=Here(context))
+        transport = httpx2.ASGITransport(app=build_console(console))
+        cookies = {console.cookie: await session_for(context, "Ann")}
+        async with httpx2.AsyncClient(
+            transport=transport, base_url="http://127.0.0.1:8081", cookies=cookies
+        ) as client:
+            page = await client.get("/orders/ORD-1")
+        assert (page.status_code, said in page.text) == (404, True)
 
 
 async def test_reindex_judges_again_after_the_setting_changed(tmp_path: Path) -> None:

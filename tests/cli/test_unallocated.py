@@ -52,6 +52,22 @@ def test_a_payment_is_listed_in_every_form(run: Run, tmp_path: Path) -> None:
     assert run("unallocated", "show", "nothing").code == 5
 
 
+def test_an_order_that_only_another_shop_names_is_not_found(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def send() -> None:
+        only = {"SOURCES__SHOP__ONLY": '{"data.shop": ["north"]}'}
+        async with driving(tmp_path, with_worker=False, **only) as driver:  # type: ignore[arg-type]
+            await driver.send(event("e1", shop="south"))
+
+    asyncio.run(send())
+    monkeypatch.setenv("TALLYHOOK_SOURCES__SHOP__ONLY", '{"data.shop": ["north"]}')
+    for words in (("orders", "show", "ORD-1"), ("prove", "ORD-1")):
+        answer = run(*words)
+        said = "is of another shop or seller on the same account" in " ".join(answer.err.split())
+        assert (answer.code, said) == (5, True), answer
+
+
 def test_two_people_assign_withdraw_and_dismiss(
     run: Run, people: dict[str, tuple[str, str]]
 ) -> None:

@@ -91,6 +91,8 @@ LISTS: Final = (
     "/imports/1",
     "/runs/1",
     "/proposals?before=prp_zz",
+    "/unallocated?not_ours=true",
+    "/unallocated?not_ours=true&source=shop&after=1",
 )
 
 
