@@ -315,6 +315,11 @@ _JOURNAL: Final = members(
         "environment": word("live"),
         "zone": described(word("Africa/Nairobi"), "In which days are counted; without it UTC."),
         "merchant": WORD,
+        "closed_by": described(WORD, "Of a closed month: who closed it."),
+        "closed_at": INSTANT,
+        "version": described(COUNT, "Of the closing."),
+        "approved_by": described(WORD, "Who approved the closing, where it took two people."),
+        "proposed_at": INSTANT,
         "transactions": listed(_TRANSACTION),
         "count": COUNT,
         "totals": described(
@@ -342,7 +347,16 @@ _JOURNAL: Final = members(
             "The totals in TALLYHOOK_REPORTS__CURRENCY, at the rates of their days.",
         ),
     },
-    optional=("zone", "merchant", "own"),
+    optional=(
+        "zone",
+        "merchant",
+        "closed_by",
+        "closed_at",
+        "version",
+        "approved_by",
+        "proposed_at",
+        "own",
+    ),
 )
 
 _DECISION: Final = members(

@@ -62,6 +62,7 @@ from reconcile.reporting.closing import Closing, Figure, added, figures
 from reconcile.reporting.journal import Transaction
 from reconcile.reporting.report import Scope
 from reconcile.reporting.tables import report_of
+from tests.api.described import SCHEMAS, faults
 from tests.api.driving import driving, signed
 from tests.contexts import with_settings, with_sources
 from tests.copied import copy_of
@@ -658,6 +659,7 @@ async def test_a_closed_journal_is_frozen_and_later_evidence_is_posted_in_the_op
         put(context, JANUARY)
         assert [each for each in await journal(context, "2026-12", "2026-12") if each.adjusts] == []
         assert balances(await journal(context, "2026-10", "2026-12")) == balances(fresh)
+        assert faults(SCHEMAS["Journal"], json.loads(kept["json"])) == []
         for form, content in kept.items():
             assert await printed_journal(context, "2026-10", form) == content
             change = f"DELETE FROM closing_prints WHERE format = 'journal.{form}'"
