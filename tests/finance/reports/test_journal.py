@@ -24,7 +24,14 @@ from reconcile.matching.breaks import Break, Step, life
 from reconcile.matching.settling import never_notified
 from reconcile.money import Money, from_major, major_text
 from reconcile.reporting.input import OrderSeen
-from reconcile.reporting.journal import Posting, Revenue, Transaction, transactions, written_off
+from reconcile.reporting.journal import (
+    Adjusts,
+    Posting,
+    Revenue,
+    Transaction,
+    transactions,
+    written_off,
+)
 from reconcile.reporting.own_currency import Rates
 from reconcile.reporting.tally import PeriodTally
 from tests.finance.reports.payloads import PAYLOADS, is_formula
@@ -212,6 +219,31 @@ def test_a_written_off_line_that_no_webhook_stated_leaves_nothing_in_clearing(
     some = [*transactions(seen, start=START, end=LATER), *booked(found)]
     assert len(some) == 2
     assert sums(some)["clearing", found.money.currency] == 0
+
+
+def test_an_adjusting_entry_names_its_closed_month_and_its_dates_in_each_form(
+    tmp_path: Path,
+) -> None:
+    from beancount import loader
+
+    first = month(1)[0]
+    dates = {"original_date": "2026-09-30", "tax_date": "2026-09-29"}
+    some = [replace(first, adjusts=Adjusts(period="2026-09", **dates))]
+    text = written(some)
+    assert checked(text, tmp_path).returncode == 0
+    entries, _, _ = loader.load_file(str(tmp_path / "journal.beancount"))
+    (entry,) = [each for each in entries if type(each).__name__ == "Transaction"]
+    stated = dates | {"closed_period": "2026-09"}
+    assert {name: entry.meta[name] for name in stated} == stated
+    rows = list(
+        csv.DictReader(io.StringIO(written(some, "csv").removeprefix("\ufeff"), newline=""))
+    )
+    (document,) = json.loads(written(some, "json"))["transactions"]
+    for each in (*rows, document):
+        assert {name: each[name] for name in stated} == stated
+    assert all(
+        not each["tax_date"] for each in json.loads(written([first], "json"))["transactions"]
+    )
 
 
 HOSTILE = (
