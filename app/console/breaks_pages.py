@@ -17,7 +17,8 @@ from app.console.view import PROPOSE, ROWS, ActionResult, Document, Field, Form,
 from app.console.words import CAUSES, SETTLINGS, address, capital, plain_money, spoken
 from app.core.errors import NotFoundError, UsageError
 from app.core.text import counted
-from app.finance import break_acts, break_choice, worklist
+from app.finance import break_acts, break_choice, left_over, worklist
+from app.finance.bank_match import named_lines
 from reconcile.instants import format_instant
 from reconcile.matching.breaks import BREAK_CAUSES, STANDINGS, STATES, apart_words, break_sentence
 from reconcile.matching.rows import name_of
@@ -92,7 +93,18 @@ async def break_document(view: View) -> Document:
         ) from None
     document = found.document(as_of=view.context.clock.now()) | found.history()
     closed = found.life.state == "closed"
+    booked = [each for each in found.seen.cites if each.startswith("bnk_")]
+    lines = await named_lines(view.context, booked) if view.person.may("bank") else {}
     return document | {
+        "bank": [
+            {
+                "line": name,
+                "payer": line.counterparty,
+                "text": line.text,
+                "reference": line.reference,
+            }
+            for name, line in lines.items()
+        ],
         "means": CAUSES[found.seen.cause],
         "matched": await break_acts.matches_of(view.context, found.identity),
         "late": found.seen.cause in worklist.LATE,
@@ -265,6 +277,32 @@ async def do_accept(view: View, reason: str) -> str | ActionResult:
         view.context, found.identity, reason=reason, by=by, seen=seen
     )
     return address("breaks", found.identity) if proposal is None else proposed(proposal)
+
+
+async def match_document(view: View) -> Document:
+    """GET /match/{break}?text=&amount=&from=&to=&line=…: lines left over, and the chosen ones."""
+    found = await break_acts.one_break(view.context, view.subject)
+    sought = left_over.LineSearch(
+        text=view.word("text") or "",
+        amount=view.word("amount") or "",
+        since=view.instant("from"),
+        until=view.instant("to"),
+    )
+    chosen = view.request.query_params.getlist("line")
+    lines = await left_over.find_lines(view.context, found, sought, chosen=chosen)
+    shown = [*lines.chosen, *lines.lines[:ROWS]]
+    sum_of = [each.money.minor for each in lines.chosen]
+    currency = found.seen.money.currency
+    return {
+        **found.document(as_of=view.context.clock.now()),
+        "filters": {name: view.word(name) for name in ("text", "amount", "from", "to")},
+        "found": len(lines.lines),
+        "more": lines.more,
+        "chosen": len(lines.chosen),
+        "sum": None if lines.left is None else to_json(Money(minor=sum(sum_of), currency=currency)),
+        "difference": None if lines.left is None else to_json(lines.left),
+        "lines": [each.document(chosen=each in lines.chosen) for each in shown],
+    }
 
 
 # --- matching by hand -----------------------------------------------------------------------------

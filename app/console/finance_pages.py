@@ -42,6 +42,7 @@ from app.finance.reports.journal import (
 )
 from app.finance.reports.render import REPORT_FORMATS, ReportFormat
 from reconcile.instants import DAY, TICK, Instant, format_instant, format_known
+from reconcile.matching.rows import name_of
 from reconcile.periods import Calendar, Month
 from reconcile.reporting import closing as closings
 from reconcile.reporting.report import Scope
@@ -196,6 +197,18 @@ async def fees_document(view: View) -> Document:
         "to": calendar.day_of(Instant(found.until - TICK)),
     }
     return found.document() | days
+
+
+async def _text_rule(view: View, line: str) -> tuple[str, str]:
+    """Return the key and the text of a rule about bank lines of the same payer, else text."""
+    key = view.choice("as", ("bank_payers", "other_business")) or "other_business"
+    if not view.person.may("bank"):
+        raise UsageError("your role may not read what the bank wrote")
+    booked = (await bank_match.named_lines(view.context, [line])).get(name_of(line))
+    words = "" if booked is None else (booked.counterparty or booked.text or booked.reference or "")
+    if len(words.strip()) < 3:
+        raise UsageError("the bank wrote no text for this line, of which a rule could be made")
+    return key, words.strip()[:80]
 
 
 async def _suggested_fees(view: View) -> fee_suggestions.FeeSuggestions:
@@ -511,7 +524,7 @@ async def bank_document(view: View) -> Document:
         "looked_since": format_instant(seen.began),
         "looked_at": format_known(seen.ended),
         "places": {place: found.counts[place] for place in BANK_PLACES if found.counts.get(place)},
-        "lines": [each.document() for each in found.lines],
+        "lines": [each.document(whole=True) for each in found.lines],
         "skip": skip,
         "next": skip + ROWS if found.more else None,
         "imported": bool(found.counts),
@@ -676,6 +689,8 @@ async def ask_preview(view: View) -> Form:
     rules = "" if saved is None else saved.toml
     if view.word("from") is not None:  # with the fees that these days suggest
         rules = await fee_suggestions.rules_with(view.context, await _suggested_fees(view))
+    elif (line := view.word("bank")) is not None:
+        rules = match_rules.with_text(rules, *await _text_rule(view, line))
     return Form(
         subject="matching rules",
         lines=(

@@ -88,6 +88,16 @@ PAGES: Final = (
         live=False,
     ),
     Page(
+        path="/match/{subject}",
+        title="Find and match",
+        reads="breaks",
+        load=breaks_pages.match_document,
+        template="match.html",
+        rows="lines",
+        live=False,
+        typed=("amount", "from", "to"),
+    ),
+    Page(
         path="/unallocated",
         title="Unallocated payments",
         reads="unallocated",

@@ -18,6 +18,7 @@ __all__ = (
     "import_folder",
     "imports",
     "ledger_line_store",
+    "left_over",
     "match_rules",
     "named_mappings",
     "place_payment",

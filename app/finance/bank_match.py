@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, TypeVar
@@ -10,6 +10,7 @@ from typing import Any, Final, TypeVar
 from app.access.operators import last_done
 from app.context.context import AppContext
 from app.core.errors import NotFoundError, UsageError
+from app.finance import bank_store
 from app.finance.break_store import hand_matches
 from app.finance.match_rules import rules_known
 from app.finance.reconcile_rows import bank_sides, leg_of
@@ -180,6 +181,18 @@ def _page(
         counts=Counter(each.bucket for each in every),
         more=len(lines) > begin + limit,
     )
+
+
+async def named_lines(context: AppContext, names: Iterable[str]) -> dict[str, BankLine]:
+    """Return bank lines by their subject."""
+    async with context.database.reading() as connection:
+        found = await bank_store.bank_lines_named(connection, names, as_of=context.clock.now())
+    return {subject_of(each.line_id): each for each in found}
+
+
+def bank_words(line: BankLine) -> str:
+    """Return what the bank wrote: payer, then text."""
+    return ": ".join([each for each in (line.counterparty, line.text) if each])
 
 
 async def booked_line(

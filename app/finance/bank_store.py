@@ -13,7 +13,15 @@ from typing import Any, Final
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.database.statements import PlainConnection, Rows, run, select_rows, statement, stream
+from app.database.statements import (
+    PlainConnection,
+    Rows,
+    run,
+    select_in,
+    select_rows,
+    statement,
+    stream,
+)
 from app.finance import import_store
 from reconcile.instants import Instant
 from reconcile.matching.bank import Payout
@@ -108,6 +116,12 @@ _LINES: Final = statement(
     known=import_store.KNOWN,
 )
 
+_NAMED: Final = statement(
+    "SELECT line || '.' || since, account, currency, minor, booked_at, reference, counterparty, "
+    "told FROM bank_lines WHERE {known} AND line IN ({})",
+    known=import_store.KNOWN_AT,
+)
+
 _ANY: Final = statement("SELECT 1 FROM bank_lines WHERE {known} LIMIT 1", known=import_store.KNOWN)
 
 _TO_BANK: Final = "('withdrawal', 'withdrawal_failed', 'deposit')"
@@ -139,6 +153,16 @@ async def bank_lines(connection: AsyncConnection, *, as_of: Instant) -> AsyncIte
     values = {"number": await import_store.newest_published(connection, as_of=as_of)}
     async for rows in stream(connection, _LINES, at_once=AT_ONCE, values=values):
         yield rows
+
+
+async def bank_lines_named(
+    connection: AsyncConnection, names: Iterable[str], *, as_of: Instant
+) -> list[BankLine]:
+    """Return lines by their subjects (`subject_of`), as they were known at an instant."""
+    number = await import_store.newest_published(connection, as_of=as_of)
+    wanted = [name.partition(".")[0] for name in names]
+    rows = await select_in(connection, sql=_NAMED, values=wanted, first=(number, number))
+    return [bank_line_of(row) for row in sorted(rows)]
 
 
 def bank_line_of(row: Sequence[Any]) -> BankLine:

@@ -4,6 +4,7 @@ date_window = "2 days"                # off unless it is given
 settle_margin = "7 days"
 bank_margin = "5 days"                # from a payout to its line in the bank
 bank_payers = ["Stripe", "Paystack"]  # who pays out; else all that comes to the bank may be one
+other_business = ["Landlord Ltd"]     # texts of bank lines that are no payout
 close_alone = false                   # closing a month takes two people; true unless it is given
 [tolerance]
 KES = "1.00"                          # major units
@@ -258,6 +259,7 @@ class _RuleFile(TomlTable):
     refund_margin: _Duration | None = None
     bank_margin: _Duration | None = None
     bank_payers: Annotated[list[str], PlainValidator(_payers)] | None = None
+    other_business: Annotated[list[str], PlainValidator(_payers)] | None = None
     currency: _Currency | None = None
     close_alone: Annotated[bool, PlainValidator(yes_or_no)] = True
     tolerance: dict[str, _Number] = Field(default_factory=dict, examples=['KES = "1.00"'])
@@ -295,6 +297,7 @@ def read_rules(text: str, *, name: str = "the rules") -> Rules:
             for fee in values["fee"]
         ),
         bank_payers=tuple(values["bank_payers"] or ()),
+        other_business=tuple(values["other_business"] or ()),
         rates=tuple(
             ExpectedRate(
                 currency=rate["currency"],
@@ -504,6 +507,15 @@ LIMITS_NAMED: Final = 9
 
 MOST_REPORTED: Final = 1_000
 """Changes that a preview lists, about a kilobyte each; all are counted."""
+
+
+def with_text(toml: str, key: str, words: str) -> str:
+    """Return rules in which `bank_payers` or `other_business` has one more text."""
+    value = json.dumps(words, ensure_ascii=False)
+    added, count = re.subn(
+        rf"(?m)^(\s*{key}\s*=\s*\[)", lambda found: f"{found[1]}{value}, ", toml, count=1
+    )
+    return added if count else f"{key} = [{value}]\n{toml}"
 
 
 async def current_rules(context: AppContext) -> SavedRules | None:

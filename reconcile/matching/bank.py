@@ -162,6 +162,7 @@ class BankLeg:
         self._payouts = sorted(payouts, key=_payout_order)
         self._lines = sorted(lines, key=_line_order)
         self._payers = tuple([each.casefold() for each in rules.bank_payers])
+        self._others = tuple([each.casefold() for each in rules.other_business])
         self._joined: set[str] = set()
         self._orders, hands = Transfers(orders, methods=rules.methods), tuple(hands)
         links = [*self._by_name(hands)]
@@ -365,7 +366,7 @@ class BankLeg:
 
     def _alone_line(self, line: BankLine) -> Alone:
         ours = self._is_payers(line) if self._payers else line.minor > 0
-        if not line.minor or not ours:
+        if not line.minor or not ours or self._says(line, self._others):
             return Alone(bucket="other_business", line=line)
         paid = self._paid.get(line.currency, ())
         if paid and line.booked_at >= paid[-1].until:
@@ -375,8 +376,11 @@ class BankLeg:
         return Alone(bucket="bank_line_unknown" if covered else "not_covered", line=line)
 
     def _is_payers(self, line: BankLine) -> bool:
+        return self._says(line, self._payers)
+
+    def _says(self, line: BankLine, texts: tuple[str, ...]) -> bool:
         text = f"{line.counterparty or ''}\n{line.reference or ''}\n{line.text or ''}".casefold()
-        return any(payer in text for payer in self._payers)
+        return any(each in text for each in texts)
 
     def credits_alone(self) -> list[Searchable]:
         """Return the incoming money without a partner, in which orders may search theirs."""

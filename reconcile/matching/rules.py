@@ -91,6 +91,7 @@ class MatchRules:
                    bank line booked within it
     bank_payers    texts that mark payouts: a payout's bank line contains one of them, in any case.
                    Empty: any credit may be a payout
+    other_business texts that mark other business: a bank line with one of them is no payout
     rates          other pairs of currencies have no expected rate
     methods        payment methods of the book whose money comes through no provider
     currency       the merchant's own, for zero amounts of unknown currency
@@ -105,6 +106,7 @@ class MatchRules:
     fees: tuple[ExpectedFee, ...] = ()
     bank_margin: Duration = 5 * DAY
     bank_payers: tuple[str, ...] = ()
+    other_business: tuple[str, ...] = ()
     rates: tuple[ExpectedRate, ...] = ()
     methods: Methods = Methods()
     currency: str = "KES"

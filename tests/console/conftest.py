@@ -154,9 +154,11 @@ async def import_bank_and_statement(console: RunningConsole) -> None:
         "booked_at,amount,currency,counterparty,text\n"
         "2026-10-06,5.00,KES,Wanjiku,PO-100200\n2026-10-07,7.00,KES,Wanjiku,\n"
     )
-    settled = ImportRequest(path=statement, by="a finance")
+    days = ("2026-10-01", "2026-10-31")
+    settled = ImportRequest(path=statement, by="a finance", days=days)
     await import_statement(console.context, settled, source="shop")
-    await import_bank(console.context, ImportRequest(path=bank, account="main", by="a finance"))
+    booked = ImportRequest(path=bank, account="main", by="a finance", days=days)
+    await import_bank(console.context, booked)
     console.driver.clock.put(Instant(console.driver.clock.now() + MINUTE))
 
 

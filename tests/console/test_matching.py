@@ -16,7 +16,7 @@ from app.console.application import build_console
 from app.core.errors import UnreachableError, UsageError
 from app.finance.break_acts import accept_breaks
 from app.finance.coverage import Declaration, declare_coverage
-from app.finance.imports import ImportRequest, import_statement
+from app.finance.imports import ImportRequest, import_bank, import_book, import_statement
 from app.finance.match_rules import previewed_rules, save_rules
 from app.finance.reconcile_period import RunRequest, reconcile_period
 from app.wiring.serving import TOO_LONG, console_of
@@ -100,6 +100,97 @@ async def test_a_line_is_matched_by_hand_and_taken_back(
         "SELECT action, count(*) FROM audit WHERE action LIKE '%matched' GROUP BY action"
     )
     assert sorted(rows) == [("break_matched", 4), ("break_unmatched", 2)]
+
+
+BOOK = """reference,amount,currency,status,placed_at
+ORD-77,5.00,KES,paid,2026-12-02
+ORD-78,2.00,KES,paid,2026-12-02
+ORD-79,900.00,KES,paid,2026-12-02
+"""
+PAID_OUT = "payment_reference,gross,currency,settled_at,payout\np1,5.00,KES,2026-12-01,PO-100200\n"
+BOOKED = """booked_at,amount,currency,counterparty,text
+2026-12-02,5.00,KES,Provider,PO-100200
+2026-12-03,7.00,KES,Wanjiku,
+"""
+
+
+@pytest.fixture
+async def transfer(console: RunningConsole) -> tuple[RunningConsole, str]:
+    """Return the break of a bank line that two orders explain together."""
+    folder = console.driver.path.parent
+    console.driver.clock.put(console.driver.clock.now() + 40 * DAY)
+    for name, content in (("book", BOOK), ("statement", PAID_OUT), ("bank", BOOKED)):
+        (folder / f"{name}.csv").write_text(content)
+    days = ("2026-11-25", "2026-12-20")
+    book, paid, bank = (
+        ImportRequest(path=folder / f"{name}.csv", by="a finance", days=days, account=account)
+        for name, account in (("book", ""), ("statement", ""), ("bank", "main"))
+    )
+    await import_book(console.context, book)
+    await import_statement(console.context, paid, source="shop")
+    await import_bank(console.context, bank)
+    console.driver.clock.put(console.driver.clock.now() + MINUTE)
+    await reconcile_period(console.context, RunRequest(), progress=lambda _: None)
+    async with console.signed_in("finance") as client:
+        (found,) = (await breaks(client, "?cause=bank_line_unknown"))["breaks"]
+    return console, found["id"]
+
+
+async def test_several_lines_are_found_added_up_and_matched_in_four_clicks(
+    transfer: tuple[RunningConsole, str],
+) -> None:
+    """Find and match, tick, match, confirm; it needs no script, and the next run keeps it."""
+    console, name = transfer
+    async with console.signed_in("finance") as client:
+        way = f'href="/match/{name}"' in (await client.get(f"/breaks/{name}")).text
+        every = (await client.get(f"/match/{name}.json")).json()
+        one = (await client.get(f"/match/{name}.json?text=ord-78")).json()
+        five = (await client.get(f"/match/{name}.json?amount=5.00")).json()
+        wrong = await client.get(f"/match/{name}?amount=lots")
+        lines = {each["reference"]: each["line"] for each in every["lines"]}
+        query = f"break={name}&line={lines['ORD-77']}&line={lines['ORD-78']}"
+        half = (await client.get(f"/match/{name}.json?line={lines['ORD-77']}")).json()
+        page = (await client.get(f"/match/{name}?{query}")).text
+        sent = await send(client, f"/do/match?{query}", reason="her transfer for both")
+        left = [each["order"] for each in (await breaks(client))["breaks"]]
+        console.driver.clock.put(console.driver.clock.now() + MINUTE)
+        await send(client, "/do/run", since="", until="", reason="look again")
+        again = [each["order"] for each in (await breaks(client))["breaks"]]
+        closed = (await client.get(f"/breaks/{name}.json")).json()
+    assert way
+    assert {"ORD-77", "ORD-78", "ORD-79"} <= lines.keys()
+    assert [each["reference"] for each in one["lines"]] == ["ORD-78"]
+    assert [each["reference"] for each in five["lines"]] == ["ORD-77"]
+    assert (wrong.status_code, "write the amount such as" in shown(wrong.text).lower()) == (
+        400,
+        True,
+    )
+    assert half["difference"] == {"amount": "2.00", "currency": "KES"}
+    assert [each["reference"] for each in half["lines"]][:2] == ["ORD-77", "ORD-78"]
+    assert len(re.findall(r'name="line"[^>]* checked', page)) == 2
+    assert "Difference KES 0.00" in shown(page)
+    assert sent.status_code == 303
+    assert not {"ORD-77", "ORD-78"} & {*left, *again}
+    assert "ORD-79" in again
+    assert closed["because"].startswith("Run 2 no longer saw it")
+
+
+async def test_a_break_shows_what_the_bank_wrote_and_a_rule_is_made_of_it(
+    transfer: tuple[RunningConsole, str],
+) -> None:
+    console, name = transfer
+    async with console.signed_in("finance") as client:
+        page = (await client.get(f"/breaks/{name}")).text
+        ways = re.findall(r'href="(/do/preview-rules\?bank=[^"]+)"', page)
+        forms = [(await client.get(each.replace("&amp;", "&"))).text for each in ways]
+    async with console.signed_in("support") as client:
+        hidden = (await client.get(f"/breaks/{name}")).text
+    assert "Wanjiku" in page
+    assert "Wanjiku" not in hidden
+    assert [key for form in forms for key in ("other_business", "bank_payers") if key in form] == [
+        "other_business", "bank_payers",
+    ]  # fmt: skip
+    assert all("[&#34;Wanjiku&#34;]" in form for form in forms)
 
 
 async def test_a_line_that_is_not_left_over_is_not_matched(

@@ -92,7 +92,6 @@ class HandMatchContract:
         await run(inbox, at=3)
         assert (await show(inbox, missing("A"))).life.closed_by == ()
 
-    @pytest.mark.alike
     async def test_a_match_closes_both_halves_until_a_run_does_not_use_it(
         self, inbox: Inbox
     ) -> None:

@@ -168,7 +168,6 @@ class ImportContract:
             ("A-1", "status", "unpaid", "paid"),
         ]
 
-    @pytest.mark.alike
     async def test_orders_that_a_bank_line_may_pay_are_found_by_method_or_name(
         self, inbox: Inbox, tmp_path: Path
     ) -> None:
@@ -188,6 +187,7 @@ class ImportContract:
             ("C", None),
         ]
 
+    @pytest.mark.alike
     async def test_a_reference_may_be_of_several_kinds(self, inbox: Inbox, tmp_path: Path) -> None:
         path = tmp_path / "kinds.csv"
         path.write_text("reference,kind,amount,currency\nR,order,1.00,KES\nR,invoice,2.00,KES\n")

@@ -56,6 +56,7 @@ def test_the_example_in_the_docstring_is_what_it_says() -> None:
         ),
         bank_margin=5 * DAY,
         bank_payers=("Stripe", "Paystack"),
+        other_business=("Landlord Ltd",),
         rates=(
             ExpectedRate(
                 currency="USD", into="KES", micros=129_500_000, tolerance_per_million=15_000
@@ -93,6 +94,13 @@ def test_a_fee_may_always_differ_by_one_minor_unit() -> None:
 def test_a_fee_rule_that_cannot_count_is_a_mistake(text: str, mistake: str) -> None:
     with pytest.raises(ConfigurationError, match=re.escape(mistake)):
         read_rules(text)
+
+
+def test_a_text_is_added_to_rules_as_they_are_written() -> None:
+    for toml in ("", 'currency = "USD"\n', '# ours\nother_business = [\n  "B Ltd",\n]\n'):
+        added = match_rules.with_text(toml, "other_business", 'A "quoted" name')
+        assert read_rules(added).match.other_business[0] == 'A "quoted" name'
+        assert added.endswith(toml[-12:])
 
 
 def test_an_empty_file_is_the_built_in_rules() -> None:

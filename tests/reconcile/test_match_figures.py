@@ -63,6 +63,7 @@ def test_the_rules_that_hold_where_nobody_wrote_any() -> None:
         "fees": (),
         "bank_margin": 5 * DAY,
         "bank_payers": (),
+        "other_business": (),
         "rates": (),
         "methods": asdict(Methods()),
         "currency": "KES",

@@ -95,6 +95,13 @@ def test_a_line_of_a_provider_pays_no_order_by_its_date() -> None:
     assert paid(leg(order("#10740", 5_000), line, bank_payers=("Adyen",))) != {}
 
 
+def test_a_text_of_the_rules_marks_other_business() -> None:
+    line = booked("a", 5_000, 11, counterparty="Landlord Ltd, Nairobi")
+    for texts, bucket in (((), "bank_line_unknown"), (("landlord",), "other_business")):
+        found = leg(line, other_business=texts)
+        assert [each.bucket for each in found.alone if each.line == line] == [bucket]
+
+
 def test_a_persons_match_counts_whatever_the_method_and_a_difference_stays_a_break() -> None:
     line = booked("a", 4_970, 12)
     found = leg(order("#10740", 5_000, method=None), line, hands=(("bok_10740", "bnk_a"),))

@@ -1,0 +1,190 @@
+"""Lines that are left over, in which a person finds the other half of a break.
+
+They are what the open breaks of the other side are about, and money in the bank that no provider
+paid out. Several may be chosen; what they leave of the break's sum is shown before the match.
+"""
+
+from dataclasses import dataclass, replace
+from decimal import Decimal, InvalidOperation
+from typing import Any, Final
+
+from app.context.context import AppContext
+from app.core.errors import UsageError
+from app.finance import break_acts
+from app.finance.bank_match import bank_words, booked_page, named_lines
+from reconcile.instants import Instant, format_instant
+from reconcile.matching.books import BankLine, match_key
+from reconcile.matching.breaks import PARTNERS, STATES, Break
+from reconcile.matching.rows import name_of
+from reconcile.money import Money, MoneyError, from_major, to_json
+
+SEARCHED: Final = 20_000
+"""Lines searched, about a kilobyte each; of more the page says so."""
+
+OF_BANK: Final = 1_000
+"""Lines of other business searched, the newest: transfers of customers, where the rules name who
+pays out."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeftOver:
+    """A line that may be matched.
+
+    line   what a match names: a line's id, or an order's reference
+    of     the id of the break about it; None for money of other business
+    text   what the bank wrote, with the payer
+    """
+
+    line: str
+    of: str | None
+    reference: str
+    money: Money
+    at: Instant
+    text: str = ""
+
+    def document(self, *, chosen: bool) -> dict[str, Any]:
+        return {
+            "line": self.line,
+            "break": self.of,
+            "reference": self.reference,
+            "money": to_json(self.money),
+            "at": format_instant(self.at),
+            "text": self.text,
+            "chosen": chosen,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LineSearch:
+    """What to search for; None or empty: everything.
+
+    text    a part of a reference, a bank's text or a payer
+    amount  in major units of the break's currency
+    """
+
+    text: str = ""
+    amount: str = ""
+    since: Instant | None = None
+    until: Instant | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundLines:
+    """Lines found, the chosen ones first, then the nearest by sum and date.
+
+    left  the break's sum without the chosen lines; None if a currency differs
+    more  whether further lines were not searched
+    """
+
+    lines: list[LeftOver]
+    chosen: list[LeftOver]
+    left: Money | None
+    more: bool
+
+
+async def find_lines(
+    context: AppContext, found: break_acts.SeenBreak, sought: LineSearch, *, chosen: list[str]
+) -> FoundLines:
+    """Search the lines that could be the other half. Raises UsageError for an unclear amount."""
+    seen = found.seen
+    wanted = _minor(sought.amount, seen.money.currency)
+    every, more = await _left_over(context, found)
+    names = {name_of(line) for line in chosen}
+    picked = [each for each in every if each.line in names]
+    fitting = [
+        each
+        for each in every
+        if each.line not in names
+        and (wanted is None or each.money.minor == wanted)
+        and (sought.since is None or each.at >= sought.since)
+        and (sought.until is None or each.at < sought.until)
+        and _says(each, sought.text)
+    ]
+    left = seen.money.minor - sum([each.money.minor for each in picked])
+    one_currency = {each.money.currency for each in picked} <= {seen.money.currency}
+    fitting.sort(
+        key=lambda each: (
+            each.money.currency != seen.money.currency,
+            abs(each.money.minor - left),
+            abs(each.at - seen.since),
+            each.line,
+        )
+    )
+    return FoundLines(
+        lines=fitting,
+        chosen=picked,
+        left=Money(minor=left, currency=seen.money.currency) if one_currency else None,
+        more=more,
+    )
+
+
+def _minor(amount: str, currency: str) -> int | None:
+    if not amount.strip():
+        return None
+    try:
+        return from_major(Decimal(amount.strip().replace(",", "")), currency).minor
+    except (InvalidOperation, MoneyError):
+        raise UsageError(f"write the amount such as 1500.00, in {currency}") from None
+
+
+def _says(line: LeftOver, text: str) -> bool:
+    sought = text.strip().casefold()
+    if not sought:
+        return True
+    words = f"{line.reference}\n{line.text}".casefold()
+    return sought in words or match_key(sought) in match_key(line.reference)
+
+
+async def _left_over(
+    context: AppContext, found: break_acts.SeenBreak
+) -> tuple[list[LeftOver], bool]:
+    causes, every = PARTNERS.get(found.seen.cause, ()), list[LeftOver]()
+    if not causes:
+        return [], False
+    async for some in break_acts.living_breaks(context, causes=causes, states=STATES[:-1]):
+        every += [
+            LeftOver(
+                line=break_acts.own_line_of(each.seen),
+                of=each.identity,
+                reference=_reference(each.seen),
+                money=each.seen.money,
+                at=each.seen.since,
+            )
+            for each in some
+        ]
+        if len(every) > SEARCHED:
+            return every[:SEARCHED], True
+    if "bank_line_unknown" in causes:
+        every = await _with_texts(context, every)
+        page = await booked_page(context, stands="other_business", limit=OF_BANK)
+        every += [_of_bank(each.line) for each in page.lines if each.line.minor > 0]
+    return every, False
+
+
+def _reference(seen: Break) -> str:
+    payout = dict(seen.facts).get("payout")
+    return seen.order or seen.payment or (payout if isinstance(payout, str) else "")
+
+
+async def _with_texts(context: AppContext, lines: list[LeftOver]) -> list[LeftOver]:
+    booked = await named_lines(
+        context, [each.line for each in lines if each.line.startswith("bnk_")]
+    )
+    texts = {name: _of_bank(line) for name, line in booked.items()}
+    return [
+        replace(each, reference=texts[each.line].reference, text=texts[each.line].text)
+        if each.line in texts
+        else each
+        for each in lines
+    ]
+
+
+def _of_bank(line: BankLine) -> LeftOver:
+    return LeftOver(
+        line=name_of(line.line_id),
+        of=None,
+        reference=line.reference or "",
+        money=Money(minor=line.minor, currency=line.currency),
+        at=line.booked_at,
+        text=bank_words(line),
+    )
