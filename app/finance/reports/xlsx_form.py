@@ -69,6 +69,7 @@ _SHEETS: Final = {
     "adjustments": "Adjustments",
     "money": "From captured to the bank",
     "matching": "Matching",
+    "rates": "Rates",
     "late_lines": "List of late money",
 }
 """Sheet names for tables whose titles are too long."""

@@ -25,7 +25,16 @@ from reconcile.matching.breaks import BREAK_CAUSES
 from reconcile.matching.control import FAMILIES, SIDES
 from reconcile.money import Money
 from reconcile.reporting import words
-from reconcile.reporting.report import AGES, FLOWS, STEPS, BreakLine, Note, PeriodReport
+from reconcile.reporting.report import (
+    AGES,
+    FLOWS,
+    STEPS,
+    BreakLine,
+    Note,
+    OwnRow,
+    PeriodReport,
+    RateRow,
+)
 from reconcile.reporting.summary import SUMMARIES, age_totals, break_totals, currency_totals
 from reconcile.reporting.tables import TABLES
 from tests.finance.reports.payloads import PAYLOADS, is_formula
@@ -580,3 +589,26 @@ def test_a_missing_extra_is_said_in_one_sentence(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr("app.finance.reports.render.find_spec", lambda name: None)
     with pytest.raises(Exception, match=r"pip install typst`.*, or take --format html"):
         render(report(), "pdf")
+
+
+@pytest.mark.parametrize("form", [form for form in REPORT_FORMATS if form != "pdf"])
+def test_every_form_has_the_totals_in_the_own_currency(form: ReportFormat) -> None:
+    own = (
+        OwnRow(currency="EUR", of="KES", flow="captured", sum=123_456_789),
+        OwnRow(currency="EUR", of=None, flow="residual", sum=-42),
+    )
+    rates = (RateRow(of="KES", day="2026-10-05", rate="0.0067", origin="file"),)
+    content = render(replace(sample(3), own=own, rates=rates), form)
+    if form == "xlsx":
+        book = openpyxl.load_workbook(io.BytesIO(content))
+        assert [cell.value for cell in book["Totals in your own currency"][2]] == [
+            "EUR",
+            "KES",
+            "Captured",
+            1_234_567.89,
+        ]
+        assert book["Rates"]["C2"].value == "0.0067"
+        return
+    text = content.decode()
+    plain = ("1234567.89", "residual") if form in ("csv", "json") else ("1,234,567.89", "Left by")
+    assert all(each in text for each in (*plain, "0.0067"))
