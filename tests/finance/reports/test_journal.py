@@ -227,13 +227,17 @@ def test_an_adjusting_entry_names_its_closed_month_and_its_dates_in_each_form(
     from beancount import loader
 
     first = month(1)[0]
-    dates = {"original_date": "2026-09-30", "tax_date": "2026-09-29"}
-    some = [replace(first, adjusts=Adjusts(period="2026-09", **dates))]
+    adjusts = Adjusts(period="2026-09", original_date="2026-09-30", tax_date="2026-09-29")
+    some = [replace(first, adjusts=adjusts)]
     text = written(some)
     assert checked(text, tmp_path).returncode == 0
     entries, _, _ = loader.load_file(str(tmp_path / "journal.beancount"))
     (entry,) = [each for each in entries if type(each).__name__ == "Transaction"]
-    stated = dates | {"closed_period": "2026-09"}
+    stated = {
+        "original_date": "2026-09-30",
+        "tax_date": "2026-09-29",
+        "closed_period": "2026-09",
+    }
     assert {name: entry.meta[name] for name in stated} == stated
     rows = list(
         csv.DictReader(io.StringIO(written(some, "csv").removeprefix("\ufeff"), newline=""))
