@@ -15,6 +15,7 @@ from reconcile.instants import DAY, HOUR, Instant
 from reconcile.ledger.events import Delivery
 from reconcile.ledger.fold import fold
 from reconcile.ledger.policy import Policy
+from reconcile.ledger.records import Record
 from reconcile.matching.books import StatementLine
 from reconcile.matching.breaks import break_sentence
 from reconcile.matching.ledger_lines import Taken, ledger_line_of
@@ -29,8 +30,15 @@ from reconcile.reporting.adjusting import (
     with_adjusting,
 )
 from reconcile.reporting.input import OrderSeen
-from reconcile.reporting.journal import Adjusts, Posting, Transaction, of_suspense, transactions
-from tests.reconcile.build import T, event, history
+from reconcile.reporting.journal import (
+    Adjusts,
+    Posting,
+    Revenue,
+    Transaction,
+    of_suspense,
+    transactions,
+)
+from tests.reconcile.build import T, event, history, record
 from tests.reconcile.strategies import AMOUNTS, POSITIONS
 
 MONTHS = [month_named(name) for name in ("2026-09", "2026-10", "2026-11", "2026-12")]
@@ -43,7 +51,8 @@ SUMS = st.sampled_from([5_000, 10_000, 15_000])
 class World:
     """Everything that ever becomes known, with the instant at which it does."""
 
-    deliveries: list[Delivery]
+    deliveries: list[Delivery | Record]
+    revenue: Revenue | None
     lines: list[tuple[Instant, StatementLine]]
     parts: list[Taken | Placement]
 
@@ -62,19 +71,20 @@ class World:
             placements=[each for each in parts if isinstance(each, Placement)],
         )
         return [
-            *transactions(seen, start=START, end=end),
-            *of_suspense(nowhere, start=START, end=end),
+            *transactions(seen, start=START, end=end, revenue=self.revenue),
+            *of_suspense(nowhere, start=START, end=end, revenue=self.revenue),
         ]
 
 
 @st.composite
 def worlds(draw: st.DrawFn) -> World:
-    """Draw events, states, statement lines and assignments; some become known late."""
+    """Draw events, states, statement lines, assignments and a fulfilment; some become known
+    late."""
 
     def late(day: int) -> Instant:
         return START + (day + draw(st.sampled_from([0, 0, 20, 50]))) * DAY
 
-    heard = []
+    heard: list[Delivery | Record] = []
     for number in range(draw(st.integers(1, 5))):
         day = draw(DAYS)
         at = (START + day * DAY - T) // 1_000_000
@@ -98,6 +108,10 @@ def worlds(draw: st.DrawFn) -> World:
             **states,
         )
         heard.append(Delivery(delivery_id=f"d_{number}", received_at=late(day), event=said))
+    for number in range(draw(st.integers(0, 1))):
+        day = draw(DAYS)
+        done = record(f"rec_f{number}", "order_fulfilled", 0)
+        heard.append(replace(done, at=START + day * DAY, recorded_at=late(day)))
     lines = []
     for number in range(draw(st.integers(0, 2))):
         day, minor = draw(DAYS), draw(SUMS)
@@ -119,7 +133,8 @@ def worlds(draw: st.DrawFn) -> World:
         into: Any = draw(st.sampled_from(["order", "nowhere", "other_business"]))
         acted = Instant(START + draw(DAYS) * DAY + HOUR)
         parts.append(Placement(at=acted, into=into, order="ORD-1", record=f"rec_{number}"))
-    return World(deliveries=heard, lines=lines, parts=parts)
+    revenue = draw(st.sampled_from([None, Revenue(taxes={"sales": 160_000, "refunds": 160_000})]))
+    return World(deliveries=heard, revenue=revenue, lines=lines, parts=parts)
 
 
 def frozen(month: Month, some: Iterable[Transaction]) -> FrozenMonth:
