@@ -20,7 +20,14 @@ from app.core.text import counted
 from app.finance import break_acts, break_choice, left_over, worklist
 from app.finance.bank_match import named_lines
 from reconcile.instants import format_instant
-from reconcile.matching.breaks import BREAK_CAUSES, STANDINGS, STATES, apart_words, break_sentence
+from reconcile.matching.breaks import (
+    BREAK_CAUSES,
+    PARTNERS,
+    STANDINGS,
+    STATES,
+    apart_words,
+    break_sentence,
+)
 from reconcile.matching.rows import name_of
 from reconcile.money import Money, to_json
 from reconcile.reporting.words import CAUSE_WORDS
@@ -106,6 +113,7 @@ async def break_document(view: View) -> Document:
             for name, line in lines.items()
         ],
         "means": CAUSES[found.seen.cause],
+        "partners": found.seen.cause in PARTNERS,
         "matched": await break_acts.matches_of(view.context, found.identity),
         "late": found.seen.cause in worklist.LATE,
         "not_alone": None if closed else await _why_not_alone(view, found),

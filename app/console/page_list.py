@@ -94,6 +94,7 @@ PAGES: Final = (
         load=breaks_pages.match_document,
         template="match.html",
         rows="lines",
+        group="Finance",
         live=False,
         typed=("amount", "from", "to"),
     ),

@@ -563,7 +563,8 @@ NEXT_STEPS: Final[dict[BreakCause, str]] = {
     "payout_not_in_bank": "Ask the provider when and to which account it paid this out; if the "
     "bank has it, import that account's statement",
     "bank_line_unknown": "Import the provider's statement that tells of it, or match it with a "
-    "payout by hand; money of no provider is left out once the rules name yours (bank_payers)",
+    "payout or an order; other business is left out once the rules say so (bank_payers, "
+    "other_business)",
     "payout_amount_differs": "Ask the bank which charges it took, and the provider what it sent; "
     "claim the difference, or accept it",
     "wallet_balance_differs": "Import the statement of those days again, whole and without a "

@@ -201,8 +201,8 @@ SAID: dict[str, tuple[Callable[[], BankLeg], str, str]] = {
         lambda: leg(booked("a", 700, 20)),
         "The bank booked KES 7.00 at 2024-10-24T00:00:00Z, and no payout of any provider's "
         "statement is known for it.",
-        "Import the provider's statement that tells of it, or match it with a payout by hand; "
-        "money of no provider is left out once the rules name yours (bank_payers).",
+        "Import the provider's statement that tells of it, or match it with a payout or an order; "
+        "other business is left out once the rules say so (bank_payers, other_business).",
     ),
     "payout_amount_differs": (
         lambda: leg(PO, booked("a", 49_900, 12, text="PO-100200")),
