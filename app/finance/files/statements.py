@@ -24,6 +24,8 @@ DETAILS: Final = ("method", "scheme", "card_type", "card_country", "channel")
 MAX_DETAIL: Final = 100
 """Characters of one detail: a name of a method or scheme, or a country's code."""
 
+_REFUNDS: Final = frozenset({"refund", "refund_failed"})
+
 _OF_ORIGINAL: Final = frozenset({"refund", "dispute", "refund_failed", "release", "disbursement"})
 """Kinds of rows that belong to the payment, or the hold, that they name as their original."""
 
@@ -244,8 +246,7 @@ def _payments(
 
     A hold has its own reference, and its release the same.
     """
-    holds = any(kind in _OPPOSITE for kind in kinds)
-    if not holds and not any(originals):
+    if _OPPOSITE.keys().isdisjoint(kinds) and not any(originals):
         return own
     return [
         original
@@ -257,6 +258,8 @@ def _payments(
 
 def _of_wallets(kinds: Sequence[str], wallets: Sequence[str | None]) -> None:
     """Check that rows that move a wallet's money name the wallet. Raises UnclearCell."""
+    if OF_WALLET.isdisjoint(kinds):
+        return
     for kind, wallet in zip(kinds, wallets, strict=True):
         if wallet is None and kind in OF_WALLET:
             raise tables.UnclearCell(
@@ -275,11 +278,11 @@ def _refunds(
 
     Without such a column, a refund that failed names its refund only where it names no payment.
     """
-    if not any(kind in ("refund", "refund_failed") for kind in kinds):
+    if _REFUNDS.isdisjoint(kinds):
         return (None,) * len(kinds)
     return [
         None
-        if kind not in ("refund", "refund_failed")
+        if kind not in _REFUNDS
         else given or (name if kind == "refund" and name != payment else None)
         for kind, given, name, payment in zip(kinds, stated, own, payments, strict=True)
     ]
