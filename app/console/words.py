@@ -142,6 +142,7 @@ CAUSES: Final[Mapping[BreakCause, str]] = {
     "payout_amount_differs": "The bank booked another amount than the provider paid out.",
     "wallet_balance_differs": "A balance at the provider does not follow from the lines before it.",
     "transfer_one_sided": "Money left one of your balances at the provider and reached no other.",
+    "payout_late": "The provider pays out regularly, and has not for longer than ever.",
     "release_without_hold": "The provider released money that no statement says it held.",
     "payment_unallocated": "A payment arrived that is on no order.",
     "assignment_contradicted": "A payment was assigned to the order, and named for another later.",

@@ -238,7 +238,12 @@ class Snapshot:
             rows = matching_store.rows_of(
                 statement_store.wallet_rows(self.connection, as_of=known.as_of), silent
             )
-            return Wallets(map(WalletRow._make, rows), period=known.period, as_of=known.as_of)
+            return Wallets(
+                map(WalletRow._make, rows),
+                period=known.period,
+                as_of=known.as_of,
+                coverage=known.coverage,
+            )
 
         try:
             return await matching_store.in_step(self.connection, work)

@@ -42,6 +42,7 @@ BreakCause = Literal[
     "wallet_balance_differs",
     "transfer_one_sided",
     "release_without_hold",
+    "payout_late",
     "payment_unallocated",
     "assignment_contradicted",
     "closed_month_changed",
@@ -56,7 +57,7 @@ BANK_CAUSES: Final[frozenset[BreakCause]] = frozenset(
 """Causes of payouts and bank lines."""
 
 WALLET_CAUSES: Final[frozenset[BreakCause]] = frozenset(
-    {"wallet_balance_differs", "transfer_one_sided", "release_without_hold"}
+    {"wallet_balance_differs", "transfer_one_sided", "release_without_hold", "payout_late"}
 )
 """Causes of balances at a provider."""
 
@@ -139,6 +140,7 @@ HELD: Final[frozenset[BreakCause]] = frozenset(
         "payment_unallocated",
         "assignment_contradicted",
         "release_without_hold",
+        "payout_late",
         "closed_month_changed",
     }
 )
@@ -518,12 +520,14 @@ SENTENCES: Final[dict[BreakCause, str]] = {
     "provider's statement is known for it",
     "payout_amount_differs": "The provider's payout {payout} is {paid_out}, and the bank booked "
     "{in_bank} for it: {difference} apart",
-    "wallet_balance_differs": "After {at} the balance of {wallet} is {stated} by its statement, "
-    "and {due} by the lines before: {difference} apart",
-    "transfer_one_sided": "{moved} moved between your own balances at {at}, by the statement of "
-    "{wallet}, and no statement of another one has the other side",
-    "release_without_hold": "{released} of {wallet} was released at {at}, and no imported "
+    "wallet_balance_differs": "After {moved_at} the balance of {wallet} is {stated} by its "
+    "statement, and {due} by the lines before: {difference} apart",
+    "transfer_one_sided": "{moved} moved between your own balances at {moved_at}, by the statement "
+    "of {wallet}, and no statement of another one has the other side",
+    "release_without_hold": "{released} of {wallet} was released at {moved_at}, and no imported "
     "statement says that so much had been held",
+    "payout_late": "Nothing was withdrawn from {wallet} since {last_at}, for longer than between "
+    "any two payouts before; {waiting} is there, and was due by {due_at}",
     "payment_unallocated": "{captured} of the payment {payment} is on no order",
     "assignment_contradicted": "{captured} was captured, and the payment that was assigned to this "
     "order was named for another one later",
@@ -573,6 +577,7 @@ NEXT_STEPS: Final[dict[BreakCause, str]] = {
     "provider where the money is",
     "release_without_hold": "Import the statement of the days before; if it is imported, ask the "
     "provider what it released",
+    "payout_late": "Ask the provider why it pays nothing out, or withdraw the money",
     "payment_unallocated": "Assign it to its order (`tallyhook unallocated assign`), or dismiss it "
     "as to be refunded or as other business",
     "assignment_contradicted": "Find out whose payment it is; if it is the other order's, withdraw "

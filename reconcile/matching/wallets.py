@@ -5,13 +5,14 @@ Leaves out: reading, and withdrawals, which `bank` matches with the bank.
     1 balances   opening + movements = the balance that the statement states, wallet by wallet
     2 transfers  the two sides of a transfer between wallets of one source add up to zero
     3 holds      each release has its hold; what is still held, and since when
+    4 rhythm     a wallet from which money is withdrawn regularly, and was not when it was due
 
 Rows come sorted by source, wallet, currency and date. Only those of transfers and holds are kept.
 """
 
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import groupby
+from itertools import groupby, pairwise
 from typing import Final, Literal, NamedTuple
 
 from reconcile.instants import DAY, Duration, Instant
@@ -21,6 +22,7 @@ from reconcile.matching.breaks import Break, BreakCause
 from reconcile.matching.control import Control, WalletTie, break_totals
 from reconcile.matching.period import Period
 from reconcile.matching.rows import subject_of
+from reconcile.matching.rules import Coverage
 from reconcile.money import Money
 from reconcile.values import frozen
 
@@ -60,6 +62,13 @@ HELD_BACK: Final = "Held"
 
 APART_MOST: Final[Duration] = DAY
 """Time between both sides of a transfer that have different references."""
+
+PAST_LEAST, PAST_MOST = 5, 13
+"""Withdrawals from which the next one is expected: fewer are no rhythm, and older ones may have had
+another."""
+
+GRACE: Final[Duration] = DAY
+"""Time after which an expected withdrawal is late: a holiday more than ever before."""
 
 MOST: Final = 1_000_000
 """Transfers, and holds, that are paired: a quarter of a kilobyte each, all in memory."""
@@ -107,13 +116,21 @@ class Wallets:
     sums  of each wallet, and of what is held
     """
 
-    def __init__(self, rows: Iterable[WalletRow], *, period: Period | None, as_of: Instant) -> None:
+    def __init__(
+        self,
+        rows: Iterable[WalletRow],
+        *,
+        period: Period | None,
+        as_of: Instant,
+        coverage: Coverage,
+    ) -> None:
         """Check them. Raises ValueError for more transfers or holds than MOST."""
+        self._covered = {each.name: each.spans for each in coverage.statements}
         self._period = period or Period()
         self._until = as_of if self._period.until is None else min(as_of, self._period.until)
         self._breaks: list[Break] = []
         self._apart: list[WalletRow] = []
-        self._spans: dict[tuple[str, str, str], tuple[Instant, Instant]] = {}
+        self._wallets: dict[tuple[str, str], set[str]] = defaultdict(set)
         found: list[WalletSums] = []
         for (source, wallet, currency), own in groupby(rows, key=lambda row: row[:3]):
             found.append(self._balance(source, wallet, currency, own))
@@ -131,14 +148,15 @@ class Wallets:
         """
         start = self._period.since
         stated, opening = None, None
+        sent: deque[WalletRow] = deque(maxlen=PAST_MOST)
+        self._wallets[source, currency].add(wallet)
         earlier, flows = 0, Counter[WalletFlow]()
         for at, group in groupby(rows, key=lambda row: row.at):
             together = list(group)
             if at >= self._until:
                 continue
-            first, _ = self._spans.get((source, wallet, currency), (at, at))
-            self._spans[source, wallet, currency] = (first, at)
             self._apart += [row for row in together if row.kind in ("transfer", "hold", "release")]
+            sent += [row for row in together if row.kind == "withdrawal"]
             if len(self._apart) > MOST:
                 raise ValueError(
                     f"there are more than {MOST:,} transfers and holds between balances"
@@ -157,7 +175,7 @@ class Wallets:
                     earlier += row.net
         if opening is None:  # nothing happened in the period, or no balance is stated
             opening = earlier if stated is None else stated
-        return WalletSums(
+        sums = WalletSums(
             source=source,
             wallet=wallet,
             currency=currency,
@@ -169,6 +187,44 @@ class Wallets:
             held=flows["held"],
             disbursed=flows["disbursed"],
         )
+        self._late(sent, sums.closing if stated is None else stated)
+        return sums
+
+    def _late(self, sent: Sequence[WalletRow], balance: int) -> None:
+        """Report that nothing was withdrawn for longer than ever before, with enough to withdraw.
+
+        Payouts have a rhythm if the longest time between two is at most twice the usual one.
+        """
+        if len(sent) < PAST_LEAST or balance < min([-row.net for row in sent]):
+            return
+        apart = sorted([after.at - before.at for before, after in pairwise(sent)])
+        usual, longest = apart[len(apart) // 2], apart[-1]
+        last = sent[-1]
+        due = last.at + longest + GRACE
+        spans = self._covered.get(last.source, ())
+        if (
+            longest <= 2 * usual
+            and due <= self._until
+            and due in self._period
+            and any(span.since <= last.at and due <= span.until for span in spans)
+        ):
+            waiting = Money(minor=balance, currency=last.currency)
+            wallet = name_of(last.source, last.wallet)
+            self._breaks.append(
+                Break(
+                    cause="payout_late",
+                    subject=subject_of(last.line_id),
+                    money=waiting,
+                    since=due,
+                    cites=(last.line_id,),
+                    facts=(
+                        ("wallet", wallet),
+                        ("waiting", waiting),
+                        ("last_at", last.at),
+                        ("due_at", due),
+                    ),
+                )
+            )
 
     def _stated_after(self, rows: Sequence[WalletRow], before: int | None) -> int | None:
         """Return the balance after these rows of one instant; report one that does not follow."""
@@ -210,7 +266,7 @@ class Wallets:
                 money=Money(minor=minor, currency=row.currency),
                 since=row.at,
                 cites=(row.line_id,),
-                facts=(("wallet", name_of(row.source, row.wallet)), ("at", row.at), *facts),
+                facts=(("wallet", name_of(row.source, row.wallet)), ("moved_at", row.at), *facts),
             )
         )
 
@@ -232,12 +288,9 @@ class Wallets:
                 waiting[row.source, row.currency, row.net].append(row)
                 alone[row.line_id] = row
         for row in alone.values():
-            others = [
-                span
-                for (source, wallet, currency), span in self._spans.items()
-                if (source, currency) == (row.source, row.currency) and wallet != row.wallet
-            ]
-            if any(first <= row.at <= last for first, last in others):
+            others = self._wallets[row.source, row.currency] - {row.wallet}
+            spans = self._covered.get(row.source, ())
+            if others and any(span.since <= row.at < span.until for span in spans):
                 self._report(
                     "transfer_one_sided",
                     row,

@@ -50,6 +50,7 @@ CAUSE_WORDS: Final[Mapping[str, str]] = {
     "wallet_balance_differs": "Balance at the provider differs",
     "transfer_one_sided": "Transfer with one side",
     "release_without_hold": "Release without a hold",
+    "payout_late": "Payout is late",
     "payment_unallocated": "Payment without an order",
     "assignment_contradicted": "Assigned, and named for another order",
     "closed_month_changed": "Closed month to be adjusted",

@@ -134,6 +134,7 @@ async def test_what_a_till_s_statements_lack_is_a_break_and_a_tie_that_fails(
     ran = await reconcile_period(context, RunRequest(), progress=lambda count: None)
     assert sorted(await causes_of(context, ran)) == [
         "payout_not_in_bank",
+        "transfer_one_sided",
         "wallet_balance_differs",
     ]
     assert not ran.ties

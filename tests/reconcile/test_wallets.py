@@ -36,9 +36,14 @@ def row(
     return WalletRow("till", wallet, "KES", at, line, kind, reference, net, balance)
 
 
+COVERED = Coverage(
+    statements=(Covered(name="till", spans=(Span(since=AT - DAY, until=AT + 40 * DAY),)),)
+)
+
+
 def checked(rows: Sequence[WalletRow], period: Period | None = None) -> Wallets:
     ordered = sorted(rows, key=lambda each: each[:4])
-    return Wallets(ordered, period=period, as_of=END)
+    return Wallets(ordered, period=period, as_of=END, coverage=COVERED)
 
 
 def told(wallets: Wallets) -> list[str]:
@@ -103,10 +108,8 @@ def test_a_balance_that_no_statement_states_is_the_sum_of_its_movements() -> Non
 
 GOES = row("transfer", -700, 300, line="stm_a.1")
 COMES = row("transfer", 700, 700, wallet=WORKING, line="stm_b.1")
-OTHERS = [
-    row("payment", 1, wallet=WORKING, at=AT + hours * HOUR, line=f"stm_o{hours}.1")
-    for hours in (-1, 1)
-]
+OTHER = row("payment", 1, wallet=WORKING, at=AT + HOUR, line="stm_o.1")
+LATE = GOES._replace(at=AT + 50 * DAY)
 
 
 @pytest.mark.parametrize(
@@ -116,21 +119,57 @@ OTHERS = [
         ([GOES, COMES._replace(reference="other", at=AT + HOUR)], []),
         ([GOES], []),  # the other balance's statement is not there
         (
-            [GOES, *OTHERS],
+            [GOES, OTHER],
             [
                 "KES -7.00 moved between your own balances at 2026-10-05T09:00:00Z, by the "
                 "statement of till Utility Account, and no statement of another one has the other "
                 "side."
             ],
         ),
-        ([GOES, COMES._replace(reference="other", at=AT + 2 * DAY), *OTHERS], ["KES -7.00"]),
+        ([GOES, COMES._replace(reference="x", at=AT + 2 * DAY)], ["KES -7.00", "KES 7.00"]),
+        ([LATE, OTHER], []),
     ],
-    ids=["receipt", "amount", "not imported", "alone", "too far apart"],
+    ids=["receipt", "amount", "not imported", "alone", "too far apart", "not covered"],
 )
 def test_a_transfer_has_two_sides(rows: list[WalletRow], expected: list[str]) -> None:
     found = told(checked(rows))
     assert len(found) == len(expected)
-    assert all(one.startswith(start[:9]) for one, start in zip(found, expected, strict=True))
+    assert all(one.startswith(start) for one, start in zip(found, expected, strict=True))
+
+
+def withdrawn(*days: int) -> list[WalletRow]:
+    """Return withdrawals of 5.00 on these days, of a wallet that takes 6.00 before each."""
+    return [
+        each
+        for number, day in enumerate(days)
+        for each in (
+            row("payment", 600, at=AT + day * DAY - HOUR, line=f"stm_p{number}.1"),
+            row("withdrawal", -500, at=AT + day * DAY, line=f"stm_w{number}.1"),
+        )
+    ]
+
+
+@pytest.mark.parametrize(
+    ("days", "waiting", "late"),
+    [
+        ((0, 7, 14, 21, 28), 100, [36]),
+        ((0, 7, 15, 21, 28), 100, [37]),  # the longest before took 8 days
+        ((0, 7, 14, 21), 100, []),  # too few
+        ((0, 7, 8, 21, 28), 100, []),  # no rhythm
+        ((0, 7, 14, 21, 28), -200, []),  # less is there than was ever withdrawn
+        ((0, 7, 14, 21, 33), 100, []),  # due beyond what the statement covers
+    ],
+)
+def test_a_payout_is_late_where_money_is_there_for_longer_than_ever(
+    days: tuple[int, ...], waiting: int, late: list[int]
+) -> None:
+    last = row("payment", waiting, at=AT + 34 * DAY, line="stm_z.1")
+    wallets = checked([*withdrawn(*days), last])
+    found = list(wallets.decisions())
+    assert all("since 2026-11-02T09:00:00Z" in each for each in told(wallets))
+    assert [(each.cause, each.since) for each in found] == [
+        ("payout_late", AT + day * DAY) for day in late
+    ]
 
 
 HOLD = row("hold", -500, line="stm_h.1", reference="rsv_1")
