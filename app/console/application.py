@@ -24,7 +24,17 @@ from app.console.pages import FOLDER, Pages, TypingError, as_csv, as_json, file_
 from app.console.security import SecurityMiddleware
 from app.console.signing_in import SigningIn, address_of, form_fields
 from app.console.uploads import ReceivedFile
-from app.console.view import FORMATS, ROLES_OF, Act, ActionResult, Console, Form, Page, View
+from app.console.view import (
+    FORMATS,
+    ROLES_OF,
+    Act,
+    ActionResult,
+    Console,
+    Document,
+    Form,
+    Page,
+    View,
+)
 from app.console.words import address, spoken
 from app.core.errors import (
     ConfigurationError,
@@ -204,6 +214,8 @@ class Application:
     # --- pages -----------------------------------------------------------------------------------
 
     async def _page(self, page: Page, view: View) -> Response:
+        if view.format == "csv":  # from the first page on
+            view = view.at(**dict.fromkeys(page.following.values()))
         try:
             document = await page.load(view)
         except UsageError as error:
@@ -215,7 +227,9 @@ class Application:
         if view.format == "json":
             return as_json(document | ({"behind_s": view.behind_s} if view.behind_s else {}))
         if view.format == "csv":
-            rows = as_csv(document, page.rows)
+            zone = view.context.calendar_zone
+            following = partial(_following, page, view)
+            rows = as_csv(document, page.rows, following=following, zone=zone)
             if view.behind_s:  # who opens the file later sees no header
                 name = f"{file_part(page.title.lower())}-not-all-read.csv"
                 rows.headers["Content-Disposition"] = f'attachment; filename="{name}"'
@@ -394,6 +408,16 @@ class Application:
         status = 400 if isinstance(error, UsageError) else 503
         assert not isinstance(error, ConfigurationError)
         return self._pages.problem(status, spoken(str(error)))
+
+
+async def _following(page: Page, view: View, document: Document) -> Document | None:
+    """Load the page after a document; None if it is the last one."""
+    for member, parameter in page.following.items():
+        if (place := document.get(member)) is not None:
+            others = dict.fromkeys(page.following.values())
+            found = await page.load(view.at(**others | {parameter: str(place)}))
+            return found if isinstance(found, dict) else None
+    return None
 
 
 def _saying(behind_s: int, answer: Response) -> Response:

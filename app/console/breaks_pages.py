@@ -13,7 +13,7 @@ from app.access.proposal import Proposal
 from app.console.case_pages import attachments_of_break
 from app.console.orders_pages import saved_lists
 from app.console.proposals_pages import proposed, waiting_about
-from app.console.view import PROPOSE, ROWS, ActionResult, Document, Field, Form, View
+from app.console.view import PROPOSE, ActionResult, Document, Field, Form, View
 from app.console.words import CAUSES, SETTLINGS, address, capital, plain_money, spoken
 from app.core.errors import NotFoundError, UsageError
 from app.core.text import counted
@@ -65,7 +65,7 @@ async def breaks_document(view: View) -> Document:
             assignee=filters["assignee"],
             order=filters["order"] or "money",
             skip=skip,
-            limit=ROWS,
+            limit=view.rows,
         ),
     )
     now, run = view.context.clock.now(), found.run
@@ -85,7 +85,7 @@ async def breaks_document(view: View) -> Document:
         "causes": found.causes,
         "states": {state: found.states.get(state, 0) for state in LIVING},
         "breaks": [each.document(as_of=now) for each in found.shown],
-        "next": skip + ROWS if found.found > skip + ROWS else None,
+        "next": skip + view.rows if found.found > skip + view.rows else None,
     }
 
 
@@ -154,9 +154,9 @@ async def late_money_document(view: View) -> Document:
         ],
         "late": [
             worklist.late_document(each) | {"sentence": CAUSES[each.seen.cause]}
-            for each in fitting[skip : skip + ROWS]
+            for each in fitting[skip : skip + view.rows]
         ],
-        "next": skip + ROWS if len(fitting) > skip + ROWS else None,
+        "next": skip + view.rows if len(fitting) > skip + view.rows else None,
     }
 
 

@@ -116,12 +116,12 @@ def day(text: str, name: str, *, zone: tzinfo, after: bool = False) -> Instant |
 async def runs_document(view: View) -> Document:
     """GET /runs?before="""
     before = view.number("before")
-    found = await finished_runs(view.context, limit=ROWS + 1, before=before)
+    found = await finished_runs(view.context, limit=view.rows + 1, before=before)
     newest = await worklist.newest_run(view.context)
     return {
         "before": before,
-        "next": found[ROWS - 1].number if len(found) > ROWS else None,
-        "runs": [reconcile_period.listed_run(each) for each in found[:ROWS]],
+        "next": found[view.rows - 1].number if len(found) > view.rows else None,
+        "runs": [reconcile_period.listed_run(each) for each in found[: view.rows]],
         "newest": newest and newest.number,
         "job": job_document(view.console.jobs.newest("run")),
     }
@@ -174,7 +174,7 @@ async def preview_document(view: View) -> Document:
     result = job.result or nothing
     changes = [
         {"effect": each["effect"], **(each["after"] or each["before"])}
-        for each in result["changes"][:ROWS]
+        for each in result["changes"][: None if view.format == "csv" else ROWS]
     ]
     return {
         "preview": job.name,
@@ -511,9 +511,16 @@ async def bank_document(view: View) -> Document:
     stands, line = view.choice("stands", tuple(BANK_PLACES)), view.word("line")
     skip = view.number("skip") or 0
     match = partial(
-        view.console.work, bank_match.booked_page, stands=stands, line=line, skip=skip, limit=ROWS
+        view.console.work,
+        bank_match.booked_page,
+        stands=stands,
+        line=line,
+        skip=skip,
+        limit=view.rows,
     )
-    seen = await view.shared_job("bank", f"{stands} {skip} {line}", work=match)
+    seen = await view.shared_job("bank", f"{stands} {skip} {view.rows} {line}", work=match)
+    if seen.ended is None and view.format == "csv":
+        raise UsageError("payouts are still being matched with the bank: ask again in a minute")
     found = (
         bank_match.BookedPage(lines=[], counts={}, more=False)
         if seen.ended is None
@@ -526,7 +533,7 @@ async def bank_document(view: View) -> Document:
         "places": {place: found.counts[place] for place in BANK_PLACES if found.counts.get(place)},
         "lines": [each.document(whole=True) for each in found.lines],
         "skip": skip,
-        "next": skip + ROWS if found.more else None,
+        "next": skip + view.rows if found.more else None,
         "imported": bool(found.counts),
     }
 

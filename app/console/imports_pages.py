@@ -22,7 +22,7 @@ from app.console.uploads import (
     Upload,
     mappings_in,
 )
-from app.console.view import PROPOSE, ROWS, ActionResult, Document, Field, Form, View, stated
+from app.console.view import PROPOSE, ActionResult, Document, Field, Form, View, stated
 from app.console.words import address, capital, file_part, of_forms, plain_money
 from app.core.errors import NotFoundError, UsageError
 from app.core.ids import new_token
@@ -63,14 +63,14 @@ async def imports_document(view: View) -> Document | Response:
     for kind in KINDS:
         if wanted in (None, kind):
             found += await imports.past_imports(
-                view.context, kind=kind, limit=ROWS + 1, before=min(before or BEYOND, BEYOND)
+                view.context, kind=kind, limit=view.rows + 1, before=min(before or BEYOND, BEYOND)
             )
     found.sort(key=lambda each: -each.number)
-    shown = found[:ROWS]
+    shown = found[: view.rows]
     return {
         "filters": {"kind": wanted},
         "before": before,
-        "next": shown[-1].number if len(found) > ROWS else None,
+        "next": shown[-1].number if len(found) > view.rows else None,
         "waiting": [
             {
                 "upload": each.name,
@@ -598,8 +598,9 @@ async def do_import(view: View, reason: str) -> str:
     done = _forget_imported(view, upload)
     if done is None:
         return address("imports", upload.name)
-    others = view.console.uploads.of_person(view.person.name)
-    return "/imports" if others else address("imports", str(done))
+    kept = view.console.uploads.of_person(view.person.name)
+    waits = any(state_of(each) != "imported" for each in kept)
+    return "/imports" if waits else address("imports", str(done))
 
 
 def _begin_import(view: View, upload: Upload) -> None:

@@ -567,6 +567,7 @@ async def do_see_numbers(view: View, reason: str) -> ActionResult | Response:
             columns=("Order", "Numbers"),
             rows=rows,
         )
-    answer = as_csv(document, "orders") if form == "csv" else as_json(document)
+    zone = view.context.calendar_zone
+    answer = as_csv(document, "orders", zone=zone) if form == "csv" else as_json(document)
     answer.headers["Content-Disposition"] = f'attachment; filename="numbers-{found.id}.{form}"'
     return answer

@@ -219,19 +219,19 @@ async def orders_document(view: View) -> Document:
     untried = finding is None and outcomes == GROUPS["never_tried"]
     after = view.word("after") if untried else None
     found = (
-        await read_orders.untried_orders(view.context, after=after or "", limit=ROWS)
+        await read_orders.untried_orders(view.context, after=after or "", limit=view.rows)
         if untried
         else await read_orders.newest_orders(
             view.context,
             before=view.number("before"),
-            limit=ROWS,
+            limit=view.rows,
             outcomes=outcomes,
             finding=finding,
         )
     )
     counts = await read_orders.counted_outcomes(view.context)
     kept = await bookmarks_of(view.context, view.person.name)
-    last = found[-1] if len(found) == ROWS else None
+    last = found[-1] if len(found) == view.rows else None
     return {
         "filters": {
             "outcome": outcome,
@@ -431,7 +431,7 @@ async def deliveries_document(view: View) -> Document:
         no_order=filters["no_order"] is not None,
         refused=refused,
         before=before,
-        limit=ROWS,
+        limit=view.rows,
     )
     rows = [_delivery_row(each) for each in page.entries]
     if view.format == "csv":

@@ -33,6 +33,7 @@ PAGES: Final = (
         load=orders_pages.orders_document,
         template="orders.html",
         rows="orders",
+        following={"next": "before", "next_after": "after"},
     ),
     Page(
         path="/orders/{subject}",
@@ -76,6 +77,7 @@ PAGES: Final = (
         load=breaks_pages.breaks_document,
         template="breaks.html",
         rows="breaks",
+        following={"next": "skip"},
         group="Finance",
     ),
     Page(
@@ -105,6 +107,7 @@ PAGES: Final = (
         load=unallocated_pages.unallocated_document,
         template="unallocated.html",
         rows="payments",
+        following={"next": "after"},
         group="Finance",
     ),
     Page(
@@ -123,6 +126,7 @@ PAGES: Final = (
         load=breaks_pages.late_money_document,
         template="late.html",
         rows="late",
+        following={"next": "skip"},
         group="Finance",
     ),
     Page(
@@ -132,6 +136,7 @@ PAGES: Final = (
         load=finance_pages.bank_document,
         template="bank.html",
         rows="lines",
+        following={"next": "skip"},
         group="Finance",
         live=False,
     ),

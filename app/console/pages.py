@@ -1,16 +1,19 @@
 """Rendering of documents: HTML by a template, JSON, or one of their lists as CSV; and downloads."""
 
 import json
+import re
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import tzinfo
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from tempfile import SpooledTemporaryFile
+from typing import Any, Final, cast
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 
 from app.console import words
 from app.console.imports_pages import KINDS, WHOSE
@@ -21,7 +24,7 @@ from app.core.ids import new_token
 from app.core.pages.charts import Series, bars, stacked
 from app.evidence.letter import Drawing, Spoken, Times, drawing, letter_zone
 from app.receiving.caught_up import unread_notice
-from reconcile.instants import format_instant, parse_instant
+from reconcile.instants import format_instant, moment_of, parse_instant
 from reconcile.ledger.vocabulary import FINDINGS
 from reconcile.reporting.words import SIDE_WORDS
 
@@ -279,17 +282,47 @@ def as_json(document: Document) -> Response:
     return Response(text, media_type="application/json")
 
 
-def as_csv(document: Document, rows: str) -> Response:
-    """Return one list of the document.
+SPOOLED_BYTES: Final = 8 * 1024 * 1024
+"""Rows of a CSV in memory, until its columns are known; more are on the disk."""
+
+Following = Callable[[Document], Awaitable[Document | None]]
+"""Loads the document of the page after one; None: there is none."""
+
+
+async def no_following(document: Document) -> Document | None:
+    """Return None: a document of one page."""
+    return None
+
+
+def as_csv(
+    document: Document, rows: str, *, zone: tzinfo, following: Following = no_following
+) -> Response:
+    """Return a list with the rows of all its pages, and local times in columns of their own.
 
     Amounts are numbers in columns of their own: `safe_cell` would mark a negative one as text,
     and no spreadsheet would add it up.
     """
-    flat = [_flat(each) for each in document[rows]]
-    columns = list(dict.fromkeys(name for each in flat for name in each))
-    lines = [BYTE_ORDER_MARK, csv_line(columns)]
-    lines += [csv_line(each.get(name, "") for name in columns) for each in flat]
-    return Response("".join(lines), media_type="text/csv")
+    return StreamingResponse(_csv_lines(document, rows, following, zone), media_type="text/csv")
+
+
+async def _csv_lines(
+    document: Document, rows: str, following: Following, zone: tzinfo
+) -> AsyncIterator[str]:
+    """Yield the lines. A row may have columns that no row before had: all are looked up first."""
+    yield BYTE_ORDER_MARK
+    columns, page = dict[str, None](), cast(Document | None, document)
+    with SpooledTemporaryFile(SPOOLED_BYTES, "w+", encoding="utf-8") as kept:
+        while page is not None:
+            for row in page[rows]:
+                flat = _flat(row, zone)
+                columns |= dict.fromkeys(flat)
+                kept.write(json.dumps(flat) + "\n")
+            page = await following(page)
+        yield csv_line(columns)
+        kept.seek(0)
+        for line in kept:
+            found = json.loads(line)
+            yield csv_line(found.get(name, "") for name in columns)
 
 
 def download(content: bytes | str, name: str, media: str = "application/octet-stream") -> Response:
@@ -298,7 +331,10 @@ def download(content: bytes | str, name: str, media: str = "application/octet-st
     return Response(content, media_type=media, headers={"Content-Disposition": disposition})
 
 
-def _flat(row: Mapping[str, Any]) -> dict[str, str]:
+_INSTANT: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
+
+
+def _flat(row: Mapping[str, Any], zone: tzinfo) -> dict[str, str]:
     flat: dict[str, str] = {}
     for name, value in row.items():
         if isinstance(value, dict):
@@ -309,7 +345,19 @@ def _flat(row: Mapping[str, Any]) -> dict[str, str]:
             }
         else:
             flat[name] = _cell(value)
+            if name in _TIMES or name.endswith("_at"):
+                timed = isinstance(value, str) and _INSTANT.fullmatch(value)
+                flat[f"{name}_local"] = _local(value, zone) if timed else ""
     return flat
+
+
+_TIMES: Final = frozenset({"at", "since", "until"})
+"""Columns of times, beside those that end in `_at`."""
+
+
+def _local(value: str, zone: tzinfo) -> str:
+    """Write an instant as spreadsheets read a day and time."""
+    return f"{moment_of(parse_instant(value)).astimezone(zone):%Y-%m-%d %H:%M:%S}"
 
 
 def _cell(value: Any) -> str:

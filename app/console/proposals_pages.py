@@ -6,7 +6,7 @@ from typing import Any
 
 from app.access.proposal import Proposal
 from app.access.proposals import LAST
-from app.console.view import ROWS, ActionResult, Document, Form, View
+from app.console.view import ActionResult, Document, Form, View
 from app.console.words import BEGUN, DONE_BY, OPEN, PROPOSALS, address, capital
 from app.core.jobs import job_document
 from reconcile.instants import format_instant, parse_instant
@@ -16,12 +16,12 @@ async def proposals_document(view: View) -> Document:
     """GET /proposals?before=: those that wait, then the others, newest first."""
     before, kinds = view.word("before"), shown_kinds(view)
     waiting = [] if before else await view.console.proposals.waiting(kinds=kinds)
-    past = await view.console.proposals.past(before=before or LAST, limit=ROWS, kinds=kinds)
+    past = await view.console.proposals.past(before=before or LAST, limit=view.rows, kinds=kinds)
     return {
         "before": before,
         "waiting": len(waiting),
         "proposals": [proposal_row(view, each) for each in (*waiting, *past)],
-        "next": past[-1].id if len(past) == ROWS else None,
+        "next": past[-1].id if len(past) == view.rows else None,
     }
 
 

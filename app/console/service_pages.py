@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 
 from app.access import operators, sessions, tokens
 from app.access.proposals import VOUCHING, newcomer_notice
-from app.console.view import ROWS, ActionResult, Document, Field, Form, View, stated
+from app.console.view import ActionResult, Document, Field, Form, View, stated
 from app.console.words import ACTIONS, NOTIFICATIONS, capital
 from app.core.errors import ConfigurationError, NotFoundError, UsageError
 from app.core.jobs import job_document
@@ -85,14 +85,14 @@ async def notifications_document(view: View) -> Document:
     """GET /notifications?state=&order=&before="""
     state, order, before = view.choice("state", STATES), view.word("order"), view.number("before")
     found = await list_notifications(
-        view.context, state=state, order=order, before=before, limit=ROWS
+        view.context, state=state, order=order, before=before, limit=view.rows
     )
     return {
         "filters": {"state": state, "order": order},
         "before": before,
         "states": list(STATES),
         "notifications": [notification_row(each) for each in found],
-        "next": found[-1].seq if len(found) == ROWS else None,
+        "next": found[-1].seq if len(found) == view.rows else None,
     }
 
 
@@ -106,7 +106,7 @@ async def audit_document(view: View) -> Document:
         action=action,
         subject=subject,
         before=before or operators.AFTER_ALL,
-        limit=ROWS,
+        limit=view.rows,
     )
     return {
         "filters": {"who": who, "action": action, "subject": subject},
@@ -131,7 +131,7 @@ async def audit_document(view: View) -> Document:
             }
             for each in found
         ],
-        "next": found[-1].number if len(found) == ROWS else None,
+        "next": found[-1].number if len(found) == view.rows else None,
     }
 
 

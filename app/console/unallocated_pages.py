@@ -4,7 +4,7 @@ from typing import Any, Final
 
 from app.access.operators import MAY
 from app.console.proposals_pages import proposed, waiting_about
-from app.console.view import PROPOSE, ROWS, ActionResult, Document, Field, Form, View
+from app.console.view import PROPOSE, ActionResult, Document, Field, Form, View
 from app.console.words import address, capital
 from app.finance import place_payment as placing
 from app.orders.unallocated import (
@@ -35,7 +35,7 @@ async def unallocated_document(view: View) -> Document:
         UnallocatedRequest(
             source=view.word("source"),
             after=view.word("after") or "",
-            limit=ROWS,
+            limit=view.rows,
             everything=everything,
             not_ours=not_ours,
         ),

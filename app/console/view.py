@@ -5,8 +5,9 @@ template that shows the document. So the page equals its `.json`, and its `.csv`
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, TypeVar
+from urllib.parse import urlencode
 
 import httpx2
 from starlette.requests import Request
@@ -35,6 +36,9 @@ JobKind = Literal[
 
 ROWS: Final = 50
 """Rows on a listing's page, which keep it under 50 KB."""
+
+ROWS_OF_CSV: Final = 5_000
+"""Rows of a listing that are looked up together for its CSV, which has all of them."""
 
 FORMATS: Final = ("html", "json", "csv")
 
@@ -125,6 +129,18 @@ class View:
         """The context that use cases take."""
         return self.console.context
 
+    @property
+    def rows(self) -> int:
+        """Rows of a listing to look up at a time."""
+        return ROWS_OF_CSV if self.format == "csv" else ROWS
+
+    def at(self, **params: str | None) -> "View":
+        """Return the same view with other parameters in its address; None removes one."""
+        kept = {**self.request.query_params, **params}
+        query = urlencode({name: value for name, value in kept.items() if value is not None})
+        scope = {**self.request.scope, "query_string": query.encode()}
+        return replace(self, request=Request(scope))
+
     async def job(
         self, kind: JobKind, subject: str, *, work: Callable[[], Awaitable[Any]], mark: str = ""
     ) -> Job:
@@ -204,7 +220,9 @@ class Page:
     load      makes the document, or a download. Raises NotFoundError, and UsageError for bad
               parameters
     template  shows the document, which it knows as `doc`
-    rows      list of the document that is its .csv
+    rows      list of the document that is its .csv, with those of all following pages
+    following  parameter of the address that leads to the next page, by the document's member that
+              has its value; None there: it is the last page
     group     part of the navigation; empty: its title is at the top
     live      whether it reloads when something arrived
     typed     parameters that a person types into a form. After a mistake in one, the form's page
@@ -222,6 +240,7 @@ class Page:
     live: bool = True
     typed: tuple[str, ...] = ()
     form_on: str = ""
+    following: Mapping[str, str] = field(default_factory=lambda: {"next": "before"})
 
     @property
     def listed(self) -> bool:

@@ -111,7 +111,7 @@ async def test_pages_of_breaks_follow_each_other(
 ) -> None:
     async with console_with_breaks.signed_in("finance") as client:
         whole = [each["id"] for each in (await breaks(client))["breaks"]]
-        monkeypatch.setattr("app.console.breaks_pages.ROWS", 1)
+        monkeypatch.setattr("app.console.view.ROWS", 1)
         seen: list[str] = []
         skip: int | None = 0
         while skip is not None:

@@ -466,7 +466,7 @@ async def test_filters_are_kept_while_a_list_is_paged(
     console_with_breaks: RunningConsole, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They hold forth and back, also for choices among orders."""
-    monkeypatch.setattr("app.console.orders_pages.ROWS", 1)
+    monkeypatch.setattr("app.console.view.ROWS", 1)
     async with console_with_breaks.signed_in("admin") as client:
         for path, kept in (
             ("/deliveries?verdict=stored&source=shop", "verdict=stored&source=shop"),
@@ -485,8 +485,7 @@ async def test_older_runs_and_imports_are_reached(
     console = console_with_breaks
     await import_bank_and_statement(console)
     await reconcile_period(console.context, RunRequest(), progress=lambda _: None)
-    monkeypatch.setattr("app.console.imports_pages.ROWS", 1)
-    monkeypatch.setattr("app.console.finance_pages.ROWS", 1)
+    monkeypatch.setattr("app.console.view.ROWS", 1)
     async with console.signed_in("finance") as client:
         path = f"/do/withdraw-import?import={(await numbers(client, 'imports', 'import'))[-1]}"
         assert (await take_back(client, path, "sent twice")).status_code == 303
@@ -506,8 +505,7 @@ async def test_the_run_by_which_the_list_stands_is_known_behind_many_looks(
     now = console.context.clock.now()
     look = RunRequest(since=Instant(now - DAY), until=now)
     await reconcile_period(console.context, look, progress=lambda _: None)
-    monkeypatch.setattr("app.console.finance_pages.ROWS", 1)
-    monkeypatch.setattr("app.console.breaks_pages.ROWS", 1)
+    monkeypatch.setattr("app.console.view.ROWS", 1)
     async with console.signed_in("finance") as client:
         newest = [(await client.get(f"/runs/{one}.json")).json()["newest"] for one in (1, 2)]
         late = (await client.get("/late.json")).json()["run"]

@@ -184,7 +184,7 @@ async def test_every_role_does_what_the_table_says(
             about = f"order=ORD-1&break={name}&number=1&operator=a+viewer&token=books"
             about += f"&month={month}&proposal={proposal}&upload=none&delivery={delivery}"
             about += "&import=1&preview=none&list=orders&label=mine&alarm=held&source=shop"
-            about += "&attachment=att_0&payment=shop:till-1"
+            about += "&attachment=att_0&payment=shop:till-1&mapping=none"
             path = f"/do/{act.name}?{about}&item=rollback"
             allowed = role in may[act.permission]
             there = 404 if act.name in ABOUT_A_FILE else 200
@@ -192,6 +192,27 @@ async def test_every_role_does_what_the_table_says(
             if not allowed:
                 sent = await client.post(path, data={"form": "x", "reason": "a good one"})
                 assert sent.status_code == 403
+
+
+async def test_the_csv_of_a_list_has_the_rows_of_all_its_pages(
+    console_with_breaks: RunningConsole, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wherever it is asked for, and however many rows a page has; each time stands as a local one,
+    too."""
+    several = set()
+    async with console_with_breaks.signed_in("admin") as client:
+        for page in LISTS:
+            path = "/now" if page.path == "/" else page.path
+            whole = rows_of(await client.get(f"{path}.csv?skip=1&before=1&after=zz"))
+            with monkeypatch.context() as small:
+                small.setattr("app.console.view.ROWS_OF_CSV", 1)
+                assert rows_of(await client.get(f"{path}.csv")) == whole
+            several |= {path} if len(whole) > 1 else set()
+            for name, value in ((n, v) for row in whole for n, v in row.items()):
+                if f"{name}_local" in whole[0] and value.endswith("Z"):
+                    row = next(each for each in whole if each[name] == value)
+                    assert row[f"{name}_local"] == value[:19].replace("T", " ")
+    assert {"/orders", "/breaks", "/deliveries", "/audit"} <= several
 
 
 async def test_nobody_is_sent_to_sign_in(console: RunningConsole) -> None:
@@ -358,7 +379,7 @@ def test_a_form_is_told_from_a_name(subject: str, split: tuple[str, str]) -> Non
 async def test_pages_follow_each_other_without_gap_or_double(
     console: RunningConsole, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("app.console.orders_pages.ROWS", 1)
+    monkeypatch.setattr("app.console.view.ROWS", 1)
     seen, path = [], "/orders.json"
     async with console.signed_in("viewer") as client:
         for _ in range(3):

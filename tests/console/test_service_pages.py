@@ -79,7 +79,7 @@ async def test_what_waits_is_counted_so_far_and_no_further(
 async def test_the_trail_is_newest_first_and_pages_without_gap(
     console: RunningConsole, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("app.console.service_pages.ROWS", 2)
+    monkeypatch.setattr("app.console.view.ROWS", 2)
     seen, before = [], ""
     async with console.signed_in("finance") as client:
         while True:
