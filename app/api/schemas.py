@@ -265,7 +265,7 @@ _LEDGER: Final = members(
             "can be read. The fingerprint does not cover it.",
         ),
         "unallocated": described(
-            listed(members({"payment": WORD, "received_at": INSTANT, "money": MONEY})),
+            listed(members({"payment": WORD, "received_at": INSTANT, "money": MAYBE_MONEY})),
             "Payments of no order that may be for this one: each names it and may not be linked by "
             "that, or is what is still due and its payer has this customer's phone number. There "
             "only where there are any. The fingerprint does not cover it.",

@@ -465,6 +465,18 @@ def _secrets_are_different(settings: Settings, reading: SettingsReading) -> None
             reading.problem(variable, f"holds a secret that {other} holds too; each needs its own")
 
 
+def _addresses_are_no_other_name(settings: Settings, reading: SettingsReading) -> None:
+    """Find addresses at which another source takes its deliveries."""
+    for name, source in settings.sources.items():
+        for end in source.address:
+            if end.get_secret_value() in settings.sources.keys() - {name}:
+                reading.problem(
+                    f"{PREFIX}SOURCES__{name.upper()}__ADDRESS",
+                    "is the name of another source, whose deliveries come to that address; choose "
+                    "one that nobody can guess",
+                )
+
+
 def is_public(secret: str) -> bool:
     """Return whether it is a public key or a certificate in PEM."""
     return secret.startswith(("-----BEGIN PUBLIC", "-----BEGIN CERT"))
@@ -543,6 +555,7 @@ CHECKS: Final[tuple[Callable[[Settings, SettingsReading], None], ...]] = (
     _secrets_are_sound,
     _secrets_fit_the_environment,
     _secrets_are_different,
+    _addresses_are_no_other_name,
     _checkout_is_whole_and_safe,
     _checkout_has_its_source,
     _sizes_fit_together,

@@ -411,8 +411,8 @@ def unheard_sentences(unheard: Unheard, times: Times) -> list[str]:
             f"({each.problem}): {about}. [{each.delivery}]"
         )
     said += [
-        f"A payment of {each.money}, received at {times.at(each.received_at)}, names no order, and "
-        f"its payer has this customer's number: it may be for this order. [{each.id}]"
+        f"A payment of {each.amount}, received at {times.at(each.received_at)}, names no order, "
+        f"and its payer has this customer's number: it may be for this order. [{each.id}]"
         for each in unheard.payments
     ]
     if unheard.not_kept:

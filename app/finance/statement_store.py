@@ -231,13 +231,26 @@ _OF_SUBJECTS: Final = statement(
     known=import_store.KNOWN_AT,
 )
 
-# Later events on a payment are not known yet: one must have come by then.
+# Later events on a payment are not known yet: one must have come by then. One that renews an
+# agreement is not of the order that its events name, unless the shop or a person says so.
 _ORDER: Final = """
     SELECT CASE WHEN min(links.order_key) = max(links.order_key) THEN min(links.order_key) END
     FROM links WHERE links.reference = statement_lines.payment AND links.kind = 'payment'
     AND statement_lines.source IN ('', links.source)
     AND EXISTS (SELECT 1 FROM events WHERE events.order_key = links.order_key
         AND events.payment = statement_lines.payment AND events.received_at <= :as_of)
+    AND NOT EXISTS (SELECT 1 FROM events AS own JOIN events AS earlier
+        ON earlier.agreement = own.agreement AND earlier.source = own.source
+        AND earlier.order_key = own.order_key AND earlier.payment <> own.payment
+        WHERE own.order_key = links.order_key AND own.source = links.source
+        AND own.payment = links.reference AND own.agreement IS NOT NULL
+        AND earlier.claim = 'succeeded' AND earlier.standing <> 'unconfirmed'
+        AND earlier.received_at <= :as_of
+        AND (coalesce(earlier.occurred_at, earlier.received_at), earlier.payment)
+        < (coalesce(own.occurred_at, own.received_at), own.payment)
+        AND NOT EXISTS (SELECT 1 FROM records WHERE records.order_key = own.order_key
+            AND records.payment = own.payment AND records.recorded_at <= :as_of
+            AND records.kind IN ('reference_named', 'payment_assigned')))
 """
 
 _NAMELESS: Final = statement(

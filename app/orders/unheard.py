@@ -60,7 +60,6 @@ def unheard_of(
     fitting = [
         PaymentOfNoOrder(id=each.id, received_at=each.received_at, money=each.held)
         for each in fitting_payments(connection, history, ledger)
-        if each.held is not None
     ]
     since = _known_since(history, until)
     return Unheard(

@@ -234,7 +234,7 @@ def _unheard_by_customer(ledger: Ledger, unheard: Unheard) -> list[str]:
     found = [UNREAD] if unheard.messages or UNREADABLE in ledger.case.filed.holds else []
     if unheard.may_lack and not any(entry.kind == "captured" for entry in ledger.entries):
         found.append(REFUSED if unheard.refusing else NOT_KEPT)
-    return found + [UNALLOCATED.format(money=each.money) for each in unheard.payments]
+    return found + [UNALLOCATED.format(money=each.amount) for each in unheard.payments]
 
 
 def _unheard_by_staff(unheard: Unheard) -> list[str]:
@@ -247,7 +247,7 @@ def _unheard_by_staff(unheard: Unheard) -> list[str]:
             f"`tallyhook deliveries show {first.delivery}` says before anything else is done."
         )
     found += [
-        f"The payment {each.id} of {each.money} is on no order and may be for this one, by the "
+        f"The payment {each.id} of {each.amount} is on no order and may be for this one, by the "
         "order that it names or by its payer's number: see `tallyhook unallocated show "
         f"{each.id}`, and assign it if it is for this order."
         for each in unheard.payments

@@ -46,11 +46,19 @@ class SourceHeard:
 @frozen
 class PaymentOfNoOrder:
     """A payment that no order has: it names this one and may not be linked to it, or it is what is
-    due, by a payer with its customer's number."""
+    due, by a payer with its customer's number.
+
+    money  what is left of it; None where its amount is unclear
+    """
 
     id: str
     received_at: Instant
-    money: Money
+    money: Money | None
+
+    @property
+    def amount(self) -> str:
+        """Its money in words."""
+        return "an unclear amount" if self.money is None else str(self.money)
 
 
 @frozen
@@ -112,7 +120,7 @@ def unheard_document(unheard: Unheard) -> dict[str, Any]:
             {
                 "payment": each.id,
                 "received_at": format_instant(each.received_at),
-                "money": to_json(each.money),
+                "money": None if each.money is None else to_json(each.money),
             }
             for each in unheard.payments
         ],
@@ -141,7 +149,8 @@ def unheard_of_document(document: Mapping[str, Any]) -> Unheard:
             PaymentOfNoOrder(
                 id=each["payment"],
                 received_at=parse_instant(each["received_at"]),
-                money=from_major(each["money"]["amount"], each["money"]["currency"]),
+                money=each["money"]
+                and from_major(each["money"]["amount"], each["money"]["currency"]),
             )
             for each in document["unallocated"]
         ),

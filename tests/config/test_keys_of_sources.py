@@ -229,3 +229,20 @@ def test_sessions_are_opened_for_shared_orders_only() -> None:
     with pytest.raises(ConfigurationError, match="A__ORDERS: must be shared"):
         load_settings(variables)
     assert problems(A__ORDERS="both", A__SECRETS=TEXT)[0].endswith("must be shared or own")
+
+
+@pytest.mark.parametrize(("end", "refused"), [("push_of_the_other_shop", True), ("till", False)])
+def test_an_address_is_no_other_sources_name(end: str, refused: bool) -> None:
+    """It would take the other's deliveries. Its own name is where it began."""
+    credentials = json.dumps(
+        {"consumer": "k:s", "shortcode": "1", "timestamp": "20261120100000", "password": "cA=="}
+    )
+    found = problems(
+        TILL__PROFILE="mpesa_stk",
+        TILL__CREDENTIALS=credentials,
+        TILL__ADDRESS=end,
+        PUSH_OF_THE_OTHER_SHOP__PROFILE="mpesa_stk",
+        PUSH_OF_THE_OTHER_SHOP__CREDENTIALS=credentials,
+    )
+    said = [each for each in found if "TILL__ADDRESS: is the name of another source" in each]
+    assert bool(said) is refused, found

@@ -14,7 +14,9 @@ from app.finance.break_acts import breaks_of_run, match_break
 from app.finance.imports import ImportRequest, import_statement
 from app.finance.reconcile_period import RunRequest, reconcile_period
 from app.finance.report_period import report_period
+from app.finance.statement_store import statement_rows
 from app.finance.withdraw_import import withdraw_import
+from app.providers.profile import profile_text
 from reconcile.instants import DAY, Instant, format_instant
 from reconcile.reporting.report import Scope
 from tests.api.driving import Driver, driving, event, of_order
@@ -150,3 +152,37 @@ async def test_a_disputes_line_is_of_a_reversal_of_its_payment_that_took_just_th
         assert await found(driver) == {}
         sums = await sums_of(driver)
     assert sums == {"captured": 150_000, "refunded": 150_000}
+
+
+async def test_a_line_of_a_renewal_finds_no_order_until_the_shop_names_one(tmp_path: Path) -> None:
+    """Its events name the order of the agreement's first payment."""
+    profile = tmp_path / "renewing.toml"
+    where = 'agreement = "json:data.agreement"\n'
+    profile.write_text(profile_text("checkout").replace("[event]\n", f"[event]\n{where}"))
+    given: dict[str, Any] = {"SOURCES__SHOP__PROFILE": str(profile)}
+    async with driving(tmp_path, with_worker=False, **given) as driver:
+        for name, days in (("first", 0), ("later", 28)):
+            payment = {"reference": name, "amount": 1500, "currency": "KES"}
+            at = format_instant(Instant(T + days * DAY))
+            driver.clock.put(Instant(T + days * DAY))
+            body = event(
+                f"e_{name}", session=None, payment=payment, agreement="sub", occurred_at=at
+            )
+            await driver.send(body)
+        rows = "".join(f"{n},,,1500.00,0,KES,{at},payment\n" for n in ("first", "later"))
+        (tmp_path / "lines.csv").write_text(HEADING + rows)
+        asked = ImportRequest(path=tmp_path / "lines.csv", days=(at[:10], at[:10]))
+        await import_statement(driver.service.context, asked, source="shop")
+        assert await orders_of_lines(driver) == {"first": "ord1", "later": None}
+        named = {"references": [{"source": "shop", "payment": "later"}]}
+        price = {"amount": "1500.00", "currency": "KES"}
+        assert (await driver.api("PUT", "/orders/ORD-1", json=price | named)).is_success
+        assert await orders_of_lines(driver) == {"first": "ord1", "later": "ord1"}
+
+
+async def orders_of_lines(driver: Driver) -> dict[str, str | None]:
+    """Return the order that each line belongs to, by its payment."""
+    async with driver.context.database.reading() as connection:
+        as_of = driver.clock.now()
+        batches = [rows async for rows in statement_rows(connection, as_of=as_of)]
+    return {row[2]: row[0] or None for rows in batches for row in rows}

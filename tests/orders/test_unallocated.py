@@ -81,6 +81,14 @@ async def test_an_order_that_may_not_link_is_a_suggestion_that_search_and_answer
     assert answer["outcome"] == "not_attempted"
     assert [each["payment"] for each in answer["unallocated"]] == [found.id]
     assert "may be for this one" in answer["plain"]["answer"][0]
+    other = {"reference": "pay_1", "amount": 900, "currency": "KES"}
+    await driver.send(event("e1", order={"reference": "ORD-7"}, session=None, payment=other))
+    answer = (await driver.api("GET", "/orders/ORD-7")).json()
+    assert [each["money"] for each in answer["unallocated"]] == [None]
+    assert "A payment of an unclear amount came" in answer["plain"]["answer"][0]
+    assert f"The payment {found.id} of an unclear amount is on no order" in " ".join(
+        answer["staff"]
+    )
 
 
 async def test_a_payment_that_may_not_link_counts_once_the_shop_names_it(
