@@ -316,6 +316,7 @@ def _for_people(
     yield route("unallocated", GET=payments("list"))
     yield route("unallocated/{payment:path}/assign", POST=payments("assign"))
     yield route("unallocated/{payment:path}/dismiss", POST=payments("dismiss"))
+    yield route("periods/{period}/reopen", POST=proposals.reopen)
     yield route("proposals", GET=proposals.list)
     yield route("proposals/{proposal}", GET=proposals.one)
     yield route("proposals/{proposal}/approve", POST=proposals.approve)

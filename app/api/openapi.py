@@ -467,6 +467,20 @@ _PROPOSAL_PATHS: Final[dict[str, Any]] = {
     "/api/v1/proposals/{proposal}/approve": _deciding("approve", "Agree to it; it is done at once"),
     "/api/v1/proposals/{proposal}/reject": _deciding("reject", "Say that it is not to be done"),
     "/api/v1/proposals/{proposal}/withdraw": _deciding("withdraw", "Take back one's own"),
+    "/api/v1/periods/{period}/reopen": {
+        "parameters": [path_parameter("period", {**WORD, "minLength": 1})],
+        "post": _for_person(
+            "proposals.reopenPeriod",
+            "Propose to reopen the last closed month; its report and journal stay",
+            body="Because",
+            answers={
+                **BODY_PROBLEMS,
+                "202": good_answer("The proposal that waits for a second person", "Proposal"),
+                "409": problem_answer("It is not the last closed month, or is proposed already"),
+                "422": problem_answer("No reason is given"),
+            },
+        ),
+    },
     "/api/v1/proposals/{proposal}/numbers": {
         "parameters": [_PROPOSAL],
         "post": _for_person(

@@ -79,6 +79,19 @@ class ProposalRoutes:
         proposals = await self._load()
         return await _decide(proposals, request, operator, proposals.withdraw)
 
+    async def reopen(self, request: Request, operator: Holder) -> Response:
+        """POST /api/v1/periods/{period}/reopen: propose to reopen the last closed month."""
+        from app.finance.close_period import reopen_period
+
+        _may(operator, "period_reopened")
+        proposals, reason = await self._load(), await asked_reason(request)
+        name = request.path_params["period"]
+        try:
+            made = await reopen_period(self._context, name, by=operator.name, reason=reason)
+        except UsageError as error:
+            raise ApiProblem(409, "reopening_refused", f"{error}.") from None
+        return JSONResponse(proposals.document(made), status_code=202)
+
     async def numbers(self, request: Request, operator: Holder) -> Response:
         """POST /api/v1/proposals/{proposal}/numbers: the approved phone numbers, for the proposer.
         A POST, because each look is an audit entry."""

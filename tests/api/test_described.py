@@ -21,7 +21,7 @@ from app.core.problems import TYPE, problem_body
 from app.evidence.bundle import BundleRequest
 from app.finance import closed_periods
 from app.finance.match_rules import rules_document, save_rules
-from app.finance.period_store import Closed
+from app.finance.period_store import Closed, add_closing
 from app.finance.verify_periods import VerifiedPeriods
 from app.orders.notify_shop import notification_body
 from app.orders.published_store import Published
@@ -40,6 +40,7 @@ from tests.api.test_finance import keep_books
 from tests.api.test_log_routes import Desk, desk_in
 from tests.checkout.service import opened
 from tests.contexts import stand_in
+from tests.database.contract_closing import OCTOBER
 from tests.reconcile.build import T
 from tests.reconcile.test_golden import LEDGERS
 
@@ -276,6 +277,12 @@ async def _proposals(asking: _Asking, driver: Driver) -> People:
         other = await save_rules(driver.context, f"# {what}\n", by=Proven("Ann"), reason="clearer")
         people.proposal = getattr(other, "id", "")
         assert asking.held(await people.decide(who, what)).status_code == 200
+    async with driver.context.database.writing() as connection:
+        await add_closing(connection, OCTOBER, prints={})
+    for month, status in (("2026-10", 202), ("2026-10", 409), ("2026-09", 409)):
+        path, words = f"periods/{month}/reopen", {"json": {"reason": "a file is missing"}}
+        assert asking.held(await people.to("Ann", "POST", path, **words)).status_code == status
+    assert asking.held(await people.to("Sue", "POST", path, **words)).status_code == 403
     kind = unmasking_kind(driver.context)
     asked = UnmaskRequest(orders=["ORD-1"], purpose="refund", reason="it came", by=Proven("Sue"))
     people.proposal = (await propose_unmasking(driver.context, kind, asked)).id
