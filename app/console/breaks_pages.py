@@ -13,7 +13,7 @@ from app.access.proposal import Proposal
 from app.console.case_pages import attachments_of_break
 from app.console.orders_pages import saved_lists
 from app.console.proposals_pages import proposed, waiting_about
-from app.console.view import PROPOSE, ActionResult, Document, Field, Form, View
+from app.console.view import PROPOSE, ROWS, ActionResult, Document, Field, Form, View
 from app.console.words import CAUSES, SETTLINGS, address, capital, plain_money, spoken
 from app.core.errors import NotFoundError, UsageError
 from app.core.text import counted
