@@ -18,6 +18,7 @@ from starlette.routing import Route
 from app.access.operators import Action, Reading
 from app.access.sessions import first_use
 from app.console.act_list import ACTS
+from app.console.locales import locale_of, shown_in
 from app.console.orders_pages import SUGGESTED, find_document
 from app.console.page_list import PAGES
 from app.console.pages import FOLDER, Pages, TypingError, as_csv, as_json, file_part
@@ -197,7 +198,8 @@ class Application:
                 if "\0" in subject or any("\0" in each for each in request.query_params.values()):
                     raise UsageError("there is a zero byte (%00) in the address")
                 if person.may(permission):
-                    return _saying(view.behind_s, await show(view))
+                    with shown_in(locale_of(request.headers.get("accept-language", ""))):
+                        return _saying(view.behind_s, await show(view))
                 roles = " and ".join(sorted(ROLES_OF[permission]))
                 status, sentence = 403, NOT_ALLOWED.format(person.role, roles)
             except (NotFoundError, UsageError, UnreachableError) as error:

@@ -12,11 +12,12 @@ from pathlib import Path
 from tempfile import SpooledTemporaryFile
 from typing import Any, Final, cast
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import FileSystemLoader, StrictUndefined
 from starlette.responses import Response, StreamingResponse
 
 from app.console import words
 from app.console.imports_pages import KINDS, WHOSE
+from app.console.locales import LocalEnvironment, shown_locale
 from app.console.view import Act, Console, Document, Page, View
 from app.console.words import file_part as file_part
 from app.core.cells import BYTE_ORDER_MARK, csv_line, safe_cell
@@ -46,7 +47,7 @@ class Pages:
         self._console = console
         self._menu = [page for page in pages if page.listed]
         self._acts = acts
-        self._templates = Environment(
+        self._templates = LocalEnvironment(
             loader=FileSystemLoader(FOLDER / "templates", encoding="utf-8"),
             autoescape=True,
             undefined=StrictUndefined,
@@ -95,6 +96,7 @@ class Pages:
             now=lambda: format_instant(console.context.clock.now()),
             unread_notice=unread_notice,
             new_form=partial(new_token, ""),
+            shown_locale=shown_locale,
             arrivals_chart=self._arrivals_chart,
             settling_chart=_settling_chart,
             fees_chart=_fees_chart,

@@ -11,9 +11,10 @@ from urllib.parse import quote, urlencode
 from markupsafe import Markup, escape
 
 from app.access.operators import Action
+from app.console.locales import local_day, local_number
 from app.console.view import FORMATS
 from app.core.zones import local_pieces, wall_clock
-from reconcile.instants import DAY, Instant, format_instant, parse_instant
+from reconcile.instants import DAY, Instant, format_instant, moment_of, parse_instant
 from reconcile.ledger.vocabulary import FindingCode
 from reconcile.matching.breaks import BreakCause, LateDecision
 from reconcile.matching.control import Bucket, Side
@@ -372,16 +373,23 @@ def badge(word: str) -> Markup:
     return Markup('<span class="badge {}">{}</span>').format(tone, words)
 
 
+_AMOUNT: Final = re.compile(r"\b([A-Z]{3} )(-?\d{1,3}(?:,\d{3})*(?:\.\d+)?)(?![\w.,]*\d)", re.ASCII)
+"""An amount in a sentence of ours."""
+
+
 def prose_in(zone: tzinfo) -> Callable[[str], Markup]:
     """Make the filter for our own sentences.
 
     Commands between backquotes become code, or links to pages that show the same. Moments are shown
-    in the zone, with UTC in their titles.
+    in the zone, with UTC in their titles, and amounts as in the locale.
     """
+
+    def local(found: re.Match[str]) -> str:
+        return found[1] + major(found[2].replace(",", ""))
 
     def plain(text: str) -> Markup:
         return Markup().join(
-            escape(piece.text)
+            escape(_AMOUNT.sub(local, piece.text))
             if piece.at is None
             else Markup('<time title="{} UTC">{}</time>').format(
                 format_instant(piece.at).replace("T", " ").rstrip("Z"), piece.text
@@ -497,8 +505,8 @@ def ended(text: str) -> str:
 
 
 def major(amount: str) -> str:
-    """Separate an amount's thousands."""
-    return f"{Decimal(amount):,}"
+    """Separate an amount's thousands, as the locale does."""
+    return local_number(Decimal(amount))
 
 
 def money(value: Mapping[str, Any] | None) -> Markup:
@@ -518,7 +526,7 @@ def money_cell(value: Mapping[str, Any] | None) -> Markup:
 
 def plain_money(value: Mapping[str, Any]) -> str:
     """Write an amount in a sentence."""
-    return f"{value['currency']} {major(value['amount'])}"
+    return f"{value['currency']} {Decimal(value['amount']):,}"
 
 
 def moment_in(zone: tzinfo) -> Callable[[str | None], Markup]:
@@ -532,7 +540,7 @@ def moment_in(zone: tzinfo) -> Callable[[str | None], Markup]:
             local = local.astimezone(zone)
         shown = Markup('<time title="{} UTC"><span class="day">{}</span> {}</time>')
         utc = value.replace("T", " ").rstrip("Z")
-        return shown.format(utc, f"{local:%Y-%m-%d}", f"{local:%H:%M:%S}")
+        return shown.format(utc, local_day(local), f"{local:%H:%M:%S}")
 
     return moment
 
@@ -549,7 +557,7 @@ def booked_in(zone: tzinfo) -> Callable[[str], Markup]:
         if local % DAY:
             return moment(value)
         return Markup('<time title="{} UTC"><span class="day">{}</span></time>').format(
-            value.replace("T", " ").rstrip("Z"), format_instant(local)[:10]
+            value.replace("T", " ").rstrip("Z"), local_day(moment_of(local))
         )
 
     return booked
@@ -572,7 +580,7 @@ def size(count: int) -> str:
     """Write a number of bytes for people."""
     for unit in ("bytes", "KiB", "MiB", "GiB"):
         if count < 10_240 or unit == "GiB":
-            return f"{count:,} {unit}"
+            return f"{local_number(count)} {unit}"
         count //= 1024
     raise AssertionError
 

@@ -1,0 +1,108 @@
+"""Locales of numbers and dates on pages; sentences stay English, and JSON and CSV are for programs.
+
+A page is shown in the first locale of the browser's Accept-Language that is known, else in English,
+whose dates are those of ISO 8601. What a person types is understood in all of them.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from datetime import date
+from decimal import Decimal
+from typing import Any, Final
+
+from jinja2 import Environment
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Locale:
+    """How numbers and dates are written.
+
+    group, decimal  marks of thousands and of decimals
+    day             as `strftime` takes it
+    """
+
+    name: str
+    group: str
+    decimal: str
+    day: str
+
+
+ENGLISH: Final = Locale(name="en", group=",", decimal=".", day="%Y-%m-%d")
+
+LOCALES: Final = {
+    each.name: each
+    for each in (
+        ENGLISH,
+        Locale(name="de", group=".", decimal=",", day="%d.%m.%Y"),
+        Locale(name="fr", group="\u202f", decimal=",", day="%d/%m/%Y"),
+        Locale(name="sw", group=",", decimal=".", day="%d/%m/%Y"),
+    )
+}
+"""As Unicode's CLDR has them, but for the day in English."""
+
+MOST_LANGUAGES: Final = 20
+"""Languages of a header that are looked at: browsers send some."""
+
+_SHOWN: Final = ContextVar("locale", default=ENGLISH)
+
+
+def locale_of(accepted: str) -> Locale:
+    """Return the locale of an Accept-Language header (RFC 9110, section 12.5.4)."""
+    wanted = list[tuple[float, int, str]]()
+    for place, part in enumerate(accepted.split(",")[:MOST_LANGUAGES]):
+        tag, _, weight = part.partition(";q=")
+        try:
+            wanted.append((-float(weight or 1), place, tag.strip().partition("-")[0].lower()))
+        except ValueError:
+            continue
+    return next((LOCALES[tag] for _, _, tag in sorted(wanted) if tag in LOCALES), ENGLISH)
+
+
+@contextmanager
+def shown_in(locale: Locale) -> Iterator[None]:
+    """Write numbers and dates in a locale, in this task."""
+    token = _SHOWN.set(locale)
+    try:
+        yield
+    finally:
+        _SHOWN.reset(token)
+
+
+def shown_locale() -> Locale:
+    return _SHOWN.get()
+
+
+def local_number(value: int | Decimal) -> str:
+    """Write a number with its thousands apart."""
+    locale, text = _SHOWN.get(), f"{value:,}"
+    if locale.group == ",":
+        return text
+    return locale.decimal.join(part.replace(",", locale.group) for part in text.split("."))
+
+
+def local_day(value: date) -> str:
+    """Write a day."""
+    return f"{value:{_SHOWN.get().day}}"
+
+
+class _Number(int):
+    """A whole number whose form `{:,}` is that of the locale."""
+
+    def __format__(self, form: str) -> str:
+        return local_number(int(self)) if form == "," else super().__format__(form)
+
+
+class LocalEnvironment(Environment):
+    """An environment of templates in which `"{:,}".format(…)` writes numbers of the locale."""
+
+    def getattr(self, obj: Any, attribute: str) -> Any:
+        """Return an attribute, as a template names it."""
+        if attribute == "format" and isinstance(obj, str):
+
+            def local(*values: Any) -> str:
+                return obj.format(*(_Number(v) if type(v) is int else v for v in values))
+
+            return local
+        return super().getattr(obj, attribute)
