@@ -26,6 +26,7 @@ from app.finance import (
     reconcile_period,
     reconcile_rows,
     scheduled,
+    trail,
     trends,
     worklist,
 )
@@ -535,6 +536,20 @@ async def bank_document(view: View) -> Document:
         "skip": skip,
         "next": skip + view.rows if found.more else None,
         "imported": bool(found.counts),
+    }
+
+
+async def trail_document(view: View) -> Document:
+    """GET /trail/{name}: of an order, payment, payout, statement line or bank line, by a job."""
+    work = partial(view.console.work, trail.trail_document, view.subject)
+    seen = await view.shared_job("bank", f"trail {view.subject}", work=work)
+    kinds = ("orders", "book", "statement", "payouts", "bank", "breaks")
+    empty: Document = {kind: [] for kind in kinds} | {"more": False}
+    return {
+        "name": view.subject,
+        "looked_since": format_instant(seen.began),
+        "looked_at": format_known(seen.ended),
+        **(empty if seen.ended is None else seen.result),
     }
 
 

@@ -141,6 +141,16 @@ PAGES: Final = (
         live=False,
     ),
     Page(
+        path="/trail/{subject}",
+        title="Trail",
+        reads="bank",
+        load=finance_pages.trail_document,
+        template="trail.html",
+        rows="statement",
+        group="Finance",
+        live=False,
+    ),
+    Page(
         path="/proposals",
         title="Proposals",
         reads="proposals",

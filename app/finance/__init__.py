@@ -33,6 +33,7 @@ __all__ = (
     "scheduled",
     "scheduled_store",
     "scheduled_work",
+    "trail",
     "trends",
     "verify_periods",
     "withdraw_import",

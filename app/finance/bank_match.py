@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, TypeVar
@@ -181,6 +181,32 @@ def _page(
         counts=Counter(each.bucket for each in every),
         more=len(lines) > begin + limit,
     )
+
+
+async def booked_with(
+    context: AppContext,
+    *,
+    subjects: Collection[str] = (),
+    payouts: Collection[str] = (),
+    orders: Collection[str] = (),
+) -> list[Booked]:
+    """Return bank lines by their subject, or by the payout or the book line they are matched with.
+
+    Nothing is matched if none is asked for.
+    """
+    if not (subjects or payouts or orders):
+        return []
+
+    def those(every: list[Booked]) -> list[Booked]:
+        return [
+            each
+            for each in every
+            if subject_of(each.line.line_id) in subjects
+            or any(payout.payout_id in payouts for payout in each.payouts)
+            or any(subject_of(order.line_id) in orders for order in each.orders)
+        ]
+
+    return await _matched(context, None, those, kept=None)
 
 
 async def named_lines(context: AppContext, names: Iterable[str]) -> dict[str, BankLine]:

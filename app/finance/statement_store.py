@@ -14,6 +14,7 @@ from contextlib import closing
 from itertools import groupby
 from typing import Any, Final
 
+from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.database.statements import (
@@ -27,6 +28,7 @@ from app.database.statements import (
 )
 from app.finance import import_store, staged_rows
 from reconcile.instants import Instant
+from reconcile.matching.bank import Payout
 from reconcile.matching.books import StatementLine, match_key
 from reconcile.matching.rows import Moved, is_like, paired
 from reconcile.periods import IN_UTC, Calendar
@@ -231,6 +233,22 @@ _OF_SUBJECTS: Final = statement(
     known=import_store.KNOWN_AT,
 )
 
+_OF_NAMES: Final = statement(
+    "SELECT match_key, {row} FROM statement_lines WHERE {known} AND line IN ({})",
+    row=ROW_FIELDS,
+    known=import_store.KNOWN_AT,
+)
+_OF_PAYOUT: Final = statement(
+    "SELECT match_key, {row} FROM statement_lines WHERE {known} AND payout = :payout "
+    "AND source = :source AND currency = :currency ORDER BY line, since LIMIT :limit",
+    row=ROW_FIELDS,
+    known=import_store.KNOWN,
+)
+_ORDERS_OF: Final = (
+    "SELECT DISTINCT order_key FROM links WHERE kind = 'payment' AND reference IN ({}) "
+    "ORDER BY order_key"
+)
+
 # Later events on a payment are not known yet: one must have come by then. One that renews an
 # agreement is not of the order that its events name, unless the shop or a person says so.
 _ORDER: Final = """
@@ -397,6 +415,48 @@ async def statement_lines_of(
             await select_in(connection, sql=sql, values=set(wanted), first=(number, number))
         )
     return [statement_line_of(row) for row in sorted(rows, key=lambda row: row[1])]
+
+
+async def statement_lines_named(
+    connection: AsyncConnection, names: Iterable[str], *, as_of: Instant
+) -> list[StatementLine]:
+    """Return lines by their subjects (`subject_of`), as they were known at an instant."""
+    number = await import_store.newest_published(connection, as_of=as_of)
+    rows = await select_in(connection, sql=_OF_NAMES, values=names, first=(number, number))
+    return [statement_line_of(row) for row in rows]
+
+
+async def statement_lines_of_payouts(
+    connection: AsyncConnection, payouts: Iterable[Payout], *, as_of: Instant, limit: int
+) -> list[StatementLine]:
+    """Return the first lines of each of these payouts."""
+    number = await import_store.newest_published(connection, as_of=as_of)
+    found: list[StatementLine] = []
+    for payout in payouts:
+        values = {
+            "number": number,
+            "source": payout.source,
+            "payout": payout.reference,
+            "currency": payout.currency,
+            "limit": limit,
+        }
+        rows = await connection.execute(text(_OF_PAYOUT), values)
+        found += [statement_line_of(row) for row in rows]
+    return found
+
+
+async def orders_of_lines(connection: AsyncConnection, lines: Iterable[StatementLine]) -> list[str]:
+    """Return the orders that lines name, else those of their payments, each once."""
+    found: dict[str, None] = {}
+    payments: set[str] = set()
+    for line in lines:
+        if line.order is not None:
+            found[line.order] = None
+        elif line.payment is not None:
+            payments.add(line.payment)
+    for row in await select_in(connection, sql=_ORDERS_OF, values=sorted(payments)):
+        found[row[0]] = None
+    return list(found)
 
 
 def statement_line_of(row: Sequence[Any]) -> StatementLine:

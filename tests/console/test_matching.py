@@ -175,6 +175,22 @@ async def test_several_lines_are_found_added_up_and_matched_in_four_clicks(
     assert closed["because"].startswith("Run 2 no longer saw it")
 
 
+async def test_the_trail_is_on_a_page_and_every_page_leads_to_it(
+    transfer: tuple[RunningConsole, str],
+) -> None:
+    console, name = transfer
+    async with console.signed_in("finance") as client:
+        ways = [f"/breaks/{name}", "/bank", "/orders/ORD-1"]
+        pages = [(await client.get(path)).text for path in ways]
+        text = shown((await client.get("/trail/PO-100200")).text)
+        found = (await client.get("/trail/PO-100200.json")).json()
+        none = await client.get("/trail/PO-9")
+    assert all('href="/trail/' in page for page in pages), [len(page) for page in pages]
+    assert "Provider PO-100200" in text
+    assert [each["payment"] for each in found["statement"]] == ["p1"]
+    assert none.status_code in (400, 404)
+
+
 async def test_a_break_shows_what_the_bank_wrote_and_a_rule_is_made_of_it(
     transfer: tuple[RunningConsole, str],
 ) -> None:
