@@ -395,7 +395,7 @@ def _placed(
                 moved.append(each)
                 elsewhere[event.event_id] = followed.by
         elif event.order is None or event.order == order:
-            if event.order is None:
+            if event.order is None or event.claim in FOLLOWS_SUCCESS:
                 each.follows = placing.contested(event, order)
             own.append(each)
         elif event.standing != "unconfirmed":

@@ -126,8 +126,8 @@ class Placing:
         return Placed(order, (*by, *said[order]))
 
     def contested(self, event: Event, order: str) -> tuple[str, ...]:
-        """Return the ids by which an event that names no order is this order's, where events name
-        several orders for its payment; none where they don't."""
+        """Return the ids by which an event that links no payment itself is this order's, where
+        events name several orders for its payment; none where they don't."""
         said = self._said(keys_of(event))
         return said.get(order, ()) if len(said) > 1 else ()
 
