@@ -5,6 +5,7 @@ from typing import Final
 from app.console import (
     breaks_pages,
     case_pages,
+    coverage_pages,
     finance_pages,
     imports_pages,
     mapping_pages,
@@ -309,6 +310,22 @@ ACTS: Final = (
         ask=finance_pages.ask_save_rules,
         do=finance_pages.do_save_rules,
         done="The rules are in force; the next run goes by them.",
+    ),
+    Act(
+        name="declare-coverage",
+        title="Declare which days files cover",
+        button="Declare it",
+        permission="coverage_declared",
+        ask=coverage_pages.ask_declare,
+        do=coverage_pages.do_declare,
+    ),
+    Act(
+        name="withdraw-coverage",
+        title="Take back which days files cover",
+        button="Take it back",
+        permission="coverage_withdrawn",
+        ask=coverage_pages.ask_withdraw,
+        do=coverage_pages.do_withdraw,
     ),
     Act(
         name="close",

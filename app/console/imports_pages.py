@@ -13,6 +13,7 @@ from starlette.responses import FileResponse, Response, StreamingResponse
 
 from app.access.operators import Action
 from app.access.proposal import Proposal
+from app.console.coverage_pages import covered_days, day_fields
 from app.console.proposals_pages import proposed, waiting_about
 from app.console.uploads import (
     KEPT_FOR,
@@ -36,6 +37,7 @@ from app.finance.import_folder import import_task_documents
 from app.finance.named_mappings import list_mappings, one_mapping
 from reconcile.instants import MINUTE, format_instant
 from reconcile.money import Money, to_json
+from reconcile.periods import Calendar
 
 KINDS: Final[dict[imports.ImportKind, str]] = {
     "statement": "statement",
@@ -208,6 +210,7 @@ async def import_document(view: View) -> Document | Response:
         "rejects": imported.rejects,
         "preset": seen.preset,
         "notes": seen.notes,
+        "covers": covered_days(seen.covers, Calendar(view.context.calendar_zone)),
         "rows_ignored": seen.ignored_documents(),
         "told_with_others": seen.joined,
         "columns_not_read": seen.passed_over,
@@ -359,6 +362,13 @@ async def _reading_fields(view: View) -> tuple[Field, ...]:
             hint="Mappings saved here, and those of TALLYHOOK_CONSOLE__MAPPINGS.",
             required=False,
         ),
+        *day_fields(required=False),
+        Field(
+            name="book",
+            label="Which order book",
+            hint="Only where there are several.",
+            required=False,
+        ),
         Field(name="delimiter", label="What divides cells", choices=DELIMITERS, required=False),
         Field(
             name="dates",
@@ -440,6 +450,14 @@ async def do_upload(view: View, reason: str) -> str:
         view.console.uploads.forget(upload)
         raise UsageError(of_forms(str(error))) from None
     return address("imports", upload.name)
+
+
+def days_in(view: View) -> tuple[str, str] | None:
+    """Return the first and the last day that a form states; None for none. Raises UsageError."""
+    first, last = (view.given.get(name, "").strip() for name in ("first_day", "last_day"))
+    if bool(first) != bool(last):
+        raise UsageError("say both the first and the last day that the file covers, or neither")
+    return (first, last) if first else None
 
 
 def _said_identity(view: View) -> tuple[imports.ImportKind | None, str | None]:
@@ -524,6 +542,8 @@ async def _request(view: View, file: ReceivedFile) -> imports.ImportRequest:
         currency=given.get("currency", "").strip().upper() or None,
         by=view.person.name,
         sha256=file.sha256,
+        book=given.get("book", "").strip(),
+        days=days_in(view),
     )
 
 

@@ -5,6 +5,7 @@ from typing import Final
 from app.console import (
     breaks_pages,
     case_pages,
+    coverage_pages,
     finance_pages,
     imports_pages,
     orders_pages,
@@ -186,6 +187,16 @@ PAGES: Final = (
         load=imports_pages.import_document,
         template="import.html",
         rows="problems",
+        live=False,
+    ),
+    Page(
+        path="/coverage",
+        title="Coverage",
+        reads="imports",
+        load=coverage_pages.coverage_document,
+        template="coverage.html",
+        rows="coverage",
+        group="Finance",
         live=False,
     ),
     Page(

@@ -11,8 +11,9 @@ from app.access.operators import note_in_trail, permitted
 from app.access.proposals import check_reason
 from app.context.context import AppContext
 from app.core.errors import NotFoundError, UsageError
-from app.finance.coverage_store import BY_FILE, add_coverage, coverage_lines
+from app.finance.coverage_store import BY_FILE as BY_FILE
 from app.finance.coverage_store import CoverageLine as CoverageLine
+from app.finance.coverage_store import add_coverage, coverage_lines
 from app.finance.import_store import ImportKind, importing_alone
 from reconcile.instants import TICK, Instant, format_instant
 from reconcile.matching.rules import Span

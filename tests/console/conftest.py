@@ -27,10 +27,11 @@ from app.finance.imports import ImportRequest, import_bank, import_statement
 from app.finance.reconcile_period import RunRequest, reconcile_period
 from app.privacy.erase import ErasureRequest, propose_erasure
 from app.wiring.serving import console_of
-from reconcile.instants import DAY, MINUTE, Instant
+from reconcile.instants import DAY, LATEST, MINUTE, Instant, format_instant
 from tests.api.driving import Driver, driving, environ, event, of_order, signed
 from tests.contexts import Here
 from tests.copied import copy_of
+from tests.finance.loading import cover
 from tests.waiting import PATIENCE_S
 
 PORT = 8081
@@ -140,6 +141,18 @@ async def console_with_breaks(tmp_path: Path) -> AsyncIterator[RunningConsole]:
     copy_of(_with_breaks, tmp_path)
     async with _over(tmp_path) as running:
         yield running
+
+
+async def settle_orders(console: RunningConsole) -> None:
+    """Import a statement of the order that is paid, and declare that the files cover all."""
+    context, path = console.context, console.driver.path.parent / "settled.csv"
+    at = format_instant(context.clock.now())
+    path.write_text(
+        "payment_reference,order_reference,gross,currency,settled_at\n"
+        f"pay_1,ORD-1,1500.00,KES,{at}\n"
+    )
+    await import_statement(context, ImportRequest(path=path, by="a finance"), source="shop")
+    await cover(context.database, at=context.clock.now(), until=LATEST)
 
 
 async def import_bank_and_statement(console: RunningConsole) -> None:

@@ -41,6 +41,7 @@ from tests.console.conftest import (
     RunningConsole,
     import_bank_and_statement,
     rows_of,
+    settle_orders,
     until_async,
 )
 from tests.console.test_pages import in_nairobi, shown
@@ -347,6 +348,7 @@ async def test_a_month_is_closed_by_one_person_or_by_two(
         month = (await client.get("/periods.json")).json()["open"][0]["period"]
         path = f"/do/close?month={month}"
         early = await send(client, path, reason="month end")
+        await settle_orders(console)
         console.driver.clock.put(console.driver.clock.now() + 45 * DAY)
         await reconcile_period(console.context, RunRequest(), progress=lambda _: None)
     async with console.signed_in("finance") as client:
@@ -388,6 +390,7 @@ async def test_a_closed_months_journal_is_a_download_and_it_is_reopened_by_two(
 ) -> None:
     """Its versions stand on the page of the month and in the list, and are given byte for byte."""
     monkeypatch.setattr("app.finance.close_period.asyncio.sleep", no_pause)
+    await settle_orders(console)
     console.driver.clock.put(console.driver.clock.now() + 60 * DAY)
     await reconcile_period(console.context, RunRequest(), progress=lambda _: None)
     async with console.signed_in("finance") as client:
@@ -426,6 +429,7 @@ async def test_months_wait_for_each_other_and_the_first_to_be_closed_is_warned_o
     """The first closed month shuts earlier ones out; then each waits for the month before, and a
     closed month is not offered again."""
     monkeypatch.setattr("app.finance.close_period.asyncio.sleep", no_pause)
+    await settle_orders(console)
     console.driver.clock.put(console.driver.clock.now() + 60 * DAY)
     await reconcile_period(console.context, RunRequest(), progress=lambda _: None)
     warning = "No month is closed yet. Once 2026-12 is, none before it can be closed any more"
@@ -656,6 +660,7 @@ async def test_a_month_says_what_is_against_closing_it(console: RunningConsole) 
         first = listed["open"][0]["period"]
         now = (await client.get(f"/periods/{first}.json")).json()
         assert (await client.get("/periods/yesterday")).status_code == 404
+    await settle_orders(console)
     console.driver.clock.put(console.driver.clock.now() + 45 * DAY)
     async with console.signed_in("finance") as client:
         later = (await client.get(f"/periods/{first}.json")).json()

@@ -43,7 +43,7 @@ from tests.contexts import with_settings
 
 ABOUT_A_FILE = (
     "detach", "exhibit", "import", "read-as", "discard", "withdraw-import", "save-rules",
-    "map-columns", "save-mapping", "drop-mapping",
+    "map-columns", "save-mapping", "drop-mapping", "withdraw-coverage",
 )  # fmt: skip
 
 LIMITS = '[accept_alone_max]\nKES = "1.00"\nUSD = "1.00"\n'
@@ -143,8 +143,9 @@ async def test_sentences_of_an_order_tell_the_times_of_the_zone(console: Running
         "payment_reference,gross,currency,settled_at\np8,1.00,KES,2026-11-01\n"
         "p9,1.00,KES,2027-03-01\n"
     )
-    await import_statement(context, ImportRequest(path=late, by="a finance"), source="shop")
     driver.clock.put(Instant(driver.clock.now() + 120 * DAY))
+    request = ImportRequest(path=late, by="a finance", days=("2026-11-01", "2027-03-01"))
+    await import_statement(context, request, source="shop")
     await reconcile_period(context, RunRequest(), progress=lambda _: None)
     async with nairobi.signed_in("finance") as client:
         found = (await client.get("/orders/ORD-7.json")).json()

@@ -259,6 +259,7 @@ WORDS: Final = {
     "breaks comment": ("brk_1", "--note", "looked at"),
     "breaks match": ("brk_1", "--line", "1", *WHY),
     "checkout start": ("--order", "NEW", "--amount", "9", "--currency", "KES"),
+    "coverage declare": ("--source", "shop", *DAYS, *WHY),
     "deliveries replay": ("dlv_1", "--to", "http://127.0.0.1:9/webhooks/shop"),
     "erase": ("--order", "NEW", *WHY),
     "evidence attach": ("NEW", "given.txt", "--kind", "delivery"),

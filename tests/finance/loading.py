@@ -14,6 +14,7 @@ from tempfile import TemporaryDirectory
 
 from app.core.clock import SetClock
 from app.core.ids import new_id
+from app.database.database import Database
 from app.finance.coverage_store import CoverageLine, add_coverage
 from app.finance.imports import ImportKind, ImportRequest, import_statement
 from app.orders.record_store import add_records
@@ -105,14 +106,14 @@ async def settle(inbox: Inbox, month: Month) -> None:
         path = month.write_statement(Path(folder) / "statement.csv")
         done = await import_statement(context, ImportRequest(path=path), source="shop")
     assert not done.problems
-    await cover(inbox, at=at, until=at)
+    await cover(inbox.database, at=at, until=at)
 
 
-async def cover(inbox: Inbox, *, at: Instant, until: Instant) -> None:
+async def cover(database: Database, *, at: Instant, until: Instant) -> None:
     """Declare at an instant that statements cover all until another, and the bank all."""
     ends: list[tuple[ImportKind, str, Instant]]
     ends = [("statement", "shop", until), ("bank", "main", LATEST)]
-    async with inbox.database.writing() as connection:
+    async with database.writing() as connection:
         await add_coverage(
             connection,
             [

@@ -86,7 +86,7 @@ class Shop:
 
         async def declare() -> None:
             async with opened(self.url) as inbox:
-                await cover(inbox, at=self.month.starts, until=SystemClock().now())
+                await cover(inbox.database, at=self.month.starts, until=SystemClock().now())
 
         asyncio.run(declare())
 

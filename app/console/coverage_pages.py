@@ -1,0 +1,126 @@
+"""The page of what files cover; declaring coverage, and taking that back."""
+
+from collections.abc import Sequence
+
+from app.console.view import Document, Field, Form, View
+from app.core.errors import NotFoundError
+from app.finance import coverage
+from app.finance.imports import ImportKind
+from reconcile.periods import Calendar
+
+NAMED: tuple[tuple[ImportKind, str], ...] = (
+    ("statement", "statements of a source"),
+    ("bank", "files of a bank account"),
+    ("book", "an order book"),
+)
+
+
+async def coverage_document(view: View) -> Document:
+    """GET /coverage: every span that a file states or a person declared, by name."""
+    lines = await coverage.list_coverage(view.context)
+    calendar = Calendar(view.context.calendar_zone)
+    lines.sort(key=lambda line: (line.kind, line.name, line.wallet or "", line.since or 0))
+    return {
+        "zone": calendar.name,
+        "coverage": [
+            line.document()
+            | {
+                "days": coverage.days_of_span(line, calendar),
+                "declared": line.since is not None and line.who != coverage.BY_FILE,
+            }
+            for line in lines
+        ],
+    }
+
+
+def covered_days(lines: Sequence[coverage.CoverageLine], calendar: Calendar) -> list[str]:
+    """Return what a file covers, a phrase for each name: its days, or that nobody states them."""
+    return [
+        f"{' '.join(filter(None, (line.name or 'no named source', line.wallet)))}: "
+        f"{coverage.days_of_span(line, calendar) or 'days that the file does not state'}"
+        + ("" if line.since is None or line.who == coverage.BY_FILE else ", as you declare")
+        for line in lines
+    ]
+
+
+async def ask_declare(view: View) -> Form:
+    lines = await coverage.list_coverage(view.context)
+    known = {(line.kind, line.name): line for line in lines}
+    words = dict(NAMED)
+    choices = [
+        (f"{kind} {name}", f"{name or 'no named source'}: {words[kind]}")
+        for kind, name in sorted(known)
+    ]
+    return Form(
+        subject="What files cover",
+        lines=(
+            "From then on, what lies within these days and is in no file of this name counts as "
+            "missing, and the report says that you declared it. Declare only what you know of the "
+            "files.",
+        )
+        if choices
+        else ("Nothing is imported yet of which anything could be declared.",),
+        back="/coverage",
+        ready=bool(choices),
+        fields=(
+            Field(name="name", label="Files of", choices=tuple(choices)),
+            Field(name="wallet", label="Sub-account", hint="Empty: all of it.", required=False),
+            *day_fields(required=True),
+        ),
+    )
+
+
+def day_fields(*, required: bool) -> tuple[Field, ...]:
+    """Return the fields of the first and the last day that a file covers."""
+    return (
+        Field(
+            name="first_day",
+            label="The first day that it covers",
+            hint="Such as 2026-10-01." if required else "Only for a file that does not state it.",
+            required=required,
+        ),
+        Field(
+            name="last_day",
+            label="The last day that it covers",
+            hint="All of that day is within.",
+            required=required,
+        ),
+    )
+
+
+async def do_declare(view: View, reason: str) -> str:
+    kind, _, name = view.given.get("name", "").partition(" ")
+    known = {each: each for each, _ in NAMED}
+    if kind not in known:
+        raise NotFoundError("choose whose files they are")
+    asked = coverage.Declaration(
+        kind=known[kind],
+        name=name,
+        wallet=view.given.get("wallet", "").strip() or None,
+        first=view.given.get("first_day", ""),
+        last=view.given.get("last_day", ""),
+        reason=reason,
+        by=view.person.name,
+    )
+    await coverage.declare_coverage(view.context, asked)
+    return "/coverage"
+
+
+async def ask_withdraw(view: View) -> Form:
+    number = view.number("number")
+    lines = await coverage.list_coverage(view.context)
+    line = next((each for each in lines if each.number == number), None)
+    if line is None:
+        raise NotFoundError("this coverage does not stand")
+    days = coverage.days_of_span(line, Calendar(view.context.calendar_zone))
+    return Form(
+        subject=f"{line.name}, {days}",
+        lines=("From then on, these days are not covered unless another file or person says so.",),
+        back="/coverage",
+    )
+
+
+async def do_withdraw(view: View, reason: str) -> str:
+    number = view.number("number") or 0
+    await coverage.withdraw_coverage(view.context, number, reason=reason, by=view.person.name)
+    return "/coverage"
