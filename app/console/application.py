@@ -275,6 +275,7 @@ class Application:
         except UsageError as error:
             document = {
                 "problem": str(error), "looked_for": [], "orders": [], "notes": [], "more": False,
+                "money": [],
             }  # fmt: skip
             status = 400
         alone = not (document["more"] or document.get("unallocated"))

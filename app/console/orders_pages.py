@@ -14,7 +14,7 @@ from app.console.view import ROWS, Document, View
 from app.console.words import VERDICTS as SENTENCES
 from app.core.errors import NotFoundError, UsageError
 from app.evidence.dispute_case import dispute_deadlines
-from app.finance import close_period, worklist
+from app.finance import close_period, trail, worklist
 from app.finance.break_acts import breaks_of
 from app.finance.import_folder import import_task_documents
 from app.monitoring.alarm_messages import owners_of_alarms
@@ -269,6 +269,7 @@ async def find_document(view: View, text: str) -> Document:
         "looked_for": found.looked_for,
         "looked_in": found.looked_in,
         "unallocated": found.unallocated,
+        "money": await trail.find_money(view.context, text) if view.person.may("bank") else [],
         "orders": [
             _row(hit) | {"phone": hit["phone"], "found": hit["found"]} for hit in found.hits
         ],

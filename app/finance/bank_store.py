@@ -122,6 +122,14 @@ _NAMED: Final = statement(
     known=import_store.KNOWN_AT,
 )
 
+_SAYING: Final = statement(
+    "SELECT line || '.' || since, account, currency, minor, booked_at, reference, counterparty, "
+    "told FROM bank_lines WHERE {known} AND (lower(told) LIKE :like ESCAPE '!' "
+    "OR lower(counterparty) LIKE :like ESCAPE '!' OR lower(reference) LIKE :like ESCAPE '!') "
+    "ORDER BY booked_at DESC, line LIMIT :limit",
+    known=import_store.KNOWN,
+)
+
 _ANY: Final = statement("SELECT 1 FROM bank_lines WHERE {known} LIMIT 1", known=import_store.KNOWN)
 
 _TO_BANK: Final = "('withdrawal', 'withdrawal_failed', 'deposit')"
@@ -153,6 +161,16 @@ async def bank_lines(connection: AsyncConnection, *, as_of: Instant) -> AsyncIte
     values = {"number": await import_store.newest_published(connection, as_of=as_of)}
     async for rows in stream(connection, _LINES, at_once=AT_ONCE, values=values):
         yield rows
+
+
+async def bank_lines_saying(
+    connection: AsyncConnection, words: str, *, as_of: Instant, limit: int
+) -> list[BankLine]:
+    """Return the newest lines with these words in a text, in any case of ASCII letters."""
+    number = await import_store.newest_published(connection, as_of=as_of)
+    escaped = words.lower().replace("!", "!!").replace("%", "!%").replace("_", "!_")
+    values = {"number": number, "like": f"%{escaped}%", "limit": limit}
+    return [bank_line_of(row) for row in await connection.execute(text(_SAYING), values)]
 
 
 async def bank_lines_named(

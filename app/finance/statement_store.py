@@ -244,6 +244,11 @@ _OF_PAYOUT: Final = statement(
     row=ROW_FIELDS,
     known=import_store.KNOWN,
 )
+_CALLED: Final = statement(
+    "SELECT DISTINCT source, currency FROM statement_lines WHERE {known} AND payout = :payout "
+    "ORDER BY source, currency",
+    known=import_store.KNOWN,
+)
 _ORDERS_OF: Final = (
     "SELECT DISTINCT order_key FROM links WHERE kind = 'payment' AND reference IN ({}) "
     "ORDER BY order_key"
@@ -443,6 +448,16 @@ async def statement_lines_of_payouts(
         rows = await connection.execute(text(_OF_PAYOUT), values)
         found += [statement_line_of(row) for row in rows]
     return found
+
+
+async def payouts_called(
+    connection: AsyncConnection, reference: str, *, as_of: Instant
+) -> list[tuple[str, str]]:
+    """Return (source, currency) of the payouts with this reference."""
+    number = await import_store.newest_published(connection, as_of=as_of)
+    values = {"number": number, "payout": reference}
+    rows = await connection.execute(text(_CALLED), values)
+    return [(source, currency) for source, currency in rows]
 
 
 async def orders_of_lines(connection: AsyncConnection, lines: Iterable[StatementLine]) -> list[str]:

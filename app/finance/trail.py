@@ -9,12 +9,15 @@ from typing import Any, Final
 
 from app.context.context import AppContext
 from app.core.errors import NotFoundError
+from app.core.masking import looks_like_a_phone
 from app.finance import bank_store, book_line_store, break_acts, ledger_line_store, statement_store
-from app.finance.bank_match import Booked, booked_with, payout_document
+from app.finance.bank_match import Booked, bank_words, booked_with, payout_document
 from app.finance.read_lines import book_document, statement_document
+from reconcile.instants import format_instant
 from reconcile.matching.bank import Payout
 from reconcile.matching.books import BookLine, StatementLine, match_key
 from reconcile.matching.rows import subject_of
+from reconcile.money import Money, to_json
 
 MOST: Final = 200
 """Rows of each kind: a payout of a busy day has thousands of lines."""
@@ -29,6 +32,36 @@ class Trail:
     statement: list[StatementLine] = field(default_factory=list)
     payouts: list[Payout] = field(default_factory=list)
     bank: list[Booked] = field(default_factory=list)
+
+
+FOUND: Final = 20
+"""Bank lines that a search shows, the newest."""
+
+SHORTEST_WORDS: Final = 3
+"""Characters of a text that is searched: shorter ones are in most lines."""
+
+
+async def find_money(context: AppContext, words: str) -> list[dict[str, Any]]:
+    """Return payouts with this reference, and bank lines with these words in a text."""
+    sought, now = words.strip(), context.clock.now()
+    if len(sought) < SHORTEST_WORDS or looks_like_a_phone(sought):
+        return []
+    async with context.database.reading() as connection:
+        paid = await statement_store.payouts_called(connection, sought, as_of=now)
+        booked = await bank_store.bank_lines_saying(connection, sought, as_of=now, limit=FOUND)
+    return [
+        *[
+            {"name": bank_store.payout_id(source, sought, currency), "payout": sought,
+             "source": source, "text": None, "booked_at": None, "amount": None}
+            for source, currency in paid
+        ],
+        *[
+            {"name": each.line_id, "payout": None, "source": each.account,
+             "text": bank_words(each), "booked_at": format_instant(each.booked_at),
+             "amount": to_json(Money(minor=each.minor, currency=each.currency))}
+            for each in booked
+        ],
+    ]  # fmt: skip
 
 
 async def trail_document(context: AppContext, name: str) -> dict[str, Any]:

@@ -185,6 +185,15 @@ async def test_the_trail_is_on_a_page_and_every_page_leads_to_it(
         text = shown((await client.get("/trail/PO-100200")).text)
         found = (await client.get("/trail/PO-100200.json")).json()
         none = await client.get("/trail/PO-9")
+        searched = [
+            (await client.post("/find", data={"text": words})).text
+            for words in ("PO-100200", "wanJIKU", "no_such%")
+        ]
+    async with console.signed_in("support") as client:
+        hidden = (await client.post("/find", data={"text": "Wanjiku"})).text
+    assert ["Payouts and bank lines" in page for page in searched] == [True, True, False]
+    assert [page.count('href="/trail/') for page in searched] == [2, 1, 0]
+    assert "bank lines" not in hidden
     assert all('href="/trail/' in page for page in pages), [len(page) for page in pages]
     assert "Provider PO-100200" in text
     assert [each["payment"] for each in found["statement"]] == ["p1"]
