@@ -97,6 +97,9 @@ async def examine(environ: Mapping[str, str] | None = None) -> list[Check]:
     checks += [preflight.weak("configuration", f"{warning}.") for warning in settings.warnings]
     checks += [preflight.of_secret_file(name, _mode(path)) for name, path in secret_files(settings)]
     checks += await _database(settings)
+    if (folder := settings.import_folder) is not None:
+        usable = folder.is_dir() and _may_write_to(folder)
+        checks.append(preflight.of_import_folder(folder, usable=usable))
     async with outgoing_client(timeout_s=PROBE_LIMIT_S) as client:
         checks += await _services(settings, client)
     for name, source in settings.sources.items():

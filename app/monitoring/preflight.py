@@ -97,6 +97,18 @@ def of_database_folder(folder: Path, *, writable: bool) -> Iterator[Check]:
         )
 
 
+def of_import_folder(folder: Path, *, usable: bool) -> Check:
+    """Check the watched folder. usable: whether it is there, and files can be moved in it."""
+    what = "import folder"
+    if usable:
+        return ok(what, f"{folder} is watched.")
+    return must(
+        what,
+        f"{folder} is no folder that this user may write to: nothing in it is imported.",
+        "make it, with a folder for each source, and let the service's user write there",
+    )
+
+
 def of_source(source: SourceState) -> Check:
     """Report the state of a source's deliveries, whose word begins the sentence."""
     sentence = f"{source.state}: {source.whole_sentence}"

@@ -202,8 +202,7 @@ async def test_the_csv_of_a_list_has_the_rows_of_all_its_pages(
     too."""
     several = set()
     async with console_with_breaks.signed_in("admin") as client:
-        for page in LISTS:
-            path = "/now" if page.path == "/" else page.path
+        for path in ("/orders", "/breaks", "/deliveries", "/audit", "/unallocated", "/imports"):
             whole = rows_of(await client.get(f"{path}.csv?skip=1&before=1&after=zz"))
             with monkeypatch.context() as small:
                 small.setattr("app.console.view.ROWS_OF_CSV", 1)

@@ -14,6 +14,8 @@ from app.core.errors import UnreachableError
 from app.finance import import_folder
 from app.finance.import_folder import ImportFolder, import_task_documents, take_file
 from app.finance.imports import past_imports
+from app.monitoring.preflight import of_import_folder
+from app.wiring.service import working_parts
 from tests.contexts import Here, instead
 from tests.database.builders import context as context_of
 from tests.database.builders import opened
@@ -211,6 +213,25 @@ async def test_number_and_size_are_bounded(
     assert [each.partition(":")[0] for each in told] == ["books/2.csv", "shop/large.csv"]
     assert len(await watched.imported()) == 2
     assert [each.partition(":")[0] for each in await watched.looks()] == ["shop/large.csv"]
+
+
+async def test_a_service_watches_the_folder_that_is_set(watched: Watched) -> None:
+    names = []
+    for folder in (None, watched.root):
+        settings = watched.context.settings.model_copy(
+            update={"import_folder": folder, "sources": {}}
+        )
+        context = replace(watched.context, settings=settings)
+        parts = working_parts(context, client=None, askers={}, signer=None)
+        names.append({name for name, _ in parts})
+    assert names[1] - names[0] == {"the task that watches the import folder"}
+
+
+@pytest.mark.parametrize(("usable", "state"), [(True, "ok"), (False, "must")])
+def test_the_doctor_says_whether_it_can_be_watched(
+    usable: bool, state: str, tmp_path: Path
+) -> None:
+    assert of_import_folder(tmp_path, usable=usable).state == state
 
 
 async def test_one_process_looks_at_a_time(watched: Watched) -> None:
