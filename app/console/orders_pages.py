@@ -125,9 +125,10 @@ async def _finance_now(view: View) -> dict[str, Any] | None:
     if not person.may("breaks"):
         return None
     breaks = await worklist.open_breaks(context, person=person.name)
-    month = None
+    month, counted = None, False
     if person.may("periods"):
-        _, left = await close_period.months(context)
+        closed, left = await close_period.months(context)
+        counted = bool(closed or left)
         month = next((each for each in left if each.end <= context.clock.now()), None)
     disputed = await newest_orders(context, limit=DUE_SHOWN, finding="dispute_open")
     deadlines = await dispute_deadlines(context, [each.ledger.order for each in disputed])
@@ -160,6 +161,7 @@ async def _finance_now(view: View) -> dict[str, Any] | None:
         "month": None
         if month is None
         else {"period": month.name, "ended_at": format_instant(month.end)},
+        "months_known": counted,
         "disputed": count["dispute_open"],
         "disputes": [
             {

@@ -46,6 +46,7 @@ from tests.console.conftest import (
 )
 from tests.console.test_pages import in_nairobi, shown
 from tests.contexts import instead, with_settings
+from tests.database.builders import tamper
 from tests.reconcile.build import T
 
 
@@ -797,6 +798,14 @@ async def test_now_shows_what_finance_has_to_do_and_each_number_leads_to_its_lis
     assert (finance["disputed"], finance["month"]) == (1, None)
     for link in ("/runs/1", "/breaks?assignee=a%20finance", "/orders?group=never_tried"):
         assert f'href="{link}"' in html
+
+
+async def test_before_an_order_is_judged_nothing_is_said_of_months(console: RunningConsole) -> None:
+    await tamper(console.context, "revisions", "DELETE FROM revisions")
+    async with console.signed_in("finance") as client:
+        html = (await client.get("/")).text
+    assert "not known: no order has been judged yet" in html
+    assert "each that is over is closed" not in html
 
 
 @pytest.mark.parametrize(("role", "seen"), [("support", True), ("viewer", False)])
