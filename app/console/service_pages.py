@@ -462,7 +462,7 @@ async def ask_invite(view: View) -> Form:
             "admin, a one-time code. It is good for 24 hours and one use.",
             "Whoever has the link can be them: hand it over by a way of its own. For who has a "
             "password it is the way to set a new one.",
-            f"{notice}. {capital(VOUCHING)}.",
+            f"{notice}.",
         ),
         back="/people",
         reason=False,
@@ -491,7 +491,7 @@ async def do_invite(view: View, reason: str) -> ActionResult:
         lines=(
             f"{name} opens this within 24 hours, once. It is not shown again; another invitation "
             "ends it.",
-            f"{newcomer_notice(name, now=view.context.clock.now())}.",
+            f"{newcomer_notice(name, now=view.context.clock.now())}. {capital(VOUCHING)}.",
         ),
         secret=f"{view.console.origin}/invite#{token}",
         back="/people",
