@@ -86,6 +86,7 @@ async def ask_map(view: View) -> Form:
         hint="Such as Africa/Nairobi or +03:00; else the merchant's.",
         required=False,
     )
+    account = Field(name="account", label="Account of rows that name none", required=False)
     sources = tuple((name, name) for name in sorted(view.context.settings.sources))
     whose = Field(name="source", label="Whose statement", choices=sources, required=False)
     return Form(
@@ -112,6 +113,7 @@ async def ask_map(view: View) -> Form:
                 required=False,
             ),
             *((whose,) if kind == "statement" and sources else ()),
+            *((account,) if kind == "bank" else ()),
         ),
         preview=bool(words) and not shown and view.request.method == "POST",
     )
@@ -167,7 +169,10 @@ async def do_map(view: View, reason: str) -> str:
             "dates": dates,
             "zone": given.get("zone", "").strip(),
         },
-        currency=given.get("currency", "").strip().upper(),
+        defaults={
+            "currency": given.get("currency", "").strip().upper(),
+            "account": given.get("account", "").strip() if kind == "bank" else "",
+        },
     )
     begin_reading(
         view,

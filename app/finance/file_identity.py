@@ -83,8 +83,12 @@ class FileIdentity:
         return self.sources[0] if len(self.sources) == 1 and not self.unsure else None
 
     def reading(self, request: Request) -> Request:
-        """Return the request with the mapping that fits the file."""
-        return request if self.mapping is None else replace(request, mapping=Path(self.mapping))
+        """Return the request with the mapping or the preset that fits the file."""
+        if self.mapping is not None:
+            return replace(request, mapping=Path(self.mapping))
+        if self.preset is not None and request.preset is None:
+            return replace(request, preset=self.preset.name)
+        return request
 
     def settled(self) -> tuple[ImportKind, str]:
         """Return the (kind, source). Raises UsageError where a person must say it."""
@@ -125,7 +129,9 @@ def identify_file(
     try:
         found = _kinds_of(request, kind, account, saved)
     except tables.RefusedTable as refused:
-        found = FileIdentity(because=[f"{refused.problem.sentence}."])
+        if kind is None:
+            return FileIdentity(because=[f"It cannot be read: {refused.problem.sentence}."])
+        found = FileIdentity(kinds=[kind])  # reading it says why
     except OSError as error:
         raise UsageError(f"{request.path.name} cannot be read: {error.strerror}") from None
     if found.kind != "statement":
@@ -222,8 +228,11 @@ def _kinds_of(
             profiles=preset.profiles,
         )
         return FileIdentity(kinds=[kind or preset.kind], preset=shown)
-    if not request.mapped and request.preset is None and saved:
-        headings = [row for _, row in presets.first_rows(request.path, encoding=request.encoding)]
+    if kind is not None and (request.mapped or request.preset is not None):
+        return FileIdentity(kinds=[kind])
+    rows = presets.first_rows(request.path, encoding=request.encoding)
+    if not request.mapped and request.preset is None:
+        headings = [row for _, row in rows]
         fits = [each for each in saved if kind in (None, each.kind) and _fits(each, headings)]
         if len(fits) > 1:
             names = " or ".join(f"--mapping {each.name!r}" for each in fits)
@@ -232,7 +241,7 @@ def _kinds_of(
             why = f"Read with the mapping {each.name}: the file has all of its columns."
             return FileIdentity(kinds=[each.kind], mapping=each.name, because=[why])
     if not request.mapped and request.preset is None and kind != "bank":
-        known = presets.recognized(request.path, encoding=request.encoding)
+        known = presets.recognized_in(rows)
         fitting = [each for each in known if kind in (None, each.kind)]
         if fitting:
             alone = fitting[0] if len(fitting) == 1 else None
@@ -241,7 +250,7 @@ def _kinds_of(
                 preset=alone,
                 because=[each.because for each in fitting],
             )
-    return FileIdentity(kinds=[kind]) if kind is not None else _by_columns(request, account)
+    return FileIdentity(kinds=[kind]) if kind is not None else _by_columns(request, account, rows)
 
 
 def _fits(saved: NamedMapping, headings: Sequence[Sequence[str]]) -> bool:
@@ -255,12 +264,13 @@ def _fits(saved: NamedMapping, headings: Sequence[Sequence[str]]) -> bool:
     )
 
 
-def _by_columns(request: presets.ReadingRequest, account: str) -> FileIdentity:
+def _by_columns(
+    request: presets.ReadingRequest, account: str, rows: Sequence[presets.FirstRow]
+) -> FileIdentity:
     """Return the kinds for which a heading has all that is needed.
 
     A kind that reads fewer of its columns than another one, and no others, is left out.
     """
-    rows = presets.first_rows(request.path, encoding=request.encoding)
     read: dict[ImportKind, set[str]] = {}
     mistakes = []
     for kind, fields in FIELDS.items():

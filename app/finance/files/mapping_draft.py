@@ -102,7 +102,7 @@ class MappingDraft:
     less      by field of money the column that is subtracted
     words     by field the meaning of each word of its column, or IGNORED
     keys      keys of a mapping such as `dates`, of which empty ones are left out
-    currency  of rows that name none; empty: all name one
+    defaults  by field the value of rows that state none, of which empty ones are left out
     """
 
     kind: str
@@ -110,7 +110,7 @@ class MappingDraft:
     less: Mapping[str, str] = field(default_factory=dict)
     words: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     keys: Mapping[str, str] = field(default_factory=dict)
-    currency: str = ""
+    defaults: Mapping[str, str] = field(default_factory=dict)
 
     def toml(self, fields: Fields, heading: Sequence[str]) -> str:
         """Return the mapping file. A usual name that was not chosen is left out by it."""
@@ -129,7 +129,8 @@ class MappingDraft:
                 added = [f"add = [{_quoted(column)}]" for column in [self.columns[name]] if column]
                 lines += ["", f"[amounts.{name}]", *added, f"subtract = [{_quoted(less)}]"]
                 lines += ["unsigned = true"]
-        lines += _section("defaults", {"currency": self.currency} if self.currency else {})
+        defaults = {name: value for name, value in self.defaults.items() if value}
+        lines += _section("defaults", defaults)
         ignored = dict[str, list[str]]()
         for name, words in self.words.items():
             meant = {word: ours for word, ours in words.items() if ours and ours != IGNORED}

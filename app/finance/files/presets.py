@@ -245,15 +245,23 @@ class Recognized:
         )
 
 
+FirstRow = tuple[int, Sequence[str]]
+"""One of the rows among which the heading is looked for: its number and its cells."""
+
+
 def recognized(path: Path, *, encoding: str | None = None) -> list[Recognized]:
     """Return the shipped presets whose heading a file has, by name.
 
     Return none for a file that cannot be read: reading it reports why.
     """
     try:
-        headings = first_rows(path, encoding=encoding)
+        return recognized_in(first_rows(path, encoding=encoding))
     except (tables.RefusedTable, TallyhookError, OSError):
         return []
+
+
+def recognized_in(headings: Sequence[FirstRow]) -> list[Recognized]:
+    """Return the shipped presets whose heading is among the first rows, by name."""
     found = []
     for name, values in _shipped_values():
         mark = HeadingMark(**values["recognize"])
@@ -286,10 +294,6 @@ def _shipped_values() -> Sequence[tuple[str, Mapping[str, Any]]]:
     Checking all of them as mappings would take a second.
     """
     return [(name, tomllib.loads(preset_text(name))) for name in shipped_presets()]
-
-
-FirstRow = tuple[int, Sequence[str]]
-"""One of the rows among which the heading is looked for: its number and its cells."""
 
 
 _ACCOUNT: Final = re.compile(r"\w[\w.-]*")

@@ -42,7 +42,7 @@ def test_a_draft_is_a_mapping_that_says_what_was_chosen() -> None:
         less={"gross": "Ausgang"},
         words={"type": {"Zahlung": "payment", "Gebühr": IGNORED, "Rest": ""}},
         keys={"decimal": ",", "thousands": ".", "dates": "day_first", "zone": ""},
-        currency="EUR",
+        defaults={"currency": "EUR", "payout": ""},
     )
     read = read_mapping(draft.toml(fields, ["Fee"]).encode(), fields)
     expected = FileMapping(kind="statement")
