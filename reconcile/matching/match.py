@@ -157,12 +157,7 @@ class _Unmatched:
             near = self._near(wanted, paid_out)
             self._deciding.end_refund(due, candidates=near)
             yield
-        for row in self._rest.paid_out.values():
-            if row.key:  # an order has it, and neither its ledger nor its book knows of it
-                self._deciding.end_line(row)
-            else:
-                self._deciding.tally.place_lines([row], "other_business")
-            yield
+        self._deciding.tally.place_lines(self._rest.paid_out.values(), "other_business")
 
     def _near(
         self, wanted: Searchable, *plain: Index, charged: tuple[Index, ...] = ()

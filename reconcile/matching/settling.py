@@ -59,12 +59,6 @@ class Settling:
         self._tally.place_lines(of_wallet, "wallet_line")
         unused = [each for one in funds for each in one.returns]
         moving = [row for row in rows if row.kind not in _NO_MOVEMENT]
-        paid_out = [row for row in rows if row.kind == "disbursement"]
-        for row in list(paid_out) if unused else ():
-            refund = row._replace(kind="refund")
-            if any(returning.is_of(refund, each, self._terms) for each in unused):
-                moving.append(refund)
-                paid_out.remove(row)
         others = [row for row in moving if returning.gives_back(row, unused, self._terms)]
         back = set(map(id, others))
         payments = [row for row in moving if id(row) not in back]
@@ -85,7 +79,8 @@ class Settling:
             opened.captures, unused = self._reversed(opened.captures, unused)
             opened.lines = [row for row in opened.lines if not self._in_doubt(row, funds)]
         self._never_taken(unused)
-        opened.paid_out, opened.beside = paid_out, self._beside
+        opened.paid_out = [row for row in rows if row.kind == "disbursement"]
+        opened.beside = self._beside
         return opened
 
     def _reversed(

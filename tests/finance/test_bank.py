@@ -479,6 +479,8 @@ async def test_a_customers_transfer_pays_its_order_of_the_book(empty: Shop) -> N
     assert stood == {("book", "outside_providers", 5_900), ("bank", "outside_providers", 5_000)}
     (line,) = await booked_lines(shop.context, stands="outside_providers", limit=9)
     assert [each["order"] for each in line.document()["orders"]] == ["#10740"]
+    for basis in ("settled", "captured"):
+        await shop.report(shop.scope("2026-01-01", "2026-01-31", basis))
 
 
 async def test_bank_lines_are_listed_page_by_page_and_shown_one_by_one(shop: Shop) -> None:

@@ -188,8 +188,7 @@ def paid_out(order: str, *, minor: int = 500, payment: str = "B2C-1") -> Case:
     ("", 500, (("ORD-1", "stm_WAGE_0"),), ["by_hand"], "by_hand"),
     ("", 500, (), ["refund_not_received"], "other_business"),
     ("", 400, (("ORD-1", "stm_WAGE_0"),), ["refund_not_received"], "other_business"),
-    ("ORD-1", 400, (), ["refund_not_received", "settled_never_notified"],
-     "settled_never_notified"),
+    ("ORD-1", 400, (), ["refund_not_received"], "other_business"),
     ("ORD-9", 500, (), ["refund_not_received"], "other_business"),
 ])  # fmt: skip
 def test_a_payment_to_a_person_is_a_refund_only_where_it_or_a_person_names_the_order(
@@ -204,13 +203,6 @@ def test_a_payment_to_a_person_is_a_refund_only_where_it_or_a_person_names_the_o
     assert causes(decisions) == expected
     stood = {line.bucket: line.sum for line in control.lines if line.side == "statement"}
     assert stood == {"by_reference": 1_500, bucket: -minor}
-
-
-def test_a_payment_to_a_person_settles_the_refund_that_the_ledger_knows() -> None:
-    made = booked(moved(1_500, 500), ("order", 1_500, "paid", 500))
-    made.lines = [line for line in made.lines if line.kind == "payment"]
-    assert causes(decided(made)[0]) == ["refund_not_settled"]
-    assert causes(decided(made, paid_out("ORD-1", payment=made.payment))[0]) == []
 
 
 def test_a_payment_of_the_sum_is_a_candidate_and_nothing_proposes_to_pay_twice() -> None:

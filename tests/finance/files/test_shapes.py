@@ -251,6 +251,20 @@ def test_a_fee_of_its_own_with_a_positive_amount_is_clear_where_signs_are_said(
         assert (problems, amounts) == ([], [("0.00", "-10.00", "10.00")])
 
 
+def test_money_paid_to_a_person_is_a_refund_where_it_names_the_payment(tmp_path: Path) -> None:
+    rows, problems = statement(
+        "payment_reference,original_payment,order_reference,gross,type\n"
+        "b-1,p-1,,-5.00,disbursement\nb-2,,ORD-1,-5.00,disbursement\n"
+        "b-3,p-1,,5.00,disbursement\n",
+        '[defaults]\ncurrency = "KES"\nwallet = "Working"',
+        folder=tmp_path,
+    )
+    assert problems == []
+    assert [(row["type"], row["payment_reference"]) for row in rows] == [
+        ("refund", "p-1"), ("disbursement", "b-2"), ("disbursement", "b-3"),
+    ]  # fmt: skip
+
+
 def test_what_goes_back_names_the_payment_that_it_is_of(tmp_path: Path) -> None:
     content = (
         "payment_reference,original_payment,gross,type\nr-1,p-1,-5.00,refund\np-2,b-9,5.00,payment\n"
