@@ -4,11 +4,13 @@ from dataclasses import replace
 
 import pytest
 
+from app.access.operators import register_operator
 from app.core.ids import first_id, new_id
 from app.core.reading import TRIED
 from app.database.facts import database_facts
 from app.golive.signoff_store import Signoff, add_signoff, signoffs
 from app.monitoring import monitoring_store as watch
+from app.monitoring import work_notice_store as notices
 from app.orders.counter_store import finding_counts
 from app.orders.record_store import add_records
 from app.providers.request import FETCHED
@@ -203,3 +205,29 @@ class WatchingContract:
             assert [each.way for each in await watch.messages_due(connection, seconds(8))] == [
                 "post"
             ]
+
+    async def test_a_notice_of_work_is_claimed_once_and_not_after_another_choice(
+        self, inbox: Inbox
+    ) -> None:
+        at = context(inbox)
+        await register_operator(at, name="ann", role="admin", by=None)
+        choice = notices.NoticeChoice(
+            operator="ann", pace="daily", way="mail", address="a@b.eu", position=0, due_at=T
+        )
+        async with inbox.database.writing() as connection:
+            assert await notices.newest_entry(connection) == 1
+            assert list(await notices.work_entries(connection, after=0, limit=9)) == []
+            await notices.put_choice(connection, choice)
+            assert await notices.choices_due(connection, T) == [choice]
+            assert await notices.claim_choice(connection, choice, until=seconds(9))
+            assert not await notices.claim_choice(connection, choice, until=seconds(9))
+            assert await notices.choices_due(connection, T) == []
+            await notices.put_looked(connection, choice, position=4, due_at=seconds(5), tries=1)
+            looked = replace(choice, position=4, due_at=seconds(5), tries=1)
+            assert await notices.choice_of(connection, "ann") == looked
+            other = replace(looked, way="post", address=None, tries=0)
+            await notices.put_choice(connection, other)
+            await notices.put_looked(connection, looked, position=8, due_at=seconds(7))
+            assert await notices.choice_of(connection, "ann") == other
+            await notices.delete_choice(connection, "ann")
+            assert await notices.choice_of(connection, "ann") is None
