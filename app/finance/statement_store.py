@@ -201,7 +201,7 @@ ROW_FIELDS: Final = statement(_FIELDS, payment="payment", seen_at=_SEEN_AT)
 
 # By the order's own events: a name that several payments share stays as the file has it.
 _OF_PAYMENT: Final = """
-    CASE WHEN statement_lines.kind IN ('refund', 'dispute') THEN coalesce((
+    CASE WHEN statement_lines.kind IN ('refund', 'refund_failed', 'dispute') THEN coalesce((
         SELECT CASE WHEN min(events.payment) = max(events.payment) THEN min(events.payment) END
         FROM events WHERE events.order_key = statement_lines.order_ref
         AND events.movement = statement_lines.payment AND events.standing <> 'unconfirmed'
@@ -290,6 +290,9 @@ _BY_OWN_NAME: Final = (
 """Refunds and disputes by their own references. No index has these: ask once, and only if a line
 needs it."""
 
+_GOING_BACK: Final = ("refund", "refund_failed", "dispute")
+"""Kinds of lines that their file may name by their own reference."""
+
 _Reported = dict[str, dict[str, set[tuple[str | None, str]]]]
 """Payments and orders by reference and source."""
 
@@ -340,10 +343,7 @@ async def _nameless(connection: AsyncConnection, known: dict[str, Any]) -> Async
     unknown = staged_rows.Staged(COLUMNS, order=("line_id",))
     with closing(unknown):
         async for rows in stream(connection, _NAMELESS, at_once=AT_ONCE, values=known):
-            own = [
-                row[0] is None and row[2] is not None and row[4] in ("refund", "dispute")
-                for row in rows
-            ]
+            own = [row[0] is None and row[2] is not None and row[4] in _GOING_BACK for row in rows]
             unknown.add(row for row, apart in zip(rows, own, strict=True) if apart)
             yield [
                 (_key_of(row[0]), *row[1:])

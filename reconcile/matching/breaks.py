@@ -627,6 +627,13 @@ NOT_BY_HAND: Final[dict[BreakCause, str]] = {
     "open month is closed",
     "payment_unallocated": "a payment of no order is given to one with `tallyhook unallocated "
     "assign`",
+    "wallet_balance_differs": "a balance has no other line: import its statement whole, or accept "
+    "the difference",
+    "transfer_one_sided": "the other side is found by its statement: import that, or accept the "
+    "difference",
+    "release_without_hold": "the hold is found by its statement: import that, or accept the "
+    "difference",
+    "payout_late": "a payout that is late is matched once a statement has it",
     "refund_not_settled": "what went back is matched with its line by the payment that the line "
     "names: take the import of the line back, and import the file with that payment in a column "
     "original_payment",
