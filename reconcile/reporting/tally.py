@@ -503,13 +503,10 @@ class PeriodTally:
                 continue
             moved = True
             self._on(each.line.settled_at)
-            if each.line.kind in OF_WALLET:
-                self._fee_of_wallet(each)
-                continue
             self._fee(each)
             if each.line.kind == "carried":
                 self._money.add(each.line.currency, "no_movement", each.gross)
-            elif each.line.kind != "fee":
+            elif each.line.kind in _FLOW_OF_LINE:
                 flow = _FLOW_OF_LINE[each.line.kind]
                 self._move(each.line.currency, bucket, flow=flow, minor=each.gross)
             for taken in each.taken:
@@ -548,11 +545,8 @@ class PeriodTally:
                 elsewhere = each.line.line_id in self._elsewhere
                 here = self._within(each.line.settled_at) != elsewhere
             if here:
-                self._on(each.line.settled_at)
-            if here and each.line.kind in OF_WALLET:
-                self._fee_of_wallet(each)
-            elif here:
                 moved = True
+                self._on(each.line.settled_at)
                 self._fee(each)
                 if each.exchanged:
                     self._money.add(each.line.currency, "other_currency", -each.gross)
@@ -560,7 +554,7 @@ class PeriodTally:
                     apart[each.line.currency] -= each.gross
                 elif each.line.line_id in self._breaks.never_notified:
                     self._money.add(each.line.currency, "not_notified", each.gross)
-                elif each.gross:
+                elif each.gross and each.line.kind not in OF_WALLET:
                     self._money.add(each.line.currency, "no_movement", each.gross)
         for currency, minor in apart.items():
             if minor:
@@ -568,19 +562,21 @@ class PeriodTally:
         return moved
 
     def _fee(self, each: SettledLine) -> None:
-        """Add net and fee of a line placed in the period."""
+        """Add net and fee of a line placed in the period.
+
+        Of a line that moves a wallet's money for no order only the fee is settled.
+        """
         line = each.line
+        if line.kind in OF_WALLET:
+            each = replace(each, gross=0, net=-each.fee)
         self._fees.add((line.currency, line.kind), 1, each.gross, each.fee, each.net)
+        if line.kind in OF_WALLET and not each.fee:
+            return
         self._money.add(each.line.currency, "settled", each.net)
         if self._bank is not None:
             self._money.add(each.line.currency, self._bank.flow_of(each.line), each.net)
         if each.fee:
             self._money.add(each.line.currency, "fees", each.fee)
-
-    def _fee_of_wallet(self, each: SettledLine) -> None:
-        """Add the fee of a line that moves a wallet's money for no order."""
-        if each.fee:
-            self._fee(replace(each, gross=0, net=-each.fee))
 
     def _move(
         self, currency: str, bucket: Outcome | r.NoOrder, *, flow: r.Flow, minor: int
