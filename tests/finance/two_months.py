@@ -1,4 +1,4 @@
-"""Two months of a shop in Nairobi and Berlin, generated: what its providers sent, and the files
+"""Two months of a shop in Nairobi, generated: what its providers sent, and the files
 that its finance people have, shaped as the exports really are.
 
     shop = TwoMonths(folder, orders=140)
@@ -40,7 +40,8 @@ OURS: Final = {"json:data.object.metadata.shop": ["main"]}
 """What tells the shop's payments from those of the outlet on the same account."""
 
 STRIPE: Final = Source(name="stripe", profile=load_profile("stripe"), secrets=[SECRET], only=OURS)
-IBAN, KENYAN = "DE02100100100006820101", "0100123456789"
+EUROS, SHILLINGS = "0100123456790", "0100123456789"
+"""The shop's accounts at its bank."""
 SHORT_CODE: Final = "888880"
 
 
@@ -74,8 +75,8 @@ class Files:
     book: list[dict[str, str]] = field(default_factory=list)
     stripe: list[dict[str, str]] = field(default_factory=list)
     till: list[Till] = field(default_factory=list)
-    berlin: list[Bank] = field(default_factory=list)
-    nairobi: list[Bank] = field(default_factory=list)
+    euros: list[Bank] = field(default_factory=list)
+    shillings: list[Bank] = field(default_factory=list)
 
 
 def at(day: datetime) -> Instant:
@@ -394,7 +395,7 @@ class TwoMonths:
     def _bank_transfers(self, day: datetime) -> None:
         """Orders paid by bank transfer, on delivery, and with a gift card."""
         name = self.odd["transfer"] = self._order(day, 8_900, "EUR", "Bank Deposit")
-        self.files[f"{day:%Y-%m}"].berlin.append(
+        self.files[f"{day:%Y-%m}"].euros.append(
             Bank(day + timedelta(days=1), 8_900, "Erika Muster", f"Bestellung {name} vielen Dank")
         )
         self.odd["on delivery"] = self._order(day, 3_200, "EUR", "Cash on Delivery (COD)")
@@ -492,7 +493,7 @@ class TwoMonths:
             day += timedelta(days=2)
             self._balance("payout", "", "", day, -minor, payout=again, source=again)
         missing = 1_200 if odd == (MONTHS[1], 2) else 0
-        files.berlin.append(
+        files.euros.append(
             Bank(day + timedelta(days=1), minor - missing, "Stripe Payments Europe", "STRIPE")
         )
         if missing:  # nothing but the day speaks for the two being one: a person says so
@@ -508,21 +509,21 @@ class TwoMonths:
         self._row("Working", receipt, day, to, minor, "Utility to Working Transfer")
         later = day + timedelta(hours=1)
         self._row(
-            "Working", f"TKW{day:%m%d}", later, f"Withdrawal to bank account {KENYAN}", -minor,
+            "Working", f"TKW{day:%m%d}", later, f"Withdrawal to bank account {SHILLINGS}", -minor,
             "Organization Withdrawal of Funds",
         )  # fmt: skip
         if short:
             self._opens("payout_not_in_bank", f"TKW{day:%m%d}")
             self._leaves("Clearing:InTransit", "KES", minor)
             return
-        files.nairobi.append(
+        files.shillings.append(
             Bank(day + timedelta(days=1), minor, "SAFARICOM PLC", f"MPESA TKW{day:%m%d}")
         )
 
     def write(self) -> dict[str, Path]:
         """Write every file; return them by month and kind, as `2024-10/till-utility`."""
         found: dict[str, Path] = {}
-        opening: Counter[str] = Counter(berlin=1_000_000, nairobi=50_000_000)
+        opening: Counter[str] = Counter(euros=1_000_000, shillings=50_000_000)
         for name, files in self.files.items():
             folder = self.folder / name
             folder.mkdir(parents=True, exist_ok=True)
@@ -536,12 +537,12 @@ class TwoMonths:
                 path = folder / f"ORG_{SHORT_CODE}_{account}_{name}.csv"
                 opening[account] = _till(path, account, name, rows, opening=opening[account])
                 found[f"{name}/till-{account.lower()}"] = path
-            path = folder / f"{IBAN}_{name}.xml"
-            opening["berlin"] = _camt(path, name, files.berlin, opening=opening["berlin"])
-            found[f"{name}/berlin"] = path
-            path = folder / f"{KENYAN}_{name}.sta"
-            opening["nairobi"] = _mt940(path, name, files.nairobi, opening=opening["nairobi"])
-            found[f"{name}/nairobi"] = path
+            path = folder / f"{EUROS}_{name}.xml"
+            opening["euros"] = _camt(path, name, files.euros, opening=opening["euros"])
+            found[f"{name}/euros"] = path
+            path = folder / f"{SHILLINGS}_{name}.sta"
+            opening["shillings"] = _mt940(path, name, files.shillings, opening=opening["shillings"])
+            found[f"{name}/shillings"] = path
         return found
 
     async def heard(self, inbox: Inbox, arrivals: Sequence[Arrival] | None = None) -> None:
@@ -601,7 +602,7 @@ def _till(path: Path, account: str, name: str, rows: Iterable[Till], *, opening:
 
 
 def _camt(path: Path, name: str, lines: Sequence[Bank], *, opening: int) -> int:
-    """Write a CAMT.053 of the account in Berlin; return its closing balance."""
+    """Write a CAMT.053 of the account in euros; return its closing balance."""
     last, closing = _last_day(name), opening + sum(each.minor for each in lines)
 
     def balance(code: str, minor: int, day: str) -> str:
@@ -624,10 +625,10 @@ def _camt(path: Path, name: str, lines: Sequence[Bank], *, opening: int) -> int:
     path.write_text(
         '<?xml version="1.0" encoding="UTF-8"?>'
         '<Document xmlns="urn:iso:std:iso:20022:tech:xsd:camt.053.001.08"><BkToCstmrStmt>'
-        f"<GrpHdr><MsgId>M-{name}</MsgId><CreDtTm>{last:%Y-%m-%d}T23:59:59+01:00</CreDtTm></GrpHdr>"
-        f"<Stmt><Id>S-{name}</Id><FrToDt><FrDtTm>{name}-01T00:00:00+01:00</FrDtTm>"
-        f"<ToDtTm>{last:%Y-%m-%d}T23:59:59+01:00</ToDtTm></FrToDt>"
-        f"<Acct><Id><IBAN>{IBAN}</IBAN></Id><Ccy>EUR</Ccy></Acct>"
+        f"<GrpHdr><MsgId>M-{name}</MsgId><CreDtTm>{last:%Y-%m-%d}T23:59:59+03:00</CreDtTm></GrpHdr>"
+        f"<Stmt><Id>S-{name}</Id><FrToDt><FrDtTm>{name}-01T00:00:00+03:00</FrDtTm>"
+        f"<ToDtTm>{last:%Y-%m-%d}T23:59:59+03:00</ToDtTm></FrToDt>"
+        f"<Acct><Id><Othr><Id>{EUROS}</Id></Othr></Id><Ccy>EUR</Ccy></Acct>"
         f"{balance('OPBD', opening, f'{name}-01')}{balance('CLBD', closing, f'{last:%Y-%m-%d}')}"
         f"{entries}</Stmt></BkToCstmrStmt></Document>",
         encoding="utf-8",
@@ -636,7 +637,7 @@ def _camt(path: Path, name: str, lines: Sequence[Bank], *, opening: int) -> int:
 
 
 def _mt940(path: Path, name: str, lines: Sequence[Bank], *, opening: int) -> int:
-    """Write an MT940 of the account in Nairobi; return its closing balance."""
+    """Write an MT940 of the account in shillings; return its closing balance."""
     last, closing = _last_day(name), opening + sum(each.minor for each in lines)
     first = last.replace(day=1)
 
@@ -649,7 +650,7 @@ def _mt940(path: Path, name: str, lines: Sequence[Bank], *, opening: int) -> int
         for n, each in enumerate(sorted(lines), 1)
     )
     path.write_text(
-        f":20:ST{name}\n:25:{KENYAN}\n:28C:{last:%m}/1\n"
+        f":20:ST{name}\n:25:{SHILLINGS}\n:28C:{last:%m}/1\n"
         f":60F:C{first:%y%m%d}KES{amount(opening)}\n{entries}"
         f":62F:C{last:%y%m%d}KES{amount(closing)}\n-\n",
         encoding="ascii",
