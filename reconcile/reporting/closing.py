@@ -487,7 +487,7 @@ def excepted(
     every = tuple(found)
     made = [e for e in every if e.line in reasons and e.code not in UNCONDITIONAL]
     rows = [
-        ExceptionRow(line=each.line, sentence=each.sentence, reason=reasons[each.line])
+        ExceptionRow(line=each.line, sentence=each.sentence, why=reasons[each.line])
         for each in made
     ]
     return tuple([each for each in every if each not in made]), tuple(rows)

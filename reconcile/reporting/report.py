@@ -480,7 +480,7 @@ class ExceptionRow:
 
     line: str
     sentence: str
-    reason: str
+    why: str
 
 
 @frozen

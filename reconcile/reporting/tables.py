@@ -303,7 +303,7 @@ TABLES: Final[tuple[ReportTable, ...]] = (
         "exceptions",
         "Exceptions",
         r.ExceptionRow,
-        "line sentence reason",
+        "line sentence why",
         about="Conditions that did not hold when two people closed the month, each with why.",
     ),
     table_of(

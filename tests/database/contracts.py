@@ -3,6 +3,7 @@
 from tests.database.contract_breaks import BreakContract
 from tests.database.contract_closing import ClosingContract
 from tests.database.contract_confirming import ConfirmingContract
+from tests.database.contract_coverage import CoverageContract
 from tests.database.contract_evidence import EvidenceContract
 from tests.database.contract_hand_matches import HandMatchContract
 from tests.database.contract_histories import HistoryContract
@@ -38,6 +39,7 @@ class Contract(
     KeepingContract,
     ClosingContract,
     ConfirmingContract,
+    CoverageContract,
     EvidenceContract,
     PersonalContract,
     PlacingContract,

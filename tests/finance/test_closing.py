@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import json
+import re
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import replace
@@ -24,6 +25,7 @@ from app.finance import report_period as report_period_module
 from app.finance.break_acts import SeenBreak, breaks_of_run
 from app.finance.close_period import (
     CloseRequest,
+    against_closing,
     close_period,
     closing_kind,
     figures_digest,
@@ -302,6 +304,69 @@ async def test_what_blocks_at_the_approval_blocks_and_other_figures_are_refused(
     with pytest.raises(UsageError, match="has other figures now: reject it"):
         await other.approve(made.id, by=Proven("Ben"), reason="I looked")
     assert await list_closed(context) == []
+
+
+async def without_files(folder: Path) -> None:
+    """Fill a folder's database with a quiet month of which no file was imported."""
+    await into_store(f"sqlite+aiosqlite:///{folder}/t.db", QUIET)
+
+
+async def test_a_month_without_files_is_closed_only_by_two_with_a_reason_that_is_printed(
+    tmp_path: Path,
+) -> None:
+    """Whatever `close_alone` says; and its headline says that nothing was compared."""
+    copy_of(without_files, tmp_path)
+    async with opened(f"sqlite+aiosqlite:///{tmp_path}/t.db") as inbox:
+        context = inbox.context(clock=SetClock(CLOSED_AT))
+        for name in ("Root", "Ann", "Ben"):
+            await register_operator(
+                context, name=name, role="admin", by=None if name == "Root" else "Root"
+            )
+        put(context, CLOSED_AT + MINUTE)
+        by_ann = {"by": Proven("Ann"), "reason": "it is complete"}
+        (against,) = await against_closing(context, asked(**by_ann), progress=quiet)
+        assert against.line == "coverage:shop"
+        given = {"coverage:shop": "the portal is gone"}
+        with pytest.raises(UsageError, match=r"two people here .nobody makes an exception alone"):
+            await close_period(context, asked(exceptions=given), progress=quiet)
+        with pytest.raises(UsageError, match=r"pending: nothing of this name .* coverage:shop"):
+            await close_period(
+                context, asked(**by_ann, exceptions=given | {"pending": "so"}), progress=quiet
+            )
+        made = await close_period(context, asked(**by_ann, exceptions=given), progress=quiet)
+        assert isinstance(made, Proposal)
+        assert "portal" in made.given["report"]
+        assert await list_closed(context) == []
+        put(context, CLOSED_AT + 9 * MINUTE)
+        two = Proposals(context, (closing_kind(context, still_s=0.0),))
+        await two.approve(made.id, by=Proven("Ben"), reason="I looked")
+        document = json.loads(await closed_report(context, "2026-10", "json"))
+        printed = (await closed_report(context, "2026-10", "table")).decode()
+        assert await wrong(context) == []
+    assert document["exceptions"] == [
+        {"line": "coverage:shop", "sentence": against.sentence, "why": "the portal is gone"}
+    ]
+    flat = " ".join(printed.split())
+    assert "portal" in flat
+    nothing = (
+        r"shop has no statement that covers a day of the period: \d+ payments compared with no"
+    )
+    assert re.search(nothing, flat)
+    assert "No file of a bank is imported: payouts were not compared." in flat
+    assert "every order and every amount" not in flat
+
+
+async def test_nobody_makes_an_exception_of_what_is_unread(
+    context: AppContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(caught_up, "READ_WITHIN_S", 0.0)
+    inbox = context.inbox
+    assert isinstance(inbox, Inbox)
+    await submit(inbox, arrival(None, received_at=Instant(CLOSED_AT - MINUTE)))
+    given = {"unread": "they are of another shop", "too_early": "so"}
+    words = {"reason": "so", "exceptions": given}
+    assert await codes(context, **words) == ["unread"]
+    assert await codes(context, **words, margin_days=30) == ["too_early", "unread"]
 
 
 async def close_again(context: AppContext, two: Proposals, period: str) -> Closing:

@@ -1,10 +1,11 @@
 """What stands against closing a month is reported at once, each with what to do."""
 
 from dataclasses import replace
+from typing import Any, get_args
 
 import pytest
 
-from reconcile.instants import DAY, TICK
+from reconcile.instants import DAY, TICK, Instant
 from reconcile.matching.breaks import BREAK_CAUSES, BreakCause
 from reconcile.periods import Month
 from reconcile.reporting import closing
@@ -97,6 +98,69 @@ def test_every_reason_is_reported_at_once_with_what_to_do() -> None:
         "Breaks to be decided, order to be resolved: 2 (brk_unresolved"
     )
     assert all(each.do for each in blockers)
+
+
+def covered(kind: Any, name: str, days: int | None, **more: Any) -> r.CoverageRow:
+    """Return what files cover of the month, from its first day on; None: nothing."""
+    whole = days == 31
+    ends = None if days is None else Instant(OCTOBER.start + days * DAY)
+    since = None if days is None else OCTOBER.start
+    given = {"wallet": None, "payments": 0, "declared_by": "", "whole": whole, **more}
+    return r.CoverageRow(kind=kind, name=name, since=since, until=ends, **given)
+
+
+BANK = covered("bank", "main", 31)
+
+
+@pytest.mark.parametrize(
+    ("rows", "lines"),
+    [
+        ((BANK, covered("statement", "shop", 31, payments=2)), []),
+        ((BANK, covered("statement", "shop", None, payments=2)), ["coverage:shop"]),
+        ((BANK, covered("statement", "shop", 30, payments=2)), ["coverage:shop"]),
+        ((BANK, covered("statement", "quiet", None)), []),
+        ((BANK, covered("statement", "till", 9, wallet="Utility")), ["coverage:till/Utility"]),
+        ((covered("bank", "main", 30),), ["coverage:bank:main"]),
+        ((covered("statement", "shop", 31, payments=2),), ["coverage:bank"]),
+        ((BANK, covered("book", "shopify", None)), []),
+    ],
+)
+def test_closing_asks_for_sources_with_payments_wallets_and_bank_accounts(
+    rows: tuple[r.CoverageRow, ...], lines: list[str]
+) -> None:
+    found = [*closing.in_report(replace(EMPTY, coverage=rows))]
+    assert [each.line for each in found] == lines
+    left, exceptions = closing.excepted(found, dict.fromkeys(lines, "so"))
+    assert left == ()
+    assert [each.line for each in exceptions] == lines
+
+
+def test_payments_of_no_order_and_unsettled_ones_are_asked_for_by_age() -> None:
+    held = r.SuspenseRow(currency="KES", line="closing", count=2, sum=150)
+    young, old = [
+        r.UnsettledRow(currency="KES", age=age, count=count, sum=500)
+        for age, count in ((r.AGES[1], 1), (r.AGES[2], 3))
+    ]
+    found = [*closing.in_report(replace(EMPTY, suspense=(held,), unsettled=(young, old)))]
+    assert [each.line for each in found] == ["unallocated", "unsettled"]
+    assert found[0].sentence == "Payments of no order at the end of the month: 2 (KES 1.50)."
+    assert found[1].sentence.startswith("Payments captured and not settled: 4 (KES 10.00), by age:")
+
+
+def test_what_came_and_is_in_no_figure_is_asked_for() -> None:
+    none = closing.evidence_blockers(unreadable=0, lost=0, not_ours=0, genuine=0)
+    assert list(none) == []
+    found = closing.evidence_blockers(unreadable=1, lost=2, not_ours=3, genuine=4)
+    assert [each.code for each in found] == ["unreadable", "not_kept", "not_ours", "rejected"]
+
+
+def test_each_condition_is_listed_with_what_is_against_it() -> None:
+    pending = closing.Blocker(code="pending", sentence="Two are pending.", do="Wait.")
+    lines = {line: against for line, _, against in closing.closing_lines([pending])}
+    assert lines == {**dict.fromkeys(closing.CONDITIONS), "pending": pending}
+    assert set(closing.CONDITIONS) == set(get_args(closing.BlockerCode))
+    unread = closing.unread(60)
+    assert [each[2] for each in closing.closing_lines([unread])] == [unread]
 
 
 def test_a_break_that_only_grows_older_is_no_adjustment() -> None:

@@ -12,7 +12,7 @@ from typing import Final
 from app.finance.files.mapping import Dates, FileMapping
 from app.finance.files.presets import ChosenReading
 from app.finance.files.tables import SourceTable, StatedPeriod, UnclearCell
-from reconcile.instants import SECOND, Instant
+from reconcile.instants import HOUR, MINUTE, SECOND, Instant
 from reconcile.matching.rules import Span
 from reconcile.periods import Calendar
 
@@ -83,8 +83,8 @@ def span_of(period: StatedPeriod, mapping: FileMapping) -> Span | None:
 
 
 def _end(last: Instant, *, minute: bool) -> Instant:
-    length = 60 * SECOND if minute else SECOND
-    return Instant(last + length) if (last + length) % (60 * SECOND) == 0 else last
+    length, whole = (MINUTE, HOUR) if minute else (SECOND, MINUTE)
+    return Instant(last + length) if (last + length) % whole == 0 else last
 
 
 def days_of(since: str, until: str, mapping: FileMapping) -> Span:

@@ -76,6 +76,7 @@ def shown_tables(report: PeriodReport) -> Iterator[tuple[ReportTable, Sequence[A
 
 
 _ORDER: Final = (
+    "exceptions",
     "totals",
     "own",
     "control",
@@ -88,6 +89,7 @@ _ORDER: Final = (
     "adjustments",
     "suspense",
     "money",
+    "unsettled",
     "settled_in",
     "wallets",
     "fees",
@@ -96,6 +98,7 @@ _ORDER: Final = (
     "flow",
     "breaks",
     "matching",
+    "coverage",
     "rates",
     "ties",
     "break_lines",
