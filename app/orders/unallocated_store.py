@@ -102,22 +102,37 @@ def unplaced_keys(
     return [(PaymentKey(row[0], row[1]), row[2]) for row in rows]
 
 
+_EARLIER: Final = (
+    "NOT EXISTS (SELECT 1 FROM events AS earlier WHERE earlier.shop = 'other' "
+    "AND earlier.standing <> 'unconfirmed' AND earlier.source = events.source "
+    'AND earlier."row" < events."row" AND {same})'
+)
 _OF_OTHER_SHOPS: Final = (
     'SELECT source, coalesce(payment, session, event_id), "row" FROM events '
     "WHERE shop = 'other' AND standing <> 'unconfirmed' AND \"row\" > ? AND {of_source} "
-    "AND NOT EXISTS (SELECT 1 FROM events AS earlier WHERE earlier.shop = 'other' "
-    "AND earlier.standing <> 'unconfirmed' AND earlier.source = events.source "
-    "AND coalesce(earlier.payment, earlier.session, earlier.event_id) "
-    "= coalesce(events.payment, events.session, events.event_id) "
-    'AND earlier."row" < events."row") ORDER BY "row" LIMIT ?'
+    'AND {payment} AND {session} AND {event} ORDER BY "row" LIMIT ?'
 )
+_FIRST_OF_KEY: Final = {
+    "payment": statement(_EARLIER, same="earlier.payment = events.payment"),
+    "session": statement(
+        _EARLIER,
+        same="events.payment IS NULL AND earlier.payment IS NULL "
+        "AND earlier.session = events.session",
+    ),
+    "event": statement(
+        _EARLIER,
+        same="events.payment IS NULL AND events.session IS NULL AND earlier.payment IS NULL "
+        "AND earlier.session IS NULL AND earlier.event_id = events.event_id",
+    ),
+}
 
 
 def other_shops_keys(
     connection: PlainConnection, *, source: str | None, after: int, limit: int
 ) -> list[tuple[PaymentKey, int]]:
     """Return payments of which an event states another shop, as `unplaced_keys` does."""
-    sql = statement(_OF_OTHER_SHOPS, of_source="1 = 1" if source is None else "source = ?")
+    of_source = "1 = 1" if source is None else "source = ?"
+    sql = statement(_OF_OTHER_SHOPS, **_FIRST_OF_KEY, of_source=of_source)
     values = (after, limit) if source is None else (after, source, limit)
     rows = connection.ask(sql, values)
     return [(PaymentKey(row[0], row[1]), row[2]) for row in rows]

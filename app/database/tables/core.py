@@ -12,7 +12,6 @@ from sqlalchemy import (
     LargeBinary,
     MetaData,
     Text,
-    TextClause,
     UniqueConstraint,
     text,
 )
@@ -79,7 +78,7 @@ def blob_column(mark: marks.Mark, *, primary: bool = False, null: bool = True) -
     )
 
 
-def partial_index(name: str, *columns: str | TextClause, where: str) -> Index:
+def partial_index(name: str, *columns: str, where: str) -> Index:
     """Declare an index of the rows for which the SQL condition holds."""
     return Index(name, *columns, sqlite_where=text(where), postgresql_where=text(where))
 
@@ -220,13 +219,8 @@ class EventRow(Table, table=True):
         ),
         partial_index("ix_events_of_other_shops", "order_ref", where="shop = 'other'"),
         partial_index("ix_events_other_shops_row", "row", where="shop = 'other'"),
-        partial_index(
-            "ix_events_other_shops_payment",
-            "source",
-            text("(coalesce(payment, session, event_id))"),
-            "row",
-            where="shop = 'other'",
-        ),
+        partial_index("ix_events_other_shops_payment", "payment", "row", where="shop = 'other'"),
+        partial_index("ix_events_other_shops_session", "session", "row", where="shop = 'other'"),
         partial_index(
             "ix_events_of_unknown_shops",
             "source",
