@@ -36,8 +36,8 @@ NEWEST: Final = VERSIONS[-1]
 """The version that this program needs."""
 
 DIGESTS: Final = {
-    "sqlite": "9aeaef25cc432ece6f9a5ebd62a1c0d11298c5982d01f9dcfc3dcdc5a4e53b39",
-    "postgresql": "c044caf5d8ee02887e4c05deee9abe68237ae4ecea89f7df8c9e8d9201161bd3",
+    "sqlite": "31b3a8c096f54d719618fc3b3ee82dca2ba542bc45512795c4d3e7ccc7c05e9e",
+    "postgresql": "5711eb7920a35d4269cfcdbe9b158a527e98382085f154ebe87912c6395f0667",
 }
 """SHA-256 of all objects that the migrations make, by dialect; a test prints what belongs here.
 Where the digest of a database differs, the migrations are run to name the first difference."""
