@@ -304,16 +304,18 @@ def _reports_have_their_ways(settings: Settings, reading: SettingsReading) -> No
         reading.problem(url, "sends reports unencrypted; write https:// in front")
     to = reports.mail_to or settings.alarms.mail_to
     mail = {"SERVER": reports.mail_server, "FROM": reports.mail_from, "TO": to}
+    entries = schedule_entries(settings.schedule)
+    mailed = any("mail" in entry.ways for entry in entries)  # else operators give their addresses
     if any(mail.values()) or reports.mail_user:
         for name, value in mail.items():
-            if not value and MAIL + name not in reading.problems:
+            if not value and (mailed or name != "TO") and MAIL + name not in reading.problems:
                 reading.problem(MAIL + name, "is missing beside what else is said of mail; give it")
     if (reports.mail_user is None) != (reports.mail_password is None):
         reading.problem(
             MAIL + "USER", "goes with a password, and a password with a user; give both"
         )
     ways = {"folder": reports.folder, "mail": reports.mail_server, "post": reports.url}
-    for entry in schedule_entries(settings.schedule):
+    for entry in entries:
         for way in entry.ways:
             if ways[way] is None and schedule not in reading.problems:
                 reading.problem(

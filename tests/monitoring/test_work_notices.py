@@ -13,8 +13,9 @@ import httpx2
 import pytest
 
 from app.access.operators import Proven, retire_operator
+from app.config.load import load_settings
 from app.context.context import AppContext
-from app.core.errors import UsageError
+from app.core.errors import ConfigurationError, UsageError
 from app.core.http import outgoing_client
 from app.core.mail import MailServer as Server
 from app.finance import break_acts as acts
@@ -216,3 +217,16 @@ async def test_everybody_chooses_for_themselves(driver: Driver) -> None:
             with_settings(at, reports={}),
             "bob", pace="daily", way="mail", address="b@b.example", by=Proven("bob"),
         )  # fmt: skip
+
+
+def test_a_mail_server_needs_no_recipients_but_of_reports() -> None:
+    """Operators give their own addresses."""
+    given = {
+        "TALLYHOOK_ENVIRONMENT": "sandbox",
+        "TALLYHOOK_REPORTS__MAIL_SERVER": "smtp.example",
+        "TALLYHOOK_REPORTS__MAIL_FROM": "tallyhook@shop.example",
+    }
+    assert load_settings(given).reports.mail_to == ()
+    scheduled = given | {"TALLYHOOK_SCHEDULE": "month | 0 6 12 * * | month pdf mail"}
+    with pytest.raises(ConfigurationError, match="MAIL_TO: is missing"):
+        load_settings(scheduled)
