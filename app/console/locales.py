@@ -101,8 +101,9 @@ class LocalEnvironment(Environment):
         """Return an attribute, as a template names it."""
         if attribute == "format" and isinstance(obj, str):
 
-            def local(*values: Any) -> str:
-                return obj.format(*(_Number(v) if type(v) is int else v for v in values))
+            def local(*values: Any, **named: Any) -> str:
+                numbers = (_Number(each) if type(each) is int else each for each in values)
+                return obj.format(*numbers, **named)
 
             return local
         return super().getattr(obj, attribute)

@@ -18,6 +18,7 @@ from reconcile.instants import DAY, Instant, format_instant, moment_of, parse_in
 from reconcile.ledger.vocabulary import FindingCode
 from reconcile.matching.breaks import BreakCause, LateDecision
 from reconcile.matching.control import Bucket, Side
+from reconcile.money import EXPONENTS
 from reconcile.reporting.words import BUCKET_WORDS
 
 TONES: Final[Mapping[str, str]] = {
@@ -385,6 +386,8 @@ def prose_in(zone: tzinfo) -> Callable[[str], Markup]:
     """
 
     def local(found: re.Match[str]) -> str:
+        if found[1].strip() not in EXPONENTS:
+            return found[0]
         return found[1] + major(found[2].replace(",", ""))
 
     def plain(text: str) -> Markup:
