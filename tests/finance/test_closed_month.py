@@ -73,7 +73,13 @@ def whole_month(shop: Shop) -> None:
     closed_and_adjusted_is_what_a_fresh_report_says(shop, adjusted)
     assert printed(shop) == closed
     verified = shop.did("period", "verify", "--format", "json").document
-    assert [each["step"] for each in verified] == ["chain", "prints", "history", "figures"]
+    assert [each["step"] for each in verified] == [
+        "chain",
+        "prints",
+        "history",
+        "figures",
+        "journal",
+    ]
 
 
 def every_break_is_found(run: Any, truth: Truth) -> None:
