@@ -249,6 +249,31 @@ async def test_a_copy_of_a_preset_is_said_by_its_path(context: AppContext, tmp_p
     assert (done.preset, done.new) == ("till", 6)
 
 
+@pytest.mark.parametrize(
+    ("name", "known", "unknown"),
+    [
+        ("mpesa_portal", "Pay Bill Reversal", "Till Audit"),
+        ("paypal_activity", "General Withdrawal", "Special Settlement"),
+        ("stripe_balance", "risk_reserved_funds", "platform_earning"),
+        ("stripe_payouts", "dispute_reversal", "platform_earning"),
+        ("adyen_settlement", "ReserveAdjustment", "Advancement"),
+    ],
+)
+async def test_a_type_of_row_that_a_preset_does_not_know_is_a_problem(
+    name: str, known: str, unknown: str, context: AppContext, tmp_path: Path
+) -> None:
+    """Left out, it would be missing in a balance."""
+    export = tmp_path / "export.csv"
+    text = sample(name).read_text()
+    export.write_text(text.replace(known, unknown))
+    done = await imported(context, name, export)
+    assert [f"'{unknown}' is none of" in each.sentence for each in done.problems] == [
+        True
+    ] * text.count(known)
+    assert done.problems
+    assert done.number is None
+
+
 async def test_a_refund_that_brings_money_is_refused_where_the_signs_of_the_file_mean_something(
     context: AppContext, tmp_path: Path
 ) -> None:
