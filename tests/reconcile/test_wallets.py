@@ -155,7 +155,7 @@ def withdrawn(*days: int) -> list[WalletRow]:
         ((0, 7, 14, 21, 28), 100, [36]),
         ((0, 7, 15, 21, 28), 100, [37]),  # the longest before took 8 days
         ((0, 7, 14, 21), 100, []),  # too few
-        ((0, 7, 8, 21, 28), 100, []),  # no rhythm
+        ((0, 1, 2, 3, 10), 100, []),  # no rhythm
         ((0, 7, 14, 21, 28), -200, []),  # less is there than was ever withdrawn
         ((0, 7, 14, 21, 33), 100, []),  # due beyond what the statement covers
     ],
