@@ -402,10 +402,16 @@ class RuleChange:
     note: str = ""
 
     @property
+    def values(self) -> str:
+        """Return a limit before and after, with what that means in a word."""
+        before, after = self.before or "none", self.after or "none"
+        return f"{before} to {after} ({self.note.partition(':')[0]})"
+
+    @property
     def sentence(self) -> str:
         """Say how a limit changes."""
-        values = " to ".join(each or "none" for each in (self.before, self.after))
-        return f"{self.what} changes from {values} ({self.note})."
+        before, after = self.before or "none", self.after or "none"
+        return f"{self.what} changes from {before} to {after} ({self.note})."
 
 
 def compare_rules(before: str, after: str) -> list[RuleChange]:
@@ -598,11 +604,7 @@ async def _save(
 ) -> SavedRules:
     last = await rules_in_force(connection)
     changes = compare_rules("" if last is None else last.toml, text)
-    limits = {
-        each.what: f"{each.before or 'none'} to {each.after or 'none'}"
-        for each in changes
-        if each.note
-    }
+    limits = {each.what: each.values for each in changes if each.note}
     saved = await add_rules(connection, at=at, who=who.name, toml=text)
     await note_in_trail(
         connection,
