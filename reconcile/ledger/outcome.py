@@ -221,7 +221,12 @@ def _expected(case: Case) -> Expectation:
             and event.order in (None, case.order)
         ):
             stated.append(money)
-            cites.append(event.event_id)
+            of = [each]
+            if event.payment is None:  # it is of the payment to which others tie it
+                own = [a for a in case.attempts if a.links and any(h is each for h in a.heard)]
+                of = [h for attempt in own for h in attempt.tied([each])] or of
+            cites += cites_of(of)
+    cites = list(dict.fromkeys(cites))
     if len(stated) == 1:
         return Expectation(stated[0], tuple(cites))
     stated.sort(key=lambda m: (m.currency, m.minor))
