@@ -15,6 +15,7 @@ from app.console import (
     service_pages,
     setup_pages,
     unallocated_pages,
+    upload_acts,
 )
 from app.console.view import PROPOSE, Act
 
@@ -397,8 +398,8 @@ ACTS: Final = (
         title="Send files",
         button="Read them",
         permission="statement_imported",
-        ask=imports_pages.ask_upload,
-        do=imports_pages.do_upload,
+        ask=upload_acts.ask_upload,
+        do=upload_acts.do_upload,
         file=True,
     ),
     Act(
@@ -406,24 +407,24 @@ ACTS: Final = (
         title="Import a file",
         button="Import it",
         permission="statement_imported",
-        ask=imports_pages.ask_import,
-        do=imports_pages.do_import,
+        ask=upload_acts.ask_import,
+        do=upload_acts.do_import,
     ),
     Act(
         name="import-all",
         title="Import all clear files",
         button="Import them",
         permission="statement_imported",
-        ask=imports_pages.ask_import_all,
-        do=imports_pages.do_import_all,
+        ask=upload_acts.ask_import_all,
+        do=upload_acts.do_import_all,
     ),
     Act(
         name="read-as",
         title="Read a file otherwise",
         button="Read it",
         permission="statement_imported",
-        ask=imports_pages.ask_read_as,
-        do=imports_pages.do_read_as,
+        ask=upload_acts.ask_read_as,
+        do=upload_acts.do_read_as,
     ),
     Act(
         name="map-columns",
@@ -456,8 +457,8 @@ ACTS: Final = (
         title="Delete a file that waits",
         button="Delete it",
         permission="statement_imported",
-        ask=imports_pages.ask_discard,
-        do=imports_pages.do_discard,
+        ask=upload_acts.ask_discard,
+        do=upload_acts.do_discard,
         done="The file was deleted; nothing of it was imported.",
     ),
     Act(

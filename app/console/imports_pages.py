@@ -1,38 +1,29 @@
-"""Pages of imports, and of a file between its dry run and its import.
+"""Pages of imports, and of a file between its dry run and its import (`upload_acts.py`).
 
 A file is sent, read without importing, and then imported or discarded; an import can be withdrawn.
 """
 
-from dataclasses import replace
 from functools import partial
-from hmac import compare_digest
-from pathlib import Path
 from typing import Any, Final
 
 from starlette.responses import FileResponse, Response, StreamingResponse
 
-from app.access.operators import Action
 from app.access.proposal import Proposal
-from app.console.coverage_pages import covered_days, day_fields
+from app.console.coverage_pages import covered_days
 from app.console.proposals_pages import proposed, waiting_about
 from app.console.uploads import (
     KEPT_FOR,
     MAX_FILE_BYTES,
-    MOST_KEPT,
-    ReceivedFile,
     Upload,
-    mappings_in,
 )
 from app.console.view import PROPOSE, ActionResult, Document, Field, Form, View, stated
-from app.console.words import address, capital, file_part, of_forms, plain_money
+from app.console.words import address, capital, file_part
 from app.core.errors import NotFoundError, UsageError
-from app.core.ids import new_token
 from app.core.jobs import job_document
 from app.core.text import counted
 from app.finance import imports, withdraw_import
 from app.finance.changed_rows import changes_file, first_changes
 from app.finance.file_identity import FileIdentity
-from app.finance.files.presets import KIND_NAMES, NO_PRESET, known_exports
 from app.finance.import_folder import import_task_documents
 from app.finance.named_mappings import list_mappings, one_mapping
 from reconcile.instants import MINUTE, format_instant
@@ -45,6 +36,12 @@ KINDS: Final[dict[imports.ImportKind, str]] = {
     "bank": "bank file",
 }
 """Kinds of imports, as a person calls them."""
+
+WHOSE: Final[dict[imports.ImportKind, str]] = {
+    "statement": "a provider's",
+    "book": "an",
+    "bank": "a",
+}
 
 COUNTS: Final = ("read", "new", "changed", "unchanged", "rejected")
 
@@ -93,7 +90,7 @@ async def imports_document(view: View) -> Document | Response:
             for each in await list_mappings(view.context)
         ],
         "tasks": await import_task_documents(view.context),
-        "all_clear": " ".join(each.name for each in _clear_of(view)),
+        "all_clear": " ".join(each.name for each in clear_of(view)),
         "imports": [_row(each) for each in shown],
         "taken_back": await imports.taken_back(view.context, shown),
         "most_bytes": MAX_FILE_BYTES,
@@ -134,7 +131,7 @@ def _problem_of(upload: Upload) -> str | None:
     return next((each.sentence for each in upload.seen.problems), None)
 
 
-def _clear_of(view: View) -> list[Upload]:
+def clear_of(view: View) -> list[Upload]:
     """Return the person's files that wait and have no unclear row, oldest first."""
     return [
         each
@@ -177,10 +174,10 @@ async def import_document(view: View) -> Document | Response:
     imported = upload.done or upload.seen or imports.Imported(file="", kind=upload.kind or "book")
     seen, identity = upload.seen or imported, upload.identity
     if view.word("changes") is not None:
-        if not _changes_file(upload).exists():
+        if not upload.changes_file.exists():
             raise NotFoundError("no row of this file is changed")
         name = f"{upload.file.path.stem}.changes.csv"
-        return FileResponse(_changes_file(upload), media_type="text/csv", filename=name)
+        return FileResponse(upload.changes_file, media_type="text/csv", filename=name)
     return {
         "state": state_of(upload),
         "upload": upload.name,
@@ -224,10 +221,6 @@ def _choices(identity: FileIdentity) -> list[dict[str, str]]:
     if identity.kind == "statement":
         return [{"kind": "statement", "source": each} for each in identity.sources]
     return [{"kind": each, "source": ""} for each in identity.kinds]
-
-
-def _changes_file(upload: Upload) -> Path:
-    return upload.file.folder / "changes.csv"
 
 
 async def _past(view: View, number: int) -> Document | Response:
@@ -283,423 +276,6 @@ def money_rows(seen: imports.Imported) -> list[dict[str, Any]]:
         }
         for currency, sums in sorted(seen.sums.items())
     ]
-
-
-# --- actions on uploads ---------------------------------------------------------------------------
-
-DELIMITERS: Final = (("", "found out"), (",", "comma"), (";", "semicolon"), ("tab", "tab"),
-                     ("|", "bar"))  # fmt: skip
-
-DATES: Final = (("", "as the file or its mapping says"), ("day_first", "the day first"),
-                ("month_first", "the month first"), ("excel", "as numbers of Excel"))  # fmt: skip
-
-ACTIONS: Final[dict[imports.ImportKind, Action]] = {
-    "book": "records_imported",
-    "statement": "statement_imported",
-    "bank": "bank_imported",
-}
-
-WHOSE: Final[dict[imports.ImportKind, str]] = {
-    "statement": "a provider's",
-    "book": "an",
-    "bank": "a",
-}
-
-
-PRESETS: Final = (
-    ("", "recognize it"),
-    *((name, f"{title} ({KIND_NAMES[kind]})") for name, kind, title in known_exports()),
-    (NO_PRESET, "no export that is known"),
-)
-
-
-async def _mappings(view: View) -> dict[str, Path]:
-    """Return the mappings to choose from, by name: saved ones, and those of the folder."""
-    saved = {each.name: Path(each.name) for each in await list_mappings(view.context)}
-    return saved | mappings_in(view.context.settings.console.mappings)
-
-
-async def _reading_fields(view: View) -> tuple[Field, ...]:
-    """Return the fields that say what a file is, and how it is to be read."""
-    kinds = tuple((kind, f"{WHOSE[kind]} {word}") for kind, word in KINDS.items())
-    return (
-        Field(
-            name="kind",
-            label="What it is",
-            choices=(("", "recognize it"), *kinds),
-            required=False,
-        ),
-        Field(
-            name="source",
-            label="Whose statement",
-            choices=(
-                ("", "recognize it"),
-                *((name, name) for name in sorted(view.context.settings.sources)),
-            ),
-            hint="Only for a provider's statement.",
-            required=False,
-        ),
-        Field(
-            name="account",
-            label="Which account of the bank",
-            hint="Only for a bank's file whose rows name none.",
-            required=False,
-        ),
-        Field(
-            name="preset",
-            label="Whose export",
-            choices=PRESETS,
-            hint="Not for a bank's file, whose format is found out.",
-            required=False,
-        ),
-        Field(
-            name="mapping",
-            label="Mapping",
-            choices=(
-                ("", "none: it is a known export, or its columns have the usual names"),
-                *((name, name) for name in await _mappings(view)),
-            ),
-            hint="Mappings saved here, and those of TALLYHOOK_CONSOLE__MAPPINGS.",
-            required=False,
-        ),
-        *day_fields(required=False),
-        Field(
-            name="book",
-            label="Which order book",
-            hint="Only where there are several.",
-            required=False,
-        ),
-        Field(name="delimiter", label="What divides cells", choices=DELIMITERS, required=False),
-        Field(
-            name="dates",
-            label="How dates are written",
-            choices=DATES,
-            hint="Where 05/06/2026 may be the fifth of June or the sixth of May.",
-            required=False,
-        ),
-        Field(
-            name="currency",
-            label="Currency of rows that name none",
-            hint="Such as KES.",
-            required=False,
-        ),
-        Field(
-            name="encoding",
-            label="Encoding",
-            hint="Only for a text file that is not UTF-8, such as cp1252.",
-            required=False,
-        ),
-    )
-
-
-async def ask_upload(view: View) -> Form:
-    return Form(
-        subject="Imports",
-        lines=(
-            "CSV, a workbook (.xlsx) or JSON Lines, of a bank also CAMT.053, MT940 or OFX; of at "
-            f"most {MAX_FILE_BYTES >> 20} MiB. First it is only read: you see its counts, its "
-            "money and every row that is not clear, and then decide.",
-            f"It waits for you for {KEPT_FOR // MINUTE} minutes, and is deleted then, or as soon "
-            "as it is imported.",
-        ),
-        back="/imports",
-        reason=False,
-        fields=(
-            Field(
-                name="file",
-                label="The files",
-                kind="files",
-                hint=f"At most {MOST_KEPT}, of {MAX_FILE_BYTES >> 20} MiB together.",
-            ),
-            *await _reading_fields(view),
-        ),
-    )
-
-
-async def do_upload(view: View, reason: str) -> str:
-    """Keep the files, and read each in a dry run."""
-    if not view.files:
-        raise UsageError("choose a file that is not empty")
-    kind, source = _said_identity(view)
-    uploads = [
-        Upload(
-            name=new_token("upl_"),
-            file=file,
-            by=view.person.name,
-            at=view.context.clock.now(),
-            kind=kind,
-            source=source,
-            mapping=view.given.get("mapping", ""),
-            preset=view.given.get("preset", ""),
-            request=await _request(view, file),
-        )
-        for file in view.files
-    ]
-    for upload in uploads:
-        view.console.uploads.keep(upload)
-    for upload in uploads:
-        begin_reading(view, upload, kind=kind, source=source)
-    if len(uploads) > 1:
-        await view.console.jobs.settle([each.job for each in uploads if each.job is not None])
-        return "/imports"
-    (upload,) = uploads
-    assert upload.job is not None
-    try:
-        await view.console.jobs.wait(upload.job)
-    except UsageError as error:
-        view.console.uploads.forget(upload)
-        raise UsageError(of_forms(str(error))) from None
-    return address("imports", upload.name)
-
-
-def days_in(view: View) -> tuple[str, str] | None:
-    """Return the first and the last day that a form states; None for none. Raises UsageError."""
-    first, last = (view.given.get(name, "").strip() for name in ("first_day", "last_day"))
-    if bool(first) != bool(last):
-        raise UsageError("say both the first and the last day that the file covers, or neither")
-    return (first, last) if first else None
-
-
-def _said_identity(view: View) -> tuple[imports.ImportKind | None, str | None]:
-    """Return the (kind, source) that the form states. Raises UsageError."""
-    given = view.given
-    named: dict[str, imports.ImportKind] = {each: each for each in KINDS}
-    kind = named.get(given.get("kind", ""))
-    if kind is not None and not view.person.may(ACTIONS[kind]):
-        raise UsageError(f"your role may import no {KINDS[kind]}")
-    source = given.get("source", "") if kind in (None, "statement") else ""
-    if source and source not in view.context.settings.sources:
-        raise UsageError("there is no source of this name")
-    return kind, source or None
-
-
-def begin_reading(
-    view: View,
-    upload: Upload,
-    *,
-    kind: imports.ImportKind | None,
-    source: str | None,
-    content: str = "",
-) -> None:
-    """Begin the job that recognizes a file and reads it in a dry run.
-
-    content  the mapping that a person has drafted for it
-    """
-    console = view.console
-    if content:
-        upload.mapping, upload.preset = "your choice of columns", ""
-        upload.request = imports.ImportRequest(
-            path=upload.file.path, content=content, by=upload.by, sha256=upload.file.sha256
-        )
-    upload.kind, upload.source = kind, source
-    upload.seen = upload.done = upload.identity = None
-    _changes_file(upload).unlink(missing_ok=True)
-
-    async def work() -> None:
-        async with console.uploads.reading:
-            upload.identity = found = await console.work(
-                imports.identify, upload.request, kind=kind, source=source
-            )
-            upload.kind, upload.source = found.kind, found.source
-            upload.request = found.reading(upload.request)
-            upload.mapping = found.mapping or upload.mapping
-            if found.kind is None or found.source is None:
-                return
-            request = replace(upload.request, dry_run=True, changes=_changes_file(upload))
-            upload.seen = await console.work(
-                imports.import_kind, request, kind=found.kind, source=found.source
-            )
-            upload.seen.explain(found)
-
-    upload.job = console.jobs.begin("import", upload.name, by=upload.by, work=work)
-
-
-async def _request(view: View, file: ReceivedFile) -> imports.ImportRequest:
-    """Read from the form how a file is to be read. Raises UsageError."""
-    given = view.given
-    mappings = await _mappings(view)
-    mapping, preset = given.get("mapping", ""), given.get("preset", "")
-    if mapping and mapping not in mappings:
-        raise UsageError("there is no mapping of this name any more")
-    if preset not in dict(PRESETS):
-        raise UsageError("there is no known export of this name")
-    if preset and mapping:
-        raise UsageError("choose a known export or a mapping, not both")
-    delimiter = given.get("delimiter", "")
-    if delimiter not in dict(DELIMITERS):
-        raise UsageError("this is nothing that divides cells")
-    dates = given.get("dates", "")
-    if dates not in dict(DATES):
-        raise UsageError("this is no way to write dates")
-    return imports.ImportRequest(
-        path=file.path,
-        account=given.get("account", "").strip(),
-        mapping=mappings.get(mapping),
-        preset=(preset if given.get("kind", "") != "bank" else "") or None,
-        delimiter={"": None, "tab": "\t"}.get(delimiter, delimiter),
-        encoding=given.get("encoding", "").strip() or None,
-        dates=dates or None,
-        currency=given.get("currency", "").strip().upper() or None,
-        by=view.person.name,
-        sha256=file.sha256,
-        book=given.get("book", "").strip(),
-        days=days_in(view),
-    )
-
-
-async def ask_read_as(view: View) -> Form:
-    upload = upload_of(view, view.needed("upload"))
-    return Form(
-        subject=upload.file.path.name,
-        lines=("The file is read once more, as you say; nothing is imported by that.",),
-        back=address("imports", upload.name),
-        ready=not upload.busy and state_of(upload) != "imported",
-        reason=False,
-        fields=await _reading_fields(view),
-    )
-
-
-async def do_read_as(view: View, reason: str) -> str:
-    """Read a file that waits once more, as the form says."""
-    upload = upload_of(view, view.needed("upload"))
-    kind, source = _said_identity(view)
-    upload.request = await _request(view, upload.file)
-    upload.mapping, upload.preset = view.given.get("mapping", ""), view.given.get("preset", "")
-    begin_reading(view, upload, kind=kind, source=source)
-    assert upload.job is not None
-    await view.console.jobs.wait(upload.job)
-    return address("imports", upload.name)
-
-
-async def ask_import(view: View) -> Form:
-    upload = upload_of(view, view.needed("upload"))
-    seen, state = upload.seen, state_of(upload)
-    back = address("imports", upload.name)
-    subject = upload.file.path.name
-    if state != "to_confirm" or seen is None:
-        line = "There is nothing to import: it is being read, it was imported, or no row is clear."
-        return Form(subject=subject, lines=(line,), back=back, ready=False)
-    subject = f"{subject}, {KINDS[seen.kind]}"
-    lines = [
-        f"{counted(seen.read, 'row')} read: {seen.new:,} new, {seen.changed:,} changed, "
-        f"{seen.unchanged:,} as known before, {seen.rejected:,} not clear."
-    ]
-    for row in money_rows(seen):
-        names = [name for name in ("amount", "gross", "fee", "net") if name in row]
-        amounts = ", ".join(f"{name} {plain_money(row[name])}" for name in names)
-        lines.append(f"{counted(row['rows'], 'row')}: {amounts}.")
-    lines += seen.said_beside()
-    if seen.rejected:
-        lines.append(
-            f"{counted(seen.rejected, 'row is', 'rows are')} set aside: you get them as a file "
-            "afterwards, to be put right and sent again. To import all rows or none, leave this, "
-            "put the file right and send it again."
-        )
-    if not seen.new and not seen.changed:
-        lines.append("It says nothing that is not known: nothing will change.")
-    lines.append(
-        f"It is the file with the digest {upload.file.sha256}. A changed row is a new version, and "
-        "the old one is kept; the next run compares all of it."
-    )
-    sealed = Field(name="sha256", label="Digest", kind="hidden", value=upload.file.sha256)
-    return Form(subject=subject, lines=tuple(lines), back=back, reason=False, fields=(sealed,))
-
-
-async def do_import(view: View, reason: str) -> str:
-    """Import the bytes that the dry run has read."""
-    upload = upload_of(view, view.needed("upload"))
-    if not compare_digest(view.given.get("sha256", "").encode(), upload.file.sha256.encode()):
-        raise UsageError("this is not the file that was shown: look at it again")
-    if state_of(upload) != "to_confirm" or upload.seen is None:
-        raise UsageError("this file is being read, or was imported already")
-    _begin_import(view, upload)
-    assert upload.job is not None
-    await view.console.jobs.wait(upload.job)
-    done = _forget_imported(view, upload)
-    if done is None:
-        return address("imports", upload.name)
-    kept = view.console.uploads.of_person(view.person.name)
-    waits = any(state_of(each) != "imported" for each in kept)
-    return "/imports" if waits else address("imports", str(done))
-
-
-def _begin_import(view: View, upload: Upload) -> None:
-    """Begin the job that imports a file as its dry run has read it."""
-    assert upload.seen is not None
-    kind, source, request = upload.seen.kind, upload.seen.source, upload.request
-    if upload.seen.rejected:
-        rejects = upload.file.folder / f"{upload.file.path.stem}.rejects.csv"
-        rejects.unlink(missing_ok=True)
-        request = replace(request, accept_good=True, rejects=rejects)
-        upload.request = request
-
-    async def work() -> None:
-        async with view.console.uploads.importing:
-            upload.done = await view.console.work(
-                imports.import_kind, request, kind=kind, source=source
-            )
-        if upload.done.number is not None:
-            upload.file.path.unlink(missing_ok=True)
-
-    upload.job = view.console.jobs.begin("import", upload.name, by=upload.by, work=work)
-
-
-def _forget_imported(view: View, upload: Upload) -> int | None:
-    """Forget a file that was imported whole. Returns the import's number; None for another one."""
-    if upload.done is None or upload.done.number is None or upload.done.rejects is not None:
-        return None
-    view.console.uploads.forget(upload)
-    return upload.done.number
-
-
-async def ask_import_all(view: View) -> Form:
-    clear = _clear_of(view)
-    lines = [
-        f"{each.file.path.name}, {KINDS[each.seen.kind]}: {each.seen.new:,} new, "
-        f"{each.seen.changed:,} changed, {each.seen.unchanged:,} as known before."
-        for each in clear
-        if each.seen is not None
-    ]
-    names = " ".join(each.name for each in clear)
-    return Form(
-        subject="Imports",
-        lines=tuple(lines or ["No file waits of which every row is clear."]),
-        back="/imports",
-        ready=bool(clear),
-        reason=False,
-        fields=(Field(name="uploads", label="Files", kind="hidden", value=names),),
-    )
-
-
-async def do_import_all(view: View, reason: str) -> str:
-    """Import the files that were shown and are still clear, one after another."""
-    shown = set(view.given.get("uploads", "").split())
-    clear = [each for each in _clear_of(view) if each.name in shown]
-    for upload in clear:
-        _begin_import(view, upload)
-    await view.console.jobs.settle([each.job for each in clear if each.job is not None])
-    for upload in clear:
-        _forget_imported(view, upload)
-    return "/imports"
-
-
-async def ask_discard(view: View) -> Form:
-    upload = upload_of(view, view.needed("upload"))
-    return Form(
-        subject=upload.file.path.name,
-        lines=("The file is deleted here, and nothing of it is imported.",),
-        back=address("imports", upload.name),
-        ready=not upload.busy,
-        reason=False,
-    )
-
-
-async def do_discard(view: View, reason: str) -> str:
-    upload = upload_of(view, view.needed("upload"))
-    if upload.busy:
-        raise UsageError("this file is being read: wait for the end")
-    view.console.uploads.forget(upload)
-    return "/imports"
 
 
 # --- withdrawing an import ------------------------------------------------------------------------

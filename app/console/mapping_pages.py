@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from typing import Final
 
-from app.console.imports_pages import KINDS, begin_reading, upload_of
+from app.console.imports_pages import KINDS, upload_of
+from app.console.upload_acts import begin_reading
 from app.console.uploads import Upload
 from app.console.view import Field, Form, View
 from app.console.words import address

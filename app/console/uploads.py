@@ -126,6 +126,11 @@ class Upload:
     done: Imported | None = None
 
     @property
+    def changes_file(self) -> Path:
+        """File of all rows that the import would change."""
+        return self.file.folder / "changes.csv"
+
+    @property
     def busy(self) -> bool:
         """Return whether a job reads it now."""
         return self.job is not None and self.job.ended is None
