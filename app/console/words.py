@@ -134,6 +134,7 @@ CAUSES: Final[Mapping[BreakCause, str]] = {
     "refund_not_settled": "Money went back, and no statement has taken it yet.",
     "refund_amount_differs": "A refund was settled with another amount than was given back.",
     "dispute_won_not_returned": "A dispute was won, and its money has not come back.",
+    "failed_refund_not_returned": "A refund failed, and its money has not come back.",
     "fee_unexpected": "The provider took another fee than was agreed.",
     "late_money": "Money came, or became known, after the order was canceled or given up.",
     "unresolved": "What arrived does not fit the order.",

@@ -30,6 +30,7 @@ BreakCause = Literal[
     "refund_not_settled",
     "refund_amount_differs",
     "dispute_won_not_returned",
+    "failed_refund_not_returned",
     "settled_never_notified",
     "fee_unexpected",
     "late_money",
@@ -506,6 +507,8 @@ SENTENCES: Final[dict[BreakCause, str]] = {
     "{difference} apart",
     "dispute_won_not_returned": "A dispute was won, and by the statement the provider still keeps "
     "{difference} of its money",
+    "failed_refund_not_returned": "The statement took {settled} for a refund that failed at "
+    "{failed_at}, and no line gives it back",
     "settled_never_notified": "The statement has a {kind} of {settled}, and no webhook that was "
     "read says so",
     "fee_unexpected": "The provider took a fee of {fee}; {expected_fee} was expected",
@@ -555,6 +558,8 @@ NEXT_STEPS: Final[dict[BreakCause, str]] = {
     "the customer, and start it again",
     "refund_amount_differs": "Ask the provider which amount is right, and for the difference",
     "dispute_won_not_returned": "Ask the provider to give back what it took for the dispute",
+    "failed_refund_not_returned": "Ask the provider to give back what it took for the refund, and "
+    "send the customer their money otherwise",
     "settled_never_notified": "Ask the provider to send the event again, and check that its "
     "webhooks reach us",
     "fee_unexpected": "Compare the fee with your contract and claim the difference, or correct the "

@@ -55,6 +55,23 @@ class Doubted:
 
 
 @frozen
+class FailedRefund:
+    """A refund that the provider reported as failed, so that nothing went back by it.
+
+    refund  its own reference; None if its failure names none
+    minor   None if no event states its amount
+    at      the provider's date of the failure
+    """
+
+    source: str
+    payment: str
+    refund: str | None
+    minor: int | None
+    currency: str
+    at: Instant
+
+
+@frozen
 class LedgerLine:
     """One order as of an instant.
 
@@ -71,6 +88,7 @@ class LedgerLine:
     tendered   what of the whole price was paid otherwise, or taken off at the provider, beside
                `expected`, in its minor units
     on_top     what came on top of the price, in its currency, by kind
+    failed     refunds that failed: a statement may have taken each, and given it back later
     fulfilled_at, fulfilled_by
                when the shop fulfilled the order, and the id of the record that says so
     """
@@ -92,6 +110,7 @@ class LedgerLine:
     owed: tuple[Money, ...] = ()
     tendered: int = 0
     on_top: tuple[Part, ...] = ()
+    failed: tuple[FailedRefund, ...] = ()
     fulfilled_at: Instant | None = None
     fulfilled_by: tuple[str, ...] = ()
 
@@ -134,6 +153,7 @@ def ledger_line_of(ledger: Ledger) -> LedgerLine | None:
         owed=() if odd is None else _owed(ledger, odd),
         tendered=sum([each.minor for each in (tendered, ledger.discount) if each is not None]),
         on_top=ledger.came_on_top,
+        failed=_failed(ledger),
         fulfilled_at=None if filed.fulfilled is None else filed.fulfilled.at,
         fulfilled_by=() if filed.fulfilled is None else (filed.fulfilled.record_id,),
     )
@@ -150,6 +170,33 @@ def _taken(movement: Movement, money: Money) -> Taken:
         received_at=min([each.first for each in movement.stating]),
         cites=movement.cites,
     )
+
+
+def _failed(ledger: Ledger) -> tuple[FailedRefund, ...]:
+    """Return the refunds that failed, each once, with the amount that any event states of it."""
+    if all(finding.code != "refund_failed" for finding in ledger.findings):
+        return ()
+    told = [each.event for each in ledger.case.heard if each.event.payment is not None]
+    amounts = {
+        (event.source, event.movement): event.money
+        for event in told
+        if event.claim in ("refunded", "refund_pending") and event.money is not None
+    }
+    found: dict[tuple[str, str, str | None], FailedRefund] = {}
+    for each in ledger.case.heard:
+        event = each.event
+        if event.claim != "refund_failed" or event.payment is None:
+            continue
+        money = event.money or amounts.get((event.source, event.movement))
+        found[event.source, event.payment, event.movement] = FailedRefund(
+            source=event.source,
+            payment=event.payment,
+            refund=event.movement,
+            minor=None if money is None else money.minor,
+            currency="" if money is None else money.currency,
+            at=each.at,
+        )
+    return tuple(found.values())
 
 
 def _called(attempt: AttemptEvidence) -> str:
@@ -251,6 +298,10 @@ def ledger_line_text(found: LedgerLine) -> str:
         [(each.kind, each.money.minor, each.money.currency) for each in found.on_top],
         found.fulfilled_at,
         found.fulfilled_by,
+        [
+            (each.source, each.payment, each.refund, each.minor, each.currency, each.at)
+            for each in found.failed
+        ],
     ]
     return json.dumps(parts, ensure_ascii=False, separators=(",", ":"))
 
@@ -260,7 +311,7 @@ def ledger_line_in(text: str, *, as_of: Instant) -> LedgerLine:
     # fmt: off
     (order, outcome, fulfillable, price, opened_at, taken, payments, findings, reason,
      ended_at, in_doubt, doubted, owed, tendered, on_top, fulfilled_at,
-     fulfilled_by) = json.loads(text)
+     fulfilled_by, failed) = json.loads(text)
     # fmt: on
     return LedgerLine(
         key=match_key(order),
@@ -303,6 +354,19 @@ def ledger_line_in(text: str, *, as_of: Instant) -> LedgerLine:
         ),
         fulfilled_at=fulfilled_at,
         fulfilled_by=tuple(fulfilled_by),
+        failed=tuple(
+            [
+                FailedRefund(
+                    source=source,
+                    payment=payment,
+                    refund=refund,
+                    minor=minor,
+                    currency=currency,
+                    at=at,
+                )
+                for source, payment, refund, minor, currency, at in failed
+            ]
+        ),
     )
 
 

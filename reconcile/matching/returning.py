@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 
 from reconcile.matching.books import StatementLine
 from reconcile.matching.funds import Return
+from reconcile.matching.ledger_lines import FailedRefund
 from reconcile.matching.rows import StatementRow
 from reconcile.matching.rules import Terms
 
@@ -50,6 +51,23 @@ def may_be_of(row: StatementRow, taken: Return, terms: Terms) -> bool:
         and row.payment in (None, taken.payment)
         and (taken.kind == "dispute_lost") == (row.kind == "dispute")
     )
+
+
+def failure_of(
+    row: StatementRow, failed: Iterable[FailedRefund], terms: Terms
+) -> FailedRefund | None:
+    """Return the failed refund that a line took money for; its own reference decides where both
+    have one, else payment and amount."""
+    if row.kind != "refund":
+        return None
+    for each in failed:
+        named = (
+            (row.refund, each.refund) if row.refund and each.refund else (row.payment, each.payment)
+        )
+        amount = each.minor is None or (each.minor, each.currency) == (abs(row.gross), row.currency)
+        if named[0] == named[1] and amount and terms.settles(row.source, each.source):
+            return each
+    return None
 
 
 def gives_back(row: StatementRow, returns: Sequence[Return], terms: Terms) -> bool:

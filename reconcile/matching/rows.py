@@ -141,9 +141,9 @@ def is_plain(taking: LedgerLine) -> bool:
 
     Either the outcome is `succeeded` with one capture that rests on one event, or no money moved
     and it is not `unresolved`; and no finding is WEIGHTY, no payment in doubt, nothing owed back,
-    no tender, and nothing on top of the price.
+    no tender, nothing on top of the price, and no refund that failed.
     """
-    odd = taking.tendered or taking.owed or taking.doubted or taking.on_top
+    odd = taking.tendered or taking.owed or taking.doubted or taking.on_top or taking.failed
     if odd or not WEIGHTY.isdisjoint(taking.findings):
         return False
     if not taking.taken:

@@ -18,6 +18,7 @@ from reconcile.matching.candidates import MOST, days_between
 from reconcile.matching.decide import Match, MatchKind
 from reconcile.matching.exchange import exchanges, exchanges_back, expected_of, implied_rate
 from reconcile.matching.funds import Capture, Funds, Return, left_of
+from reconcile.matching.ledger_lines import FailedRefund
 from reconcile.matching.parts import are_parts, parted
 from reconcile.matching.rows import StatementRow, subject_of
 from reconcile.matching.rules import Terms, factor_between
@@ -398,6 +399,7 @@ class Settling:
         unused = list(returns)
         done, others = returning.undone(rows)
         self._tally.place_lines(done, "returned")
+        failed = [e for one in funds for r in one.rows if r.whole for e in r.whole.failed]
         left: list[StatementRow] = []
         for row in others:
             fitting = [each for each in unused if returning.is_of(row, each, self._terms)]
@@ -406,6 +408,8 @@ class Settling:
                 lost = [each for each in fitting if each.kind == "dispute_lost"]
                 unused.remove((lost or fitting)[0])
                 self._tally.place_lines([row], "by_reference")
+            elif failure := returning.failure_of(row, failed, self._terms):
+                self._kept(row, failure)
             else:
                 left.append(row)
         disputed = {each for one in funds if one.disputed for each in one.payments}
@@ -429,6 +433,16 @@ class Settling:
             if rest:
                 unused = self._returned_otherwise(funds, rest, unused)
         return unused
+
+    def _kept(self, row: StatementRow, failure: FailedRefund) -> None:
+        """Place a line that took money for a failed refund, and that no line has given back."""
+        if waiting := self._terms.waits_for_settlement(failure.at, source=failure.source):
+            self._tally.place_lines([row], waiting)
+            return
+        found = never_notified(row, as_of=self._terms.as_of)
+        facts = (("settled", found.money), ("failed_at", failure.at))
+        self._tally.report(replace(found, cause="failed_refund_not_returned", facts=facts))
+        self._tally.place_lines([row], "failed_refund_not_returned")
 
     def _returned_otherwise(
         self, funds: Sequence[Funds], rows: list[StatementRow], unused: list[Return]

@@ -38,6 +38,7 @@ CAUSE_WORDS: Final[Mapping[str, str]] = {
     "refund_not_settled": "Refund not settled",
     "refund_amount_differs": "Refund amounts differ",
     "dispute_won_not_returned": "Dispute won, money not returned",
+    "failed_refund_not_returned": "Refund failed, money not returned",
     "settled_never_notified": "Settled, no webhook read",
     "fee_unexpected": "Fee other than agreed",
     "late_money": "Money came, or became known, too late",

@@ -292,6 +292,15 @@ def won_and_not_given_back(t: Telling) -> None:
     t.leaves("dispute_won_not_returned", t.price)
 
 
+def refund_failed_and_not_given_back(t: Telling) -> None:
+    # A refund failed, and the provider keeps what it took for it.
+    t.sells()
+    refund = t.hears("refunded", 4_000, back=t.price)
+    t.hears("refund_failed", 9_000, back=t.price, of=refund)
+    t.settles("refund", t.price)
+    t.leaves("failed_refund_not_returned", t.price)
+
+
 # --- nothing is wrong: money that went back in other ways ----------------------------------------
 
 
@@ -365,6 +374,7 @@ BROKEN: tuple[Plot, ...] = (
     refund_never_taken,
     refund_of_another_amount,
     won_and_not_given_back,
+    refund_failed_and_not_given_back,
 )
 
 WENT_BACK: tuple[Plot, ...] = (surplus_given_back, charged_back, disputed_and_some_came_again)
@@ -373,5 +383,5 @@ WENT_BACK: tuple[Plot, ...] = (surplus_given_back, charged_back, disputed_and_so
 UNDECIDED: tuple[Plot, ...] = (price_unclear, two_bodies, two_rows_fit, second_payment_unclear)
 """Those that must be decided before a month is closed."""
 
-CYCLE: tuple[Plot, ...] = (*ORDINARY, *BROKEN, *WENT_BACK, pays)
+CYCLE: tuple[Plot, ...] = (*ORDINARY, *BROKEN, *WENT_BACK)
 """Forty, so that with three currencies each plot comes in each."""

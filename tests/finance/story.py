@@ -203,11 +203,12 @@ class Telling:
         again: tuple[int, ...] = (),
         lag: int = 2,
         event_id: str | None = None,
+        of: str | None = None,
     ) -> str:
         """Let the provider send an event on a payment, which arrives `lag` seconds later, and after
-        each of `again`. Returns the event's id."""
+        each of `again`; `of`: the event whose refund it is about. Returns the event's id."""
         at = self.placed_at + after * SECOND
-        event, body = self._body(kind, at, event_id, place=place, paid=paid, back=back)
+        event, body = self._body(kind, at, event_id, place=place, paid=paid, back=back, of=of)
         for delay in (lag, *again):
             self.story.arrivals.append(Arrived(at + delay * SECOND, event, body))
         return event
@@ -226,11 +227,12 @@ class Telling:
         place: int = 0,
         paid: int | None = None,
         back: int = 0,
+        of: str | None = None,
     ) -> tuple[str, bytes]:
         if event is None:
             self._ids += 1
             event = f"evt_{self._tag}_{self._ids}"
-        refund = _REFUND.format(f"re_{event}", major(back, self.currency), self.currency)
+        refund = _REFUND.format(f"re_{of or event}", major(back, self.currency), self.currency)
         body = _BODY.format(
             event=event,
             kind=kind,

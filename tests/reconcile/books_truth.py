@@ -19,7 +19,7 @@ from reconcile.ledger.ledger import EntryKind, Outcome
 from reconcile.ledger.vocabulary import FindingCode
 from reconcile.matching.books import BookLine, BookStatus, StatementKind, StatementLine, match_key
 from reconcile.matching.breaks import ORDER_CAUSES
-from reconcile.matching.ledger_lines import Doubted, LedgerLine, Taken
+from reconcile.matching.ledger_lines import Doubted, FailedRefund, LedgerLine, Taken
 from reconcile.matching.rows import NO_KEY, BookRow, StatementRow, TakingRow, ledger_line_row
 from reconcile.matching.rules import Coverage, Covered, ExpectedFee, MatchRules, Span, Tolerance
 from reconcile.money import Money
@@ -79,6 +79,7 @@ class Case:
         owed: tuple[Money, ...] = (),
         doubted: tuple[Doubted, ...] = (),
         in_doubt: tuple[Money, ...] = (),
+        failed: tuple[FailedRefund, ...] = (),
     ) -> Case:
         """Add an order with a capture and further movements."""
         order = reference or self.reference
@@ -98,6 +99,7 @@ class Case:
                 owed=owed,
                 doubted=doubted,
                 in_doubt=in_doubt,
+                failed=failed,
             )
         )
         return self
@@ -281,6 +283,14 @@ def _won(case: Case) -> Case:
     return case.pays(findings=("dispute_won",)).books().settles()
 
 
+def _failed(case: Case, *, at: Instant) -> Case:
+    """Let the order's refund fail at an instant, which the statement has taken."""
+    failed = FailedRefund(
+        source=SOURCE, payment=case.payment, refund=None, minor=900, currency=KES, at=at
+    )
+    return _took(case.pays(failed=(failed,)).books().settles(), 900)
+
+
 def _twice(case: Case) -> Case:
     again = case.taken(payment=case.payment + "_2")
     case.pays(findings=("paid_twice",), more=(again,), owed=(kes(case.minor),)).books()
@@ -372,6 +382,9 @@ TROUBLES: dict[str, Callable[[Case], Case]] = {
     ).breaks_as("refund_amount_differs", 100),
     "dispute_won_not_returned": lambda c: _took(_won(c), 900, "dispute").breaks_as(
         "dispute_won_not_returned", 900
+    ),
+    "failed_refund_not_returned": lambda c: _failed(c, at=c.at).breaks_as(
+        "failed_refund_not_returned", 900
     ),
     "settled_never_notified": lambda c: c.books().settles().breaks_as("settled_never_notified"),
     "fee_unexpected": lambda c: (

@@ -113,6 +113,7 @@ def money(minor: int) -> Money:
         ("currency_differs", (), 0, 500),
         ("refund_not_in_book", (), 0, 500),
         ("dispute_won_not_returned", (), 500, 500),
+        ("failed_refund_not_returned", (), 500, 500),
         # What is held, and only a file has still to say so.
         ("paid_not_in_book", (), 0, 0),
         ("book_unpaid_but_received", (), 0, 0),

@@ -3,6 +3,7 @@ what the quick way of plain orders may take."""
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -11,7 +12,7 @@ from reconcile.ledger.ledger import EntryKind, Outcome
 from reconcile.matching.books import StatementKind
 from reconcile.matching.breaks import Break
 from reconcile.matching.decide import Match
-from reconcile.matching.ledger_lines import Doubted
+from reconcile.matching.ledger_lines import Doubted, FailedRefund
 from reconcile.matching.match import Matching
 from reconcile.matching.returning import balance_of
 from reconcile.matching.rows import BookRow, StatementRow, TakingRow, ledger_line_row
@@ -23,6 +24,7 @@ from tests.reconcile.books_cases import AT, case, causes, decided, stands
 from tests.reconcile.books_truth import (
     AS_OF,
     COVERAGE,
+    KES,
     RULES,
     SOURCE,
     Case,
@@ -536,6 +538,29 @@ def test_a_refund_that_failed_is_still_missing_if_a_webhook_says_that_it_went() 
     made.pays(more=(made.taken(minor=-500, kind="refunded"),)).settles()
     made.settles(kind="refund", gross=-500, fee=0).settles(kind="refund_failed", gross=500, fee=0)
     assert "refund_not_settled" in causes(decided(made)[0])
+
+
+@pytest.mark.parametrize(("failed_at", "other", "expected"), [
+    (SETTLED, {}, ["failed_refund_not_returned"]),
+    (AS_OF - 6 * DAY, {}, []),
+    (SETTLED, {"minor": 499}, ["settled_never_notified"]),
+    (SETTLED, {"payment": "pay_other"}, ["settled_never_notified"]),
+    (SETTLED, {"refund": "re_2"}, ["settled_never_notified"]),
+    (SETTLED, {"refund": "re_1", "payment": "ch_1"}, ["failed_refund_not_returned"]),
+    (SETTLED, {"minor": None, "currency": ""}, ["failed_refund_not_returned"]),
+])  # fmt: skip
+def test_what_a_failed_refund_took_is_awaited_until_the_statement_reaches_beyond_the_failure(
+    failed_at: Instant, other: dict[str, Any], expected: list[str]
+) -> None:
+    """Its line is that refund's by the refund's own reference, else by payment and amount."""
+    made = case()
+    failed = FailedRefund(
+        source=SOURCE, payment=made.payment, refund=None, minor=500, currency=KES, at=failed_at
+    )
+    made.pays(failed=(replace(failed, **other),)).books().settles()
+    made.settles(kind="refund", gross=-500, fee=0)
+    made.lines[-1] = replace(made.lines[-1], refund="re_1")
+    assert causes(decided(made)[0]) == expected
 
 
 @pytest.mark.parametrize(("kind", "gross", "balance"), [

@@ -462,6 +462,13 @@ SAID: dict[str, tuple[Callable[[Case], Case], str, str]] = {
         "A dispute was won, and by the statement the provider still keeps KES 9.00 of its money.",
         "Ask the provider to give back what it took for the dispute.",
     ),
+    "a refund that failed": (
+        TROUBLES["failed_refund_not_returned"],
+        "The statement took KES 9.00 for a refund that failed at 2026-10-02T00:00:00Z, and no line "
+        "gives it back.",
+        "Ask the provider to give back what it took for the refund, and send the customer their "
+        "money otherwise.",
+    ),
     "a won dispute of which some came again": (
         FURTHER["won, and given back in part"],
         "A dispute was won, and by the statement the provider still keeps KES 4.00 of its money.",
