@@ -142,7 +142,7 @@ def _document(done: Imported) -> dict[str, Any]:
         "columns_not_read": done.passed_over,
         "totals_left_out": done.totals,
         "preset": done.preset,
-        "notes": done.notes,
+        "notes": [*done.notes, *filter(None, [done.suggestion])],
         "rows_ignored": done.ignored_documents(),
         "told_with_others": done.joined,
         "covers": [
@@ -154,7 +154,7 @@ def _document(done: Imported) -> dict[str, Any]:
 
 
 def _print(done: Imported) -> None:
-    for sentence in done.notes:
+    for sentence in filter(None, (*done.notes, done.suggestion)):
         printing.note(sentence)
     if done.rows:
         printing.emit(done.rows, columns=tuple(done.rows[0]), form=printing.Format.table)

@@ -161,12 +161,14 @@ class Imported(import_store.WrittenVersions):
     kind          what it was read as
     source        whose statement it is; "" of anything else, and if it is not known
     looks_like    the kind that a refused file has the look of, where it is another one
+    suggestion    what to do then, by command; empty otherwise
     """
 
     file: str
     kind: ImportKind
     source: str = ""
     looks_like: ImportKind | None = None
+    suggestion: str = ""
     sha256: str = ""
     read: int = 0
     rejected: int = 0
@@ -419,7 +421,7 @@ def _suggest_kind(context: AppContext, request: ImportRequest, done: Imported) -
         done.looks_like = found.kind
         name, preset = file_identity.KIND_NAMES[found.kind], found.preset
         what = "is" if preset is None else f"looks like {preset.name} ({preset.title}), which is"
-        done.notes.append(
+        done.suggestion = (
             f"The file {what} {name}: import it with `{file_identity.COMMANDS[found.kind]}`, or "
             "with `tallyhook import`, which recognizes it."
         )

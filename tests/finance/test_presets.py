@@ -27,6 +27,7 @@ from app.finance.files.presets import (
 )
 from app.finance.imports import Imported, ImportRequest, import_book, import_statement
 from app.finance.read_lines import list_book, list_statement
+from app.providers.profile import shipped_profiles
 from reconcile.instants import format_instant
 from reconcile.matching.books import STATEMENT_KINDS
 from reconcile.money import Money
@@ -125,6 +126,13 @@ def keep_golden(name: str, lines: list[str]) -> None:
     )
 
 
+def test_every_statement_names_the_profiles_of_its_provider() -> None:
+    """Its source follows from them."""
+    for preset in map(load_preset, shipped_presets()):
+        assert bool(preset.profiles) == (preset.kind == "statement")
+        assert {*preset.profiles} <= {*shipped_profiles()}
+
+
 def test_every_preset_has_a_sample() -> None:
     assert sorted(SAMPLE) == shipped_presets() == sorted(path.stem for path in SAMPLES.iterdir())
 
@@ -199,11 +207,12 @@ async def test_another_file_than_that_of_the_preset_is_refused_with_what_it_lack
 async def test_a_file_of_the_other_kind_is_refused_with_its_command(context: AppContext) -> None:
     done = await import_book(context, ImportRequest(path=sample("stripe_payouts")))
     assert done.refused
-    assert done.notes == [
+    assert (done.notes, done.looks_like) == ([], "statement")
+    assert done.suggestion == (
         "The file looks like stripe_payouts (Stripe, payout reconciliation, itemized), which is a "
         "statement: import it with `tallyhook statement import`, or with `tallyhook import`, which "
         "recognizes it."
-    ]
+    )
     with pytest.raises(UsageError, match="say `tallyhook records import`"):
         await import_statement(
             context,
