@@ -136,9 +136,10 @@ async def run_page_document(view: View) -> Document:
         view.context, await finished_run(view.context, int(view.subject))
     )
     newest = await worklist.newest_run(view.context)
-    broken = [each.sides for each in found.control.ties() if not each.holds]
+    broken = [each for each in found.control.ties() if not each.holds]
     return reconcile_period.run_document(found) | {
-        "broken_sides": broken,
+        "broken_sides": [each.sides for each in broken],
+        "broken_sums": any(not each.of_wallet for each in broken),
         "breaks": found.breaks,
         "newest": newest is not None and found.number == newest.number,
         "rules_named": "of a file"

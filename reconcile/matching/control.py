@@ -146,6 +146,11 @@ class Equation:
         return self.left == self.right
 
     @property
+    def of_wallet(self) -> bool:
+        """Whether it is about a balance that a statement states, and not about our own sums."""
+        return self.name.endswith(STATED_BALANCE)
+
+    @property
     def sides(self) -> str:
         """Both sides for people: rows, or money in major units."""
         if self.name == _ROWS or not self.currency:
@@ -163,6 +168,9 @@ class WalletTie:
     moved: int
     stated: int
 
+
+STATED_BALANCE: Final = "balance of the statement"
+"""Right side of the equation of a wallet."""
 
 _ROWS: Final = "rows read = rows placed"
 _BANK_SIDES: Final = ("payouts", "bank")
@@ -234,7 +242,7 @@ class Control:
                 Equation(name=name, side="bank", currency=currency, left=paid, right=booked)
             )
         for each in self.wallets:
-            name = f"{each.wallet}: opening balance and movements = balance of the statement"
+            name = f"{each.wallet}: opening balance and movements = {STATED_BALANCE}"
             found.append(
                 Equation(
                     name=name,

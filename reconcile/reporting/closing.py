@@ -21,7 +21,8 @@ from reconcile.instants import (
     format_known,
     parse_instant,
 )
-from reconcile.matching.breaks import BreakCause
+from reconcile.matching.breaks import NEXT_STEPS, BreakCause
+from reconcile.matching.control import STATED_BALANCE
 from reconcile.money import Money
 from reconcile.periods import Month, month_named
 from reconcile.reporting.journal import Revenue
@@ -547,7 +548,9 @@ def in_report(report: PeriodReport) -> Iterator[Blocker]:
                 code="ties",
                 sentence=f"{tie.name} does not hold in {tie.currency or 'number'}: {tie.left} is "
                 f"{tie.left_value}, {tie.right} is {tie.right_value}.",
-                do="Run `tallyhook db check`; do not close before it is understood.",
+                do=NEXT_STEPS["wallet_balance_differs"] + "."
+                if tie.right == STATED_BALANCE
+                else "Run `tallyhook db check`; do not close before it is understood.",
             )
     yield from _breaks(report)
     yield from _coverage(report)

@@ -79,6 +79,7 @@ def test_a_row_that_the_file_lacks_breaks_the_balance_and_its_tie(missing: int) 
     control = wallets.control(END)
     (tie,) = [each for each in control.ties() if each.name.startswith("till Utility Account")]
     assert tie.right - tie.left == MONTH[missing].net
+    assert [each.of_wallet for each in control.ties() if not each.holds] == [True]
     assert not control.holds
     assert control_in(control_text(control)) == control
 
