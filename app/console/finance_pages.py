@@ -10,7 +10,7 @@ from starlette.responses import Response
 from app.access.proposal import Proposal
 from app.console.pages import download
 from app.console.proposals_pages import proposal_shown, proposed, waiting_about
-from app.console.view import PROPOSE, ROWS, ActionResult, Document, Field, Form, View
+from app.console.view import PROPOSE, ROWS, ActionResult, Document, Field, Form, View, stated
 from app.console.words import BANK_PLACES, address
 from app.context.context import AppContext
 from app.core.errors import ConfigurationError, NotFoundError, UsageError
@@ -23,6 +23,7 @@ from app.finance import (
     closed_periods,
     fee_suggestions,
     match_rules,
+    placed_rows,
     reconcile_period,
     reconcile_rows,
     scheduled,
@@ -43,6 +44,7 @@ from app.finance.reports.journal import (
 )
 from app.finance.reports.render import REPORT_FORMATS, ReportFormat
 from reconcile.instants import DAY, TICK, Instant, format_instant, format_known
+from reconcile.matching.control import BUCKETS, SIDES, Bucket, Side
 from reconcile.matching.rows import name_of
 from reconcile.periods import Calendar, Month
 from reconcile.reporting import closing as closings
@@ -537,6 +539,32 @@ async def bank_document(view: View) -> Document:
         "skip": skip,
         "next": skip + view.rows if found.more else None,
         "imported": bool(found.counts),
+    }
+
+
+async def rows_document(view: View) -> Document:
+    """GET /rows/{run}?side=&bucket=&currency=&skip=: what stands in a place, matched by a job."""
+    number = int(view.subject) if view.subject.isdigit() and len(view.subject) < 19 else 0
+    side: Side = stated("side", view.choice("side", SIDES))
+    bucket: Bucket = stated("bucket", view.choice("bucket", BUCKETS))
+    currency, skip = view.word("currency") or "", view.number("skip") or 0
+    await finished_run(view.context, number)
+    work = partial(
+        view.console.work, placed_rows.placed_rows, number,
+        side=side, bucket=bucket, currency=currency,
+    )  # fmt: skip
+    seen = await view.shared_job("bank", f"rows {number} {side} {bucket} {currency}", work=work)
+    rows = [] if seen.ended is None else seen.result
+    return {
+        "run": number,
+        "filters": {"side": side, "bucket": bucket, "currency": currency},
+        "looked_since": format_instant(seen.began),
+        "looked_at": format_known(seen.ended),
+        "found": len(rows),
+        "most": placed_rows.MOST,
+        "rows": rows[skip : skip + ROWS],
+        "skip": skip,
+        "next": skip + ROWS if len(rows) > skip + ROWS else None,
     }
 
 

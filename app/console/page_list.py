@@ -142,6 +142,17 @@ PAGES: Final = (
         live=False,
     ),
     Page(
+        path="/rows/{subject}",
+        title="Rows of a run",
+        reads="runs",
+        load=finance_pages.rows_document,
+        template="rows.html",
+        rows="rows",
+        group="Finance",
+        live=False,
+        following={"next": "skip"},
+    ),
+    Page(
         path="/trail/{subject}",
         title="Trail",
         reads="bank",

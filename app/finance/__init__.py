@@ -22,6 +22,7 @@ __all__ = (
     "match_rules",
     "named_mappings",
     "place_payment",
+    "placed_rows",
     "read_lines",
     "reconcile_period",
     "reconcile_rows",

@@ -39,7 +39,7 @@ from reconcile.matching.period import Period, joined_dates, within
 from reconcile.matching.rows import BookRow, StatementRow, TakingRow, ledger_line_row
 from reconcile.matching.rules import Coverage, HandMatch, MatchRules, Terms
 from reconcile.matching.suspense import Suspended, Suspense
-from reconcile.matching.tally import Group
+from reconcile.matching.tally import Group, KeepingTally
 from reconcile.matching.wallets import WalletRow, Wallets
 
 # --- ledger lines ---------------------------------------------------------------------------------
@@ -200,8 +200,9 @@ class Known:
             suspense=self._suspense(),
         )
 
-    def matching(self) -> Matching:
+    def matching(self, *, keeping: KeepingTally | None = None) -> Matching:
         return Matching(
+            keeping=keeping,
             rules=self.rules,
             as_of=self.as_of,
             coverage=self.coverage,

@@ -409,10 +409,8 @@ class BankLeg:
             if (period is None or each.at in period) and each.bucket in _ALONE:
                 yield _alone(each, near)
 
-    def control(self, period: Period | None = None) -> Control:
-        """Return the totals of all payouts and lines of a period, or of all time."""
-        read: dict[tuple[Side, str], list[int]] = defaultdict(lambda: [0, 0])
-        placed: dict[tuple[Side, str, Bucket], list[int]] = defaultdict(lambda: [0, 0])
+    def placed(self, period: Period | None = None) -> list[tuple[Bucket, Payout | BankLine]]:
+        """Return every payout and line of a period, or of all time, with its bucket."""
         found: list[tuple[Bucket, Payout | BankLine]] = []
         for link in self.links:
             if period is None or link.at in period:
@@ -426,7 +424,13 @@ class BankLeg:
             one = alone.payout or alone.line
             if one is not None and (period is None or alone.at in period):
                 found.append((alone.bucket, one))
-        for bucket, one in found:
+        return found
+
+    def control(self, period: Period | None = None) -> Control:
+        """Return the totals of all payouts and lines of a period, or of all time."""
+        read: dict[tuple[Side, str], list[int]] = defaultdict(lambda: [0, 0])
+        placed: dict[tuple[Side, str, Bucket], list[int]] = defaultdict(lambda: [0, 0])
+        for bucket, one in self.placed(period):
             side: Side = "payouts" if isinstance(one, Payout) else "bank"
             for sums in (read[side, one.currency], placed[side, one.currency, bucket]):
                 sums[0] += 1

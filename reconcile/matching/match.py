@@ -29,7 +29,7 @@ from reconcile.matching.group import Deciding
 from reconcile.matching.rows import BookRow, StatementRow, TakingRow, claims, lines_of
 from reconcile.matching.rules import Coverage, HandMatch, MatchRules, Terms
 from reconcile.matching.suspense import NO_SUSPENSE, Suspense
-from reconcile.matching.tally import Group, Plain, Tally, merge
+from reconcile.matching.tally import Group, KeepingTally, Plain, Tally, merge
 from reconcile.money import Money
 from reconcile.values import frozen
 
@@ -234,13 +234,16 @@ class Matching:
         coverage: Coverage,
         hands: Iterable[HandMatch] = (),
         suspense: Suspense = NO_SUSPENSE,
+        keeping: KeepingTally | None = None,
     ) -> None:
         """Begin a matching. `hands` decide what matching by key leaves open; they undo no match.
 
         suspense  payments of no order: their statement lines match nothing else
+        keeping   counts in place of a tally of its own
         """
         terms = Terms(rules=rules, as_of=as_of, coverage=coverage, hands=hands, suspense=suspense)
-        self._terms, self._tally, self._left = terms, Tally(rules.currency), Left()
+        self._terms, self._left = terms, Left()
+        self._tally = keeping or Tally(rules.currency)
         self._deciding = Deciding(terms, self._tally, self._left)
         self.unpaid: list[Searchable] = []
         """Book lines reported without money, once `rest` has reported them."""
@@ -265,11 +268,15 @@ class Matching:
     ) -> Iterator[Decision]:
         """Merge three streams in key order. Raises ValueError for an unsorted stream."""
         tally, deciding = self._tally, self._deciding
-        plain = Plain(
-            agreed=tally.plain,
-            settled=tally.settled,
-            fee_fits=self._terms.fee_fits if self._terms.any_fees else None,
-            unsettled=deciding.plainly_unsettled,
+        plain = (
+            None
+            if isinstance(tally, KeepingTally)
+            else Plain(
+                agreed=tally.plain,
+                settled=tally.settled,
+                fee_fits=self._terms.fee_fits if self._terms.any_fees else None,
+                unsettled=deciding.plainly_unsettled,
+            )
         )
         groups = merge(
             tally.takings(takings), tally.book(book), tally.statements(statements), plain=plain

@@ -198,6 +198,49 @@ class Tally:
         )
 
 
+class KeepingTally(Tally):
+    """A tally that keeps the rows of one place, to show them.
+
+    rows   at most `most`; of more, the first that were placed
+    """
+
+    def __init__(self, home: str, *, side: Side, bucket: Bucket, currency: str, most: int) -> None:
+        super().__init__(home)
+        self.rows: list[TakingRow | BookRow | Capture | StatementRow] = []
+        self._place, self._currency, self._most = (side, bucket), currency, most
+
+    def _keep(self, side: Side, bucket: Bucket, rows: Iterable[Any]) -> None:
+        if (side, bucket) == self._place:
+            for row in rows:
+                own = (
+                    {each.currency for each in captures_of(row)} or {row.currency or self._home}
+                    if isinstance(row, TakingRow)
+                    else {row.currency}
+                )
+                if self._currency in own and len(self.rows) < self._most:
+                    self.rows.append(row)
+
+    def place_orders(self, rows: Iterable[TakingRow], bucket: Bucket) -> None:
+        some = list(rows)
+        super().place_orders(some, bucket)
+        self._keep("takings", bucket, some)
+
+    def place_book(self, rows: Iterable[BookRow], bucket: Bucket) -> None:
+        some = list(rows)
+        super().place_book(some, bucket)
+        self._keep("book", bucket, some)
+
+    def place_captures(self, captures: Iterable[Capture], bucket: Bucket) -> None:
+        some = list(captures)
+        super().place_captures(some, bucket)
+        self._keep("settlement", bucket, some)
+
+    def place_lines(self, rows: Iterable[StatementRow], bucket: Bucket) -> None:
+        some = list(rows)
+        super().place_lines(some, bucket)
+        self._keep("statement", bucket, some)
+
+
 _NOTHING: Final[list[Decision]] = []
 
 
@@ -283,10 +326,14 @@ def merge(
     book: Iterator[BookRow],
     lines: Iterator[StatementRow],
     *,
-    plain: Plain,
+    plain: Plain | None,
 ) -> Iterator[Group]:
-    """Yield every key that does not plainly agree. Raises ValueError for an unsorted stream."""
-    agreed, settled, fee_fits, unsettled = plain
+    """Yield every key that does not plainly agree. Raises ValueError for an unsorted stream.
+
+    plain  None: yield every key
+    """
+    fast = plain is not None
+    agreed, settled, fee_fits, unsettled = plain or Plain(Sheet(), Sheet(), None, lambda _: None)
     t, b, s = next(takings, _NO_LEDGER_LINE), next(book, _NO_BOOK), next(lines, _NO_LINE)
     t2, b2, s2 = next(takings, _NO_LEDGER_LINE), next(book, _NO_BOOK), next(lines, _NO_LINE)
     last, count, captured, fees, net = "", 0, 0, 0, 0
@@ -294,7 +341,8 @@ def merge(
         # Positions instead of names: this runs for every order.
         key = t[0]
         if (
-            t2[0] > key == b[0] < b2[0]
+            fast
+            and t2[0] > key == b[0] < b2[0]
             and t[9] is None
             and (minor := t[2])
             and minor == b[4]

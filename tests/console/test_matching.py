@@ -23,7 +23,7 @@ from app.wiring.serving import TOO_LONG, console_of
 from app.wiring.work import ElsewhereOf
 from reconcile.instants import DAY, MINUTE
 from tests.api.driving import environ, event
-from tests.console.conftest import RunningConsole
+from tests.console.conftest import RunningConsole, rows_of
 from tests.console.test_finance_pages import breaks, of_form, send
 from tests.console.test_imports import confirm, read
 from tests.console.test_pages import shown
@@ -173,6 +173,32 @@ async def test_several_lines_are_found_added_up_and_matched_in_four_clicks(
     assert not {"ORD-77", "ORD-78"} & {*left, *again}
     assert "ORD-79" in again
     assert closed["because"].startswith("Run 2 no longer saw it")
+
+
+async def test_every_number_of_a_run_opens_its_rows(
+    transfer: tuple[RunningConsole, str],
+) -> None:
+    console, _ = transfer
+    async with console.signed_in("finance") as client:
+        page = (await client.get("/runs/1")).text
+        control = (await client.get("/runs/1.json")).json()["control"]
+        ways = re.findall(r'href="(/rows/1\?[^"]+)"', page)
+        found = [
+            (await client.get(way.replace("&amp;", "&").replace("/rows/1", "/rows/1.json"))).json()
+            for way in ways
+        ]
+        sides = {way.partition("side=")[2].partition("&")[0] for way in ways}
+        missed = next(way for way in ways if "book_paid_not_received" in way)
+        listed = rows_of(await client.get(missed.replace("&amp;", "&").replace("1?", "1.csv?")))
+        wrong = await client.get("/rows/1?side=nowhere&bucket=returned")
+        none = await client.get("/rows/9?side=book&bucket=returned")
+    assert len(ways) == len(control)
+    assert {(*each["filters"].values(), each["found"]) for each in found} == {
+        (each["side"], each["bucket"], each["currency"], each["count"]) for each in control
+    }
+    assert sides >= {"book", "takings", "statement", "payouts", "bank"}
+    assert {each["name"] for each in listed} == {"ORD-77", "ORD-78", "ORD-79"}
+    assert (wrong.status_code, none.status_code) == (400, 404)
 
 
 async def test_the_trail_is_on_a_page_and_every_page_leads_to_it(

@@ -24,6 +24,7 @@ from reconcile.matching.ledger_lines import Doubted, LedgerLine, Taken
 from reconcile.matching.match import Matching
 from reconcile.matching.rows import BookRow, StatementRow, TakingRow, ledger_line_row
 from reconcile.matching.rules import Coverage, HandMatch, MatchRules, Tolerance
+from reconcile.matching.tally import KeepingTally
 from reconcile.money import Money
 from tests.reconcile.books_truth import (
     AS_OF,
@@ -62,11 +63,17 @@ class World:
     coverage: Coverage = COVERAGE
     hands: tuple[HandMatch, ...] = ()
 
-    def matching(self) -> Matching:
-        return Matching(rules=self.rules, as_of=AS_OF, coverage=self.coverage, hands=self.hands)
+    def matching(self, *, keeping: KeepingTally | None = None) -> Matching:
+        return Matching(
+            rules=self.rules,
+            as_of=AS_OF,
+            coverage=self.coverage,
+            hands=self.hands,
+            keeping=keeping,
+        )
 
-    def decided(self) -> tuple[list[Decision], Control]:
-        matching = self.matching()
+    def decided(self, *, keeping: KeepingTally | None = None) -> tuple[list[Decision], Control]:
+        matching = self.matching(keeping=keeping)
         reported = list(
             matching.decide(
                 takings=in_key_order(self.takings),

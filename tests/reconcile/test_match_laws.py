@@ -19,7 +19,7 @@ from reconcile.matching.decide import Decision, Match
 from reconcile.matching.funds import Capture
 from reconcile.matching.match import Matching
 from reconcile.matching.rows import BookRow, StatementRow, TakingRow, ledger_line_row
-from reconcile.matching.tally import COUNT, Tally
+from reconcile.matching.tally import COUNT, KeepingTally, Tally
 from tests.reconcile.books_strategies import World, worlds
 from tests.reconcile.books_truth import (
     AS_OF,
@@ -42,6 +42,25 @@ search = settings(
     database=None,
     suppress_health_check=[HealthCheck.too_slow],
 )
+
+
+@search
+@given(worlds(), st.randoms(use_true_random=False))
+def test_the_rows_of_a_place_are_those_that_are_counted_there(
+    world: World, chance: random.Random
+) -> None:
+    """A matching that keeps rows comes to the same without its short way for plain orders."""
+    decisions, control = world.decided()
+    for line in chance.sample(control.lines, min(3, len(control.lines))):
+        keeping = KeepingTally(
+            world.rules.currency,
+            side=line.side,
+            bucket=line.bucket,
+            currency=line.currency,
+            most=1_000,
+        )
+        assert world.decided(keeping=keeping) == (decisions, control)
+        assert len(keeping.rows) == line.count
 
 
 @search
