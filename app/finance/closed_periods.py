@@ -29,7 +29,7 @@ CLOSING_BASIS: Final[Basis] = "captured"
 """A month is closed, and compared with its closing, by the dates at which money moved."""
 
 
-MATCHING_FORM: Final = "m6"
+MATCHING_FORM: Final = "m7"
 """The form of matching and report. Raise it when equal evidence gives another result."""
 
 
