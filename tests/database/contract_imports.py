@@ -27,7 +27,16 @@ from app.finance.book_line_store import (
 )
 from app.finance.break_acts import finished_runs
 from app.finance.changed_rows import changed_by, changed_document
-from app.finance.import_store import Import, ImportKind, begin_import, go_on, imports, under_way
+from app.finance.import_store import (
+    Import,
+    ImportKind,
+    begin_import,
+    go_on,
+    import_of_file,
+    imports,
+    under_way,
+)
+from app.finance.import_task_store import ImportTask, import_tasks, replace_import_tasks
 from app.finance.imports import (
     Imported,
     ImportRequest,
@@ -36,6 +45,7 @@ from app.finance.imports import (
     import_statement,
     past_imports,
 )
+from app.finance.mapping_store import NamedMapping, named_mappings, save_mapping
 from app.finance.match_rules import save_rules
 from app.finance.read_lines import book_page, statement_page
 from app.finance.statement_store import statement_lines_of, statement_rows, wallet_rows
@@ -186,6 +196,35 @@ class ImportContract:
             ("A", "Bank Transfer"),
             ("C", None),
         ]
+
+    async def test_a_file_is_known_by_its_digest_until_it_is_taken_back(
+        self, inbox: Inbox, tmp_path: Path
+    ) -> None:
+        """By the newest import of its kind; mappings and tasks are kept as they were last said."""
+        now = context(inbox, at=9)
+        done = await book(inbox, tmp_path, "A-1,10.00,KES,unpaid,,")
+        again = await book(inbox, tmp_path, "A-1,10.00,KES,unpaid,,")
+
+        async def known(kind: ImportKind) -> int | None:
+            async with now.database.reading() as connection:
+                return await import_of_file(connection, kind=kind, sha256=done.sha256)
+
+        assert (await known("book"), await known("bank")) == (again.number, None)
+        assert again.number is not None
+        await withdraw_import(now, again.number, kind="book", by=None, reason="wrong")
+        assert await known("book") == done.number
+        tasks = [
+            ImportTask(folder=folder, file="a.csv", problem="not clear", since=seconds(1))
+            for folder in ("", "shop")
+        ]
+        async with now.database.writing() as connection:
+            for kept in (tasks, tasks[1:]):
+                await replace_import_tasks(connection, kept)
+                assert await import_tasks(connection) == kept
+            for toml in ("", 'kind = "book"\n'):
+                saved = NamedMapping(name="a", kind="book", toml=toml, who="Ann", at=seconds(1))
+                await save_mapping(connection, saved)
+                assert await named_mappings(connection) == [saved]
 
     @pytest.mark.alike
     async def test_a_reference_may_be_of_several_kinds(self, inbox: Inbox, tmp_path: Path) -> None:
