@@ -23,6 +23,7 @@ from reconcile.matching.tally import COUNT, KeepingTally, Tally
 from tests.reconcile.books_strategies import World, worlds
 from tests.reconcile.books_truth import (
     AS_OF,
+    START,
     Case,
     Month,
     Row,
@@ -50,6 +51,12 @@ def test_the_rows_of_a_place_are_those_that_are_counted_there(
     world: World, chance: random.Random
 ) -> None:
     """A matching that keeps rows comes to the same without its short way for plain orders."""
+    plain = Case("PLAIN-1", 1_500, START).pays().books().settles()
+    world = world + World(
+        takings=tuple(map(ledger_line_row, plain.takings)),
+        book=tuple(map(book_row, plain.book)),
+        lines=tuple(map(statement_row, plain.lines)),
+    )
     decisions, control = world.decided()
     for line in chance.sample(control.lines, min(3, len(control.lines))):
         keeping = KeepingTally(
