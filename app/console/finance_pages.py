@@ -17,6 +17,7 @@ from app.core.errors import ConfigurationError, NotFoundError, UsageError
 from app.core.jobs import Job, job_document
 from app.core.schedule import schedule_entries
 from app.core.text import counted
+from app.core.zones import local_text
 from app.finance import (
     bank_match,
     close_period,
@@ -598,7 +599,7 @@ async def ask_close(view: View) -> Form:
     if any(each.code in closings.UNCONDITIONAL for each in red):
         lines = tuple(each.sentence for each in red if each.code in closings.UNCONDITIONAL)
         return Form(subject=month, lines=lines, back=back, ready=False)
-    alone = alone and not red
+    alone, zone = alone and not red, view.context.calendar_zone
     fields = [
         field
         for place, each in enumerate(red)
@@ -606,7 +607,7 @@ async def ask_close(view: View) -> Form:
             Field(name=f"line-{place}", label="", kind="hidden", value=each.line),
             Field(
                 name=f"except-{place}",
-                label=f"Why it is closed although: {each.sentence}",
+                label=f"Why, though this does not hold: {local_text(each.sentence, zone)}",
                 hint="The report prints it as an exception.",
             ),
         )

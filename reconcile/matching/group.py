@@ -381,7 +381,7 @@ class Deciding:
         """Report a capture without a statement line."""
         waits = self.terms.waits_for_settlement(capture.at, source=capture.source)
         self.tally.place_captures([capture], waits or "not_settled")
-        if waits != "not_covered":
+        if self.terms.is_covered(capture.at, source=capture.source):
             days = max(self.terms.as_of - capture.at, 0) // DAY
             self.tally.keep_unsettled(capture, days=days)
         money = Money(minor=capture.minor, currency=capture.currency)

@@ -349,6 +349,11 @@ class Terms:
     def has_statements(self, source: str) -> bool:
         return source in self._statements
 
+    def is_covered(self, at: Instant, *, source: str) -> bool:
+        """Return whether the source's statements cover an instant."""
+        spans = self._statements.get(source, ())
+        return any(span.since <= at < span.until for span in spans)
+
 
 @cache
 def _factors(currency: str) -> tuple[int, ...]:

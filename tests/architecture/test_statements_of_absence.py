@@ -174,6 +174,7 @@ STATEMENTS: Final[dict[str, dict[str, tuple[str, ...]]]] = {
     "app/console/templates/case.html": {
         "No message says until when": ("read", "readable", "accepted")
     },
+    "app/console/templates/coverage.html": {"outside was compared with nothing": INPUT},
     "app/console/templates/deliveries.html": {"No delivery fits these filters": READ},
     "app/console/templates/found.html": {"No order was found in": ("read", "placed", "searched")},
     "app/console/templates/now.html": {

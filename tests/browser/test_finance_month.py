@@ -52,8 +52,9 @@ pay_1,charge,ORD-1,2024-10-10 12:00:00,kes,"1,500.00",43.50,"1,456.50",po_7
 pay_2,charge,ORD-2,2024-10-10 12:05:00,kes,"1,400.00",40.60,"1,359.40",po_7
 pay_3,charge,ORD-3,2024-10-10 12:09:00,kes,"1,499.00",43.47,"1,455.53",po_7
 pay_4,charge,ORD-4,2024-10-31 23:00:00,kes,99.00,,,po_8
+pay_5,charge,ORD-4,2024-10-31 23:00:00,kes,99.00,,,po_8
 pay_9,chargeback fee,,sometime,kes,12.00,,,po_8
-Total,,,,kes,"4,498.00",,,
+Total,,,,kes,"4,597.00",,,
 """
 """A provider's file: a mark of its encoding, marks of thousands, words of its own, a row that sums
 up, and one that nobody can read."""
@@ -70,6 +71,8 @@ payout = "Payout"
 charge = "payment"
 "chargeback fee" = "fee"
 """
+
+BANK = "booked_at,amount,currency,text\n2024-10-12,4271.43,KES,PAYOUT po_7\n"
 
 BOOK = """Rechnung;Betrag;Datum;Status;Kommentar
 ORD-1;1.500,00;10.10.2024;bezahlt;
@@ -104,6 +107,7 @@ async def prepared(folder: Path) -> str:
     (mappings / "our shop.toml").write_text(OF_SHOP)
     (folder / "payouts-october.csv").write_text(STATEMENT)
     (folder / "rechnungen.csv").write_text(BOOK)
+    (folder / "bank.csv").write_text(BANK)
     async with driving(folder, at=THEN, looking=True) as driver:
         for place, (number, payment, amount) in enumerate(PAID):
             await driver.send(
@@ -144,8 +148,8 @@ class Story:
         page.click("text=Set it and sign in")
         page.wait_for_url(f"{self._url}/")
 
-    def sends(self, path: Path, *, kind: str, mapping: str) -> str:
-        """Send a file, by the menu; return what its dry run says."""
+    def sends(self, path: Path, *, kind: str, mapping: str, account: str = "") -> str:
+        """Send a file of October, by the menu; return what its dry run says."""
         page = self._page
         self._leads("nav >> text=Finance")
         self._leads("nav.beside >> text=Imports")
@@ -154,6 +158,9 @@ class Story:
         page.set_input_files("#field-file", str(path))
         page.select_option("#field-kind", kind)
         page.select_option("#field-mapping", mapping)
+        page.fill("#field-account", account)
+        page.fill("#field-first_day", "2024-10-01")
+        page.fill("#field-last_day", "2024-11-15")
         self._measured(page, "upload form")
         page.click("button:has-text('Read them')")
         self._arrives(r"/imports/upl_")
@@ -307,6 +314,8 @@ def played(folder: Path, look: Looking[Seen], measure: Any = measuring) -> Seen:
             said["statement done"] = story.imports()
             said["book"] = story.sends(folder / "rechnungen.csv", kind="book", mapping="our shop")
             said["book done"] = story.imports()
+            said["bank"] = story.sends(folder / "bank.csv", kind="bank", mapping="", account="main")
+            story.imports()
             said["run"] = story.runs()
             said["against"] = story.checks()
             story.accepts()
@@ -329,10 +338,11 @@ def seen(look: Looking[Seen], tmp_path_factory: pytest.TempPathFactory) -> Seen:
 def test_a_month_is_closed_from_pages_alone(seen: Seen) -> None:
     """Each page says what the next one is needed for."""
     said = seen.plain
-    assert "1 of 5 rows are not clear" in said["statement"]
-    assert "KES 4,498.00" in said["statement"]
+    assert "1 of 6 rows are not clear" in said["statement"]
+    assert "KES 4,597.00" in said["statement"]
     assert "1 row that was set aside" in said["statement done"]
     assert "Every row is clear" in said["book"]
+    assert "main: 2024-10-01 to 2024-11-15, as you declare" in said["bank"]
     assert "everything" in said["run"]
     assert "Breaks to be decided, order to be resolved: 1" in said["against"]
     assert "waits for refund" in said["late"]

@@ -348,9 +348,7 @@ async def test_a_month_without_files_is_closed_only_by_two_with_a_reason_that_is
     ]
     flat = " ".join(printed.split())
     assert "portal" in flat
-    nothing = (
-        r"shop has no statement that covers a day of the period: \d+ payments compared with no"
-    )
+    nothing = r"shop has no statement of the period: its \d+ payments were compared with nothing\."
     assert re.search(nothing, flat)
     assert "No file of a bank is imported: payouts were not compared." in flat
     assert "every order and every amount" not in flat

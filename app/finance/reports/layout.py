@@ -183,23 +183,24 @@ def compared(report: PeriodReport) -> Iterator[str]:
             for each in rows
             if each.since is not None and each.until is not None
         )
-        whose, what, file = name or "no named source", "Payouts", f"bank account {name}"
-        if kind == "statement":
-            what = f"{counted(rows[0].payments, 'payment')} of {whose}"
-            file = f"its statement of {wallet}" if wallet else "its statement"
-        elif kind == "book":
-            what, file = "Orders", f"order book {name}"
+        source = name or "an unnamed source"
+        own = f" of {wallet}" if wallet else ""
+        payments = counted(rows[0].payments, "payment")
+        what, file = {
+            "statement": (f"{payments} of {source}", f"its statement{own}"),
+            "bank": ("Payouts", f"bank account {name}"),
+            "book": ("Orders", f"the order book {name}"),
+        }[kind]
+        were = "was" if what.startswith("1 ") else "were"
         by = f", as {rows[0].declared_by} declared" if rows[0].declared_by else ""
-        rest = "" if rows[0].whole else "; on other days, with nothing"
+        rest = "" if rows[0].whole else "; those of other days were compared with nothing"
         if days:
-            yield f"Compared: {what} with {file} {days}{by}{rest}."
+            yield f"{what} {were} compared with {file} {days}{by}{rest}."
         elif kind == "statement":
-            yield (
-                f"{whose} has no statement {f'of {wallet} ' if wallet else ''}that covers a day of "
-                f"the period: {counted(rows[0].payments, 'payment')} compared with nothing."
-            )
+            its = f"its {payments} {were} compared with nothing"
+            yield f"{source} has no statement{own} of the period: {its}."
         else:
-            yield f"No file of {file} covers a day of the period: {what.lower()} were not compared."
+            yield f"{what} were not compared with {file}: its files cover no day of the period."
     for kind, sentence in _NO_FILES.items():
         if not any(row.kind == kind for row in report.coverage):
             yield sentence

@@ -9,10 +9,12 @@ from reconcile.ledger.ledger import EntryKind, Outcome
 from reconcile.matching.books import StatementLine, match_key
 from reconcile.matching.breaks import BREAK_CAUSES, Break
 from reconcile.matching.ledger_lines import LedgerLine, Taken
+from reconcile.matching.rules import Coverage
 from reconcile.money import Money
 from reconcile.reporting.input import BreakSeen, ChangeSeen, OrderSeen
 from reconcile.reporting.report import Basis, MatchingRow, PeriodReport, Scope
 from reconcile.reporting.tally import PeriodTally
+from tests.reconcile.books_truth import covered
 
 START = parse_instant("2026-10-01T00:00:00Z")
 END = parse_instant("2026-11-01T00:00:00Z")
@@ -207,6 +209,14 @@ def matching() -> tuple[MatchingRow, ...]:
     )  # fmt: skip
 
 
+WHOLE = Coverage(
+    statements=(covered("shop", START, END),),
+    bank=(covered("main", START, END),),
+    books=(covered("shopify", START, END),),
+)
+"""Files that cover the whole period."""
+
+
 def sample(
     count: int = 60, *, broken: int = 30, basis: Basis = "captured", break_lines: int = 100_000
 ) -> PeriodReport:
@@ -229,4 +239,4 @@ def sample(
             because=("Paid in full: KES 700.00 captured of KES 700.00 due [evt_S].",),
         )
     )
-    return tally.report(matching=matching())
+    return tally.report(matching=matching(), coverage=WHOLE)
