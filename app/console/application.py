@@ -60,7 +60,13 @@ STATIC: Final = {
 
 STATUSES: Final = {NotFoundError: 404, UsageError: 400, UnreachableError: 503}
 
-LISTED_ON: Final = {"/cases": "/orders", "/match": "/breaks", "/previews": "/runs"}
+LISTED_ON: Final = {
+    "/cases": "/orders",
+    "/match": "/breaks",
+    "/previews": "/runs",
+    "/rows": "/runs",
+    "/trail": "/bank",
+}
 """Pages that lead to a page of one thing, if that has no list of its own."""
 NOT_CONFIRMED: Final = (
     "that is not your password, or it was tried too often: wait a minute and look again"
