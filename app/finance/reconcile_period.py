@@ -142,7 +142,9 @@ async def reconcile_period(
             )
             work = _Work(context, number, known)
             bank = await work.first_look(snapshot, ranges, progress)
-            wallets = await snapshot.wallets(known)
+            wallets = await snapshot.wallets(
+                as_of=known.as_of, period=known.period, coverage=known.coverage
+            )
     control = await work.second_look(bank, wallets)
     if asked == RunRequest() and any(rules.adjustment_limit.values()):
         await work.look_at_closed_months(rules.adjustment_limit)

@@ -216,6 +216,9 @@ class Known:
         return Suspense(self.suspended, since=self.period.since, until=self.period.until)
 
 
+NOTHING_COVERED: Final = Coverage()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
     """The connections to the rows, on one snapshot. Ledger lines of the past have their own.
@@ -232,18 +235,21 @@ class Snapshot:
             self.connection, as_of=known.as_of, rules=known.rules, hands=known.hands
         )
 
-    async def wallets(self, known: Known) -> Wallets:
+    async def wallets(
+        self,
+        *,
+        as_of: Instant,
+        period: Period | None = None,
+        coverage: Coverage = NOTHING_COVERED,
+    ) -> Wallets:
         """Check the balances of wallets. Raises UsageError for too many transfers or holds."""
 
         def work() -> Wallets:
             rows = matching_store.rows_of(
-                statement_store.wallet_rows(self.connection, as_of=known.as_of), silent
+                statement_store.wallet_rows(self.connection, as_of=as_of), silent
             )
             return Wallets(
-                map(WalletRow._make, rows),
-                period=known.period,
-                as_of=known.as_of,
-                coverage=known.coverage,
+                map(WalletRow._make, rows), period=period, as_of=as_of, coverage=coverage
             )
 
         try:

@@ -63,6 +63,7 @@ from reconcile.reporting.journal import (
     Transaction,
     confirmed,
     of_suspense,
+    opened,
     transactions,
     written_off,
 )
@@ -138,7 +139,9 @@ async def _reported(
         period=Period(since=scope.start, until=scope.end),
     )
     leg = await snapshot.bank(known)
-    wallets = await snapshot.wallets(known)
+    wallets = await snapshot.wallets(
+        as_of=known.as_of, period=known.period, coverage=known.coverage
+    )
     tally = PeriodTally(
         scope,
         calendar=Calendar(zone_named(scope.zone)),
@@ -312,6 +315,7 @@ async def report_journal(
         leg = await bank_leg(snapshot.connection, as_of=scope.as_of, rules=rules, hands=hands)
         bank = None if leg is None else BankView(leg)
         withdrawn = await withdrawals(snapshot.connection, as_of=scope.as_of)
+        openings = (await snapshot.wallets(as_of=scope.as_of)).openings
         payments = await suspended_payments(
             snapshot.connection, policy=context.policy, as_of=scope.as_of
         )
@@ -333,6 +337,7 @@ async def report_journal(
                 )
             for payment in payments:
                 yield from of_suspense(payment, start=start, end=end, revenue=revenue)
+            yield from opened(openings, start=start, end=end)
             if bank is not None:
                 yield from confirmed(bank, start=start, end=end)
             yield from _written_off(snapshot, as_of=scope.as_of, start=start, end=end)

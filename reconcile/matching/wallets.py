@@ -106,6 +106,21 @@ class WalletSums:
         return name_of(self.source, self.wallet)
 
 
+@frozen
+class WalletOpening:
+    """The balance of a wallet before the first line that states one.
+
+    line_id  that line
+    """
+
+    source: str
+    wallet: str
+    currency: str
+    at: Instant
+    minor: int
+    line_id: str
+
+
 def name_of(source: str, wallet: str) -> str:
     return f"{source} {wallet}".strip()
 
@@ -113,7 +128,8 @@ def name_of(source: str, wallet: str) -> str:
 class Wallets:
     """All wallets, checked as of one instant for a period, or for all time.
 
-    sums  of each wallet, and of what is held
+    sums      of each wallet, and of what is held
+    openings  of each wallet that had a balance before its first statement
     """
 
     def __init__(
@@ -129,6 +145,7 @@ class Wallets:
         self._period = period or Period()
         self._until = as_of if self._period.until is None else min(as_of, self._period.until)
         self._breaks: list[Break] = []
+        self.openings: list[WalletOpening] = []
         self._apart: list[WalletRow] = []
         self._wallets: dict[tuple[str, str], set[str]] = defaultdict(set)
         found: list[WalletSums] = []
@@ -167,7 +184,20 @@ class Wallets:
             before, stated = stated, self._stated_after(together, stated)
             if before is None and stated is not None:
                 before = stated - sum([row.net for row in together if row.balance is not None])
-                opening = before - sum(flows.values()) if inside else opening
+                began = before - earlier - sum(flows.values())
+                opening = began if inside else opening
+                if began:
+                    line_id = min([row.line_id for row in together])
+                    self.openings.append(
+                        WalletOpening(
+                            source=source,
+                            wallet=wallet,
+                            currency=currency,
+                            at=at,
+                            minor=began,
+                            line_id=line_id,
+                        )
+                    )
             for row in together:
                 if inside:
                     flows[_FLOWS.get(row.kind, "settled")] += row.net

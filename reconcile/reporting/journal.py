@@ -16,6 +16,8 @@ up to zero. Sales are the merchant's own records, which post them against the re
     other business unallocated + the account named -    on the day of the record
     settled into a wallet
                    wallet + net  fees + fee     clearing - gross, on the statement's date
+    opening balance of a wallet
+                   wallet +     openings -      on the date of the first line that states a balance
     withdrawn      in_transit + wallet -        on the statement's date; a withdrawal that failed,
                    and money from the bank, the other way round
     transferred    transfers +  wallet -        on the date of each side: both add up to zero
@@ -66,7 +68,7 @@ from reconcile.matching.ledger_lines import LedgerLine, Taken
 from reconcile.matching.returning import balance_of
 from reconcile.matching.rules import ExpectedRate
 from reconcile.matching.suspense import Suspended, SuspenseFlow
-from reconcile.matching.wallets import HELD_BACK
+from reconcile.matching.wallets import HELD_BACK, WalletOpening
 from reconcile.money import Money
 from reconcile.reporting.input import (
     BankView,
@@ -87,6 +89,7 @@ Role = Literal[
     "bank",
     "wallet",
     "transfers",
+    "openings",
     "receivable",
     "deposits",
     "sales",
@@ -474,6 +477,25 @@ _WHAT: Final[dict[tuple[SuspenseFlow, bool], str]] = {
     ("other_business", False): "other business",
     ("other_business", True): "other business reopened",
 }
+
+
+def opened(
+    openings: Iterable[WalletOpening], *, start: Instant, end: Instant
+) -> Iterator[Transaction]:
+    """Yield what wallets held before their first statement, dated from `start` on, before `end`."""
+    for each in openings:
+        if start <= each.at < end:
+            yield Transaction(
+                at=each.at,
+                what="opening balance",
+                currency=each.currency,
+                postings=(
+                    Posting(role="wallet", minor=each.minor, sub_account=each.wallet),
+                    Posting(role="openings", minor=-each.minor),
+                ),
+                source=each.source or None,
+                cites=(each.line_id,),
+            )
 
 
 def confirmed(bank: BankView, *, start: Instant, end: Instant) -> Iterator[Transaction]:

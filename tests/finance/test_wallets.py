@@ -116,7 +116,8 @@ async def test_the_balances_of_a_till_lead_from_its_payments_to_the_bank(
 
     await report_journal(context, october(context), write=add)
     assert {account: minor for account, minor in sums.items() if minor} == {
-        "Assets:Wallets:Till:Utility-Account": 3_500 - 10_000,
+        "Assets:Wallets:Till:Utility-Account": 3_500,
+        "Equity:OpeningBalances": -10_000,
         "Assets:Wallets:Till:Working-Account": 20_000,
         "Assets:Clearing:Provider": -150_000,
         "Assets:Bank": 130_000,

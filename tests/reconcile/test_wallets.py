@@ -65,6 +65,7 @@ def test_a_balance_follows_from_the_movements_in_whatever_order_those_of_one_ins
         (sums,) = wallets.sums
         assert (sums.opening, sums.closing, sums.stated) == (10_000, 1_885, 1_885)
         assert (sums.settled, sums.withdrawn) == (1_885, -10_000)
+        assert [(each.at, each.minor) for each in wallets.openings] == [(AT, 10_000)]
         assert told(wallets) == []
         assert wallets.control(END).holds
 

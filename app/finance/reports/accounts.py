@@ -23,6 +23,7 @@ DEFAULTS: Final[Mapping[Role, str]] = {
     "bank": "Assets:Bank",
     "wallet": "Assets:Wallets",
     "transfers": "Assets:Clearing:Transfers",
+    "openings": "Equity:OpeningBalances",
     "receivable": "Assets:Receivable",
     "deposits": "Liabilities:CustomerDeposits",
     "sales": "Income:Sales",
