@@ -26,6 +26,7 @@ from reconcile.matching import breaks
 from reconcile.matching.candidates import REASON_WORDS, WEIGHTS, suggestions
 from reconcile.matching.rows import name_of
 from reconcile.matching.rules import own_line
+from reconcile.matching.suspense import UNALLOCATED
 from reconcile.money import Money, major_text, to_json
 
 # --- reading breaks -------------------------------------------------------------------------------
@@ -400,6 +401,12 @@ async def match_lines(
         if not found.life.matched:  # further lines may be added to those of a moment ago
             _check_open(found)
         for line in dict.fromkeys(lines):
+            if line.startswith(UNALLOCATED):
+                payment = line.removeprefix(UNALLOCATED)
+                raise UsageError(
+                    "a payment of no order is assigned, not matched: `tallyhook unallocated assign "
+                    f"{payment}`, or its page"
+                )
             partners = await _free_line(connection, found, line)
             doing = BreakAct(kind="matched", by=by, reason=reason, value=line)
             await _write(context, connection, doing, who, found)

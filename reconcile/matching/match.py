@@ -28,7 +28,7 @@ from reconcile.matching.funds import Capture, Left, funds_of
 from reconcile.matching.group import Deciding
 from reconcile.matching.rows import BookRow, StatementRow, TakingRow, claims, lines_of
 from reconcile.matching.rules import Coverage, HandMatch, MatchRules, Terms
-from reconcile.matching.suspense import NO_SUSPENSE, Suspense
+from reconcile.matching.suspense import NO_SUSPENSE, UNALLOCATED, Suspended, Suspense
 from reconcile.matching.tally import Group, KeepingTally, Plain, Tally, merge
 from reconcile.money import Money
 from reconcile.values import frozen
@@ -63,6 +63,8 @@ class _Unmatched:
             rows[0].key: rows for rows in rest.book.values()
         }
         self._beside = Index(beside)
+        waiting = deciding.terms.suspense.of_period()
+        self._waiting = Index([one for each in waiting for one in _of_suspended(each)])
         self._unpaid = unpaid
         self._orders = [_of_order(row) for row in rest.orders.values()]
         self._settled = {row.key for row in rest.lines.values() if row.key}
@@ -125,7 +127,8 @@ class _Unmatched:
                 tally.place_book(rows, "settled_never_notified")
             else:
                 wanted = _of_book(rows)
-                near = self._near(wanted, self._moneys, charged=(self._lines, self._beside))
+                plain = (self._moneys, self._waiting)
+                near = self._near(wanted, *plain, charged=(self._lines, self._beside))
                 if self._deciding.end_book(lines_of(rows), candidates=near):
                     self._unpaid.append(wanted)
             yield
@@ -182,6 +185,19 @@ def _of_book(rows: tuple[BookRow, ...]) -> Searchable:
         currency=lines.currency,
         at=lines.placed_at,
     )
+
+
+def _of_suspended(payment: Suspended) -> Iterator[Searchable]:
+    """Yield what a payment of no order holds, if it waits for one."""
+    if payment.bucket == "payment_unallocated":
+        for currency, minor in payment.held().items():
+            yield entry_of(
+                f"{UNALLOCATED}{payment.source}:{payment.payment}",
+                names=[payment.payment],
+                minor=minor,
+                currency=currency,
+                at=min([each.at for each in payment.taken]),
+            )
 
 
 def _of_line(row: StatementRow, *, sign: int = 1) -> Searchable:

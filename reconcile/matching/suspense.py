@@ -64,6 +64,11 @@ class SuspenseStep:
     account: str | None = None
 
 
+UNALLOCATED: Final = "unallocated:"
+"""Before source and reference of a payment that is the candidate of a break. Such a one is assigned
+to its order; no match by hand takes it."""
+
+
 @frozen
 class Suspended:
     """A payment that stood, or stands, on no order.

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from reconcile.instants import DAY, TICK, Instant
+from reconcile.instants import DAY, MINUTE, TICK, Instant
 from reconcile.ledger.ledger import EntryKind
 from reconcile.matching.breaks import Break, at_risk, break_sentence, next_step
 from reconcile.matching.control import Control
 from reconcile.matching.ledger_lines import Taken
 from reconcile.matching.match import Decision, Matching
-from reconcile.matching.rows import NO_KEY, StatementRow
-from reconcile.matching.rules import Coverage, MatchRules
+from reconcile.matching.rows import NO_KEY, BookRow, StatementRow
+from reconcile.matching.rules import Coverage, Covered, MatchRules, Span
 from reconcile.matching.suspense import PlacedIn, Placement, Suspended, Suspense, suspended
 from reconcile.reporting.input import OrderSeen
 from reconcile.reporting.journal import Revenue, of_suspense, transactions
@@ -255,6 +255,29 @@ def test_a_line_of_a_payment_that_was_placed_waits_for_nobody(
     """One that an order has is the order's: here none states it."""
     _, control = matched(payment(*parts), row())
     assert buckets(control) == [bucket]
+
+
+@pytest.mark.parametrize(
+    ("parts", "near"),
+    [((CAME,), ["unallocated:shop:p1"]), ((CAME, put("other_business", 3)), [])],
+)
+def test_a_payment_that_waits_is_a_candidate_of_the_book_line_that_has_no_money(
+    parts: tuple[Taken | Placement, ...], near: list[str]
+) -> None:
+    """Its sum came three minutes after the order was placed; no reference is shared."""
+    booked = BookRow(
+        "ORD-9", "bok_1.1", "ORD-9", "order", CAME.minor, "KES", T - 3 * MINUTE, "paid"
+    )
+    span = Covered(name="book", spans=(Span(since=T - DAY, until=END),))
+    matching = Matching(
+        rules=MatchRules(currency="KES"),
+        as_of=END,
+        coverage=Coverage(books=(span,)),
+        suspense=Suspense([payment(*parts)]),
+    )
+    found = list(matching.decide(takings=[], book=[booked], statements=[]))
+    (break_,) = [e for e in found if isinstance(e, Break) and e.cause == "book_paid_not_received"]
+    assert [each.line for each in break_.candidates] == near
 
 
 def test_a_refund_or_dispute_of_dismissed_money_reopens_it() -> None:
