@@ -23,7 +23,8 @@ class CurrencyTotal:
     """A currency's month in one row; sums in minor units.
 
     orders   orders of the period priced in this currency
-    in_bank  None without bank files
+    in_bank, in_wallet
+             None without bank files; what left a wallet for the bank is not in_bank
     at_risk  money at risk of breaks that nobody has accepted
     """
 
@@ -36,6 +37,7 @@ class CurrencyTotal:
     net: int
     settled: int
     in_bank: int | None
+    in_wallet: int | None
     at_risk: int
 
 
@@ -92,6 +94,7 @@ def currency_totals(report: PeriodReport) -> tuple[CurrencyTotal, ...]:
             net=money.get("net", 0),
             settled=money.get("settled", 0),
             in_bank=money.get("in_bank"),
+            in_wallet=money.get("in_wallet"),
             at_risk=sum(row.at_risk for row in report.breaks if row.currency == currency),
         )
         found.append(total)
@@ -148,8 +151,9 @@ SUMMARIES: Final[tuple[tuple[ReportTable, Callable[[PeriodReport], Sequence[Any]
             "Totals by currency",
             CurrencyTotal,
             "currency orders:count captured:money refunded:money lost:money fees:money net:money "
-            "settled:money in_bank:money at_risk:money",
-            about="Net is captured less refunds, lost disputes and fees. At risk is what may be "
+            "settled:money in_bank:money in_wallet:money at_risk:money",
+            about="Net is captured less refunds, lost disputes and fees. What came into a wallet "
+            "is in the bank by its payouts, which the table of wallets has. At risk is what may be "
             "lost of the breaks that nobody has accepted.",
         ),
         currency_totals,

@@ -57,6 +57,7 @@ _HEADINGS: Final[dict[str, str]] = {
     "count_change": "Change in number",
     "holds": "Agrees",
     "in_bank": "In the bank",
+    "in_wallet": "At the provider",
     "left": "One way",
     "left_out": "Not listed",
     "left_value": "Adds up to",
