@@ -190,6 +190,11 @@ class Story:
         page.click("tbody a.row >> nth=0")
         page.wait_for_selector("h1:has-text('Run 1')")
         self._measured(page, "run")
+        self._leads("td[data-name=Rows] a >> nth=0")
+        self._measured(page, "rows of a run")
+        page.goto(f"{self._url}/trail/po_7")
+        page.wait_for_selector(COMPLETE)
+        self._measured(page, "trail")
         return told
 
     def checks(self) -> str:
@@ -208,6 +213,9 @@ class Story:
         self._measured(page, "breaks")
         self._leads("tbody a.row >> nth=0")
         self._measured(page, "break")
+        page.goto(page.url.replace("/breaks/", "/match/"))
+        self._measured(page, "find and match")
+        page.go_back()
         page.go_back()
         page.check("input[name=break] >> nth=0")
         self._leads("text=Accept the chosen")
