@@ -30,6 +30,7 @@ from reconcile.reporting.report import (
     FLOWS,
     STEPS,
     BreakLine,
+    CoverageRow,
     ExceptionRow,
     Note,
     OwnRow,
@@ -110,7 +111,7 @@ def test_json_is_one_document_with_money_as_decimal_strings() -> None:
 
 def test_the_table_shows_every_tie_and_cuts_long_lists() -> None:
     text = render(sample(60, broken=100), "table").decode()
-    assert "All 23 control sums agree over what was read" in text
+    assert "All 23 control sums agree: " in text
     assert "… and 60 more" in text
     assert max(map(len, text.splitlines())) <= 132
 
@@ -185,6 +186,57 @@ def test_the_summary_comes_first_and_every_tie_has_a_row() -> None:
     said, at_risk_words, *_, last_compared = headlines(report())
     expected = (said, at_risk_words, last_compared)
     assert tuple(headlined[name] for name in ("Sums", "Breaks", "Compared")) == expected
+
+
+def covers(row: CoverageRow, **change: Any) -> PeriodReport:
+    rows = [replace(row, **change), *report().coverage[1:]]
+    return changed(coverage=tuple(rows))
+
+
+HALF = parse_instant("2026-10-16T00:00:00Z")
+NOTHING = {"since": None, "until": None, "whole": False}
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({}, "48 payments of shop were compared with its statement from 2026-10-01 to 2026-10-31."),
+        (
+            {"until": HALF, "whole": False},
+            "48 payments of shop were compared with its statement from 2026-10-01 to 2026-10-15; "
+            "those of other days were compared with nothing.",
+        ),
+        (
+            NOTHING,
+            "shop has no statement of the period: its 48 payments were compared with nothing.",
+        ),
+        (
+            {"wallet": "Utility", "declared_by": "Ann"},
+            "48 payments of shop were compared with its statement of Utility from 2026-10-01 to "
+            "2026-10-31, as Ann declared.",
+        ),
+        (
+            {"kind": "bank", "name": "euro", "payments": 0, **NOTHING},
+            "Payouts were not compared with bank account euro: its files cover no day of the "
+            "period.",
+        ),
+    ],
+)
+def test_the_headline_says_what_was_compared_with_what_and_what_was_not(
+    change: dict[str, Any], said: str
+) -> None:
+    """Only where all is covered, every order and every amount is counted."""
+    found = covers(report().coverage[0], **change)
+    sums, _, *compared = headlines(found)
+    assert said in compared
+    assert ("every order and every amount" in sums) == found.coverage[0].whole
+    nothing = headlines(changed(coverage=()))
+    assert nothing[2:] == (
+        "No statement is imported: payments were not compared.",
+        "No file of a bank is imported: payouts were not compared.",
+        "No order book is imported: orders were not compared.",
+    )
+    assert "every order" not in nothing[0]
 
 
 def test_every_sheet_keeps_its_header_in_sight_and_says_on_paper_what_it_is_of() -> None:
