@@ -349,3 +349,27 @@ def test_an_import_is_taken_back_with_a_reason(run: Run, files: Path) -> None:
     assert run("statement", "withdraw", "2", "--reason", "x").code != 0
     document = run(*words, "--format", "json").document
     assert (document["import"], document["new"]) == (3, 2)
+
+
+def test_which_days_files_cover_is_said_declared_and_taken_back(run: Run, files: Path) -> None:
+    """Days that nobody states are asked for; with both of them, the import says them."""
+    words = ("statement", "import", str(files / "s.csv"))
+    assert "say --from and --to, or `tallyhook coverage declare`" in run(*words).err
+    assert run(*words, "--from", "2026-10-01").code == 2
+    days = ("--from", "2026-10-01", "--to", "2026-10-31")
+    assert "It covers 2026-10-01 to 2026-10-31 of shop, as" in run(*words, *days).err
+    declare = ("coverage", "declare", *days, "--reason", "I fetched it")
+    assert "say one of --source, --bank and --book" in run(*declare).err
+    assert "there is none yet" in run(*declare, "--bank", "main").err
+    done = run(*declare, "--source", "shop", "--format", "json")
+    assert (done.code, done.document["number"], done.document["until"]) == (
+        0, 3, "2026-11-01T00:00:00Z",
+    )  # fmt: skip
+    listed = run("coverage", "list", "--format", "json").document
+    assert [(each["import"], each["since"]) for each in listed] == [
+        (1, None), (2, "2026-10-01T00:00:00Z"), (None, "2026-10-01T00:00:00Z"),
+    ]  # fmt: skip
+    assert run("coverage", "withdraw", "3", "--reason", "no").out == (
+        "Took back coverage 3 of shop.\n"
+    )
+    assert len(run("coverage", "list", "--format", "json").document) == 2

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from app.finance import close_period
+from reconcile.reporting.closing import CONDITIONS
 from tests.finance.month import Month
 from tests.finance.plots import ORDINARY
 from tests.finance.shop import LONG_AGO, Shop
@@ -109,6 +110,25 @@ def test_when_a_month_can_be_closed_is_said_in_the_merchants_zone(
     monkeypatch.setenv("TALLYHOOK_TIMEZONE", "Africa/Nairobi")
     ended = shop.run("period", "close", "9998-10")
     assert (ended.code, "from 9998-11-11 00:00 EAT on" in ended.out.decode()) == (1, True)
+
+
+def test_everything_that_must_hold_is_listed_before_a_month_is_closed(shop: Shop) -> None:
+    """An exception is a proposal, which a person makes with a token of their own."""
+    assert {
+        each["line"]: each["holds"]
+        for each in shop.did("period", "ready", "2024-10", "--format", "json").document
+    } == dict.fromkeys(CONDITIONS, True)
+    shop.did("coverage", "withdraw", "2", "--reason", "it was of another shop")
+    ready = shop.run("period", "ready", "2024-10", "--format", "json")
+    red = [each for each in ready.document if not each["holds"]]
+    assert (ready.code, [each["line"] for each in red]) == (1, ["coverage:shop"])
+    close = ("period", "close", "2024-10", "--except", "coverage:shop=the portal is gone")
+    assert "nobody makes an exception alone" in shop.run(*close).err
+    assert "write LINE=REASON" in shop.run("period", "close", "2024-10", "--except", "ties").err
+    shop.did("operators", "add", "Root", "--role", "admin")
+    proposed = shop.run(*close, "--reason", "it is complete", "--by", "Root")
+    assert "--token-file" in proposed.err
+    assert shop.did("period", "list", "--format", "json").document == []
 
 
 def test_a_verification_that_fails_ends_with_one(shop: Shop) -> None:

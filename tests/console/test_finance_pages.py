@@ -386,6 +386,57 @@ async def test_a_month_is_closed_by_one_person_or_by_two(
     assert (who, json.loads(facts).get("second")) == ("a finance", None if alone else "a admin")
 
 
+async def test_a_month_is_closed_with_exceptions_by_two_who_say_why(
+    console: RunningConsole, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The form has a field for each condition that does not hold; the page leads to the days."""
+    monkeypatch.setattr("app.finance.close_period.asyncio.sleep", no_pause)
+    console.driver.clock.put(console.driver.clock.now() + 45 * DAY)
+    async with console.signed_in("finance") as client:
+        month = (await client.get("/periods.json")).json()["open"][0]["period"]
+        path, page = f"/do/close?month={month}", f"/periods/{month}"
+        checks = (await client.get(f"{page}.json")).json()["checks"]
+        red = [each for each in checks if each["state"] == "failed"]
+        offered = (await client.get(page)).text
+        form = shown((await client.get(path)).text)
+        reasons = {"line-0": "coverage:shop", "except-0": "the portal is gone"}
+        sent = await send(client, path, reason="month end", **reasons)
+        (waits,) = (await client.get("/proposals.json")).json()["proposals"]
+    assert [(each["line"], each["where"]) for each in red] == [("coverage:shop", "/coverage")]
+    assert "Close it with exceptions…" in offered
+    assert f"Why, though this does not hold: {red[0]['sentence']}" in form
+    assert "Proposed to a second person" in shown(sent.text)
+    async with console.signed_in("admin") as client:
+        asked_for = shown((await client.get(f"/proposals/{waits['id']}")).text)
+        done = await send(client, f"/do/approve?proposal={waits['id']}", reason="it is gone")
+        report = shown((await client.get(f"/reports/{month}?as=html")).text)
+    assert "Exceptions" in asked_for
+    assert done.status_code == 303
+    assert "the portal is gone" in report
+    assert "shop has no statement of the period: its 1 payment was compared with nothing" in report
+
+
+async def test_coverage_is_listed_declared_and_taken_back(console: RunningConsole) -> None:
+    console.driver.clock.put(console.driver.clock.now() + 45 * DAY)
+    days = {"first_day": "2026-10-01", "last_day": "2026-10-20", "reason": "I fetched it"}
+    async with console.signed_in("finance") as client:
+        nothing = shown((await client.get("/do/declare-coverage")).text)
+        await import_bank_and_statement(console)
+        sent = await send(client, "/do/declare-coverage", name="bank main", wallet="", **days)
+        wrong = await send(client, "/do/declare-coverage", name="bank x", wallet="", **days)
+        page = shown((await client.get("/coverage")).text)
+        listed = (await client.get("/coverage.json")).json()["coverage"]
+        (number,) = [each["number"] for each in listed if each["reason"]]
+        back = await send(client, f"/do/withdraw-coverage?number={number}", reason="no, wrong")
+        left = (await client.get("/coverage.json")).json()["coverage"]
+    assert "Nothing is imported yet" in nothing
+    assert (sent.status_code, wrong.status_code, back.status_code) == (303, 404, 303)
+    assert "main Bank file 2026-10-01 to 2026-10-20 a finance: I fetched it" in page
+    assert [(each["name"], each["days"]) for each in left] == [
+        ("main", "2026-10-01 to 2026-10-31"), ("shop", "2026-10-01 to 2026-10-31"),
+    ]  # fmt: skip
+
+
 async def test_a_closed_months_journal_is_a_download_and_it_is_reopened_by_two(
     console: RunningConsole, monkeypatch: pytest.MonkeyPatch
 ) -> None:
