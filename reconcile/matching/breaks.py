@@ -108,8 +108,9 @@ class Break:
     since       the instant from which its age counts: the latest date of what disagrees
     cites       ids of events, records and lines that it rests on
     candidates  nearest lines that did not match, at most three, the nearest first
-    left        what it leaves in the clearing account, or with one of BANK_CAUSES in transit, by
-                currency without zeros: positive if money is still to come
+    left        what it leaves in the clearing account, with one of BANK_CAUSES in transit, and with
+                one of WALLET_CAUSES in the wallet, by currency without zeros: positive if money is
+                still to come
     """
 
     cause: BreakCause

@@ -20,6 +20,7 @@ from reconcile.ledger.ledger import Facts
 from reconcile.matching.books import TO_BANK, StatementKind
 from reconcile.matching.breaks import Break, BreakCause
 from reconcile.matching.control import Control, WalletTie, break_totals
+from reconcile.matching.funds import left_of
 from reconcile.matching.period import Period
 from reconcile.matching.rows import subject_of
 from reconcile.matching.rules import Coverage
@@ -283,10 +284,21 @@ class Wallets:
                 ("due", Money(minor=due, currency=row.currency)),
                 ("stated", Money(minor=found, currency=row.currency)),
                 ("difference", Money(minor=abs(found - due), currency=row.currency)),
+                ("source", row.source),
+                ("sub_account", row.wallet),
             ),
+            left=left_of([Money(minor=due - found, currency=row.currency)]),
         )
 
-    def _report(self, cause: BreakCause, row: WalletRow, *, minor: int, facts: Facts) -> None:
+    def _report(
+        self,
+        cause: BreakCause,
+        row: WalletRow,
+        *,
+        minor: int,
+        facts: Facts,
+        left: tuple[Money, ...] = (),
+    ) -> None:
         if row.at not in self._period:
             return
         self._breaks.append(
@@ -297,6 +309,7 @@ class Wallets:
                 since=row.at,
                 cites=(row.line_id,),
                 facts=(("wallet", name_of(row.source, row.wallet)), ("moved_at", row.at), *facts),
+                left=left,
             )
         )
 

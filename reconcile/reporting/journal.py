@@ -35,7 +35,7 @@ up to zero. Sales are the merchant's own records, which post them against the re
                    clearing +   exchange -       in the statement's; for the excess over the rate
                    clearing +   exchange_gains -
     written off    write_offs + clearing -       when a person accepted the break; in_transit - for
-                                                 a payout or a bank line
+                                                 a payout or a bank line, wallet - for a balance
     taken back     clearing +   write_offs -     when evidence ended that, or its money changed
 
 With `revenue_at="fulfilment"` this is a journal of sales as well. Of an order that is not fulfilled
@@ -62,7 +62,7 @@ from reconcile.ledger.events import PartKind
 from reconcile.ledger.ledger import EntryKind
 from reconcile.matching.bank import Link
 from reconcile.matching.books import OF_WALLET, TO_BANK, BankLine, StatementKind, StatementLine
-from reconcile.matching.breaks import BANK_CAUSES, Break, Step, acceptances
+from reconcile.matching.breaks import BANK_CAUSES, WALLET_CAUSES, Break, Step, acceptances
 from reconcile.matching.exchange import expected_of
 from reconcile.matching.ledger_lines import LedgerLine, Taken
 from reconcile.matching.returning import balance_of
@@ -549,11 +549,15 @@ def written_off(
 ) -> Iterator[Transaction]:
     """Yield what was written off of a break, and taken back, dated from `start` on, before `end`.
 
-    It is exactly what the break left in clearing or in transit.
+    It is exactly what the break left in clearing, in transit or in a wallet.
 
     found  the break as any run saw it; its steps state what it left
     """
     account: Role = "in_transit" if found.cause in BANK_CAUSES else "clearing"
+    source = wallet = None
+    if found.cause in WALLET_CAUSES:
+        account, facts = "wallet", dict(found.facts)
+        source, wallet = (str(facts.get(name) or "") or None for name in ("source", "sub_account"))
     for step, before, after in acceptances(steps):
         was, now = (() if each is None else each.left for each in (before, after))
         if not start <= step.at < end or (before and after and was == now):
@@ -565,9 +569,13 @@ def written_off(
                 at=step.at,
                 what=f"{what}: {found.cause}",
                 currency=money.currency,
-                postings=_moving(account, "write_offs", minor),
+                postings=(
+                    Posting(role=account, minor=minor, sub_account=wallet),
+                    Posting(role="write_offs", minor=-minor),
+                ),
                 order=found.order,
                 payment=found.payment,
+                source=source,
                 cites=(found.identity, *step.cites),
             )
 

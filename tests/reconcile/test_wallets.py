@@ -9,13 +9,13 @@ import pytest
 from reconcile.instants import DAY, EARLIEST, HOUR, Instant, parse_instant
 from reconcile.matching.bank import BankLeg, Payout
 from reconcile.matching.books import BankLine, StatementKind, StatementLine
-from reconcile.matching.breaks import Break, break_sentence
+from reconcile.matching.breaks import Break, Step, break_sentence
 from reconcile.matching.control import control_in, control_text
 from reconcile.matching.period import Period
 from reconcile.matching.rules import Coverage, Covered, MatchRules, Span
 from reconcile.matching.wallets import WalletRow, Wallets
 from reconcile.reporting.input import BankView, OrderSeen
-from reconcile.reporting.journal import transactions
+from reconcile.reporting.journal import Posting, transactions, written_off
 
 AT = parse_instant("2026-10-05T09:00:00Z")
 END = AT + 60 * DAY
@@ -77,6 +77,15 @@ def test_a_row_that_the_file_lacks_breaks_the_balance_and_its_tie(missing: int) 
     wallets = checked([first, *rows])
     (found,) = wallets.decisions()
     assert (found.cause, found.money.minor) == ("wallet_balance_differs", abs(MONTH[missing].net))
+    steps = [
+        Step(at=END, kind=kind, money=found.money, by="ann", left=found.left)
+        for kind in ("opened", "accepted")
+    ]
+    (gone,) = written_off(found, steps, start=EARLIEST, end=END + DAY)
+    assert (gone.source, gone.postings[0]) == (
+        "till",
+        Posting(role="wallet", minor=MONTH[missing].net, sub_account=UTILITY),
+    )
     control = wallets.control(END)
     (tie,) = [each for each in control.ties() if each.name.startswith("till Utility Account")]
     assert tie.right - tie.left == MONTH[missing].net
