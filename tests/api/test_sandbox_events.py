@@ -242,7 +242,7 @@ async def live(folder: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[D
 
 
 @pytest.mark.disk
-@pytest.mark.parametrize("events", [2_600, pytest.param(20_000, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("events", [2_700, pytest.param(20_000, marks=pytest.mark.soak)])
 async def test_none_changes_a_live_order(
     events: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
