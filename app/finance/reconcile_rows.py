@@ -32,7 +32,8 @@ from app.orders.refold import fold_or_log
 from app.receiving import due_store
 from reconcile.instants import Instant
 from reconcile.matching.bank import BankLeg, Payout
-from reconcile.matching.books import BankLine, BookLine
+from reconcile.matching.books import BankLine, BookLine, match_key
+from reconcile.matching.funds import captures_of
 from reconcile.matching.ledger_lines import ledger_line_of
 from reconcile.matching.match import Decision, Matching
 from reconcile.matching.period import Period, joined_dates, within
@@ -232,7 +233,11 @@ class Snapshot:
     async def bank(self, known: Known) -> BankLeg | None:
         """Match payouts against the bank. Raises as `bank_leg`."""
         return await bank_leg(
-            self.connection, as_of=known.as_of, rules=known.rules, hands=known.hands
+            self.connection,
+            as_of=known.as_of,
+            rules=known.rules,
+            hands=known.hands,
+            takings=self.takings,
         )
 
     async def wallets(
@@ -318,10 +323,16 @@ their files cover."""
 
 
 async def bank_sides(
-    connection: Connection, *, as_of: Instant, rules: MatchRules, hands: tuple[HandMatch, ...]
+    connection: Connection,
+    *,
+    as_of: Instant,
+    rules: MatchRules,
+    hands: tuple[HandMatch, ...],
+    takings: Connection | None = None,
 ) -> BankSides | None:
     """Return the sides as of an instant; None if no bank file was imported by then.
 
+    takings  the connection to the ledger lines of that instant, if it is another
     Raises UsageError for more payouts or lines than MOST.
     """
     if not await bank_store.any_bank_line(connection, as_of=as_of):
@@ -337,6 +348,15 @@ async def bank_sides(
         connection, methods=rules.methods, named=named, as_of=as_of
     )
     _bounded(len(orders), "orders paid outside providers")
+    # If a provider captured money for an order, a transfer for it is a second payment: it pays the
+    # order only if a person says so.
+    keys = [match_key(each.reference) for each in orders]
+    of_keys = ledger_line_store.ledger_lines_of_keys(takings or connection, keys, as_of=as_of)
+    captured = {row.key for row in await of_keys if captures_of(row)}
+    orders = [
+        replace(each, method=None) if key in captured else each
+        for key, each in zip(keys, orders, strict=True)
+    ]
     return paid, lines, orders, await coverage_store.coverage(connection, as_of=as_of)
 
 
@@ -365,10 +385,11 @@ async def bank_leg(
     as_of: Instant,
     rules: MatchRules,
     hands: tuple[HandMatch, ...],
+    takings: Connection | None = None,
 ) -> BankLeg | None:
-    """Match payouts against the bank as of an instant. None and errors as of `bank_sides` and
-    `leg_of`."""
-    sides = await bank_sides(connection, as_of=as_of, rules=rules, hands=hands)
+    """Match payouts against the bank as of an instant. None, errors and `takings` as of
+    `bank_sides` and `leg_of`."""
+    sides = await bank_sides(connection, as_of=as_of, rules=rules, hands=hands, takings=takings)
     return None if sides is None else leg_of(sides, as_of=as_of, rules=rules, hands=hands)
 
 

@@ -34,11 +34,12 @@ from app.finance.reconcile_period import Ran, RunRequest, reconcile_period
 from app.finance.reconcile_rows import leg_of
 from app.finance.report_period import report_journal, report_period
 from app.finance.reports.journal import JournalText
-from reconcile.instants import DAY, Instant, parse_instant
+from reconcile.instants import DAY, Instant, format_instant, parse_instant
 from reconcile.matching.breaks import BANK_CAUSES
 from reconcile.money import Money
 from reconcile.reporting.journal import Transaction
 from reconcile.reporting.report import PeriodReport, Scope
+from tests.api.driving import driving, event
 from tests.contexts import with_settings
 from tests.database.builders import context as context_of
 from tests.database.builders import opened, rows
@@ -481,6 +482,39 @@ async def test_a_customers_transfer_pays_its_order_of_the_book(empty: Shop) -> N
     assert [each["order"] for each in line.document()["orders"]] == ["#10740"]
     for basis in ("settled", "captured"):
         await shop.report(shop.scope("2026-01-01", "2026-01-31", basis))
+
+
+async def test_a_transfer_for_an_order_that_a_provider_was_paid_for_is_a_second_payment(
+    tmp_path: Path,
+) -> None:
+    """It pays no order without a person's word, and its break suggests the order."""
+    async with driving(tmp_path, with_worker=False, looking=True) as driver:
+        await driver.send(event("e1"))
+        first, sent, last = (format_instant(Instant(T + n * DAY)) for n in (-9, 1, 30))
+        shop = Shop(replace(driver.service.context, clock=driver.clock), tmp_path)
+        driver.clock.put(Instant(T + 40 * DAY))
+        for name, rows_of_file, imports in (
+            ("book", f"reference,amount,currency,status,placed_at,method\n"
+             f"ORD-1,1500.00,KES,paid,{sent},Bank Transfer\n", import_book),
+            ("bank", "account,booked_at,amount,currency,text\n"
+             f"main,{sent[:10]},1500.00,KES,ORD-1\n", import_bank),
+        ):  # fmt: skip
+            (tmp_path / f"{name}.csv").write_text(rows_of_file)
+            days = (first[:10], last[:10])
+            await imports(shop.context, ImportRequest(path=tmp_path / f"{name}.csv", days=days))
+        path = tmp_path / "s.csv"
+        path.write_text(
+            "payment_reference,order_reference,gross,fee,currency,settled_at,payout\n"
+            f"pay_1,ORD-1,1500.00,30.00,KES,{sent},PO-1\n"
+        )
+        paid = ImportRequest(path=path, days=days)
+        await import_statement(shop.context, paid, source="shop")
+        driver.clock.put(Instant(T + 41 * DAY))
+        seen = await shop.breaks_of_bank(await shop.ran())
+        (line,) = await booked_lines(shop.context, limit=9)
+    unknown = [each.seen for each in seen if each.seen.cause == "bank_line_unknown"]
+    assert line.bucket == "bank_line_unknown"
+    assert unknown[0].candidates[0].reference == "ORD-1"
 
 
 async def test_bank_lines_are_listed_page_by_page_and_shown_one_by_one(shop: Shop) -> None:
