@@ -667,7 +667,10 @@ class ImportContract:
         proposals = Proposals(at, (withdrawal_kind(at),))
         made = await withdraw_import(at, 2, kind="book", by=Proven("bob"), reason="not ours")
         assert isinstance(made, Proposal)
-        assert made.sentence == ("Take back import 2 of book lines (book.csv): 1 line, KES 11.00.")
+        assert made.sentence == (
+            "Take back import 2 of book lines (book.csv): 1 line, KES 11.00. Two people decide: "
+            "its lines of KES 11.00 are more than the KES 10.00 that one person may accept."
+        )
         with pytest.raises(UsageError, match="a second operator must decide"):
             await proposals.approve(made.id, by=Proven("bob"), reason="x")
         assert await self._standing(inbox, "book", at=99) == "C=11"
