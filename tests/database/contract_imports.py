@@ -49,6 +49,7 @@ from app.finance.mapping_store import NamedMapping, named_mappings, save_mapping
 from app.finance.match_rules import save_rules
 from app.finance.read_lines import book_page, statement_page
 from app.finance.statement_store import statement_lines_of, statement_rows, wallet_rows
+from app.finance.trail import find_money, trail_document
 from app.finance.withdraw_import import ACTIONS, Withdrawn, withdraw_import, withdrawal_kind
 from app.privacy.erase_texts import bank_lines_with
 from app.receiving.inbox import Inbox
@@ -177,6 +178,19 @@ class ImportContract:
             ("E-1", "text", "first", "second"),
             ("A-1", "status", "unpaid", "paid"),
         ]
+
+    async def test_money_is_found_by_its_words_and_followed(
+        self, inbox: Inbox, tmp_path: Path
+    ) -> None:
+        await statement(inbox, tmp_path, "p-1,ORD-1,5.00,0,KES,PO-1000,payment")
+        await bank(inbox, tmp_path, "2026-11-20,5.00,KES,1,PO-1000 Payer 100% Ltd")
+        at = context(inbox, at=9)
+        found = {words: await find_money(at, words) for words in ("PO-1000", "100% LTD", "0_ Ltd")}
+        assert [len(each) for each in found.values()] == [2, 1, 0]
+        for name in ("ORD-1", "PO-1000", found["PO-1000"][0]["name"], found["100% LTD"][0]["name"]):
+            trail = await trail_document(at, name)
+            assert trail["orders"] == ["ORD-1"]
+            assert [len(trail[kind]) for kind in ("statement", "payouts", "bank")] == [1, 1, 1]
 
     async def test_orders_that_a_bank_line_may_pay_are_found_by_method_or_name(
         self, inbox: Inbox, tmp_path: Path
