@@ -23,12 +23,13 @@ from app.finance import close_period, match_rules
 from app.finance.match_rules import save_rules
 from app.finance.report_period import report_in
 from app.wiring.work import ElsewhereOf
-from reconcile.instants import MINUTE, Instant
+from reconcile.instants import EARLIEST, LATEST, MINUTE, Instant
 from reconcile.reporting.closing import Closing
 from reconcile.reporting.report import Scope
 from tests.api.described import not_as_described
 from tests.api.driving import Driver, environ
 from tests.api.test_finance import Books, keep_books
+from tests.finance.loading import cover
 from tests.reconcile.build import T
 
 Ask = Callable[..., Awaitable[httpx2.Response]]
@@ -280,6 +281,7 @@ async def test_the_proof_of_closed_months_is_that_of_the_command(
     books = await keep_books(driver, tmp_path, monkeypatch)
     nothing = (await ask("periods/verification")).json()
     assert nothing == {"passed": True, "steps": []}
+    await cover(driver.context.database, at=EARLIEST, until=LATEST)
     monkeypatch.setattr(close_period, "REPORT_FORMATS", ("json", "csv"))
     for month in ("2026-08", "2026-09"):
         driver.clock.put(Instant(driver.clock.now() + MINUTE))

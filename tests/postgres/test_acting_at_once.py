@@ -28,7 +28,7 @@ from reconcile.money import Money
 from reconcile.reporting.closing import Closing
 from tests.database.builders import arrival, commit, context, fetch, keep, rows, said
 from tests.database.contract_breaks import missing, people, run
-from tests.finance.loading import into_store
+from tests.finance.loading import into_store, settle
 from tests.finance.month import CLOSED_AT
 from tests.finance.test_closing import QUIET, quiet
 from tests.postgres.test_sharing import several
@@ -153,6 +153,7 @@ async def test_a_month_is_closed_once(url: str, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(closing, "_rests_on", at_one_moment)
     async with several(url) as stores:
         await into_store(url, QUIET)
+        await settle(stores[0], QUIET)
         request = CloseRequest(period="2026-10", by=None, as_of=None, margin_days=10, still_s=0.0)
         done = await one_after_the_other(
             *(close_period(at_the_end(s), request, progress=quiet) for s in stores)
