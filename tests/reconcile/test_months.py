@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from reconcile.instants import DAY, TICK, Instant
-from reconcile.matching.books import OF_WALLET, match_key
+from reconcile.matching.books import match_key
 from reconcile.matching.breaks import Break
 from reconcile.matching.ledger_lines import LedgerLine, Taken
 from reconcile.matching.match import OtherPeriods
@@ -156,8 +156,6 @@ def test_the_lines_of_all_months_are_all_lines_each_once(
             counted[row.currency] += row.count
             brought[row.currency] += row.net
     whole = reported(world, FIRST, LAST)
-    # A line that moves a wallet's money for no order counts by its fee, if it has one.
-    own = [row for row in world.lines if row.kind not in OF_WALLET or row.fee]
-    assert counted == Counter(row.currency for row in own)
+    assert counted == Counter(row.currency for row in world.lines)
     settled = {row.currency: row.sum for row in whole.money if row.flow == "settled"}
     assert {c: n for c, n in brought.items() if n} == {c: n for c, n in settled.items() if n}
