@@ -404,8 +404,8 @@ async def match_lines(
             if line.startswith(UNALLOCATED):
                 payment = line.removeprefix(UNALLOCATED)
                 raise UsageError(
-                    "a payment of no order is assigned, not matched: `tallyhook unallocated assign "
-                    f"{payment}`, or its page"
+                    "assign a payment without an order; do not match it: `tallyhook unallocated "
+                    f"assign {payment}`, or its page"
                 )
             partners = await _free_line(connection, found, line)
             doing = BreakAct(kind="matched", by=by, reason=reason, value=line)

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from app.context.context import AppContext
 from app.core.errors import TallyhookError, UsageError
+from app.core.text import counted
 from app.finance.match_rules import current_rules, read_rules
 from app.finance.statement_store import settled_payments
 from reconcile.instants import Instant, format_instant
@@ -141,7 +142,7 @@ _BY_HAND: Final = (
 def _block(suggested: SuggestedFee) -> str:
     rule = suggested.rule
     lines = [
-        f"# explains {suggested.exact:,} of {suggested.lines:,} lines exactly",
+        f"# explains exactly {suggested.exact:,} of {counted(suggested.lines, 'line')}",
         "[[fee]]",
         f"source = {_text(rule.source)}",
         f"currency = {_text(rule.currency)}",

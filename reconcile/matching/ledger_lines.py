@@ -176,10 +176,10 @@ def _failed(ledger: Ledger) -> tuple[FailedRefund, ...]:
     """Return the refunds that failed, each once, with the amount that any event states of it."""
     if all(finding.code != "refund_failed" for finding in ledger.findings):
         return ()
-    told = [each.event for each in ledger.case.heard if each.event.payment is not None]
+    stated = [each.event for each in ledger.case.heard if each.event.payment is not None]
     amounts = {
         (event.source, event.movement): event.money
-        for event in told
+        for event in stated
         if event.claim in ("refunded", "refund_pending") and event.money is not None
     }
     found: dict[tuple[str, str, str | None], FailedRefund] = {}

@@ -135,7 +135,9 @@ class _Unmatched:
 
     def _end_lines(self) -> Iterator[None]:
         for row in self._rest.lines.values():
-            books = (self._open_books,) if row.kind == "payment" else ()
+            # Of an order in the book, its own line is no news.
+            searched = row.kind == "payment" and row.key not in self._booked
+            books = (self._open_books,) if searched else ()
             near = self._near(_of_line(row), charged=(self._captures, *books))
             self._deciding.end_line(row, candidates=near)
             yield

@@ -606,7 +606,7 @@ def _coverage(report: PeriodReport) -> Iterator[Blocker]:
         )
         whose = "Files of bank account" if kind == "bank" else "Statements of"
         covers = f"cover the month only {spans}" if spans else "cover no day of the month"
-        also = f", in which it took {own[0].payments:,} payments" if own[0].payments else ""
+        also = f"; payments that it took: {own[0].payments:,}" if own[0].payments else ""
         option = f"--bank {name}" if kind == "bank" else f"--source {name}"
         option += f' --wallet "{wallet}"' if wallet else ""
         yield Blocker(
