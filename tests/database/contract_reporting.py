@@ -7,6 +7,7 @@ import pytest
 
 from app.core.errors import UsageError
 from app.finance.break_acts import accept_break, match_break
+from app.finance.coverage_store import BY_FILE, CoverageLine, add_coverage
 from app.finance.import_store import Import, begin_import, line_id_of, publish_import
 from app.finance.imports import ImportRequest, import_book
 from app.finance.period_store import changed_outcomes
@@ -103,7 +104,8 @@ async def across(inbox: Inbox, folder: Path, border: Instant) -> None:
         + f"HAND,{whole},KES,paid,{last},\nP,1.00,KES,unpaid,{last},\n"
         + f"Q,{whole},KES,paid,{first},\n"
     )
-    await import_book(context(inbox, at=day), ImportRequest(path=path))
+    days = (format_instant(T)[:10], format_instant(border)[:10])
+    await import_book(context(inbox, at=2 * day), ImportRequest(path=path, days=days))
     for order in ("G", "X", "Q"):
         event = said(f"paid-{order}", "succeeded", order=order, payment=f"p-{order}",
                      money=DUE, order_money=DUE, occurred_at=border)  # fmt: skip
@@ -112,6 +114,10 @@ async def across(inbox: Inbox, folder: Path, border: Instant) -> None:
     line = ("p:p-Q", "payment", "shop", "p", "p-Q", "P", DUE.currency, DUE.minor, 0, DUE.minor,
             border, "po", *NOTHING_ELSE)  # fmt: skip
     await imported(inbox, [line], number=2, at=day + 2)
+    stated = CoverageLine(kind="statement", name="shop", since=T, until=border + MINUTE,
+                          who=BY_FILE, at=T, of_import=2)  # fmt: skip
+    async with inbox.database.writing() as connection:
+        await add_coverage(connection, [stated])
 
 
 class ReportingContract:

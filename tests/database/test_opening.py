@@ -294,7 +294,7 @@ async def test_only_one_reader_opens_a_database(
 ) -> None:
     """A second waits for a time, and is let in once the first has ended."""
     settings = Settings(database_url=f"sqlite+aiosqlite:///{tmp_path}/t.db", environment="sandbox")
-    monkeypatch.setattr(opening, "SERVER_S", 0.0)
+    monkeypatch.setattr(inbox_module, "SERVER_S", 0.0)
     async with open_inbox(settings, purpose="serving"):
         for _ in range(2):
             async with open_inbox(settings, purpose="working"):
