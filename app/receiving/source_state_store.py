@@ -5,13 +5,15 @@ The ring of rejections is bounded, so that junk pushes genuine ones out of it. T
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from app.database.statements import PlainConnection, insert_rows
 from app.providers.request import FETCHED
-from app.providers.source import Source
 from app.receiving.refusal_store import NOT_KEPT, Rejection
 from reconcile.instants import DAY, EARLIEST, HOUR, Instant
+
+if TYPE_CHECKING:
+    from app.providers.source import Source
 
 REFUSALS_KEPT: Final = 90 * DAY // HOUR
 """Hours for which refusals are counted: at most nine rows of a source in each."""
@@ -116,7 +118,7 @@ _MORE: Final = (
 
 
 def arrivals_by_source(
-    connection: PlainConnection, sources: Mapping[str, Source]
+    connection: PlainConnection, sources: "Mapping[str, Source]"
 ) -> dict[str, SourceArrivals]:
     """Return what came of each of these sources. A body that is too large is no callback of a
     source that signs nothing: anyone can send it, and it says nothing of the source."""
