@@ -1,18 +1,20 @@
 """Finds what may be about an order and is in no ledger; see `reconcile.ledger.unheard`."""
 
 from collections.abc import Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from app.database.statements import PlainConnection
 from app.orders.unallocated import fitting_payments
 from app.orders.unread_holds import judged_at, unread_naming
-from app.providers.source import Source
 from app.receiving.source_state_store import arrivals_by_source, last_read, not_kept_in, refused_in
 from app.receiving.unread_store import NO_VALUE, messages_with, problems_of
 from reconcile.instants import Instant
 from reconcile.ledger.history import History
 from reconcile.ledger.ledger import Ledger
 from reconcile.ledger.unheard import MessageNotRead, PaymentOfNoOrder, SourceHeard, Unheard
+
+if TYPE_CHECKING:
+    from app.providers.source import Source
 
 MOST_SHOWN: Final = 100
 """Messages shown of one order, the first ones: a wrong profile makes every message unreadable."""
@@ -23,7 +25,7 @@ def unheard_of(
     history: History,
     ledger: Ledger,
     *,
-    sources: Mapping[str, Source],
+    sources: "Mapping[str, Source]",
 ) -> Unheard:
     """Return what may be about the order as of its ledger's instant.
 
