@@ -4,6 +4,7 @@ Breaks are assigned, commented, accepted and matched by hand, one by one or seve
 """
 
 from collections import Counter
+from functools import partial
 from typing import Final
 from urllib.parse import parse_qsl, urlencode
 
@@ -18,7 +19,7 @@ from app.console.words import CAUSES, SETTLINGS, address, capital, plain_money, 
 from app.core.errors import NotFoundError, UsageError
 from app.core.text import counted
 from app.finance import break_acts, break_choice, left_over, worklist
-from app.finance.bank_match import named_lines
+from app.finance.bank_match import Booked, booked_page, named_lines
 from reconcile.instants import format_instant
 from reconcile.matching.breaks import (
     BREAK_CAUSES,
@@ -297,7 +298,21 @@ async def match_document(view: View) -> Document:
         until=view.instant("to"),
     )
     chosen = view.request.query_params.getlist("line")
-    lines = await left_over.find_lines(view.context, found, sought, chosen=chosen)
+    others: list[Booked] = []
+    if left_over.may_be_other_business(found.seen.cause) and view.person.may("bank"):
+        match = partial(
+            view.console.work, booked_page, stands="other_business", limit=left_over.OF_BANK
+        )
+        seen = await view.shared_job("bank", "other business", work=match)
+        others = [] if seen.ended is None else seen.result.lines
+    lines = await left_over.find_lines(
+        view.context,
+        found,
+        sought,
+        chosen=chosen,
+        texts=view.person.may("bank"),
+        other_business=others,
+    )
     shown = [*lines.chosen, *lines.lines[:ROWS]]
     sum_of = [each.money.minor for each in lines.chosen]
     currency = found.seen.money.currency

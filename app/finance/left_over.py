@@ -4,6 +4,7 @@ They are what the open breaks of the other side are about, and money in the bank
 paid out. Several may be chosen; what they leave of the break's sum is shown before the match.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal, InvalidOperation
 from typing import Any, Final
@@ -11,10 +12,10 @@ from typing import Any, Final
 from app.context.context import AppContext
 from app.core.errors import UsageError
 from app.finance import break_acts
-from app.finance.bank_match import bank_words, booked_page, named_lines
+from app.finance.bank_match import Booked, bank_words, named_lines
 from reconcile.instants import Instant, format_instant
 from reconcile.matching.books import BankLine, match_key
-from reconcile.matching.breaks import PARTNERS, STATES, Break
+from reconcile.matching.breaks import PARTNERS, STATES, Break, BreakCause
 from reconcile.matching.rows import name_of
 from reconcile.money import Money, MoneyError, from_major, to_json
 
@@ -83,12 +84,23 @@ class FoundLines:
 
 
 async def find_lines(
-    context: AppContext, found: break_acts.SeenBreak, sought: LineSearch, *, chosen: list[str]
+    context: AppContext,
+    found: break_acts.SeenBreak,
+    sought: LineSearch,
+    *,
+    chosen: list[str],
+    texts: bool = True,
+    other_business: Sequence[Booked] = (),
 ) -> FoundLines:
-    """Search the lines that could be the other half. Raises UsageError for an unclear amount."""
+    """Search the lines that could be the other half. Raises UsageError for an unclear amount.
+
+    texts           whether the reader may see what the bank wrote
+    other_business  bank lines of no provider, if `may_be_other_business`
+    """
     seen = found.seen
     wanted = _minor(sought.amount, seen.money.currency)
-    every, more = await _left_over(context, found)
+    every, more = await _left_over(context, found, texts=texts)
+    every += [_of_bank(each.line) for each in other_business if each.line.minor > 0]
     names = {name_of(line) for line in chosen}
     picked = [each for each in every if each.line in names]
     fitting = [
@@ -118,6 +130,11 @@ async def find_lines(
     )
 
 
+def may_be_other_business(cause: BreakCause) -> bool:
+    """Return whether the other half of a break may be a bank line of no provider."""
+    return "bank_line_unknown" in PARTNERS.get(cause, ())
+
+
 def _minor(amount: str, currency: str) -> int | None:
     if not amount.strip():
         return None
@@ -136,7 +153,7 @@ def _says(line: LeftOver, text: str) -> bool:
 
 
 async def _left_over(
-    context: AppContext, found: break_acts.SeenBreak
+    context: AppContext, found: break_acts.SeenBreak, *, texts: bool
 ) -> tuple[list[LeftOver], bool]:
     causes, every = PARTNERS.get(found.seen.cause, ()), list[LeftOver]()
     if not causes:
@@ -154,10 +171,8 @@ async def _left_over(
         ]
         if len(every) > SEARCHED:
             return every[:SEARCHED], True
-    if "bank_line_unknown" in causes:
+    if texts and "bank_line_unknown" in causes:
         every = await _with_texts(context, every)
-        page = await booked_page(context, stands="other_business", limit=OF_BANK)
-        every += [_of_bank(each.line) for each in page.lines if each.line.minor > 0]
     return every, False
 
 

@@ -234,8 +234,14 @@ async def test_a_break_shows_what_the_bank_wrote_and_a_rule_is_made_of_it(
         page = (await client.get(f"/breaks/{name}")).text
         ways = re.findall(r'href="(/do/preview-rules\?bank=[^"]+)"', page)
         forms = [(await client.get(each.replace("&amp;", "&"))).text for each in ways]
+        orders = (await breaks(client, "?cause=book_paid_not_received"))["breaks"]
+        way = f"/match/{orders[0]['id']}?text=Wanjiku"
+        seen = (await client.get(way)).text
     async with console.signed_in("support") as client:
         hidden = (await client.get(f"/breaks/{name}")).text
+        unseen = (await client.get(way)).text
+    assert "<bdi>Wanjiku" in seen
+    assert "<bdi>Wanjiku" not in unseen
     assert "Wanjiku" in page
     assert "Wanjiku" not in hidden
     assert [key for form in forms for key in ("other_business", "bank_payers") if key in form] == [

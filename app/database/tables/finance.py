@@ -324,7 +324,11 @@ class BankLineRow(Table, table=True):
     digest of the line. Erased phone numbers in texts are dots."""
 
     __tablename__ = "bank_lines"
-    __table_args__ = CLUSTERED
+    __table_args__ = (
+        Index("ix_bank_lines_booked_at", "booked_at"),
+        Index("ix_bank_lines_line", "line"),
+        CLUSTERED,
+    )
     subject: str = text_column(marks.CODES, primary=True)
     ordinal: int = big_column(primary=True)
     since: int = big_column(primary=True)
