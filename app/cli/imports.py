@@ -785,11 +785,7 @@ def list_coverage(form: printing.FormatOption = printing.Format.table) -> None:
     printing.emit(rows, columns=columns, form=form)
 
 
-@coverage_group.command(
-    "declare",
-    epilog="Such as: tallyhook coverage declare --source shop --from 2026-10-01 --to 2026-10-31 "
-    '--reason "it is the whole month"',
-)
+@coverage_group.command("declare")
 def declare_coverage(
     since: Annotated[str, typer.Option("--from", help="The first day, of the merchant's zone.")],
     until: Annotated[str, typer.Option("--to", help="The last day, all of which is covered.")],

@@ -55,6 +55,7 @@ SECTIONS: Final = {
         "bank",
         "presets",
         "mappings",
+        "coverage",
         "reconcile",
         "breaks",
         "late",
