@@ -109,7 +109,7 @@ def vouch_for(
 
 @operators_group.command(
     "notices",
-    epilog="Such as: tallyhook operators notices Ann --when daily --mail ann@shop.example",
+    epilog="Such as: tallyhook operators notices Ann --when daily --mail ann@my.shop",
 )
 def choose_notices_of(
     name: OperatorName,
