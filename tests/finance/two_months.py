@@ -3,18 +3,18 @@ that its finance people have, shaped as the exports really are.
 
     shop = TwoMonths(folder, orders=140)
     shop.write()                      Shopify, Stripe, M-PESA, CAMT.053, MT940: a folder a month
-    await shop.heard(inbox)           what came in time; `shop.late` comes after the first closing
+    await shop.heard(inbox, month)    what came in time; `shop.late` comes after the first closing
 
-`expected` is what stays open once everything was imported, and `left` what each account of money
-under way still holds. Nothing of it is computed by the code that it judges.
+`expected` is what is open at a month's end, and `left` what each account of money under way then
+holds, both with the late webhook in November. Nothing of it is computed by the code that it judges.
 """
 
 import csv
 import hashlib
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -68,6 +68,18 @@ class Till(NamedTuple):
     party: str = ""
 
 
+class Open(NamedTuple):
+    """What is open at the end of a month: a break, or money left on an account.
+
+    settled  whether what comes in the next month settles it; else it stays
+    """
+
+    month: str
+    settled: bool
+    what: tuple[str, str]
+    minor: int = 0
+
+
 @dataclass(slots=True)
 class Files:
     """The rows of one month's files."""
@@ -97,8 +109,6 @@ class TwoMonths:
 
     orders    of both months together, without those that are odd
     odd       names of the orders that are odd, by what is odd of them
-    expected  (cause, and order, payment or payout) of what is open in the end
-    left      what accounts of money under way hold in the end, by account and currency
     """
 
     def __init__(self, folder: Path, *, orders: int = 120) -> None:
@@ -108,15 +118,16 @@ class TwoMonths:
         self.late: list[Arrival] = []
         self.records: list[Record] = []
         self.odd: dict[str, str] = {}
-        self.expected: Counter[tuple[str, str]] = Counter()
-        self.left: dict[tuple[str, str], Decimal] = {}
-        self._number = 1000
+        self._breaks: list[Open] = []
+        self._held: list[Open] = []
+        self._month, self._number = MONTHS[0], 1000
         self._tell()
 
     # --- what happens -----------------------------------------------------------------------------
 
     def _tell(self) -> None:
         for place, name in enumerate(MONTHS):
+            self._month = name
             first = datetime.fromisoformat(f"{name}-01").replace(tzinfo=ZONE)
             for number in range(self._orders // 2):
                 day = first + timedelta(days=number * 24 // (self._orders // 2), hours=9)
@@ -332,13 +343,13 @@ class TwoMonths:
 
         if place == 0:
             self.odd["late"], payment = self._card(day(30), late=True)
-            self._opens("settled_never_notified", self.odd["late"])
+            self._opens("settled_never_notified", self.odd["late"], settled=True)
             minor = next(
                 round(float(row["gross"]) * 100)
                 for row in self.files[MONTHS[0]].stripe
                 if row["payment_intent_id"] == payment
             )
-            self._leaves("Clearing:Provider", "EUR", -minor)
+            self._leaves("Clearing:Provider", "EUR", -minor, settled=True)
             self.odd["never tried"] = self._order(
                 day(2), 4_500, "EUR", "Shopify Payments", **{"Financial Status": "pending"}
             )
@@ -372,6 +383,7 @@ class TwoMonths:
         }
         self._says("refund.created", refund | {"status": "succeeded"}, went)
         self._says("refund.failed", refund | {"status": "failed"}, back)
+        self._opens("refund_not_in_book", order, settled=True)
         self._balance("refund", payment, order, went, -minor, source=named)
         self._balance("refund_failure", payment, order, back, minor, source=named)
 
@@ -448,20 +460,30 @@ class TwoMonths:
         self._opens("payment_unallocated", payment)
         self._leaves("Liabilities:Unallocated", "EUR", -5_432)
 
-    def _opens(self, cause: str, name: str) -> None:
-        self.expected[cause, name] += 1
+    def _opens(self, cause: str, name: str, *, settled: bool = False) -> None:
+        self._breaks.append(Open(self._month, settled, (cause, name)))
 
-    def _leaves(self, account: str, currency: str, minor: int) -> None:
+    def _leaves(self, account: str, currency: str, minor: int, *, settled: bool = False) -> None:
         role = account if account.startswith("Liabilities") else f"Assets:{account}"
-        self.left[role, currency] = self.left.get((role, currency), Decimal()) + Decimal(
-            plain(minor)
-        )
+        self._held.append(Open(self._month, settled, (role, currency), minor))
+
+    def expected(self, month: str) -> Counter[tuple[str, str]]:
+        """Return (cause, and order, payment or payout) of what is open at a month's end."""
+        return Counter(each.what for each in _open(self._breaks, month))
+
+    def left(self, month: str) -> dict[tuple[str, str], Decimal]:
+        """Return what accounts of money under way then hold, by account and currency."""
+        held = Counter[tuple[str, str]]()
+        for each in _open(self._held, month):
+            held[each.what] += each.minor
+        return {key: Decimal(plain(minor)) for key, minor in held.items() if minor}
 
     # --- payouts, files ---------------------------------------------------------------------------
 
     def _pay_out(self) -> None:
         """Let Stripe pay out each week, and move what is on the till to the bank."""
         for name, files in self.files.items():
+            self._month = name
             due = defaultdict[str, int](int)
             for row in files.stripe:
                 due[row["automatic_payout_id"]] += round(float(row["net"]) * 100)
@@ -545,14 +567,33 @@ class TwoMonths:
             found[f"{name}/shillings"] = path
         return found
 
-    async def heard(self, inbox: Inbox, arrivals: Sequence[Arrival] | None = None) -> None:
-        """Store what the shop said and what arrived in time, or these arrivals."""
-        if arrivals is None:
-            async with inbox.database.writing() as connection:
-                await add_records(connection, self.records)
-            arrivals = sorted(self.arrivals, key=lambda each: each.received_at)
-        for begin in range(0, len(arrivals), 1_000):
-            await inbox.append([Ready(None, list(arrivals[begin : begin + 1_000]))])
+    async def heard(self, inbox: Inbox, month: str, *, now: Instant | None = None) -> None:
+        """Store what the shop said and what arrived in time in a month. `now`: when it is stored,
+        if after a closing."""
+        first = datetime.fromisoformat(f"{month}-01").replace(tzinfo=ZONE)
+        start, end = at(first), at((first + timedelta(days=31)).replace(day=1))
+        records = [each for each in self.records if start <= each.recorded_at < end]
+        if now is not None:
+            records = [replace(each, recorded_at=now) for each in records]
+        async with inbox.database.writing() as connection:
+            await add_records(connection, records)
+        some = [each for each in self.arrivals if start <= each.received_at < end]
+        await self._stored(inbox, sorted(some, key=lambda each: each.received_at), now=now)
+
+    async def heard_late(self, inbox: Inbox, now: Instant) -> None:
+        """Store what arrives after the first closing."""
+        await self._stored(inbox, self.late, now=now)
+
+    @staticmethod
+    async def _stored(inbox: Inbox, some: Sequence[Arrival], *, now: Instant | None) -> None:
+        if now is not None:
+            some = [replace(e, delivery_id=new_id("dlv_", now), received_at=now) for e in some]
+        for begin in range(0, len(some), 1_000):
+            await inbox.append([Ready(None, list(some[begin : begin + 1_000]))])
+
+
+def _open(some: Iterable[Open], month: str) -> Iterator[Open]:
+    return (e for e in some if e.month == month or (e.month < month and not e.settled))
 
 
 def _table(path: Path, rows: Sequence[dict[str, str]]) -> Path:
