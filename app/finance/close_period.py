@@ -72,6 +72,7 @@ class CloseRequest:
     margin_days  days after the month's end before which it is not closed; None: as set
     reason       why, for the trail, and for the second person
     exceptions   reasons to close over conditions that do not hold, by their lines: two people
+    unasked      payments that providers did not answer about when this closing was proposed
     still_s      seconds to wait if `as_of` is now
     """
 
@@ -81,6 +82,7 @@ class CloseRequest:
     margin_days: int | None = None
     reason: str = ""
     exceptions: Mapping[str, str] = field(default_factory=dict)
+    unasked: Sequence[str] = ()
     still_s: float = STILL_S
 
 
@@ -131,6 +133,7 @@ async def close_period(
                     "margin_days": str(_margin_days(context, request)),
                     "digest": figures_digest(report),
                     "exceptions": json.dumps(dict(request.exceptions), ensure_ascii=False),
+                    "unasked": json.dumps(looked.unasked),
                     "report": render(without_lists(report), "table").decode(),
                 },
                 reason=request.reason,
@@ -165,6 +168,7 @@ def closing_kind(context: AppContext, *, still_s: float = STILL_S) -> proposals.
             margin_days=int(proposal.given["margin_days"]),
             reason=proposal.reason,
             exceptions=json.loads(proposal.given["exceptions"]),
+            unasked=json.loads(proposal.given["unasked"]),
             still_s=still_s,
         )
         looked = await _looked(context, request, progress=silent)
@@ -173,8 +177,8 @@ def closing_kind(context: AppContext, *, still_s: float = STILL_S) -> proposals.
             raise UsageError(f"{proposal.subject} cannot be closed now. {reasons}")
         if figures_digest(looked.report) != proposal.given["digest"]:
             raise UsageError(
-                f"the settings or the program changed since {proposal.who} proposed this, and the "
-                "report has other figures now: reject it, and let it be proposed anew"
+                f"settings, the program or what is excepted changed since {proposal.who} proposed "
+                "this, and the report has other figures now: reject it, and let it be proposed anew"
             )
         two = (proposal, agree)
         await _write(context, request, looked, looked.report, progress=silent, two=two)
@@ -197,9 +201,10 @@ def closing_kind(context: AppContext, *, still_s: float = STILL_S) -> proposals.
 
 
 def figures_digest(report: PeriodReport) -> str:
-    """Return `sha256:…` over every figure of a report and what it adjusts."""
+    """Return `sha256:…` over every figure of a report, what it adjusts, and its exceptions."""
     rows = [each.document() for each in closings.figures(report)]
-    return fingerprint([rows, [asdict(each) for each in report.adjustments]])
+    others = (report.adjustments, report.exceptions)
+    return fingerprint([rows, *([asdict(each) for each in some] for some in others)])
 
 
 def without_lists(report: PeriodReport) -> PeriodReport:
@@ -243,6 +248,7 @@ class _Looked:
     before    the closing of the month before
     report    None before the month's end, and over unread deliveries: the reasons that would be
               found in it are not known then
+    unasked   as of `CloseRequest`
     """
 
     month: Month
@@ -250,15 +256,17 @@ class _Looked:
     before: period_store.Closed | None
     report: PeriodReport | None
     blockers: tuple[closings.Blocker, ...]
+    unasked: Sequence[str] = ()
 
 
 async def _looked(
     context: AppContext, request: CloseRequest, *, progress: report_period.Progress
 ) -> _Looked:
     month = await month_in_books(context, request.period)
-    left = []
+    unasked = request.unasked
     if request.as_of is None and month.end <= context.clock.now():
         left = await ask_before(context, until=month.end)
+        unasked = [f"{each.source}:{each.payment or each.event_id}" for each in left]
     now = context.clock.now()
     as_of = now if request.as_of is None else request.as_of
     if as_of > now:
@@ -282,14 +290,15 @@ async def _looked(
         else:
             scope = scope_of(context, month, as_of)
             report = await report_period.report_period(context, scope, progress=progress)  # 2
-            unasked = [f"{each.source}:{each.payment or each.event_id}" for each in left]
             evidence = await _evidence_blockers(context, month, as_of=as_of)
             in_report = closings.in_report(report)
             found = (*found, *closings.unasked(unasked), *evidence, *in_report)  # 3
     found, exceptions = closings.excepted(found, request.exceptions)
     if report is not None:
         report = replace(report, exceptions=exceptions)
-    return _Looked(month=month, made=made, before=before, report=report, blockers=found)
+    return _Looked(
+        month=month, made=made, before=before, report=report, blockers=found, unasked=unasked
+    )
 
 
 async def _evidence_blockers(

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 
@@ -352,6 +353,37 @@ async def test_a_month_without_files_is_closed_only_by_two_with_a_reason_that_is
     assert re.search(nothing, flat)
     assert "No file of a bank is imported: payouts were not compared." in flat
     assert "every order and every amount" not in flat
+
+
+async def test_an_exception_that_was_approved_is_printed_though_nobody_is_asked_again(
+    context: AppContext, two: Proposals, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The approver reads of it in the proposal, and nobody else would ever know."""
+    monkeypatch.setattr(confirm, "PATIENCE_S", 0.0)
+    inbox = context.inbox
+    assert isinstance(inbox, Inbox)
+    event = said("e1", "pending", standing=UNCONFIRMED, order="e1", payment="pay_e1")
+    await keep(inbox, arrival(event, received_at=Instant(month_named("2026-10").end - 1)))
+    made = await propose_closing(context, exceptions={"unasked": "the provider is down"})
+    assert "the provider is down" in " ".join(made.given["report"].split())
+    put(context, made.at + MINUTE)
+    await two.approve(made.id, by=Proven("Ben"), reason="I looked")
+    document = json.loads(await closed_report(context, "2026-10", "json"))
+    assert [each["why"] for each in document["exceptions"]] == ["the provider is down"]
+
+
+async def test_an_exception_covers_what_the_approver_was_shown_and_no_more(
+    context: AppContext, two: Proposals, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counted = AsyncMock(return_value=2)
+    monkeypatch.setattr(print_report, "count_genuine", counted)
+    made = await propose_closing(context, exceptions={"rejected": "they are tests"})
+    counted.return_value = 3
+    put(context, made.at + MINUTE)
+    with pytest.raises(UsageError, match="reject it, and let it be proposed anew"):
+        await two.approve(made.id, by=Proven("Ben"), reason="I looked")
+    counted.return_value = 2
+    await two.approve(made.id, by=Proven("Ben"), reason="I looked")
 
 
 async def test_nobody_makes_an_exception_of_what_is_unread(
