@@ -35,6 +35,7 @@ from app.core.errors import NotFoundError, UnreachableError, UsageError
 from app.core.logs import Repeating
 from app.core.text import counted, printable
 from app.finance import file_identity, import_store, imports
+from app.finance.coverage_store import coverage_lines
 from app.finance.import_task_store import ImportTask, import_tasks, replace_import_tasks
 from reconcile.instants import format_instant
 
@@ -303,7 +304,14 @@ async def _imported(context: AppContext, path: Path, *, folder: str, sha256: str
     request, kind, source = await _identity(context, request, folder)
     async with context.database.reading() as connection:
         known = await import_store.import_of_file(connection, kind=kind, sha256=sha256)
+        lines = await coverage_lines(connection, as_of=context.clock.now())
     if known is not None:
+        took = {each.name for each in lines if each.of_import == known}
+        if kind == "statement" and took and source not in took:
+            raise UsageError(
+                f"import {known} took this file for a statement of {', '.join(sorted(took))}: take "
+                f"that import back if it is of {source}, or remove the file"
+            )
         return known
     tried = await imports.import_kind(
         context, replace(request, dry_run=True), kind=kind, source=source

@@ -102,6 +102,19 @@ async def test_a_complete_and_clear_file_is_imported_by_the_service_and_moved(
     assert {each.who for each in entries if each.action.endswith("_imported")} == {"tallyhook"}
 
 
+async def test_a_file_that_was_imported_as_of_another_source_is_a_task(watched: Watched) -> None:
+    """Its lines count for that source, so it is not moved away as if it were done."""
+    settings = watched.context.settings
+    sources = {"shop": SourceSettings(), "till": SourceSettings()}
+    context = replace(watched.context, settings=settings.model_copy(update={"sources": sources}))
+    both = Watched(context, watched.root)
+    both.put("shop/own.csv", LINES)
+    path = both.put("till/own.csv", LINES)
+    (task,) = await both.looks()
+    assert task.startswith("till/own.csv: import 1 took this file for a statement of shop")
+    assert (path.exists(), await both.imported()) == (True, ["statement own.csv tallyhook"])
+
+
 async def test_a_file_that_still_grows_is_left_alone(watched: Watched) -> None:
     path = watched.put("shop/own.csv", LINES)
     await watched.looks(1)
