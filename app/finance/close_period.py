@@ -30,6 +30,7 @@ from app.core.jobs import silent
 from app.database.engine import Connection
 from app.finance import match_rules, period_store, report_period
 from app.finance.closed_periods import CLOSING_BASIS, calendar_of, month_in_books, rules_form
+from app.finance.coverage_store import coverage_lines
 from app.finance.reports.accounts import merchant_accounts
 from app.finance.reports.journal import journal_prints
 from app.finance.reports.render import REPORT_FORMATS, render
@@ -179,6 +180,16 @@ def closing_kind(context: AppContext, *, still_s: float = STILL_S) -> proposals.
             raise UsageError(
                 f"settings, the program or what is excepted changed since {proposal.who} proposed "
                 "this, and the report has other figures now: reject it, and let it be proposed anew"
+            )
+        async with context.database.reading() as connection:
+            then, now = [
+                {each.number for each in await coverage_lines(connection, as_of=at)}
+                for at in (looked.report.scope.as_of, context.clock.now())
+            ]
+        if not then <= now:
+            raise UsageError(
+                f"what was said to be covered by files was withdrawn since {proposal.who} proposed "
+                "this: reject it, and let it be proposed anew"
             )
         two = (proposal, agree)
         await _write(context, request, looked, looked.report, progress=silent, two=two)

@@ -43,6 +43,7 @@ from app.finance.closed_periods import (
     list_closed,
     on_the_books,
 )
+from app.finance.coverage import Declaration, declare_coverage, withdraw_coverage
 from app.finance.imports import ImportRequest, import_book
 from app.finance.match_rules import save_rules
 from app.finance.reconcile_period import RunRequest, reconcile_period
@@ -304,6 +305,28 @@ async def test_what_blocks_at_the_approval_blocks_and_other_figures_are_refused(
     other = Proposals(hasty, (closing_kind(hasty, still_s=0.0),))
     with pytest.raises(UsageError, match="has other figures now: reject it"):
         await other.approve(made.id, by=Proven("Ben"), reason="I looked")
+    assert await list_closed(context) == []
+
+
+async def test_coverage_withdrawn_before_the_approval_blocks_it(
+    context: AppContext, two: Proposals
+) -> None:
+    october = Declaration(
+        kind="statement",
+        name="shop",
+        first="2026-10-01",
+        last="2026-10-31",
+        reason="it says so",
+        by=Proven("Ann"),
+    )
+    stated = await declare_coverage(context, october)
+    put(context, context.clock.now() + MINUTE)
+    made = await propose_closing(context)
+    put(context, made.at + MINUTE)
+    await withdraw_coverage(context, stated.number, reason="it does not", by=Proven("Ann"))
+    put(context, made.at + 2 * MINUTE)
+    with pytest.raises(UsageError, match="covered by files was withdrawn since Ann proposed this"):
+        await two.approve(made.id, by=Proven("Ben"), reason="I looked")
     assert await list_closed(context) == []
 
 
