@@ -183,7 +183,7 @@ def _add(row: tuple[Any, ...], kind: ImportKind, found: Mapping[int, LineDigests
         ended.lines.update(_line("-", [*content[:keys], since]))
 
 
-_ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+_ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circular=False)
 
 
 def _line(sign: str, content: Sequence[Any]) -> bytes:

@@ -297,8 +297,12 @@ class Terms:
 
         It is called for every plain order: hence positions instead of names.
         """
-        rule = self._fee_rule((taking[4], line[5], line[15]))
-        return rule is None or abs(line[7] - rule.of(line[6])) <= rule.tolerance
+        key = taking[4], line[5], line[15]
+        rule = self._fitting[key] if key in self._fitting else self._fee_rule(key)
+        if rule is None:
+            return True
+        due = (line[6] * rule.per_million + 500_000) // 1_000_000 + rule.fixed
+        return -rule.tolerance <= line[7] - due <= rule.tolerance
 
     def _fee_rule(self, line: tuple[str, str, str | None]) -> ExpectedFee | None:
         """Return the first rule that fits lines of this source, currency and details."""

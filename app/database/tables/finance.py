@@ -375,7 +375,6 @@ class StatementLineRow(Table, table=True):
     __table_args__ = (
         partial_index("ix_statement_lines_match_key", "match_key", where="match_key IS NOT NULL"),
         partial_index("ix_statement_lines_payout", "payout", where="payout IS NOT NULL"),
-        partial_index("ix_statement_lines_settled_at", "settled_at", where="kind = 'payment'"),
         CLUSTERED,
     )
     subject: str = text_column(marks.REFERENCE, primary=True)
