@@ -298,7 +298,8 @@ def show_ready(
         return await against_closing(context, request, progress=advance)
 
     with printing.progress("looking", None) as advance:
-        against = running.with_context(work)
+        # As `close` does: in the name of the operator whose token was given.
+        against = running.with_context(work, purpose="writing")
     zone = printing.merchant_zone()
     rows = [
         {"line": line, "holds": blocker is None, "sentence": sentence,

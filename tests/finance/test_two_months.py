@@ -113,7 +113,7 @@ class Books:
 
     def against(self, month: str) -> list[str]:
         """Return the lines that do not hold before a month is closed."""
-        ready = self.ran("period", "ready", month, "--by", "Ann", "--format", "json")
+        ready = self.ran(*self._as("Ann"), "period", "ready", month, "--format", "json")
         assert ready.code in {0, 1}, ready.err
         return [each["line"] for each in ready.document if not each["holds"]]
 
