@@ -318,7 +318,12 @@ class Wallets:
         together: dict[tuple[str, str, str | None], list[WalletRow]] = defaultdict(list)
         for row in rows:
             together[row.source, row.currency, row.reference].append(row)
-        left = [row for own in together.values() if sum([each.net for each in own]) for row in own]
+        left = [
+            row
+            for (_, _, reference), own in together.items()
+            if reference is None or sum([each.net for each in own]) != 0
+            for row in own
+        ]
         waiting: dict[tuple[str, str, int], deque[WalletRow]] = defaultdict(deque)
         alone: dict[str, WalletRow] = {}
         for row in sorted(left, key=lambda row: (row.at, row.line_id)):

@@ -148,6 +148,15 @@ def test_a_transfer_has_two_sides(rows: list[WalletRow], expected: list[str]) ->
     assert all(one.startswith(start) for one, start in zip(found, expected, strict=True))
 
 
+def test_transfers_that_name_nothing_pair_only_within_a_day() -> None:
+    """Two that are weeks apart and add up to zero are not one transfer."""
+    unnamed = [each._replace(reference=None) for each in (GOES, COMES)]
+    assert told(checked(unnamed)) == []
+    apart = [unnamed[0], unnamed[1]._replace(at=AT + 20 * DAY, balance=None)]
+    found = [each.cause for each in checked(apart).decisions()]
+    assert found == ["transfer_one_sided", "transfer_one_sided"]
+
+
 def withdrawn(*days: int) -> list[WalletRow]:
     """Return withdrawals of 5.00 on these days, of a wallet that takes 6.00 before each."""
     return [
