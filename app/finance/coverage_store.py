@@ -17,7 +17,7 @@ from reconcile.instants import Instant, format_known
 from reconcile.matching.rules import Coverage, Covered, Span, common_spans, joined_spans
 
 BY_FILE: Final = "file"
-"""Who states the span that a file has."""
+"""Name of a file as the one who states its span."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -69,7 +69,7 @@ State = tuple[int, int, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundFile:
-    """What lies in the folder. problem: why it is not touched; None for a plain file."""
+    """A file in the folder. problem: why it is not touched; None for a plain file."""
 
     folder: str
     name: str
@@ -79,7 +79,7 @@ class FoundFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Taken:
-    """What became of a file: the number of its import, or why there is none."""
+    """The number of a file's import, or why there is none."""
 
     number: int | None = None
     problem: str | None = None

@@ -57,7 +57,7 @@ class LeftOver:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LineSearch:
-    """What to search for; None or empty: everything.
+    """Conditions of a search; None or empty: everything.
 
     text    a part of a reference, a bank's text or a payer
     amount  in major units of the break's currency

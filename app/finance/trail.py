@@ -25,7 +25,7 @@ MOST: Final = 200
 
 @dataclass(slots=True, kw_only=True)
 class Trail:
-    """What belongs together. orders: by reference."""
+    """Money that belongs together. orders: by reference."""
 
     orders: dict[str, None] = field(default_factory=dict)
     book: list[BookLine] = field(default_factory=list)
