@@ -63,8 +63,6 @@ async def declare_coverage(context: AppContext, asked: Declaration) -> CoverageL
         now = context.clock.now()
         known = {line.name for line in await coverage_lines(connection, as_of=now)
                  if line.kind == asked.kind}  # fmt: skip
-        if asked.kind == "statement":
-            known |= context.settings.sources.keys()
         if asked.name not in known:
             there = f"there are: {', '.join(sorted(known))}" if known else "there is none yet"
             raise NotFoundError(

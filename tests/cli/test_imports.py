@@ -354,9 +354,11 @@ def test_an_import_is_taken_back_with_a_reason(run: Run, files: Path) -> None:
 def test_which_days_files_cover_is_said_declared_and_taken_back(run: Run, files: Path) -> None:
     """Days that nobody states are asked for; with both of them, the import says them."""
     words = ("statement", "import", str(files / "s.csv"))
+    days = ("--from", "2026-10-01", "--to", "2026-10-31")
+    early = run("coverage", "declare", *days, "--reason", "I know", "--source", "shop")
+    assert "nothing was imported of the source 'shop'" in early.err
     assert "say --from and --to, or `tallyhook coverage declare`" in run(*words).err
     assert run(*words, "--from", "2026-10-01").code == 2
-    days = ("--from", "2026-10-01", "--to", "2026-10-31")
     assert "It covers 2026-10-01 to 2026-10-31 of shop, as" in run(*words, *days).err
     declare = ("coverage", "declare", *days, "--reason", "I fetched it")
     assert "say one of --source, --bank and --book" in run(*declare).err
