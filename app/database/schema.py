@@ -36,8 +36,8 @@ NEWEST: Final = VERSIONS[-1]
 """The version that this program needs."""
 
 DIGESTS: Final = {
-    "sqlite": "0801ea1502d9d90ca0a5d336f93190c5af57fa90fd20e425ca2e374b412a17e0",
-    "postgresql": "3f29838068bbc157d389fc834f3a757bee8c9e3d0fd057846156b60b7ebbf1c5",
+    "sqlite": "3409e7d26b9c09f355c0b07bebd2d078566a9c8f71003b1111b00cd4d3cde1d8",
+    "postgresql": "df8d869b04999bde121d8d57dd3d53c14656a335522827634114127fb37c33be",
 }
 """SHA-256 of all objects that the migrations make, by dialect; a test prints what belongs here.
 Where the digest of a database differs, the migrations are run to name the first difference."""

@@ -375,6 +375,14 @@ class StatementLineRow(Table, table=True):
     __table_args__ = (
         partial_index("ix_statement_lines_match_key", "match_key", where="match_key IS NOT NULL"),
         partial_index("ix_statement_lines_payout", "payout", where="payout IS NOT NULL"),
+        partial_index(
+            "ix_statement_lines_wallet",
+            "source",
+            "wallet",
+            "currency",
+            "settled_at",
+            where="wallet IS NOT NULL",
+        ),
         CLUSTERED,
     )
     subject: str = text_column(marks.REFERENCE, primary=True)
