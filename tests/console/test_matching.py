@@ -142,7 +142,7 @@ async def test_several_lines_are_found_added_up_and_matched_in_four_clicks(
     """Find and match, tick, match, confirm; it needs no script, and the next run keeps it."""
     console, name = transfer
     async with console.signed_in("finance") as client:
-        way = f'href="/match/{name}"' in (await client.get(f"/breaks/{name}")).text
+        pages = [(await client.get(path)).text for path in ("/breaks", f"/breaks/{name}")]
         every = (await client.get(f"/match/{name}.json")).json()
         one = (await client.get(f"/match/{name}.json?text=ord-78")).json()
         five = (await client.get(f"/match/{name}.json?amount=5.00")).json()
@@ -157,7 +157,7 @@ async def test_several_lines_are_found_added_up_and_matched_in_four_clicks(
         await send(client, "/do/run", since="", until="", reason="look again")
         again = [each["order"] for each in (await breaks(client))["breaks"]]
         closed = (await client.get(f"/breaks/{name}.json")).json()
-    assert way
+    assert [f'href="/match/{name}"' in page for page in pages] == [True, True]
     assert {"ORD-77", "ORD-78", "ORD-79"} <= lines.keys()
     assert [each["reference"] for each in one["lines"]] == ["ORD-78"]
     assert [each["reference"] for each in five["lines"]] == ["ORD-77"]

@@ -49,7 +49,7 @@ from app.finance.match_rules import save_rules
 from app.finance.reconcile_period import RunRequest, reconcile_period
 from app.finance.report_period import check_scope, report_journal, report_period
 from app.finance.reports import text_forms
-from app.finance.reports.journal import JOURNAL_FORMATS, closed_journal
+from app.finance.reports.journal import JOURNAL_FORMATS, closed_journal, journal_page
 from app.finance.verify_periods import VerifiedPeriods, verify_periods
 from app.finance.withdraw_import import Withdrawn, withdraw_import
 from app.orders import refold
@@ -768,6 +768,13 @@ async def test_a_closed_journal_is_frozen_and_later_evidence_is_posted_in_the_op
         assert adjusting
         assert {each.at for each in adjusting} == {month_named("2026-11").start}
         assert {each.adjusts.period for each in adjusting if each.adjusts} == {"2026-10"}
+        november = scope_of(context, month_named("2026-11"), context.clock.now())
+        page = await journal_page(
+            context, november, account="Assets:Clearing:Provider", currency=None, most=1_000
+        )
+        assert {each["original_date"] for each in page["postings"]} == {
+            each.adjusts.original_date for each in adjusting if each.adjusts
+        }
         with monkeypatch.context() as without:
             without.setattr(report_period_module, "closings_at", no_closings)
             fresh = await journal(context, "2026-10", "2026-12")

@@ -258,7 +258,8 @@ async def journal_page(
                         "order": each.order,
                         "payment": each.payment,
                         "source": each.source,
-                        "closed_period": None if each.adjusts is None else each.adjusts.period,
+                        "original_date": each.adjusts and each.adjusts.original_date,
+                        "closed_period": each.adjusts and each.adjusts.period,
                         "cites": list(each.cites),
                     }
                 )
