@@ -168,13 +168,18 @@ async def arrived(folder: Path, *events: dict[str, Any]) -> None:
 
 
 @contextmanager
-def console_on(folder: Path, port: int, **more: str) -> Iterator[str]:
-    """Run a console in a process of its own; yield its address."""
+def console_on(
+    folder: Path, port: int, *, variables: dict[str, str] | None = None, **more: str
+) -> Iterator[str]:
+    """Run a console in a process of its own; yield its address.
+
+    variables  the service's, if not those of `environ`
+    """
     kept = {name: value for name, value in os.environ.items() if not name.startswith("TALLYHOOK_")}
     with (folder / "console.log").open("wb") as log:
         process = start(
             [sys.executable, "-m", "app", "console", "--port", str(port)],
-            env=kept | environ(folder, **more),
+            env=kept | (environ(folder, **more) if variables is None else variables),
             stdout=log,
             stderr=log,
         )

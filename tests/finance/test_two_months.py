@@ -61,23 +61,23 @@ class Books:
 
         asyncio.run(hear())
 
-    def ran(self, *words: str) -> Ended:
+    def variables(self) -> dict[str, str]:
         stripe, mpesa = "TALLYHOOK_SOURCES__STRIPE__", "TALLYHOOK_SOURCES__MPESA__"
-        return ran(
-            words,
-            {
-                "TALLYHOOK_ENVIRONMENT": "sandbox",
-                "TALLYHOOK_DATABASE_URL": self._url,
-                "TALLYHOOK_TIMEZONE": "Africa/Nairobi",
-                f"{stripe}PROFILE": "stripe",
-                f"{stripe}SECRETS": SECRET,
-                f"{stripe}ONLY": '{"data.object.metadata.shop": ["main"]}',
-                f"{mpesa}PROFILE": "mpesa_stk",
-                f"{mpesa}ADDRESS": "kq7Zp2Xw9Lr4Tn6Vb8",
-                f"{mpesa}CREDENTIALS": f'{{"consumer": "k:s", "shortcode": "{SHORT_CODE}", '
-                '"timestamp": "20241120100000", "password": "cGFzcw=="}',
-            },
-        )
+        return {
+            "TALLYHOOK_ENVIRONMENT": "sandbox",
+            "TALLYHOOK_DATABASE_URL": self._url,
+            "TALLYHOOK_TIMEZONE": "Africa/Nairobi",
+            f"{stripe}PROFILE": "stripe",
+            f"{stripe}SECRETS": SECRET,
+            f"{stripe}ONLY": '{"data.object.metadata.shop": ["main"]}',
+            f"{mpesa}PROFILE": "mpesa_stk",
+            f"{mpesa}ADDRESS": "kq7Zp2Xw9Lr4Tn6Vb8",
+            f"{mpesa}CREDENTIALS": f'{{"consumer": "k:s", "shortcode": "{SHORT_CODE}", '
+            '"timestamp": "20241120100000", "password": "cGFzcw=="}',
+        }
+
+    def ran(self, *words: str) -> Ended:
+        return ran(words, self.variables())
 
     def did(self, *words: str) -> Ended:
         ended = self.ran(*words)
