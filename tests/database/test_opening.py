@@ -185,7 +185,7 @@ async def test_a_command_alone_reads_the_file_ahead(
         async with open_inbox(settings, purpose=purpose):
             pass
         found.append(share_cached(path))
-    assert (min(found) == 1) is whole
+    assert (min(found) > 0.99) is whole  # a machine short of memory takes single pages back
 
 
 @pytest.mark.disk
