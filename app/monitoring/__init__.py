@@ -3,6 +3,7 @@
 __all__ = (
     "alarm_messages",
     "health",
+    "notice_ways",
     "preflight",
     "watchdog",
     "work_notices",

@@ -13,12 +13,12 @@ The alarm still ends only with its reason; then the owner is deleted, and stays 
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import tzinfo
 from email.message import EmailMessage
 from email.utils import format_datetime
 from hashlib import sha256
-from typing import Any, Final, Literal, Protocol, get_args
+from typing import Any, Final, Literal, get_args
 
 import httpx2
 import structlog
@@ -27,13 +27,9 @@ from app.access.operators import note_in_trail, permitted
 from app.context.context import AppContext
 from app.core.alarm import Alarm
 from app.core.errors import DeliveryFailed, NotFoundError
-from app.core.mail import MailServer
 from app.core.zones import local_text
-from app.finance.scheduled_work import mail_server_of
 from app.monitoring import monitoring_store
-from app.providers.configured import signer_of_section
-from app.providers.signed_post import post_signed
-from app.providers.source import Source
+from app.monitoring.notice_ways import LEASE, SendsNotices, notice_pause, notice_ways_of
 from reconcile import instants
 from reconcile.instants import Instant
 
@@ -41,16 +37,6 @@ log = structlog.get_logger()
 
 OVER_AFTER: Final[instants.Duration] = 3 * instants.MINUTE
 """Time of four looks of the watchdog."""
-
-LEASE: Final[instants.Duration] = 5 * instants.MINUTE
-"""How long a process claims a notice; a mail takes a small part of it."""
-
-LIMIT_S: Final = 10.0
-"""Seconds for the answer to a post."""
-
-FIRST_PAUSE: Final[instants.Duration] = instants.MINUTE
-LONGEST_PAUSE: Final[instants.Duration] = instants.HOUR
-"""Longest pause between two tries; each pause is twice the one before."""
 
 GIVE_UP_AFTER: Final[instants.Duration] = instants.DAY
 """How long the notice of a recovery is tried again. That of an alarm is, as long as it lasts."""
@@ -119,57 +105,16 @@ class AlarmNotice:
         return mail
 
 
-class SendsAlarms(Protocol):
-    """Way to notify the people on call."""
-
-    async def send(self, notice: AlarmNotice, *, now: Instant) -> None:
-        """Send a notice. Raises DeliveryFailed."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PostsAlarms:
-    """Way by signed POST."""
-
-    url: str = field(repr=False)
-    signer: Source = field(repr=False)
-    client: httpx2.AsyncClient = field(repr=False)
-
-    async def send(self, notice: AlarmNotice, *, now: Instant) -> None:
-        """See `SendsAlarms`."""
-        answer = await post_signed(
-            self.client,
-            self.url,
-            notice.body(),
-            signer=self.signer,
-            event_id=notice.id,
-            now=now,
-            limit_s=LIMIT_S,
-        )
-        if not answer.taken:
-            why = answer.why.replace("_", " ")
-            raise DeliveryFailed(f"what listens at TALLYHOOK_ALARMS__URL does not take it ({why})")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MailsAlarms:
-    """Way by mail."""
-
-    server: MailServer
-    sender: str
-    to: Sequence[str]
-
-    async def send(self, notice: AlarmNotice, *, now: Instant) -> None:
-        """See `SendsAlarms`."""
-        await self.server.send(notice.mail(sender=self.sender, to=self.to))
-
-
 class AlarmMessages:
     """Sender of notices by the configured ways."""
 
-    def __init__(self, context: AppContext, ways: Mapping[str, SendsAlarms]) -> None:
-        """ways: by name, `post` or `mail`."""
+    def __init__(
+        self, context: AppContext, ways: Mapping[str, SendsNotices], *, to: Sequence[str]
+    ) -> None:
+        """ways: by name, `post` or `mail`; to: whom mails go to."""
         self._context = context
         self._ways = ways
+        self._to = to
 
     async def note(self, lasting: Mapping[str, Alarm]) -> None:
         """Store which alarms the watchdog sees now."""
@@ -215,7 +160,7 @@ class AlarmMessages:
                 merchant=self._context.settings.merchant,
                 zone=self._context.calendar_zone,
             )
-            await way.send(notice, now=now)  # (3)
+            await way.send(notice, to=self._to, now=now)  # (3)
         except DeliveryFailed as error:
             log.warning("an alarm was not told", way=message.way, problem=str(error))
             now = self._context.clock.now()
@@ -223,8 +168,8 @@ class AlarmMessages:
                 if message.over_at is not None and now - message.over_at > GIVE_UP_AFTER:
                     await monitoring_store.delete_message(connection, message)
                 else:
-                    pause = min(FIRST_PAUSE * 2 ** min(message.tries, 10), LONGEST_PAUSE)
-                    await monitoring_store.put_failed(connection, message, again_at=now + pause)
+                    again_at = now + notice_pause(message.tries)
+                    await monitoring_store.put_failed(connection, message, again_at=again_at)
             return False
         async with self._context.database.writing() as connection:  # (4)
             if message.over_at is None:
@@ -241,15 +186,10 @@ def alarm_messages_of(context: AppContext, client: httpx2.AsyncClient) -> AlarmM
 
     Raises ConfigurationError if the secret of posts cannot sign.
     """
-    alarms, reports = context.settings.alarms, context.settings.reports
-    ways: dict[str, SendsAlarms] = {}
-    if alarms.url is not None and alarms.secret is not None:
-        signer = signer_of_section("alarms", alarms.secret)
-        ways["post"] = PostsAlarms(url=alarms.url, signer=signer, client=client)
-    server = mail_server_of(context.settings)
-    if alarms.mail_to and server is not None and reports.mail_from is not None:
-        ways["mail"] = MailsAlarms(server=server, sender=reports.mail_from, to=alarms.mail_to)
-    return AlarmMessages(context, ways) if ways else None
+    to, ways = context.settings.alarms.mail_to, notice_ways_of(context.settings, client)
+    if not to:
+        ways.pop("mail", None)
+    return AlarmMessages(context, ways, to=to) if ways else None
 
 
 # --- owners ---------------------------------------------------------------------------------------

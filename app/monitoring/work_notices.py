@@ -16,9 +16,8 @@ from datetime import tzinfo
 from email.message import EmailMessage
 from email.utils import format_datetime
 from hashlib import sha256
-from typing import Any, Final, Literal, Protocol, get_args
+from typing import Any, Final, Literal, get_args
 
-import httpx2
 import structlog
 
 from app.access.operator_store import AuditEntry, operators
@@ -27,16 +26,11 @@ from app.access.proposals import Proposals
 from app.config.settings import mail_address
 from app.context.context import AppContext
 from app.core.errors import DeliveryFailed, NotFoundError, UsageError
-from app.core.mail import MailServer
 from app.core.text import counted
 from app.core.zones import local_text
 from app.finance.break_acts import SeenBreak, one_break
-from app.finance.scheduled_work import mail_server_of
 from app.monitoring import work_notice_store as store
-from app.monitoring.alarm_messages import FIRST_PAUSE, LEASE, LIMIT_S, LONGEST_PAUSE
-from app.providers.configured import signer_of_section
-from app.providers.signed_post import post_signed
-from app.providers.source import Source
+from app.monitoring.notice_ways import LEASE, SendsNotices, notice_pause
 from reconcile.instants import HOUR, Instant, format_instant, moment_of
 from reconcile.periods import Calendar
 from reconcile.reporting.words import CAUSE_WORDS
@@ -105,12 +99,12 @@ class WorkNotice:
         }
         return json.dumps(document, ensure_ascii=False).encode()
 
-    def mail(self, *, sender: str, to: str) -> EmailMessage:
+    def mail(self, *, sender: str, to: Sequence[str]) -> EmailMessage:
         mail, domain = EmailMessage(), sender.rpartition("@")[2]
         whose = f"{self.merchant}: " if self.merchant else ""
         mail["Subject"] = f"{whose}{counted(len(self.items), 'thing waits', 'things wait')} for you"
         mail["From"] = sender
-        mail["To"] = to
+        mail["To"] = ", ".join(to)
         mail["Date"] = format_datetime(moment_of(self.at))
         mail["Message-ID"] = f"<{self.id}@{domain}>"
         lines = [
@@ -122,50 +116,6 @@ class WorkNotice:
         return mail
 
 
-class SendsNotices(Protocol):
-    """Way to notify an operator."""
-
-    async def send(self, notice: WorkNotice, *, to: str | None, now: Instant) -> None:
-        """Send a notice. Raises DeliveryFailed."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PostsNotices:
-    """Way by signed POST, to where alarms are posted."""
-
-    url: str
-    signer: Source
-    client: httpx2.AsyncClient
-
-    async def send(self, notice: WorkNotice, *, to: str | None, now: Instant) -> None:
-        """See `SendsNotices`."""
-        answer = await post_signed(
-            self.client,
-            self.url,
-            notice.body(),
-            signer=self.signer,
-            event_id=notice.id,
-            now=now,
-            limit_s=LIMIT_S,
-        )
-        if not answer.taken:
-            why = answer.why.replace("_", " ")
-            raise DeliveryFailed(f"what listens at TALLYHOOK_ALARMS__URL does not take it ({why})")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MailsNotices:
-    """Way by mail, by the mail server of the reports."""
-
-    server: MailServer
-    sender: str
-
-    async def send(self, notice: WorkNotice, *, to: str | None, now: Instant) -> None:
-        """See `SendsNotices`."""
-        if to is not None:
-            await self.server.send(notice.mail(sender=self.sender, to=to))
-
-
 def ways_set_up(context: AppContext) -> tuple[Way, ...]:
     """Return the ways that the settings allow."""
     settings = context.settings
@@ -173,24 +123,6 @@ def ways_set_up(context: AppContext) -> tuple[Way, ...]:
     posts = settings.alarms.url is not None and settings.alarms.secret is not None
     there: dict[Way, bool] = {"mail": mails, "post": posts}
     return tuple(way for way in WAYS if there[way])
-
-
-def notice_ways_of(
-    context: AppContext, client: httpx2.AsyncClient | None
-) -> dict[str, SendsNotices]:
-    """Build the ways by which this process notifies operators.
-
-    Raises ConfigurationError if the secret of posts cannot sign.
-    """
-    settings, ways = context.settings, dict[str, SendsNotices]()
-    server = mail_server_of(settings)
-    if server is not None and settings.reports.mail_from is not None:
-        ways["mail"] = MailsNotices(server=server, sender=settings.reports.mail_from)
-    alarms = settings.alarms
-    if client is not None and alarms.url is not None and alarms.secret is not None:
-        signer = signer_of_section("alarms", alarms.secret)
-        ways["post"] = PostsNotices(url=alarms.url, signer=signer, client=client)
-    return ways
 
 
 # --- an operator's choice -------------------------------------------------------------------------
@@ -307,12 +239,12 @@ class WorkNotices:
         items = [item for each in entries if (item := await self._item(choice, each)) is not None]
         if items:
             try:
-                notice = self._notice(choice, items, now)
-                await way.send(notice, to=choice.address, now=now)  # (3)
+                to = () if choice.address is None else (choice.address,)
+                await way.send(self._notice(choice, items, now), to=to, now=now)  # (3)
             except DeliveryFailed as error:
                 log.warning("an operator was not notified", way=choice.way, problem=str(error))
-                pause = min(FIRST_PAUSE * 2 ** min(choice.tries, 10), LONGEST_PAUSE)
-                again, tries = Instant(self._context.clock.now() + pause), choice.tries + 1
+                again = Instant(self._context.clock.now() + notice_pause(choice.tries))
+                tries = choice.tries + 1
                 await self._store(choice, position=choice.position, due_at=again, tries=tries)
                 return False
         full = len(entries) == MOST

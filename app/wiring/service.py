@@ -40,8 +40,9 @@ from app.finance.import_folder import LOOK_S as FOLDER_REST_S
 from app.finance.import_folder import ImportFolder
 from app.finance.schedule_process import Scheduler
 from app.monitoring.health import PublicCertificate, rest
+from app.monitoring.notice_ways import notice_ways_of
 from app.monitoring.watchdog import FIGURES, REST_S, Watchdog, Watched
-from app.monitoring.work_notices import WorkNotices, notice_ways_of
+from app.monitoring.work_notices import WorkNotices
 from app.orders.folding_process import FoldingProcess
 from app.orders.notify_shop import Notifier, Shop, notify_due, shop_of
 from app.orders.set_aside import HOLDING
@@ -215,7 +216,7 @@ def working_parts(
             rest=rest_when_idle(WITNESSES_REST_S),
         )
         parts.append(("the task that has checkpoints cosigned", task))
-    if ways := notice_ways_of(context, client):
+    if ways := notice_ways_of(settings, client):
         notices = WorkNotices(context, ways, proposals_of(context))
         task = PeriodicTask(
             notices.send_due, component="work notices", rest=rest_when_idle(ALARMS_REST_S)

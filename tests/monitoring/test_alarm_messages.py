@@ -17,14 +17,11 @@ from app.core.http import outgoing_client
 from app.core.mail import MailServer as Server
 from app.monitoring.alarm_messages import (
     GIVE_UP_AFTER,
-    LEASE,
     OVER_AFTER,
     AlarmMessages,
-    MailsAlarms,
-    PostsAlarms,
-    SendsAlarms,
 )
 from app.monitoring.monitoring_store import claim_message, messages_due
+from app.monitoring.notice_ways import LEASE, MailsNotices, PostsNotices, SendsNotices
 from app.monitoring.watchdog import REST_S
 from app.providers.profile import load_profile
 from app.providers.request import Incoming
@@ -45,7 +42,7 @@ class Pager:
         self.answers = list(answers)
         self.seen: list[httpx2.Request] = []
         self.signer = Source(name="alarms", profile=load_profile("checkout"), secrets=[SECRET])
-        self.way = PostsAlarms(
+        self.way = PostsNotices(
             url="https://pager.example/tallyhook",
             signer=self.signer,
             client=outgoing_client(timeout_s=5, transport=httpx2.MockTransport(self._answer)),
@@ -61,15 +58,15 @@ class Pager:
         return [json.loads(request.content)["type"] for request in self.seen]
 
 
-def mailing(server: MailServer) -> MailsAlarms:
+def mailing(server: MailServer) -> MailsNotices:
     host, port = server.server_address[:2]
     ours = Server(host=str(host), port=int(port))
-    return MailsAlarms(server=ours, sender="tallyhook@shop.example", to=("oncall@shop.example",))
+    return MailsNotices(server=ours, sender="tallyhook@shop.example")
 
 
-def telling(driver: Driver, **ways: SendsAlarms) -> AlarmMessages:
+def telling(driver: Driver, **ways: SendsNotices) -> AlarmMessages:
     """Build the sender as a new process does."""
-    return AlarmMessages(driver.context, ways)
+    return AlarmMessages(driver.context, ways, to=("oncall@shop.example",))
 
 
 async def looked(driver: Driver, messages: AlarmMessages, lasting: Mapping[str, Alarm]) -> int:
@@ -91,7 +88,7 @@ async def test_each_is_told_once_and_so_is_its_recovery(tmp_path: Path) -> None:
     pager = Pager()
     with mail_server() as server:
         async with driving(tmp_path, with_worker=False, looking=True) as driver:
-            ways: dict[str, SendsAlarms] = {"post": pager.way, "mail": mailing(server)}
+            ways: dict[str, SendsNotices] = {"post": pager.way, "mail": mailing(server)}
             first = telling(driver, **ways)
             assert [await looked(driver, first, LASTING) for _ in range(3)] == [2, 0, 0]
             restarted = telling(driver, **ways)
@@ -191,7 +188,7 @@ async def test_one_that_ended_while_it_told_is_followed(tmp_path: Path) -> None:
         pass
 
     class Dies:
-        async def send(self, notice: object, *, now: int) -> None:
+        async def send(self, notice: object, *, to: object, now: int) -> None:
             raise Ending
 
     pager = Pager()

@@ -20,11 +20,9 @@ from app.core.http import outgoing_client
 from app.core.mail import MailServer as Server
 from app.finance import break_acts as acts
 from app.finance.match_rules import save_rules
+from app.monitoring.notice_ways import MailsNotices, PostsNotices, SendsNotices
 from app.monitoring.work_notices import (
-    MailsNotices,
     Pace,
-    PostsNotices,
-    SendsNotices,
     Way,
     WorkNotices,
     choose_notices,

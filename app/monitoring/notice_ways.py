@@ -1,0 +1,106 @@
+"""Ways by which notices reach people: a signed POST to TALLYHOOK_ALARMS__URL, and mail.
+
+Leaves out: what a notice says, who gets it, and what was sent.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from email.message import EmailMessage
+from typing import Final, Protocol
+
+import httpx2
+
+from app.config.settings import Settings
+from app.core.errors import DeliveryFailed
+from app.core.mail import MailServer
+from app.finance.scheduled_work import mail_server_of
+from app.providers.configured import signer_of_section
+from app.providers.signed_post import post_signed
+from app.providers.source import Source
+from reconcile.instants import HOUR, MINUTE, Duration, Instant
+
+LEASE: Final[Duration] = 5 * MINUTE
+"""How long a process claims a notice; a mail takes a small part of it."""
+
+LIMIT_S: Final = 10.0
+"""Seconds for the answer to a post."""
+
+FIRST_PAUSE: Final[Duration] = MINUTE
+LONGEST_PAUSE: Final[Duration] = HOUR
+
+
+def notice_pause(tries: int) -> Duration:
+    """Return the pause after so many failed tries: each is twice the one before."""
+    return min(FIRST_PAUSE << min(tries, 10), LONGEST_PAUSE)
+
+
+class Notice(Protocol):
+    """Message to people, as a post and as a mail. Its id is the same for every try."""
+
+    @property
+    def id(self) -> str: ...
+
+    def body(self) -> bytes:
+        """Return the POST's `type`, `timestamp` and `data`, as notifications have them."""
+
+    def mail(self, *, sender: str, to: Sequence[str]) -> EmailMessage: ...
+
+
+class SendsNotices(Protocol):
+    """Way to notify people."""
+
+    async def send(self, notice: Notice, *, to: Sequence[str], now: Instant) -> None:
+        """Send a notice; `to` are mail addresses. Raises DeliveryFailed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PostsNotices:
+    """Way by signed POST."""
+
+    url: str = field(repr=False)
+    signer: Source = field(repr=False)
+    client: httpx2.AsyncClient = field(repr=False)
+
+    async def send(self, notice: Notice, *, to: Sequence[str], now: Instant) -> None:
+        """See `SendsNotices`."""
+        answer = await post_signed(
+            self.client,
+            self.url,
+            notice.body(),
+            signer=self.signer,
+            event_id=notice.id,
+            now=now,
+            limit_s=LIMIT_S,
+        )
+        if not answer.taken:
+            why = answer.why.replace("_", " ")
+            raise DeliveryFailed(f"what listens at TALLYHOOK_ALARMS__URL does not take it ({why})")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MailsNotices:
+    """Way by mail, by the mail server of the reports."""
+
+    server: MailServer
+    sender: str
+
+    async def send(self, notice: Notice, *, to: Sequence[str], now: Instant) -> None:
+        """See `SendsNotices`."""
+        await self.server.send(notice.mail(sender=self.sender, to=to))
+
+
+def notice_ways_of(
+    settings: Settings, client: httpx2.AsyncClient | None
+) -> dict[str, SendsNotices]:
+    """Build the ways that the settings have, `mail` and `post`; without a client no posts.
+
+    Raises ConfigurationError if the secret of posts cannot sign.
+    """
+    ways, alarms, sender = dict[str, SendsNotices](), settings.alarms, settings.reports.mail_from
+    server = mail_server_of(settings)
+    if server is not None and sender is not None:
+        ways["mail"] = MailsNotices(server=server, sender=sender)
+    if client is not None and alarms.url is not None and alarms.secret is not None:
+        signer = signer_of_section("alarms", alarms.secret)
+        ways["post"] = PostsNotices(url=alarms.url, signer=signer, client=client)
+    return ways
