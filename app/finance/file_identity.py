@@ -19,8 +19,7 @@ from typing import Any, Final, TypeVar
 from app.config.settings import SourceSettings
 from app.core.errors import UsageError
 from app.finance.files import bank, bank_formats, books, mapping, presets, statements, tables
-from app.finance.import_store import ImportKind
-from app.finance.mapping_store import NamedMapping
+from app.finance.import_store import ImportKind, NamedMapping
 from app.providers.profile import shipped_profiles
 
 KIND_NAMES: Final[Mapping[ImportKind, str]] = {

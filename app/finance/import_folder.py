@@ -36,7 +36,7 @@ from app.core.logs import Repeating
 from app.core.text import counted, printable
 from app.finance import file_identity, import_store, imports
 from app.finance.coverage_store import coverage_lines
-from app.finance.import_task_store import ImportTask, import_tasks, replace_import_tasks
+from app.finance.import_store import ImportTask, import_tasks, replace_import_tasks
 from reconcile.instants import format_instant
 
 log = structlog.get_logger()

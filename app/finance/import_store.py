@@ -622,3 +622,74 @@ async def named_by(connection: AsyncConnection, author: str) -> int:
         {"author": author},
     )
     return int(found or 0)
+
+
+# --- mappings that people saved by name -----------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamedMapping:
+    """A mapping, saved by `who` at an instant."""
+
+    name: str
+    kind: ImportKind
+    toml: str
+    who: str
+    at: Instant
+
+
+_MAPPING_COLUMNS: Final = tuple(NamedMapping.__dataclass_fields__)
+_MAPPINGS: Final = table("mappings", *map(column, _MAPPING_COLUMNS))
+
+
+async def named_mappings(connection: AsyncConnection) -> list[NamedMapping]:
+    """Return all mappings by name."""
+    rows = await connection.execute(select(_MAPPINGS).order_by(_MAPPINGS.c.name))
+    return [NamedMapping(**row._mapping) for row in rows]
+
+
+async def save_mapping(connection: AsyncConnection, saved: NamedMapping) -> None:
+    """Store a mapping in place of the one with its name."""
+    await delete_mapping(connection, saved.name)
+    values = {name: getattr(saved, name) for name in _MAPPING_COLUMNS}
+    await connection.execute(insert(_MAPPINGS).values(values))
+
+
+async def delete_mapping(connection: AsyncConnection, name: str) -> None:
+    await connection.execute(delete(_MAPPINGS).where(_MAPPINGS.c.name == name))
+
+
+# --- files of the watched folder that a person must look at ---------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportTask:
+    """A file that was not imported.
+
+    folder   the folder in the import folder; empty: the import folder itself
+    problem  why, and what to do, one sentence
+    since    when that was first found
+    """
+
+    folder: str
+    file: str
+    problem: str
+    since: Instant
+
+
+_TASK_COLUMNS: Final = tuple(ImportTask.__dataclass_fields__)
+_TASKS: Final = table("import_tasks", *map(column, _TASK_COLUMNS))
+
+
+async def import_tasks(connection: AsyncConnection) -> list[ImportTask]:
+    """Return all tasks, by folder and file; at most as many as the folder's look keeps."""
+    rows = await connection.execute(select(_TASKS).order_by(_TASKS.c.folder, _TASKS.c.file))
+    return [ImportTask(**row._mapping) for row in rows]
+
+
+async def replace_import_tasks(connection: AsyncConnection, tasks: Sequence[ImportTask]) -> None:
+    """Store these tasks in place of all others."""
+    await connection.execute(delete(_TASKS))
+    if tasks:
+        values = [{name: getattr(each, name) for name in _TASK_COLUMNS} for each in tasks]
+        await connection.execute(insert(_TASKS).values(values))

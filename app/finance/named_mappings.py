@@ -11,8 +11,13 @@ from app.core.errors import NotFoundError, UsageError
 from app.finance.file_identity import FIELDS
 from app.finance.files.mapping import read_mapping
 from app.finance.files.presets import ReadingRequest
-from app.finance.import_store import ImportKind
-from app.finance.mapping_store import NamedMapping, delete_mapping, named_mappings, save_mapping
+from app.finance.import_store import (
+    ImportKind,
+    NamedMapping,
+    delete_mapping,
+    named_mappings,
+    save_mapping,
+)
 
 MOST_NAMED: Final = 200
 """Mappings at most: each is looked at when a file is recognized."""

@@ -30,13 +30,18 @@ from app.finance.changed_rows import changed_by, changed_document
 from app.finance.import_store import (
     Import,
     ImportKind,
+    ImportTask,
+    NamedMapping,
     begin_import,
     go_on,
     import_of_file,
+    import_tasks,
     imports,
+    named_mappings,
+    replace_import_tasks,
+    save_mapping,
     under_way,
 )
-from app.finance.import_task_store import ImportTask, import_tasks, replace_import_tasks
 from app.finance.imports import (
     Imported,
     ImportRequest,
@@ -45,7 +50,6 @@ from app.finance.imports import (
     import_statement,
     past_imports,
 )
-from app.finance.mapping_store import NamedMapping, named_mappings, save_mapping
 from app.finance.match_rules import save_rules
 from app.finance.read_lines import book_page, statement_page
 from app.finance.statement_store import statement_lines_of, statement_rows, wallet_rows
