@@ -98,7 +98,7 @@ CHANGES_SHOWN = 20
 """Changed rows that are printed; --changes writes all of them."""
 
 COVERED = ("name", "wallet", "since", "until", "by")
-"""What a file's document says of its coverage."""
+"""Members of a coverage line in an import's document."""
 
 Use = Callable[["AppContext", Any], Awaitable["Imported"]]
 """(context, what to call with progress) → what became of the file"""

@@ -17,7 +17,7 @@ from jinja2 import Environment
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Locale:
-    """How numbers and dates are written.
+    """Notation of numbers and dates.
 
     group, decimal  marks of thousands and of decimals
     day             as `strftime` takes it
@@ -40,7 +40,7 @@ LOCALES: Final = {
         Locale(name="sw", group=",", decimal=".", day="%d/%m/%Y"),
     )
 }
-"""As Unicode's CLDR has them, but for the day in English."""
+"""Locales by name, as in Unicode's CLDR; English keeps ISO days."""
 
 MOST_LANGUAGES: Final = 20
 """Languages of a header that are looked at: browsers send some."""

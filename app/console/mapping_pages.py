@@ -27,7 +27,7 @@ LESS: Final = frozenset({"gross"})
 NUMBERS: Final = (
     ("", "1500.00"), (".,", "1,500.00"), (",", "1500,00"), (",.", "1.500,00"), (", ", "1 500,00"),
 )  # fmt: skip
-"""How amounts are written: the mark of decimals, and that of thousands."""
+"""Notations of amounts: the mark of decimals, and that of thousands."""
 
 DATES: Final = (
     ("iso", "2026-11-20"), ("day_first", "20/11/2026"), ("month_first", "11/20/2026"),

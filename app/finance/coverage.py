@@ -1,4 +1,4 @@
-"""What files cover: listed, declared by a person where a file does not say, and withdrawn again.
+"""Coverage of imported files: lists it, and lets people declare and withdraw it.
 
 An import states the coverage of its file (`imports`). A declaration stands for a file whose period
 nobody stated, or corrects one; it is in the trail, and reports say who declared it.

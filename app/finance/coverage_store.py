@@ -1,4 +1,4 @@
-"""What files cover: spans that a file states, or that a person declares. Rows are only added.
+"""Spans that files cover, as a file states or a person declares. Rows are only added.
 
 A row is of the import that brought it, and counts while that one stands; a declared row counts
 until another row withdraws it. A row without a span says that a name is known, and not since when.

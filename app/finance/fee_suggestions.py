@@ -29,7 +29,7 @@ MOST: Final = 200_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeeSuggestions:
-    """What the lines of a span suggest.
+    """Fee rules suggested by the lines of a span.
 
     lines    payments with a source
     nameless payments of statements whose source is not known: no rule can be of them

@@ -1,4 +1,4 @@
-"""What a matching needs beside its rows: its rules, what joins rows across orders, and a way
+"""Input of a matching beside its rows: its rules, what joins rows across orders, and a way
 to read them from plain code.
 
 The matcher is plain code that asks for rows, and the database answers asynchronously. `in_step`

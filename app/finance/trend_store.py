@@ -1,4 +1,4 @@
-"""What was captured and settled, added up by quarters of an hour: every zone's months consist of
+"""Sums of captures and settlements by quarters of an hour: every zone's months consist of
 whole ones, so one pass over the lines serves a merchant of any zone.
 """
 

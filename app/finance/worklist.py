@@ -28,7 +28,7 @@ TO_DO: Final[tuple[breaks.State, ...]] = ("open", "assigned")
 
 
 AGES: Final[dict[str, int]] = {"week": 7, "month": 30, "older": 1_000_000}
-"""Whole days up to which a break is of an age, the youngest first."""
+"""Ages of breaks, the youngest first: the most whole days of each."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,7 +137,7 @@ def age_of(since: Instant, now: Instant) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenBreaks:
-    """What is to do about the breaks of the newest run.
+    """Work left on the breaks of the newest run.
 
     ages      number and money by age and currency; empty where there are more than SUMMED
     assigned  number of a person's own

@@ -20,7 +20,7 @@ from app.providers.source import Source
 from reconcile.instants import HOUR, MINUTE, Duration, Instant
 
 LEASE: Final[Duration] = 5 * MINUTE
-"""How long a process claims a notice; a mail takes a small part of it."""
+"""Time for which a process claims a notice; a mail takes a small part of it."""
 
 LIMIT_S: Final = 10.0
 """Seconds for the answer to a post."""

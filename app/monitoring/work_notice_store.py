@@ -13,7 +13,7 @@ from reconcile.instants import Instant
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoticeChoice:
-    """How an operator wants notices of their work.
+    """An operator's choice of notices of their work.
 
     pace      `at_once` or `daily`
     way       `mail` or `post`

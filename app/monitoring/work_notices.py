@@ -44,7 +44,7 @@ Way = Literal["mail", "post"]
 WAYS: Final[tuple[Way, ...]] = get_args(Way)
 
 MORNING: Final = 8 * HOUR
-"""When the digest of a day is sent, after the merchant's midnight: before people begin."""
+"""Time of the daily digest after the merchant's midnight: before people begin."""
 
 MOST: Final = 200
 """Entries in one notice; further ones are in the next."""

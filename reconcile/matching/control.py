@@ -147,7 +147,7 @@ class Equation:
 
     @property
     def of_wallet(self) -> bool:
-        """Whether it is about a balance that a statement states, and not about our own sums."""
+        """Return whether it is about a balance that a statement states, not about our own sums."""
         return self.name.endswith(STATED_BALANCE)
 
     @property

@@ -149,7 +149,7 @@ def common_spans(many: Iterable[tuple[Span, ...]]) -> tuple[Span, ...]:
 
 @frozen
 class Covered:
-    """What the files of one source, bank account or order book cover.
+    """Spans covered by the files of one source, bank account or order book.
 
     name         the source, account or book
     spans        sorted, and apart from each other; empty if nobody stated any
@@ -165,7 +165,7 @@ class Covered:
 
 @frozen
 class Coverage:
-    """What was imported. Money outside of it is not covered: neither missing nor agreed.
+    """Spans of all imported files. Money outside is not covered: neither missing nor agreed.
 
     books       each order book: money must be in one of them, so it is missing where all cover it
     statements  by source; other sources have no statements

@@ -77,7 +77,7 @@ MOST: Final = 1_000_000
 
 @frozen
 class WalletSums:
-    """What became of a wallet in a period, in minor units of its currency.
+    """Movements of a wallet in a period, in minor units of its currency.
 
     opening  balance at the start: as stated, else the sum of all earlier movements
     settled, withdrawn, transferred, held, disbursed   what came in less what went out, by flow

@@ -126,7 +126,7 @@ CITED: Final = 20
 
 
 class AdjustedMoney:
-    """How much adjusting entries move between accounts, by closed month and currency: the debits
+    """Sum that adjusting entries move between accounts, by closed month and currency: the debits
     that are left on accounts."""
 
     def __init__(self) -> None:

@@ -428,7 +428,7 @@ CONDITIONS: Final[Mapping[BlockerCode, str]] = {
     "breaks": "No break of it must be decided first. Others may stay open: the report lists them.",
     "ties": "Every sum of its report ties.",
 }
-"""What must hold before a month is closed, in the order in which it is shown."""
+"""Conditions for closing a month, in the order in which they are shown."""
 
 UNCONDITIONAL: Final[frozenset[BlockerCode]] = frozenset({"too_early", "unread"})
 """Conditions without an exception: over unread deliveries, nobody knows the month's figures."""

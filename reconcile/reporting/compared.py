@@ -1,4 +1,4 @@
-"""What a period was compared with: the days of it that files of each name cover.
+"""Files that a period was compared with, and the days of it that they cover.
 
 Leaves out: who states what a file covers, and the sentences, whose days depend on a zone.
 """

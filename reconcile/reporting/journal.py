@@ -132,7 +132,7 @@ _FULFILLED: Final[dict[EntryKind, Role]] = {
 
 @frozen
 class Revenue:
-    """How sales are posted: when the shop fulfils an order.
+    """Posting of sales when the shop fulfils an order.
 
     taxes  tax contained in `sales` and `refunds`, in parts per million of the amount without it
     """
@@ -166,7 +166,7 @@ class Posting:
 
 @frozen
 class Adjusts:
-    """What an adjusting entry (`adjusting`) is of: days of a closed month, such as `2026-10-31`.
+    """Origin of an adjusting entry (`adjusting`): days of a closed month, such as `2026-10-31`.
 
     reverses  whether it takes back a transaction that was posted
     """

@@ -39,7 +39,7 @@ class UsedRate:
 
 @frozen
 class Rates:
-    """What one unit of other currencies is in units of the merchant's own.
+    """Units of the merchant's own currency for one unit of another.
 
     by_day      of a currency, the days that have a rate, ascending, with their rates
     statements  of a currency, what statements settled it at

@@ -402,8 +402,8 @@ class AlarmMessageRow(Table, table=True):
 
 
 class NoticeChoiceRow(Table, table=True):
-    """How an operator is notified of assigned breaks and of proposals to approve, up to which audit
-    entry they were, and when entries are looked at next. Deleted with the choice."""
+    """An operator's choice of notices, with the last audit entry of which they were notified and
+    the time of the next look. Deleted with the choice."""
 
     __tablename__ = "notice_choices"
     __table_args__ = CLUSTERED

@@ -246,7 +246,7 @@ class Recognized:
 
 
 FirstRow = tuple[int, Sequence[str]]
-"""One of the rows among which the heading is looked for: its number and its cells."""
+"""A row that may be the heading: its number and its cells."""
 
 
 def recognized(path: Path, *, encoding: str | None = None) -> list[Recognized]:
@@ -367,7 +367,7 @@ class ReadingRequest:
 
     @property
     def mapped(self) -> bool:
-        """Whether a mapping is given."""
+        """Return whether a mapping is given."""
         return self.mapping is not None or bool(self.content)
 
 

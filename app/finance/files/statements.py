@@ -335,7 +335,7 @@ def _by_sign(kinds: Sequence[str], gross: Minor, net: Minor) -> Sequence[str]:
 
 _LEAVING: Final = (("withdrawal", "withdrawal_failed"), ("hold", "release"))
 _OPPOSITE: Final = {kind: pair for pair in _LEAVING for kind in pair}
-"""By a kind, those of money that leaves what is available, and that comes back."""
+"""Pairs by kind: money leaves the available balance, and comes back."""
 
 
 def _transfers(

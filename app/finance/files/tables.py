@@ -281,7 +281,7 @@ class SourceTable(Protocol):
 
     @property
     def periods(self) -> Sequence[StatedPeriod]:
-        """What elements of the format state; complete once all rows were read."""
+        """Return what the format's own elements state; complete once all rows were read."""
 
     def batches(self) -> Iterator[Batch]:
         """Yield all rows after the heading; each call begins at the first."""
