@@ -28,9 +28,9 @@ from reconcile.money import Money
 from reconcile.reporting.closing import Closing
 from tests.database.builders import arrival, commit, context, fetch, keep, rows, said
 from tests.database.contract_breaks import missing, people, run
+from tests.finance.closing import QUIET, quiet
 from tests.finance.loading import into_store, settle
 from tests.finance.month import CLOSED_AT
-from tests.finance.test_closing import QUIET, quiet
 from tests.postgres.test_sharing import several
 from tests.reconcile.build import T, seconds
 

@@ -3,7 +3,7 @@
 import pytest
 
 from app.finance import close_period
-from tests.finance.test_closing import three_closings
+from tests.finance.closing import three_closings
 
 pytestmark = pytest.mark.postgres
 
