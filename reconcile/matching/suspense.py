@@ -7,7 +7,7 @@ So what was posted to suspense once stays posted there, and an assignment moves 
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from typing import Final, Literal, get_args
+from typing import Final, Literal
 
 from reconcile.instants import DAY, Instant
 from reconcile.matching.breaks import Break
@@ -21,8 +21,7 @@ PlacedIn = Literal["order", "nowhere", "to_refund", "other_business"]
 """Place of a payment: an order, none again, or one of two dismissals."""
 
 SuspenseFlow = Literal["received", "refunded", "assigned", "other_business"]
-FLOWS_OF_SUSPENSE: Final[tuple[SuspenseFlow, ...]] = get_args(SuspenseFlow)
-"""Why the balance of suspense changes.
+"""Reasons for a change of the balance of suspense.
 
 assigned        to an order; negative: the assignment was withdrawn
 other_business  to the account that was named; negative: what came later reopened it
@@ -214,7 +213,6 @@ def _moved(
 
 
 Age = Literal["days_0_to_30", "days_31_to_90", "days_over_90"]
-AGES_OF_SUSPENSE: Final[tuple[Age, ...]] = get_args(Age)
 
 
 def age_of(suspended: Suspended, *, at: Instant) -> Age:

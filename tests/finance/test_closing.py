@@ -148,26 +148,6 @@ async def test_a_reason_is_checked_before_the_report_is_made(
         await close(context, reason=" ")
 
 
-async def test_a_proposed_closing_is_approved_with_the_second_token(context: AppContext) -> None:
-    """It is done in the proposer's name, though the token is the other's."""
-    await register_operator(context, name="Root", role="admin", by=None)
-    for name in ("Ann", "Ben"):
-        await register_operator(context, name=name, role="finance", by="Root")
-    await save_rules(context, "close_alone = false\n", by="Root")
-    put(context, CLOSED_AT + MINUTE)
-    with asking_by_token(Proven("Ann")):
-        made = await close_period(context, asked(reason="it is complete"), progress=quiet)
-    assert isinstance(made, Proposal)
-    proposals = Proposals(context, (closing_kind(context, still_s=0.0),))
-    with asking_by_token(Proven("Ben")):
-        await proposals.approve(made.id, by=None, reason="I looked")
-    (closed,) = await list_closed(context)
-    assert (closed.period, closed.by, closed.second) == ("2026-10", "Ann", "Ben")
-    assert await prove(context) == []
-    await tamper(context, "closings", "UPDATE closings SET second = 'Root'")
-    assert await prove(context) == ["the closing of 2026-10 is not what the trail says of it"]
-
-
 @pytest.fixture
 async def two(context: AppContext) -> Proposals:
     """Register Ann and Ben, who may close a month only together."""
@@ -177,6 +157,22 @@ async def two(context: AppContext) -> Proposals:
     await save_rules(context, "close_alone = false\n", by="Root")
     put(context, CLOSED_AT + MINUTE)
     return Proposals(context, (closing_kind(context, still_s=0.0), reopening_kind(context)))
+
+
+async def test_a_proposed_closing_is_approved_with_the_second_token(
+    context: AppContext, two: Proposals
+) -> None:
+    """It is done in the proposer's name, though the token is the other's."""
+    with asking_by_token(Proven("Ann")):
+        made = await close_period(context, asked(reason="it is complete"), progress=quiet)
+    assert isinstance(made, Proposal)
+    with asking_by_token(Proven("Ben")):
+        await two.approve(made.id, by=None, reason="I looked")
+    (closed,) = await list_closed(context)
+    assert (closed.period, closed.by, closed.second) == ("2026-10", "Ann", "Ben")
+    assert await prove(context) == []
+    await tamper(context, "closings", "UPDATE closings SET second = 'Root'")
+    assert await prove(context) == ["the closing of 2026-10 is not what the trail says of it"]
 
 
 async def propose_closing(context: AppContext, **words: Any) -> Proposal:
