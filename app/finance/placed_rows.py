@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from app.context.context import AppContext
 from app.core.errors import UsageError
+from app.core.jobs import silent
 from app.finance.break_acts import finished_run
 from app.finance.match_rules import rules_known
 from app.finance.matching_store import in_step
@@ -37,7 +38,7 @@ async def placed_rows(
     period = None
     if run.since is not None or run.until is not None:
         period = Period(since=run.since, until=run.until)
-    async with snapshot_of(context, run.as_of, _silent) as snapshot:
+    async with snapshot_of(context, run.as_of, silent) as snapshot:
         rules = (await rules_known(snapshot.connection, as_of=run.as_of)).match
         known = await known_in(context, snapshot, as_of=run.as_of, rules=rules, period=period)
         leg = await snapshot.bank(known)
@@ -49,15 +50,11 @@ async def placed_rows(
         matching = known.matching(keeping=keeping)
 
         def work() -> None:
-            deque(snapshot.merged(matching, known, progress=_silent), maxlen=0)
+            deque(snapshot.merged(matching, known, progress=silent), maxlen=0)
             deque(last_decisions(matching, leg, period), maxlen=0)
 
         await in_step(snapshot.connection, work)
     return [_document(row, currency) for row in keeping.rows]
-
-
-def _silent(count: int) -> None:
-    pass
 
 
 def _of_bank(
