@@ -68,6 +68,11 @@ def load_key(material: bytes) -> KeyPair:
 
 
 def _parse(material: bytes) -> object:
+    # First, since a raw key may begin with any byte: no other form is this short.
+    if len(material) == 32:
+        return ed25519.Ed25519PublicKey.from_public_bytes(material)
+    if len(material) == 64:  # the seed, then the public half, as NaCl writes a private key
+        return ed25519.Ed25519PrivateKey.from_private_bytes(material[:32])
     # Certificates and JSON Web Keys are rare, and importing their parsers takes 5 % of a start.
     if material.startswith(b"-----BEGIN CERTIFICATE-----"):
         from cryptography.x509 import load_pem_x509_certificate
@@ -84,10 +89,6 @@ def _parse(material: bytes) -> object:
             return jwt.PyJWK(json.loads(material)).key
         except (jwt.PyJWTError, KeyError) as error:  # a missing member
             raise ValueError from error
-    if len(material) == 32:
-        return ed25519.Ed25519PublicKey.from_public_bytes(material)
-    if len(material) == 64:  # the seed, then the public half, as NaCl writes a private key
-        return ed25519.Ed25519PrivateKey.from_private_bytes(material[:32])
     return serialization.load_der_public_key(material)
 
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 import jwt
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from app.core.errors import ConfigurationError
@@ -134,6 +135,16 @@ def test_a_public_key_beside_a_shared_secret_verifies_only_its_own_signatures(na
             forged = with_hash(genuine, known)
             assert forged != genuine
             assert source.verify(Incoming(forged, b"{}"), now=NOW) is not None
+
+
+@pytest.mark.parametrize("first", [b"{", b"-", b"0"])
+def test_a_raw_key_may_begin_like_another_form(first: bytes) -> None:
+    """JSON begins with a brace, PEM with a hyphen, DER with a zero; so does one key in 256."""
+    seeds = (number.to_bytes(32, "big") for number in range(10_000))
+    keys = (Ed25519PrivateKey.from_private_bytes(seed).public_key() for seed in seeds)
+    raw = next(r for key in keys if (r := key.public_bytes_raw()).startswith(first))
+    secret = "whpk_" + base64.b64encode(raw).decode()
+    Source(name="acme", profile=load_profile("standard_webhooks"), secrets=[secret])
 
 
 def with_hash(headers: list[tuple[bytes, bytes]], key: bytes) -> list[tuple[bytes, bytes]]:
