@@ -5,8 +5,8 @@ the bank booked; presets, by which such files are known.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
-from functools import partial
+from functools import partial, wraps
+from inspect import Parameter, Signature, signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
@@ -55,6 +55,9 @@ LastDayOption = Annotated[
 ]
 BookOption = Annotated[
     str, typer.Option(help="Name of the order book, where there are several; else the preset's.")
+]
+AccountOption = Annotated[
+    str, typer.Option(help="The bank's account, where the rows of a table do not say it.")
 ]
 DryRunOption = Annotated[
     bool, typer.Option("--dry-run", help="Import nothing; show rows as understood, and problems.")
@@ -223,17 +226,73 @@ def _few(names: Sequence[str], *, of: int | None = None) -> str:
     return f"{shown}, and {more:,} more" if more > 0 else shown
 
 
-def request_of(path: Path, **options: Any) -> ImportRequest:
-    """What the words of the command ask for."""
+def request_of(
+    path: Path,
+    *,
+    account: AccountOption = "",
+    book: BookOption = "",
+    preset: PresetOption = None,
+    mapping: MappingOption = None,
+    dry_run: DryRunOption = False,
+    accept_good: AcceptGoodOption = False,
+    rejects: RejectsOption = None,
+    changes: ChangesOption = None,
+    delimiter: DelimiterOption = None,
+    encoding: EncodingOption = None,
+    dates: DatesOption = None,
+    zone: ZoneOption = None,
+    currency: CurrencyOption = None,
+    since: FirstDayOption = None,
+    until: LastDayOption = None,
+    by: operators.ByOption = None,
+) -> Any:
+    """Build an `ImportRequest`. Its parameters are the options of every command that imports."""
     from app.finance.imports import ImportRequest
 
-    if options["delimiter"] in ("tab", "\\t"):
-        options["delimiter"] = "\t"
-    since, until = options.pop("since"), options.pop("until")
     if (since is None) != (until is None):
         raise UsageError("say both --from and --to: the first and the last day of the file")
-    options["days"] = None if since is None else (since, until)
-    return ImportRequest(path=path, **options)
+    return ImportRequest(
+        path=path,
+        account=account,
+        book=book,
+        preset=preset,
+        mapping=mapping,
+        dry_run=dry_run,
+        accept_good=accept_good,
+        rejects=rejects,
+        changes=changes,
+        delimiter="\t" if delimiter in ("tab", "\\t") else delimiter,
+        encoding=encoding,
+        dates=dates,
+        zone=zone,
+        currency=currency,
+        days=None if since is None or until is None else (since, until),
+        by=by,
+    )
+
+
+def importing(*, without: Sequence[str]) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command the options of `request_of`, except these, in place of its `**options`."""
+
+    def declare(command: Callable[..., None]) -> Callable[..., None]:
+        @wraps(command)
+        def run(**given: Any) -> None:
+            command(**given)
+
+        own = list(signature(command, eval_str=True).parameters.values())
+        shared = list(signature(request_of, eval_str=True).parameters.values())[1:]
+        declared = [
+            *(each for each in own if each.kind is Parameter.POSITIONAL_OR_KEYWORD),
+            *(each for each in shared if each.name not in without),
+            *(each for each in own if each.kind is Parameter.KEYWORD_ONLY),
+        ]
+        run.__dict__["__signature__"] = Signature(
+            [each.replace(kind=Parameter.KEYWORD_ONLY) for each in declared]
+        )
+        run.__annotations__ = {each.name: each.annotation for each in declared}
+        return run
+
+    return declare
 
 
 def register(application: typer.Typer) -> None:
@@ -243,6 +302,7 @@ def register(application: typer.Typer) -> None:
     )(import_files)
 
 
+@importing(without=("rejects", "changes"))
 def import_files(
     files: Annotated[
         list[Path],
@@ -259,23 +319,9 @@ def import_files(
         str | None,
         typer.Option(help="Whose statements they are, where several sources are possible."),
     ] = None,
-    account: Annotated[
-        str, typer.Option(help="The bank's account, where the rows of a table do not say it.")
-    ] = "",
-    book: BookOption = "",
-    preset: PresetOption = None,
-    mapping: MappingOption = None,
-    dry_run: DryRunOption = False,
-    accept_good: AcceptGoodOption = False,
-    delimiter: DelimiterOption = None,
-    encoding: EncodingOption = None,
-    dates: DatesOption = None,
-    zone: ZoneOption = None,
-    currency: CurrencyOption = None,
-    since: FirstDayOption = None,
-    until: LastDayOption = None,
-    by: operators.ByOption = None,
+    *,
     form: printing.DocumentOption = printing.Format.table,
+    **options: Any,
 ) -> None:
     """Import files of any kind, each recognized by its content, and each whole or not at all.
 
@@ -285,23 +331,7 @@ def import_files(
     """
     documents, code = list[dict[str, Any]](), 0
     for file in files:
-        request = request_of(
-            file,
-            account=account,
-            book=book,
-            preset=preset,
-            mapping=mapping,
-            dry_run=dry_run,
-            accept_good=accept_good,
-            delimiter=delimiter,
-            encoding=encoding,
-            dates=dates,
-            zone=zone,
-            currency=currency,
-            since=since,
-            until=until,
-            by=by,
-        )
+        request = request_of(file, **options)
         try:
             done = _import_one(partial(_import, request, kind=kind, source=source))
         except (UsageError, NotFoundError) as error:
@@ -408,24 +438,12 @@ records_group = typer.Typer(
     "import",
     epilog="Such as: tallyhook records import orders.csv --preset shopify_orders",
 )
+@importing(without=("account",))
 def import_records(
     file: FileArgument,
-    book: BookOption = "",
-    preset: PresetOption = None,
-    mapping: MappingOption = None,
-    dry_run: DryRunOption = False,
-    accept_good: AcceptGoodOption = False,
-    rejects: RejectsOption = None,
-    changes: ChangesOption = None,
-    delimiter: DelimiterOption = None,
-    encoding: EncodingOption = None,
-    dates: DatesOption = None,
-    zone: ZoneOption = None,
-    currency: CurrencyOption = None,
-    since: FirstDayOption = None,
-    until: LastDayOption = None,
-    by: operators.ByOption = None,
+    *,
     form: printing.DocumentOption = printing.Format.table,
+    **options: Any,
 ) -> None:
     """Import an order book, to be reconciled with what was received. All of it, or nothing.
 
@@ -435,24 +453,7 @@ def import_records(
     """
     from app.finance.imports import import_book
 
-    request = request_of(
-        file,
-        book=book,
-        preset=preset,
-        mapping=mapping,
-        dry_run=dry_run,
-        accept_good=accept_good,
-        rejects=rejects,
-        changes=changes,
-        delimiter=delimiter,
-        encoding=encoding,
-        dates=dates,
-        zone=zone,
-        currency=currency,
-        since=since,
-        until=until,
-        by=by,
-    )
+    request = request_of(file, **options)
     run_import(
         lambda context, show: import_book(
             context, request, sources=context.settings.sources.keys(), progress=show
@@ -494,48 +495,21 @@ statement_group = typer.Typer(
 @statement_group.command(
     "import", epilog="Such as: tallyhook statement import october.csv --source shop --dry-run"
 )
+@importing(without=("account", "book"))
 def import_statement(
     file: FileArgument,
     source: Annotated[
         str | None, typer.Option(help="Whose statement it is; needed where there are several.")
     ] = None,
-    preset: PresetOption = None,
-    mapping: MappingOption = None,
-    dry_run: DryRunOption = False,
-    accept_good: AcceptGoodOption = False,
-    rejects: RejectsOption = None,
-    changes: ChangesOption = None,
-    delimiter: DelimiterOption = None,
-    encoding: EncodingOption = None,
-    dates: DatesOption = None,
-    zone: ZoneOption = None,
-    currency: CurrencyOption = None,
-    since: FirstDayOption = None,
-    until: LastDayOption = None,
-    by: operators.ByOption = None,
+    *,
     form: printing.DocumentOption = printing.Format.table,
+    **options: Any,
 ) -> None:
     """Import a provider's statement, to be reconciled with what was received. All, or nothing.
 
     The same file again changes nothing; a changed row is a new version, and the old one is kept.
     """
-    request = request_of(
-        file,
-        preset=preset,
-        mapping=mapping,
-        dry_run=dry_run,
-        accept_good=accept_good,
-        rejects=rejects,
-        changes=changes,
-        delimiter=delimiter,
-        encoding=encoding,
-        dates=dates,
-        zone=zone,
-        currency=currency,
-        since=since,
-        until=until,
-        by=by,
-    )
+    request = request_of(file, **options)
     run_import(partial(_import, request, kind="statement", source=source), form)
 
 
@@ -656,27 +630,14 @@ COLUMNS = ("line", "booked_at", "account", "amount", "stands", "payouts", "refer
 
 
 @bank_group.command("import", epilog="Such as: tallyhook bank import october.xml --dry-run")
+@importing(without=("book", "preset"))
 def import_bank_lines(
     file: Annotated[
         Path, typer.Argument(help="The file: CAMT.053, MT940, OFX, or CSV, XLSX, JSON Lines.")
     ],
-    account: Annotated[
-        str, typer.Option(help="Of which account it is, where the rows of a table do not say.")
-    ] = "",
-    mapping: MappingOption = None,
-    dry_run: DryRunOption = False,
-    accept_good: AcceptGoodOption = False,
-    rejects: RejectsOption = None,
-    changes: ChangesOption = None,
-    delimiter: DelimiterOption = None,
-    encoding: EncodingOption = None,
-    dates: DatesOption = None,
-    zone: ZoneOption = None,
-    currency: CurrencyOption = None,
-    since: FirstDayOption = None,
-    until: LastDayOption = None,
-    by: operators.ByOption = None,
+    *,
     form: printing.DocumentOption = printing.Format.table,
+    **options: Any,
 ) -> None:
     """Import what the bank booked, to be reconciled with what providers paid out. All, or nothing.
 
@@ -685,23 +646,7 @@ def import_bank_lines(
     """
     from app.finance.imports import import_bank
 
-    request = request_of(
-        file,
-        mapping=mapping,
-        dry_run=dry_run,
-        accept_good=accept_good,
-        rejects=rejects,
-        changes=changes,
-        delimiter=delimiter,
-        encoding=encoding,
-        dates=dates,
-        zone=zone,
-        currency=currency,
-        since=since,
-        until=until,
-        by=by,
-    )
-    request = replace(request, account=account)
+    request = request_of(file, **options)
     run_import(
         lambda context, show: import_bank(context, request, progress=show),
         form,
