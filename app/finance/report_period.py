@@ -314,7 +314,7 @@ async def report_journal(
         hands = tuple(await hand_matches(snapshot.connection, as_of=scope.as_of))
         leg = await bank_leg(snapshot.connection, as_of=scope.as_of, rules=rules, hands=hands)
         bank = None if leg is None else BankView(leg)
-        withdrawn = await withdrawals(snapshot.connection, as_of=scope.as_of)
+        withdrawn = (await withdrawals(snapshot.connection, as_of=scope.as_of)).keys()
         openings = (await snapshot.wallets(as_of=scope.as_of)).openings
         payments = await suspended_payments(
             snapshot.connection, policy=context.policy, as_of=scope.as_of
