@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import Any, Final
 
 from app.access.bookmarks import ORDER, bookmarks_of
-from app.console.proposals_pages import shown_kinds
+from app.console.proposals_pages import proposal_row, shown_kinds
 from app.console.view import ROWS, Document, View
 from app.console.words import VERDICTS as SENTENCES
 from app.core.errors import NotFoundError, UsageError
@@ -57,7 +57,6 @@ async def now_document(view: View) -> Document:
     totals = await unallocated_totals(view.context)
     found = await alarms(Watched(view.context, unallocated=totals))
     waits = await view.console.proposals.waiting(kinds=shown_kinds(view))
-    proposals = len(waits) if view.person.may("proposals") else None
     owners = await owners_of_alarms(view.context, found)
     return {
         "at": format_instant(view.context.clock.now()),
@@ -88,7 +87,9 @@ async def now_document(view: View) -> Document:
             }
             for name, alarm in found.items()
         ],
-        "proposals": proposals,
+        "proposals": [proposal_row(view, each) for each in waits]
+        if view.person.may("proposals")
+        else [],
         "import_tasks": await import_task_documents(view.context)
         if view.person.may("imports")
         else [],

@@ -103,8 +103,8 @@ class Person:
         self.goes_by("button:has-text('Propose')")
 
     def approves(self) -> None:
-        """Approve what waits, from the page of proposals."""
-        self.goes_by("tbody a.row >> nth=0")
+        """Approve what waits, from Now."""
+        self.goes_by("p.then a[href^='/proposals/'] >> nth=0")
         self.goes_by("text=Approve…")
         self.page.fill("#reason", "seen")
         if self.page.locator("#password").count():
@@ -242,7 +242,7 @@ def closes(ann: Person, ben: Person, seen: Audited, month: str) -> None:
     ann.opens("/")
     with ann.counted("close", seen.clicks):
         ann.proposes_to_close(month)
-    ben.opens("/proposals")
+    ben.opens("/")
     with ben.counted("approve", seen.clicks):
         ben.approves()
     if ben.page.locator("text=Go on").count():  # it takes long: its page says when it is done

@@ -210,8 +210,9 @@ async def test_above_the_limit_the_form_proposes(console_with_breaks: RunningCon
     assert "proposed this already" in shown(again.text)
     assert console.driver.rows("SELECT break_id FROM break_deeds") == [(free,)]
     assert "it waits for a second person" in page
-    assert now["proposals"] == 1
+    (waits,) = now["proposals"]
     assert "1 proposal waits for a second person" in front
+    assert f"{waits['title']} {waits['subject']} of a finance" in front
 
 
 async def waiting(console: RunningConsole) -> str:
