@@ -64,7 +64,7 @@ def test_a_file_with_problems_ends_with_one_and_imports_nothing(run: Run, files:
     words = ("records", "import", str(files / "bad.csv"), "--mapping", str(files / "m.toml"))
     done = run(*words)
     assert done.code == 1
-    assert done.out.startswith("row 3, column amount: '1.234' can be read in two ways")
+    assert done.out.startswith("row 3, column amount: '1.234' can be read as 1,234.00 (decimal")
     assert "Nothing was imported." in done.err
     document = run(*words, "--format", "jsonl").document
     assert [(each["row"], each["column"]) for each in document["problems"]] == [(3, "amount")]

@@ -2,19 +2,31 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Final
 
-from app.finance.files.tables import Number, UnclearCell, quoted
+from app.finance.files.tables import Number, UnclearCell, is_quotable, quoted
 from reconcile.money import MAX_MINOR, MoneyError, exponent_of
 
 DECIMAL_MARKS: Final = (".", ",")
 
-THOUSANDS_MARKS: Final = ("", ",", ".", "'", "’", " ", "\u00a0", "\u202f")
-"""No mark, and the marks in use: the last ones are blanks that keep a number together."""
+THOUSANDS_MARKS: Final = ("", ",", ".", "'", "’", " ", "\u00a0", "\u202f", "\u2009")
+"""No mark, and the marks in use. Both apostrophes are one mark, and so are all blanks."""
 
+MINUS_SIGNS: Final = "-\u2212\u2010\u2011\u2013\uff0d"
+"""Hyphen, minus sign, two more hyphens, en dash and the wide hyphen: programs write any of them."""
+
+_ALIKE: Final = str.maketrans(
+    dict.fromkeys(MINUS_SIGNS, "-")
+    | dict.fromkeys("\u00a0\u202f\u2007\u2009", " ")
+    | {"’": "'", "\uff0b": "+"}
+)
 _CANONICAL: Final = re.compile(r"(-?)([0-9]{1,30})(?:\.([0-9]{1,60}))?")
-_MARKS: Final = re.compile(r"[.,'’ \u00a0\u202f]")
+_SUFFIXED: Final = re.compile(r"[0-9.,' ]*[0-9] ?(-|[CD]R?)", re.IGNORECASE)
+
+Parts = tuple[str, str, str, str]
+"""Minus sign, digits before and after the decimal mark, currency sign; empty where missing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,30 +34,35 @@ class Marks:
     """The marks in a file's amounts.
 
     decimal, thousands  the mark before the decimals, and the mark between groups of thousands
+    declared            whether a mapping says one of them; else 1.000 may be a thousand
     brackets            whether (1.00) is -1.00
     signs               signs that may stand before or behind an amount, and the currency of each
+    suffixes            words and marks behind an amount in small letters, and the sign that each
+                        stands for, as in 12.50 DR
     """
 
     decimal: str = "."
     thousands: str = ""
+    declared: bool = False
     brackets: bool = False
     signs: Mapping[str, str] = field(default_factory=dict)
+    suffixes: Mapping[str, str] = field(default_factory=dict)
 
 
 class Amounts:
     """Reads cells as minor units."""
 
     def __init__(self, marks: Marks) -> None:
-        self._decimal, self._thousands = marks.decimal, marks.thousands
-        self._brackets, self._signs = marks.brackets, marks.signs
-        signs = sorted(map(re.escape, marks.signs), key=len, reverse=True)
-        self._sign = re.compile("|".join(signs)) if signs else None
+        self._marks = marks
+        self._thousands = marks.thousands.translate(_ALIKE)
+        self._signs = sorted(marks.signs, key=len, reverse=True)
+        self._suffixes = sorted(marks.suffixes, key=len, reverse=True)
         grouped = ""
         if marks.thousands:  # in India the groups before the last have two digits
-            mark = re.escape(marks.thousands)
+            mark = re.escape(self._thousands)
             grouped = f"[0-9]{{1,3}}(?:{mark}[0-9]{{2,3}})*{mark}[0-9]{{3}}|"
         self._pattern = re.compile(
-            f"(-?)({grouped}[0-9]{{1,30}})(?:{re.escape(marks.decimal)}([0-9]{{1,60}}))?"
+            f"([-+]?)({grouped}[0-9]{{1,30}})(?:{re.escape(marks.decimal)}([0-9]{{1,60}}))?"
         )
 
     def read(self, cells: Sequence[str], currencies: Sequence[str]) -> list[int]:
@@ -60,7 +77,7 @@ class Amounts:
         Most files write amounts so, and this is much faster for a million of them.
         """
         exponent = exponent_of(currencies[0])
-        if self._decimal != "." or not exponent or len(set(currencies)) > 1:
+        if self._marks.decimal != "." or not exponent or len(set(currencies)) > 1:
             return None
         together = "\n".join(cells)
         amount = rf"[0-9]{{1,15}}\.[0-9]{{{exponent}}}"
@@ -78,66 +95,128 @@ class Amounts:
             for cell, currency in zip(cells, currencies, strict=True)
         ]
 
-    def parts(self, cell: str) -> tuple[str, str, str, str]:
-        """Split a cell into minus sign, digits before and after the decimal mark, currency sign.
+    def parts(self, cell: str, currency: str | None = None) -> Parts:
+        """Split a cell. Raises UnclearCell, which names readings that the currency allows."""
+        parts = self._split(cell)
+        if parts is None:
+            raise UnclearCell(self._why_not(cell, currency))
+        return parts
 
-        Each is empty if it is missing. Raises UnclearCell.
-        """
-        pattern = _CANONICAL if type(cell) is Number else self._pattern
-        match = pattern.fullmatch(cell) or pattern.fullmatch(cell.strip())
-        shown = ""
-        if match is None and (self._brackets or self._sign) and type(cell) is not Number:
-            bare = cell.strip()
-            sign = self._sign.search(bare) if self._sign else None
-            if sign is not None:
-                shown = sign[0]
-                bare = " ".join((bare[: sign.start()] + bare[sign.end() :]).split())
-                bare = re.sub(r"^- ", "-", bare)
-            if self._brackets and bare.startswith("(") and bare.endswith(")"):
-                bare = f"-{bare[1:-1].strip()}"
-            match = pattern.fullmatch(bare)
+    def _split(self, cell: str) -> Parts | None:
+        typed = type(cell) is Number
+        match = (_CANONICAL if typed else self._pattern).fullmatch(cell)
         if match is None:
-            raise UnclearCell(self._why_not(cell.strip()))
-        minus, whole, decimals = match.groups("")
-        if self._thousands and type(cell) is not Number:
+            return None if typed else self._peeled(cell)
+        direction, whole, decimals = match.groups("")
+        if self._thousands and not typed:
             whole = whole.replace(self._thousands, "")
-        return minus, whole, decimals, shown
+        return direction.strip("+"), whole, decimals, ""
+
+    def _peeled(self, cell: str) -> Parts | None:
+        """Split a cell with more than digits and marks, by taking off one piece at a time."""
+        text = cell.translate(_ALIKE).strip()
+        directions, shown = list[str](), ""
+        while (match := self._pattern.fullmatch(text)) is None:
+            sign = next((s for s in self._signs if text.startswith(s) or text.endswith(s)), "")
+            suffix = next((s for s in self._suffixes if text.casefold().endswith(s)), "")
+            if sign and not shown:
+                shown = sign
+                text = text[len(sign) :] if text.startswith(sign) else text[: -len(sign)]
+            elif self._marks.brackets and text[:1] == "(" and text[-1:] == ")":
+                directions.append("-")
+                text = text[1:-1]
+            elif suffix:
+                directions.append(self._marks.suffixes[suffix])
+                text = text[: -len(suffix)]
+            elif text[:1] in ("-", "+"):
+                directions.append(text[:1])
+                text = text[1:]
+            else:
+                return None
+            text = text.strip()
+        direction, whole, decimals = match.groups("")
+        directions += [direction] if direction else []
+        if len(directions) > 1:
+            return None
+        whole = whole.replace(self._thousands, "") if self._thousands else whole
+        return "".join(directions).strip("+"), whole, decimals, shown
 
     def _minor(self, cell: str, currency: str) -> int:
-        sign, whole, decimals, shown = self.parts(cell)
+        minus, whole, decimals, shown = self.parts(cell, currency)
         exponent = exponent_of(currency)
-        if shown and self._signs[shown] != currency:
+        if shown and self._marks.signs[shown] != currency:
             raise UnclearCell(
-                f"has the sign of {self._signs[shown]}, and the row's currency is {currency}"
+                f"has the sign of {self._marks.signs[shown]}, and the row's currency is {currency}"
             )
         if len(decimals) > exponent:
-            if len(decimals) == 3 or decimals[exponent:].strip("0"):
-                raise UnclearCell(
-                    f"has more decimals than its currency, which has {exponent}: if the mark groups"
-                    ' thousands, declare thousands = "." and decimal = "," in a mapping'
-                )
+            certain = self._marks.declared or type(cell) is Number
+            if decimals[exponent:].strip("0") or (len(decimals) == 3 and not certain):
+                more = f"has more decimals than {currency}, which has {exponent}"
+                readings = "" if certain else self._readings(cell, currency)
+                raise UnclearCell(f"{more}; {readings}" if readings else more)
             decimals = decimals[:exponent]
         minor = int(whole + decimals.ljust(exponent, "0"))
         if minor > MAX_MINOR:
             raise UnclearCell("does not fit in 64 bits of minor units")
-        return -minor if sign else minor
+        return -minor if minus else minor
 
-    def _why_not(self, text: str) -> str:
+    def _why_not(self, cell: str, currency: str | None) -> str:
+        text = cell.translate(_ALIKE).strip()
         if not text:
             return "is empty"
         if text.startswith("="):
             return "is a formula: put its value there"
-        if text.startswith("(") and text.endswith(")"):
+        if text.startswith("(") and text.endswith(")") and not self._marks.brackets:
             return (
                 "is in brackets: write a negative amount with a minus sign, such as -1.00, or "
                 'declare brackets = "negative" in a mapping'
             )
-        if _MARKS.search(text) and not re.search(r"[^-0-9.,'’ \u00a0\u202f]", text):
+        ended = _SUFFIXED.fullmatch(text)
+        if ended is not None and ended[1].casefold() not in self._marks.suffixes:
             return (
-                f"{quoted(text)} can be read in two ways: declare in a mapping what marks decimals "
-                'and thousands, such as decimal = "," and thousands = "."'
+                f'ends with {ended[1]!r}: say whether that is "minus" or "plus", under '
+                "[suffixes] in a mapping"
             )
-        return f"{quoted(text)} is not an amount such as 1500.00"
+        readings = "" if type(cell) is Number else self._readings(cell, currency)
+        return readings or f"{quoted(cell)} is not an amount such as 1500.00"
+
+    def _readings(self, cell: str, currency: str | None) -> str:
+        """Return a sentence on what the cell is under other marks; empty if it is no amount."""
+        found = dict[str, str]()
+        for trial in self._trials:
+            parts = trial._split(cell)
+            if parts is None:
+                continue
+            minus, whole, decimals, _ = parts
+            if currency is not None:
+                exponent = exponent_of(currency)
+                if decimals[exponent:].strip("0"):
+                    continue
+                decimals = decimals.ljust(exponent, "0")[:exponent]
+            shown = f"{minus}{int(whole):,}{'.' * bool(decimals)}{decimals}"
+            found.setdefault(shown, trial._declaration)
+        if not found:
+            return ""
+        if not is_quotable(cell):  # it may be a phone number
+            return f"needs its marks declared in a mapping: {' or '.join(found.values())}"
+        ways = " or as ".join(f"{shown} ({declared})" for shown, declared in found.items())
+        return f"{quoted(cell)} can be read as {ways}: declare in a mapping what is meant"
+
+    @cached_property
+    def _trials(self) -> Sequence["Amounts"]:
+        """Readers by the other marks in use; first those that keep the thousands' mark."""
+        thousands = dict.fromkeys((self._thousands, "", ",", ".", " ", "'"))
+        return [
+            Amounts(replace(self._marks, decimal=decimal, thousands=mark, declared=True))
+            for mark in thousands
+            for decimal in DECIMAL_MARKS
+            if decimal != mark
+        ]
+
+    @property
+    def _declaration(self) -> str:
+        keys = {"decimal": self._marks.decimal, "thousands": self._thousands}
+        return " and ".join(f'{key} = "{mark}"' for key, mark in keys.items() if mark)
 
 
 def read_currencies(cells: Sequence[str]) -> list[str]:

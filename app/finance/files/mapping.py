@@ -7,6 +7,7 @@ dates = "day_first"        zone = "Africa/Nairobi"    phone_country = "254"
 
 heading_row = 7            skip_first = 1             skip_last = 2
 brackets = "negative"      zone_column = "TimeZone"   optional = ["payout"]
+empty = ["--", "N/A"]      # cells that say nothing, in any column
 
 [columns]                  # our name = the file's name; "" leaves a column out
 reference = "Order No."
@@ -45,6 +46,10 @@ sum = ["Line amount"]
 [currency_signs]           # which may stand beside an amount
 "$" = "USD"
 
+[suffixes]                 # behind an amount, and what its sign then is
+DR = "minus"
+CR = "plus"
+
 [zones]                    # what zone_column says
 PST = "-08:00"
 """
@@ -62,7 +67,13 @@ from pydantic import AfterValidator, create_model
 from app.core.errors import ConfigurationError, UsageError
 from app.core.toml_file import EMPTY, TomlMistake, TomlTable, Values, read_toml, yes_or_no
 from app.core.zones import zone_named
-from app.finance.files.amounts import DECIMAL_MARKS, THOUSANDS_MARKS, Marks, read_currencies
+from app.finance.files.amounts import (
+    DECIMAL_MARKS,
+    MINUS_SIGNS,
+    THOUSANDS_MARKS,
+    Marks,
+    read_currencies,
+)
 from app.finance.files.tables import (
     DELIMITERS,
     CellMoment,
@@ -319,6 +330,7 @@ class RowRules:
 
     heading_row            the row of the column names; None: it is found
     skip_first, skip_last  number of rows after the heading and at the end that are no data
+    empty                  words in small letters that say that there is nothing
     keep                   by column name: every row has one of these words
     ignore                 by column name: rows with one of these words are left out
     """
@@ -326,6 +338,7 @@ class RowRules:
     heading_row: int | None = None
     skip_first: int = 0
     skip_last: int = 0
+    empty: frozenset[str] = frozenset()
     keep: Mapping[str, Sequence[str]] = field(default_factory=dict)
     ignore: Mapping[str, Sequence[str]] = field(default_factory=dict)
     fold: Fold | None = None
@@ -341,7 +354,8 @@ class RowRules:
     def changes_rows(self) -> bool:
         """Whether there is more to do than finding the heading."""
         return bool(
-            self.skip_first or self.skip_last or self.keep or self.ignore or self.fold is not None
+            (self.skip_first or self.skip_last or self.empty or self.keep or self.ignore)
+            or self.fold is not None
         )
 
 
@@ -432,15 +446,32 @@ def _words_of_columns(value: Any) -> Mapping[str, Sequence[str]]:
     return {column: tuple(words) for column, words in value.items()}
 
 
+_DIGITS_OR_MARKS: Final = re.compile(rf"[0-9(),+{re.escape(MINUS_SIGNS)}]")
+_NO_MARKS: Final = re.compile(r"[^\s.'’]")
+"""A character that is no mark: a dot may stand in `Rs.`, and not alone."""
+
+
 def _currencies_of_signs(value: Any) -> Mapping[str, str]:
     if not isinstance(value, dict) or not all(isinstance(each, str) for each in value.values()):
         raise ValueError('must be a section, such as "$" = "USD"')
-    if any(not sign.strip() or re.search(r"[0-9().,-]", sign) for sign in value):
+    if any(_DIGITS_OR_MARKS.search(sign) or not _NO_MARKS.search(sign) for sign in value):
         raise ValueError("has a sign that could be part of an amount")
     try:
         return dict(zip(value, read_currencies(list(value.values())), strict=True))
     except UnclearCell as error:
         raise ValueError(str(error)) from None
+
+
+def _directions(value: Any) -> Mapping[str, str]:
+    ways = {"minus": "-", "plus": "+"}
+    if not isinstance(value, dict) or not all(each in ways for each in map(str, value.values())):
+        raise ValueError('must be a section, such as DR = "minus" and CR = "plus"')
+    if any(not _SUFFIX.fullmatch(suffix.strip()) for suffix in value):
+        raise ValueError("has a suffix that is neither letters nor a minus sign")
+    return {suffix.strip().casefold(): ways[way] for suffix, way in value.items()}
+
+
+_SUFFIX: Final = re.compile(r"-|\+|[^\W\d_]{1,20}\.?")
 
 
 def _offsets(value: Any) -> Mapping[str, str]:
@@ -485,10 +516,12 @@ class MappingFile(TomlTable):
     brackets: Annotated[str, _checked("negative".__eq__, 'must be "negative"')] | None = None
     zone_column: str | None = None
     optional: _Texts = NONE
+    empty: _Texts = NONE
     keep: _Columns = EMPTY
     ignore: _Columns = EMPTY
     fold: _FoldKeys | None = None
     currency_signs: Annotated[Any, AfterValidator(_currencies_of_signs)] = EMPTY
+    suffixes: Annotated[Any, AfterValidator(_directions)] = EMPTY
     zones: Annotated[Any, AfterValidator(_offsets)] = EMPTY
     delimiter: (
         Annotated[str, _checked(DELIMITERS.__contains__, 'must be one of "," ";" "|" and "\\t"')]
@@ -496,7 +529,9 @@ class MappingFile(TomlTable):
     ) = None
     encoding: Annotated[str, _known(known_encoding)] | None = None
     sheet: str | None = None
-    decimal: Annotated[str, _checked(DECIMAL_MARKS.__contains__, 'must be "." or ","')] = "."
+    decimal: Annotated[str, _checked(DECIMAL_MARKS.__contains__, 'must be "." or ","')] | None = (
+        None
+    )
     thousands: Annotated[
         str, _checked(THOUSANDS_MARKS.__contains__, "must be one of , . ' and blanks")
     ] = ""
@@ -604,10 +639,12 @@ def mapping_of(values: Values, *, only_named: Sequence[str] = ()) -> FileMapping
         encoding=values["encoding"],
         sheet=values["sheet"],
         marks=Marks(
-            decimal=values["decimal"],
+            decimal=values["decimal"] or ".",
             thousands=values["thousands"],
+            declared=bool(values["decimal"] or values["thousands"]),
             brackets=values["brackets"] is not None,
             signs=values["currency_signs"],
+            suffixes=values["suffixes"],
         ),
         dates=values["dates"],
         zone=None if values["zone"] is None else zone_of(values["zone"]),
@@ -621,6 +658,7 @@ def mapping_of(values: Values, *, only_named: Sequence[str] = ()) -> FileMapping
             heading_row=values["heading_row"],
             skip_first=values["skip_first"],
             skip_last=values["skip_last"],
+            empty=frozenset(word.strip().casefold() for word in values["empty"]),
             keep=values["keep"],
             ignore=values["ignore"],
             fold=fold and Fold(by=fold["by"], sum=fold["sum"]),
@@ -636,7 +674,7 @@ def given_in(table: Values) -> Values:
 
 
 def _mistakes(values: Values, fields: Fields) -> Iterator[TomlMistake]:
-    if values.get("decimal") == values.get("thousands", ""):
+    if (values.get("decimal") or ".") == values.get("thousands", ""):
         yield TomlMistake("thousands", "decimal and thousands are the same mark")
     named = {table: set(given_in(values.get(table) or {})) for table in ("columns", "joined")}
     for name in sorted(named["columns"] & named["joined"]):

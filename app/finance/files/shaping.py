@@ -2,8 +2,9 @@
 
     1 cut      drop rows after the heading and at the end that are no data
     2 choose   drop rows without a required word, or with an ignored one
-    3 fold     make one row of consecutive rows of one order
-    4 total    set aside rows that add up others: they are neither orders nor payments
+    3 empty    clear cells that say nothing, such as N/A
+    4 fold     make one row of consecutive rows of one order
+    5 total    set aside rows that add up others: they are neither orders nor payments
 
 A file of rejected rows holds rows as they are after these steps: nothing is cut, and the other
 steps change nothing.
@@ -110,7 +111,7 @@ class Shaped:
     def batches(self) -> Iterator[tables.Batch]:
         """Yield the data rows; each call begins at the first."""
         self.ignored.clear()
-        batches = self._chosen(self._cut(self._table.batches()))
+        batches = self._emptied(self._chosen(self._cut(self._table.batches())))
         yield from batches if self._fold is None else self._fold.batches(batches)
 
     def _cut(self, batches: Iterator[tables.Batch]) -> Iterator[tables.Batch]:
@@ -136,6 +137,18 @@ class Shaped:
             yield tables.Batch(
                 [row for _, row in kept], [number for number, _ in kept], batch.broken
             )
+
+    def _emptied(self, batches: Iterator[tables.Batch]) -> Iterator[tables.Batch]:
+        nothing = self._shape.empty
+        if not nothing:
+            yield from batches
+            return
+        for batch in batches:
+            rows: list[Sequence[str]] = [
+                ["" if cell.strip().casefold() in nothing else cell for cell in row]
+                for row in batch.rows
+            ]
+            yield tables.Batch(rows, batch.numbers, batch.broken)
 
     def _is_chosen(self, row: Sequence[str]) -> bool:
         if not any(row):
@@ -331,6 +344,7 @@ class SumOfCells:
         parts += [(-1, *self._amounts.parts(cell)) for cell in subtract if cell.strip()]
         if not parts:
             return ""
+        typed = all(type(cell) is tables.Number for cell in (*add, *subtract) if cell.strip())
         shown = {sign for *_, sign in parts} - {""}
         if len(shown) > 1:
             raise tables.UnclearCell("is made of amounts with signs of several currencies")
@@ -339,6 +353,8 @@ class SumOfCells:
             value = Decimal(f"{whole}.{decimals}" if decimals else whole)
             negative = (factor < 0) != bool(minus and not self._unsigned)
             total = _EXACT.add(total, value.copy_negate() if negative else value)
+        if typed:
+            return tables.Number(format(total, "f"))
         digits = format(total.copy_abs(), "f").replace(".", self._decimal)
         return f"{'-' if total < 0 else ''}{''.join(shown)}{digits}"
 
@@ -372,7 +388,7 @@ class SummedCells:
                 f"has a minus sign beside {tables.quoted(row[-1])}: where both say the same, say "
                 "unsigned = true in the mapping"
             )
-        return f"-{total}" if turns else total
+        return type(total)(f"-{total}") if turns else total
 
 
 MadeCells = FirstCells | JoinedCells | SummedCells

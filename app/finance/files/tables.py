@@ -138,13 +138,23 @@ class RefusedTable(Exception):
         self.problem = Problem(row=row, column=column, sentence=sentence)
 
 
+def is_quotable(cell: str) -> bool:
+    """Return whether the cell is harmless to show: it is short, and no phone number."""
+    text = cell.translate(BLANKS).strip()
+    few = len(text) <= QUOTED_LENGTH and sum(map(str.isdigit, text)) <= QUOTED_DIGITS
+    return few and text.isprintable()
+
+
 def quoted(cell: str) -> str:
     """Quote the cell if it is harmless to show, else describe it."""
-    text = cell.strip()
-    digits = sum(map(str.isdigit, text))
-    if len(text) > QUOTED_LENGTH or digits > QUOTED_DIGITS or not text.isprintable():
+    if not is_quotable(cell):
         return "what stands there"
+    text = cell.translate(BLANKS).strip()
     return f"{text!r}" if text else "an empty cell"
+
+
+BLANKS: Final = str.maketrans(dict.fromkeys("\u00a0\u202f\u2007\u2009", " "))
+"""Replaces blanks that keep a number together by plain ones."""
 
 
 _PLAIN: Final = re.compile(r"[-+]?[0-9][0-9.,]*")

@@ -43,6 +43,24 @@ def test_rows_at_both_ends_are_skipped(tmp_path: Path) -> None:
     assert references(book(content, "skip_first = 1\nskip_last = 4", folder=tmp_path)) == []
 
 
+def test_cells_that_a_mapping_calls_empty_say_nothing_and_others_are_refused(
+    tmp_path: Path,
+) -> None:
+    content = (
+        "reference,Paid In,Withdrawn,currency,refunded_amount\n"
+        "A,1.00,--,KES,n/a\nB,3.00,1.00,KES,N/A\nC,-,--,KES,\n"
+    )
+    made = '[amounts.amount]\nadd = ["Paid In"]\nsubtract = ["Withdrawn"]\n'
+    rows, problems = book(content, f'empty = ["--", "N/A"]\n{made}', folder=tmp_path)
+    assert [(row["reference"], row["amount"]["amount"]) for row in rows] == [
+        ("A", "1.00"), ("B", "2.00"),
+    ]  # fmt: skip
+    assert [(row, sentence) for row, _, sentence in problems] == [
+        (4, "'-' is not an amount such as 1500.00")
+    ]
+    assert [row for row, *_ in book(content, made, folder=tmp_path)[1]] == [2, 2, 3, 4]
+
+
 def test_only_rows_with_a_word_are_kept_and_none_with_one_that_is_ignored(tmp_path: Path) -> None:
     content = (
         "reference,amount,currency,State,Sort\nA,1.00,KES,Done,sale\nB,x,KES,failed,sale\n"
@@ -372,6 +390,9 @@ def test_a_column_that_is_missing_is_reported_with_the_nearest_and_all_that_are_
     ("[fold]", "fold.by: is missing"),
     ('[currency_signs]\n"$" = "dollars"', "is not a currency code"),
     ('[currency_signs]\n"." = "USD"', "could be part of an amount"),
+    ('[suffixes]\nDR = "left"', "must be a section, such as DR"),
+    ('[suffixes]\n"0" = "minus"', "neither letters nor a minus sign"),
+    ('empty = "--"', "empty: must be texts in square brackets"),
     ('[zones]\nPST = "west"', 'must be a section of offsets, such as PST = "-08:00"'),
 ])  # fmt: skip
 def test_what_a_mapping_may_not_say_is_refused(mapping: str, said: str, tmp_path: Path) -> None:
