@@ -20,7 +20,7 @@ from app.access.operators import Action, note_in_trail, permitted
 from app.context.context import AppContext
 from app.core.cells import BYTE_ORDER_MARK, csv_line
 from app.core.errors import NotFoundError, StoreUnavailable, TallyhookError, UsageError
-from app.core.text import printable
+from app.core.text import counted, printable
 from app.database.engine import Connection
 from app.finance import (
     bank_store,
@@ -150,6 +150,7 @@ class Imported(import_store.WrittenVersions):
     sums          in a dry run, by currency the number of clear rows, and their amounts in minor
                   units by money column
     passed_over   columns that nothing was read from, as named in the heading
+    words         number of problems by column and word without a meaning, of MAX_PROBLEMS words
     totals        the first rows that add up those above. Such rows are neither imported nor counted
                   as read
     totals_found  the number of such rows
@@ -173,6 +174,7 @@ class Imported(import_store.WrittenVersions):
     read: int = 0
     rejected: int = 0
     problems: list[tables.Problem] = field(default_factory=list)
+    words: Counter[tuple[str | None, str]] = field(default_factory=Counter)
     found: int = 0
     refused: bool = False
     number: int | None = None
@@ -208,7 +210,19 @@ class Imported(import_store.WrittenVersions):
     def note(self, problems: Sequence[tables.Problem]) -> None:
         """Keep the problems to report, count the rest."""
         self.found += len(problems)
+        for each in problems:
+            key = (each.column, each.word or "")
+            if each.word and (key in self.words or len(self.words) < MAX_PROBLEMS):
+                self.words[key] += 1
         self.problems += problems[: MAX_PROBLEMS - len(self.problems)]
+
+    def said_of_words(self) -> list[str]:
+        """Return a sentence with all words that have no meaning, to be added at once."""
+        said = [
+            f"{word} ({counted(rows, 'row')}{f', column {column}' if column else ''})"
+            for (column, word), rows in self.words.most_common()
+        ]
+        return [f"Words without a meaning: {', '.join(said)}."] if said else []
 
     def add_up(self, rows: Sequence[tuple[Any, ...]], *, columns: Sequence[str]) -> None:
         """Add the money of staged rows with these columns."""
@@ -381,7 +395,7 @@ async def import_file(
                 reading.report_unfit(unfit)
     if done.refused and not request.mapped and request.preset is None:
         _suggest_kind(context, request, done)
-    done.notes += done.said_beside()
+    done.notes += [*done.said_beside(), *done.said_of_words()]
     done.problems.sort(key=lambda problem: problem.row)
     return done
 

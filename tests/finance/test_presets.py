@@ -244,24 +244,75 @@ async def test_a_file_with_the_usual_names_is_read_as_such_where_that_is_said(
     assert (done.preset, done.new) == (None, 1)
 
 
-async def test_a_copy_of_a_preset_is_said_by_its_path(context: AppContext, tmp_path: Path) -> None:
-    path = tmp_path / "till.toml"
-    text = preset_text("mpesa_portal")
-    path.write_text(text.replace('"*charge*" = "fee"', '"*charge*" = "fee"\n"Tips" = "payment"'))
-    export = tmp_path / "october.csv"
-    export.write_text(sample("mpesa_portal").read_text().replace("Customer Pay Bill", "Tips"))
+async def test_a_word_without_a_meaning_is_named_with_both_ways_out(
+    context: AppContext, tmp_path: Path
+) -> None:
+    """A copy of the preset with the word, said by its path, is one of them."""
+    path, export = tmp_path / "till.toml", tmp_path / "october.csv"
+    known = '"Pay Bill Charge" = "fee"'
+    path.write_text(preset_text("mpesa_portal").replace(known, f'{known}\nTips = "payment"'))
+    text = sample("mpesa_portal").read_text().replace("Pay Bill Online", "Tips")
+    export.write_text(
+        text.replace("Business Pay Bill Charge", "Gift").replace("Pay Utility,", "Tips,")
+    )
     refused = await import_statement(context, ImportRequest(path=export), source="")
-    assert [each.sentence for each in refused.problems] == [
-        f"'Tips' is none of {', '.join(STATEMENT_KINDS)}: say in a mapping which one it means"
-    ]
+    assert (refused.problems[0].row, refused.problems[0].column) == (8, "Reason Type")
+    assert refused.problems[0].sentence == (
+        f"'Tips' is none of {', '.join(STATEMENT_KINDS)}: write it under [words.type] with one of "
+        "them, or under [ignore], in a copy of the preset (`tallyhook presets show mpesa_portal > "
+        "my.toml`), and import with --preset ./my.toml"
+    )
+    assert refused.notes[-1] == (
+        "Words without a meaning: 'Tips' (2 rows, column Reason Type), 'Gift' (1 row, column "
+        "Reason Type)."
+    )
+    export.write_text(text)
     done = await import_statement(context, ImportRequest(path=export, preset=str(path)), source="")
     assert (done.preset, done.new) == ("till", 6)
+
+
+def test_no_preset_gives_a_meaning_to_words_that_it_does_not_list() -> None:
+    """A star in a copy of one is refused, too."""
+    for name in shipped_presets():
+        assert "*" not in "".join(preset_text(name).partition("\nkind =")[1:])
+    for text, said in (
+        ('"Payout" = "carried"', "words.type.*pay*: '*pay*' has a star"),
+        ('[ignore]\nType = ["*hold*"]', "ignore: Type: '*hold*' has a star"),
+        ('[keep]\nType = ["*sale"]', "keep: Type: '*sale' has a star"),
+    ):
+        word = text.replace("Payout", "*pay*")
+        with pytest.raises(UsageError) as raised:
+            read_preset("mine", f'kind = "statement"\n[words.type]\n{word}\n', file="mine.toml")
+        assert said in str(raised.value)
+
+
+HOLDS = """\
+"11/01/2026","10:00:00","PST","A","Express Checkout Payment","Completed","USD","3,747.22",\
+"-100.00","3,647.22","a@x.example","s@x.example","P1","","","","ORD-1","3,647.22","Credit"
+"11/02/2026","10:00:00","PST","A","Payment Hold","Placed","USD","-3,647.22","0.00","-3,647.22",\
+"s@x.example","a@x.example","H1","","P1","","","0.00","Debit"
+"11/05/2026","10:00:00","PST","A","Payment Release","Completed","USD","3,647.22","0.00","3,647.22",\
+"a@x.example","s@x.example","R1","","H1","","","3,647.22","Credit"
+"""
+
+
+async def test_a_hold_and_its_release_add_up_to_zero(context: AppContext, tmp_path: Path) -> None:
+    """The release of a payment is no second payment."""
+    export = tmp_path / "november.csv"
+    heading = sample("paypal_activity").read_text().partition("\n")[0]
+    export.write_text(f"{heading}\n{HOLDS}")
+    request = ImportRequest(path=export, dates="month_first")
+    assert (await import_statement(context, request, source="")).new == 3
+    lines = await list_statement(context, reference=None, as_of=None, limit=9)
+    nets = {each.kind: each.net for each in lines}
+    assert nets == {"payment": 364_722, "hold": -364_722, "release": 364_722}
+    assert {each.payment for each in lines if each.kind != "payment"} == {"H1"}
 
 
 @pytest.mark.parametrize(
     ("name", "known", "unknown"),
     [
-        ("mpesa_portal", "Pay Bill Reversal", "Till Audit"),
+        ("mpesa_portal", "Pay Utility Reversal", "Till Audit"),
         ("paypal_activity", "General Withdrawal", "Special Settlement"),
         ("stripe_balance", "risk_reserved_funds", "platform_earning"),
         ("stripe_payouts", "dispute_reversal", "platform_earning"),

@@ -29,18 +29,19 @@ Receipt No.,Completion Time,Initiation Time,Details,Transaction Status,Paid In,W
 Balance Confirmed,Reason Type,Other Party Info,Linked Transaction ID,A/C No.
 """
 
+SWEEP = "Utility Account to Organization Settlement Account"
 UTILITY = [
     "UJ1,05-10-2026 09:00:00,,C,Completed,1500.00,,1600.00,true,Pay Bill Online,,,ORD-1",
     "UJ1,05-10-2026 09:00:00,,C,Completed,,-15.00,1585.00,true,Pay Bill Charge,,,ORD-1",
-    "UJ2,06-10-2026 18:00:00,,M,Completed,,-1500.00,85.00,true,Utility to Working Transfer,,,",
+    f"UJ2,06-10-2026 18:00:00,,M,Completed,,-1500.00,85.00,true,{SWEEP},,,",
     "UJ3,06-10-2026 19:00:00,,B,Completed,,-50.00,35.00,true,Business Payment to Customer,,,",
 ]
 WORKING = [
-    "UJ2,06-10-2026 18:00:00,,M,Completed,1500.00,,1500.00,true,Utility to Working Transfer,,,",
-    "UJ4,06-10-2026 18:30:00,,B,Completed,,-1000.00,500.00,true,Withdrawal of Funds,,,",
-    "UJ5,06-10-2026 18:31:00,,B,Completed,,-300.00,200.00,true,Withdrawal of Funds,,,",
-    "UJ6,07-10-2026 08:00:00,,B,Completed,300.00,,500.00,true,Withdrawal Reversal,,UJ5,",
-    "UJ7,07-10-2026 09:00:00,,B,Completed,,-300.00,200.00,true,Withdrawal of Funds,,,",
+    f"UJ2,06-10-2026 18:00:00,,M,Completed,1500.00,,1500.00,true,{SWEEP},,,",
+    "UJ4,06-10-2026 18:30:00,,B,Completed,,-1000.00,500.00,true,Withdraw Funds to Bank,,,",
+    "UJ5,06-10-2026 18:31:00,,B,Completed,,-300.00,200.00,true,Withdraw Funds to Bank,,,",
+    "UJ6,07-10-2026 08:00:00,,B,Completed,300.00,,500.00,true,Withdraw Funds to Bank,,UJ5,",
+    "UJ7,07-10-2026 09:00:00,,B,Completed,,-300.00,200.00,true,Withdraw Funds to Bank,,,",
 ]
 BANK = """account,booked_at,amount,currency,entry_reference,reference,counterparty,text
 kcb,2026-10-01,1.00,KES,B0,,,OPENING

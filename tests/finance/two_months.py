@@ -527,12 +527,13 @@ class TwoMonths:
         """Move the till's money over the working account to the bank; `short`: it never comes."""
         receipt = f"TKS{day:%m%d}"
         to = f"Organization Settlement Account transfer {receipt}"
-        self._row("Utility", receipt, day, to, -minor, "Utility to Working Transfer")
-        self._row("Working", receipt, day, to, minor, "Utility to Working Transfer")
+        sweep = "Utility Account to Organization Settlement Account"
+        self._row("Utility", receipt, day, to, -minor, sweep)
+        self._row("Working", receipt, day, to, minor, sweep)
         later = day + timedelta(hours=1)
         self._row(
             "Working", f"TKW{day:%m%d}", later, f"Withdrawal to bank account {SHILLINGS}", -minor,
-            "Organization Withdrawal of Funds",
+            "Withdraw Funds to Bank",
         )  # fmt: skip
         if short:
             self._opens("payout_not_in_bank", f"TKW{day:%m%d}")

@@ -185,7 +185,7 @@ class Understanding:
             if broken is not None and broken.column is None:  # nobody knows what the row is about
                 into.problems.append(broken)
                 continue
-            unclear: list[tuple[str, str]] = []
+            unclear: list[tuple[str, tables.UnclearCell]] = []
             whole = [*row, *[""] * (width - len(row))][:width]
             columns = self._values([whole], partial(_attempt_one, unclear))
             if broken is not None:
@@ -195,8 +195,10 @@ class Understanding:
                 problems = [tables.Problem(row=number, column=None, sentence=sentence)]
             else:
                 problems = [
-                    tables.Problem(row=number, column=self.name_of(name), sentence=sentence)
-                    for name, sentence in unclear
+                    tables.Problem(
+                        row=number, column=self.name_of(name), sentence=str(error), word=error.word
+                    )
+                    for name, error in unclear
                 ]
             into.problems += problems
             values = (number, *(None if column is None else column[0] for column in columns))
@@ -220,7 +222,11 @@ class Understanding:
 
 
 def _attempt_one(
-    unclear: list[tuple[str, str]], name: str, read: Callable[..., Any], /, *arguments: Any
+    unclear: list[tuple[str, tables.UnclearCell]],
+    name: str,
+    read: Callable[..., Any],
+    /,
+    *arguments: Any,
 ) -> Any:
     """Read the cells of one row; note in `unclear` the field and why it is not clear."""
     if any(argument is None for argument in arguments):
@@ -228,7 +234,7 @@ def _attempt_one(
     try:
         return read(*arguments)
     except tables.UnclearCell as error:
-        unclear.append((name, str(error)))
+        unclear.append((name, error))
         return None
 
 
@@ -298,24 +304,42 @@ _WHOLE: Final = re.compile(r"[1-9][0-9]{7,14}")
 
 
 class Vocabulary:
-    """Reads cells as words of a closed vocabulary, in any case."""
+    """Reads the cells of a column as words of a closed vocabulary, in any case."""
 
     def __init__(
-        self, vocabulary: Sequence[str], *, meant: Mapping[str, str], default: str | None
+        self,
+        name: str,
+        vocabulary: Sequence[str],
+        *,
+        mapping: FileMapping,
+        also: Mapping[str, str] | None = None,
+        default: str | None,
     ) -> None:
-        """Set what cells may say.
+        """Set what cells may say: our words, those of the mapping, and others.
 
-        meant    the meaning of other words in the file: * stands for any text, the first that fits
-                 counts
-        default  the word of empty cells; None: unknown
+        name     our name of the column
+        also     meanings of other words, which the mapping may change
+        default  the word of empty cells where the mapping neither gives one nor names the column;
+                 None: unknown
         """
+        meant = {**(also or {}), **mapping.words.get(name, {})}
         self._vocabulary = vocabulary
+        self._advice = (
+            f"write it under [words.{name}] with one of them in a mapping, or leave its rows out "
+            "under [ignore]"
+        )
+        if mapping.preset is not None:
+            self._advice = (
+                f"write it under [words.{name}] with one of them, or under [ignore], in a copy of "
+                f"the preset (`tallyhook presets show {mapping.preset} > my.toml`), and import "
+                "with --preset ./my.toml"
+            )
         self._meaning: dict[str, str | None] = {word: word for word in vocabulary}
         self._meaning |= {word.strip().casefold(): meaning for word, meaning in meant.items()}
-        self._patterns = [
-            (shaping.pattern_of(word), said) for word, said in meant.items() if "*" in word
-        ]
-        self._meaning[""] = default
+        if "" not in self._meaning and (default is None or not mapping.names(name)):
+            self._meaning[""] = default
+        if name in mapping.defaults:
+            self._meaning[""] = mapping.defaults[name]
         self._known: dict[str, str | None] = dict(self._meaning)
 
     def read(self, cells: Sequence[str]) -> list[str | None]:
@@ -327,16 +351,13 @@ class Vocabulary:
             return [self._one(cell) for cell in cells]
 
     def _one(self, cell: str) -> str | None:
-        plain = cell.strip().casefold()
-        if plain not in self._meaning:
-            for pattern, meaning in self._patterns:
-                if pattern.fullmatch(plain[: shaping.MAX_WORD]):
-                    return meaning
-            raise tables.UnclearCell(
-                f"{tables.quoted(cell)} is none of {', '.join(self._vocabulary)}: say in a mapping "
-                "which one it means"
-            )
-        return self._meaning[plain]
+        plain = cell.strip()
+        if plain.casefold() in self._meaning:
+            return self._meaning[plain.casefold()]
+        raise tables.UnclearCell(
+            f"{tables.quoted(cell)} is none of {', '.join(self._vocabulary)}: {self._advice}",
+            word=tables.quoted(cell),
+        )
 
 
 _NATIONAL: Final = (
@@ -435,16 +456,12 @@ class BookForm:
         Raises UsageError for defaults that are no words or currency.
         """
         self._source, self._sources = mapping.defaults.get("source", ""), sources
-        words, defaults = mapping.words, mapping.defaults
+        defaults = mapping.defaults
         self._has_currency = "currency" in defaults
         self._fill_currency = with_default(defaults.get("currency"))
-        self._kinds = Vocabulary(
-            BOOK_KINDS, meant=words.get("kind", {}), default=defaults.get("kind", "order")
-        )
+        self._kinds = Vocabulary("kind", BOOK_KINDS, mapping=mapping, default="order")
         self._statuses = Vocabulary(
-            BOOK_STATUSES,
-            meant=_STATUSES | dict(words.get("status", {})),
-            default=defaults.get("status"),
+            "status", BOOK_STATUSES, mapping=mapping, also=_STATUSES, default=None
         )
         self._amounts = Amounts(mapping.marks)
         self._dates = Dates(mapping.dates, mapping.zone)

@@ -30,13 +30,13 @@ currency = "KES"
 [above]                    # the same, as a line before the heading says: `Account:,Utility`
 wallet = "Account"
 
-[words.status]             # the file's word = ours; * stands for any text
+[words.status]             # the file's word = ours; "" is an empty cell
 bezahlt = "paid"
 
 [keep]                     # only rows with one of these words in the file's column
 Status = ["Completed"]
 
-[ignore]                   # no rows with one of these
+[ignore]                   # no rows with one of these; * stands for any text
 Type = ["Payout", "*withdrawal*"]
 
 [fold]                     # consecutive rows of the same name are one
@@ -364,7 +364,7 @@ class FileMapping:
     """A valid mapping. What it leaves out has the usual names and forms.
 
     kind    the kind of file that it is for; None: it does not say it
-    signed  whether it is a preset's, which is made for the meaning of the signs in its file
+    preset  the name of the preset that it is of; None: a mapping of its own
     """
 
     kind: str | None = None
@@ -385,7 +385,11 @@ class FileMapping:
     defaults: Mapping[str, str] = field(default_factory=dict)
     above: Mapping[str, str] = field(default_factory=dict)
     words: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    signed: bool = False
+    preset: str | None = None
+
+    def names(self, field: str) -> bool:
+        """Return whether the mapping says which column a field is, or what its words mean."""
+        return bool(self.columns.get(field) or field in self.made or self.words.get(field))
 
     def looked_for(self, fields: Fields) -> list[str]:
         """Return the names of all columns that something is read from."""
@@ -437,7 +441,8 @@ def _row_count(least: int) -> AfterValidator:
     return AfterValidator(read)
 
 
-def _words_of_columns(value: Any) -> Mapping[str, Sequence[str]]:
+def words_of_columns(value: Any) -> Mapping[str, Sequence[str]]:
+    """Check a section of columns with texts in square brackets. Raises ValueError."""
     if not isinstance(value, dict):
         raise ValueError('must be a section of columns, such as Status = ["Completed"]')
     for column, words in value.items():
@@ -489,7 +494,7 @@ NONE: Final[Any] = []
 """The default of texts that may be omitted."""
 
 _Texts = Annotated[Any, AfterValidator(one_or_more)]
-_Columns = Annotated[Any, AfterValidator(_words_of_columns)]
+_Columns = Annotated[Any, AfterValidator(words_of_columns)]
 
 
 class _SumKeys(TomlTable):
@@ -673,6 +678,12 @@ def given_in(table: Values) -> Values:
     return {key: value for key, value in table.items() if value is not None}
 
 
+STAR: Final = (
+    "has a star, which could give a meaning to money that nobody thought of: list the words; a "
+    "word that is not listed is a problem of its row"
+)
+
+
 def _mistakes(values: Values, fields: Fields) -> Iterator[TomlMistake]:
     if (values.get("decimal") or ".") == values.get("thousands", ""):
         yield TomlMistake("thousands", "decimal and thousands are the same mark")
@@ -684,9 +695,16 @@ def _mistakes(values: Values, fields: Fields) -> Iterator[TomlMistake]:
             yield TomlMistake(f"amounts.{name}", "there is a column for it already")
         if not amount.get("add") and not amount.get("subtract"):
             yield TomlMistake(f"amounts.{name}", "names no column: say add, or subtract")
+        for word in (*amount.get("plus", ()), *amount.get("minus", ())):
+            if "*" in word:
+                yield TomlMistake(f"amounts.{name}", f"{word!r} {STAR}")
         ways = [bool(amount.get(key)) for key in ("sign", "plus", "minus")]
         if any(ways) and not all(ways):
             yield TomlMistake(f"amounts.{name}", "say sign, plus and minus together")
+    for name, words in (values.get("words") or {}).items():
+        for word in words or ():
+            if "*" in word:
+                yield TomlMistake(f"words.{name}.{word}", f"{word!r} {STAR}")
     for name in values.get("optional", ()):
         if name not in fields.names:
             known = ", ".join(fields.names)

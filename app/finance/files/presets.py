@@ -24,6 +24,7 @@ from app.finance.files import amounts, books, opening, statements, tables
 from app.finance.files.mapping import (
     MAX_BYTES,
     NONE,
+    STAR,
     Fields,
     FileMapping,
     MappingFile,
@@ -31,6 +32,7 @@ from app.finance.files.mapping import (
     mapping_values,
     one_or_more,
     read_mapping,
+    words_of_columns,
 )
 
 SHIPPED: Final = Path(__file__).parents[1] / "presets"
@@ -110,8 +112,17 @@ class _Account(TomlTable):
     column: str | None = None
 
 
+def _listed(value: Mapping[str, Sequence[str]]) -> Mapping[str, Sequence[str]]:
+    for column, words in value.items():
+        if starred := next((word for word in words if "*" in word), None):
+            raise ValueError(f"{column}: {starred!r} {STAR}")
+    return value
+
+
 class _PresetFile(MappingFile):
     kind: PresetKind
+    keep: Annotated[Any, AfterValidator(words_of_columns), AfterValidator(_listed)] = EMPTY
+    ignore: Annotated[Any, AfterValidator(words_of_columns), AfterValidator(_listed)] = EMPTY
     title: str
     profiles: Annotated[Any, AfterValidator(one_or_more)] = NONE
     account: _Account = EMPTY
@@ -474,7 +485,7 @@ def _with_preset(request: ReadingRequest, name: str, kind: PresetKind) -> Chosen
             f"the preset {preset.name} reads {KIND_NAMES[preset.kind]} ({preset.title}): say "
             f"`{COMMANDS[preset.kind]}`"
         )
-    mapping = replace(_in_currency(preset.mapping, request), signed=True)
+    mapping = replace(_in_currency(preset.mapping, request), preset=preset.name)
     return ChosenReading(mapping=mapping, preset=preset)
 
 

@@ -91,15 +91,11 @@ class StatementForm:
         self._fill_currency = books.with_default(mapping.defaults.get("currency"))
         self._fill_wallet = books.with_default(mapping.defaults.get("wallet"))
         self._fill_payout = books.with_default(mapping.defaults.get("payout"))
-        self._kinds = books.Vocabulary(
-            STATEMENT_KINDS,
-            meant=mapping.words.get("type", {}),
-            default=mapping.defaults.get("type", "payment"),
-        )
-        self._of_preset = mapping.signed
-        self._fee_signed = mapping.signed or "fee" in mapping.made
+        self._kinds = books.Vocabulary("type", STATEMENT_KINDS, mapping=mapping, default="payment")
+        self._of_preset = mapping.preset is not None
+        self._fee_signed = self._of_preset or "fee" in mapping.made
         self._fee_added_up = isinstance(mapping.made.get("fee"), SumOf)
-        self._signed = mapping.signed or not mapping.made.keys().isdisjoint(("gross", "net"))
+        self._signed = self._of_preset or not mapping.made.keys().isdisjoint(("gross", "net"))
         self._amounts = amounts.Amounts(mapping.marks)
         self._dates = Dates(mapping.dates, mapping.zone)
 

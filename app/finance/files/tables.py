@@ -116,18 +116,27 @@ class Problem:
 
     row     counted from the file's first line, which is 1; the first line of a row of several
     column  as in the file's heading; None for the whole row or file
+    word    a word in the column that has no meaning; None where that is not the problem
     """
 
     row: int
     column: str | None
     sentence: str
+    word: str | None = None
 
     def document(self) -> dict[str, Any]:
         return {"row": self.row, "column": self.column, "sentence": self.sentence}
 
 
 class UnclearCell(ValueError):
-    """A cell whose meaning is not certain; the message is one sentence."""
+    """A cell whose meaning is not certain; the message is one sentence.
+
+    word  the cell's text, where a mapping has to say what it means
+    """
+
+    def __init__(self, sentence: str, *, word: str | None = None) -> None:
+        super().__init__(sentence)
+        self.word = word
 
 
 class RefusedTable(Exception):

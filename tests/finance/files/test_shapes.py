@@ -172,7 +172,7 @@ def test_money_in_and_money_out_are_one_amount(
 ) -> None:
     mapping = (
         '[amounts.gross]\nadd = ["In"]\nsubtract = ["Out"]\nunsigned = true\n'
-        '[words.type]\n"*" = "dispute"\n' + KES
+        '[words.type]\nany = "dispute"\n' + KES
     )
     content = f"payment_reference,In,Out,type\np,{money_in},{money_out},any\n"
     rows, problems = statement(content, mapping, folder=tmp_path)
@@ -191,7 +191,7 @@ def test_a_column_may_say_which_way_the_money_went(
     cell: str, way: str, gross: str | None, tmp_path: Path
 ) -> None:
     """What it says, or what a minus sign beside it says, is never guessed."""
-    mapping = f'decimal = ","\nthousands = "."\n{WAYS}[words.type]\n"*" = "dispute"\n{KES}'
+    mapping = f'decimal = ","\nthousands = "."\n{WAYS}[words.type]\nany = "dispute"\n{KES}'
     content = f"payment_reference;Sum;DR/CR;type\np;{cell};{way};any\n"
     rows, problems = statement(content, mapping, folder=tmp_path)
     assert [row["gross"]["amount"] for row in rows] == ([] if gross is None else [gross])
@@ -387,6 +387,8 @@ def test_a_column_that_is_missing_is_reported_with_the_nearest_and_all_that_are_
     ('[columns]\nplaced_at = "A"\n[joined]\nplaced_at = ["B"]', "there is a column for it already"),
     ("[amounts.amount]\nunsigned = true", "amounts.amount: names no column"),
     ('[amounts.amount]\nadd = ["A"]\nunsigned = 1', "must be true or false"),
+    ('[words.kind]\n"*sale*" = "order"', "'*sale*' has a star, which could give a meaning"),
+    ('[amounts.amount]\nadd = ["A"]\nsign = "B"\nplus = ["C*"]\nminus = ["D"]', "'C*' has a star"),
     ("[fold]", "fold.by: is missing"),
     ('[currency_signs]\n"$" = "dollars"', "is not a currency code"),
     ('[currency_signs]\n"." = "USD"', "could be part of an amount"),
