@@ -22,7 +22,7 @@ from app.core.errors import UsageError
 from app.core.ids import new_token
 from app.core.text import counted
 from app.finance import imports
-from app.finance.files.presets import KIND_NAMES, NO_PRESET, known_exports
+from app.finance.files.presets import KIND_NAMES, NO_PRESET, shipped_exports
 from app.finance.named_mappings import list_mappings
 from reconcile.instants import MINUTE
 
@@ -40,7 +40,7 @@ DATES: Final = (("", "as the file or its mapping says"), ("day_first", "the day 
 
 PRESETS: Final = (
     ("", "recognize it"),
-    *((name, f"{title} ({KIND_NAMES[kind]})") for name, kind, title in known_exports()),
+    *((each.name, f"{each.title} ({KIND_NAMES[each.kind]})") for each in shipped_exports()),
     (NO_PRESET, "no export that is known"),
 )
 

@@ -56,9 +56,10 @@ class FileIdentity:
 
     kinds     the kinds that it can be; one: it is known
     sources   the sources whose statement it can be; one: it is known
-    preset    the preset whose heading it has, if exactly one
+    preset    the preset, or saved mapping, whose heading it has, if exactly one
     mapping   the name of the saved mapping that fits it
     because   why, one sentence each
+    nearly    which presets it nearly fits, if nothing does; part of `because`
     unsure    whether the file names an account that is not that of the only source left
     """
 
@@ -68,6 +69,7 @@ class FileIdentity:
     preset: presets.Recognized | None = None
     mapping: str | None = None
     because: Sequence[str] = ()
+    nearly: Sequence[str] = ()
 
     @property
     def kind(self) -> ImportKind | None:
@@ -86,7 +88,7 @@ class FileIdentity:
         if self.mapping is not None:
             return replace(request, mapping=Path(self.mapping))
         if self.preset is not None and request.preset is None:
-            return replace(request, preset=self.preset.name)
+            return replace(request, preset=self.preset.export.name)
         return request
 
     def settled(self) -> tuple[ImportKind, str]:
@@ -135,7 +137,7 @@ def identify_file(
         raise UsageError(f"{request.path.name} cannot be read: {error.strerror}") from None
     if found.kind != "statement":
         return found
-    profiles = () if found.preset is None else found.preset.profiles
+    profiles = () if found.preset is None else found.preset.export.profiles
     if source is not None:
         check_source(sources, source, profiles, known=found.because)
         return replace(found, sources=[source])
@@ -172,18 +174,19 @@ def _of_profiles(sources: Mapping[str, SourceSettings], profiles: Collection[str
 
 def _of_source(found: FileIdentity, sources: Mapping[str, SourceSettings]) -> FileIdentity:
     """Add the sources whose statement it can be, and why."""
-    preset, because = found.preset, list(found.because)
+    because = list(found.because)
     possible = sorted(sources)
-    if preset is not None and preset.profiles:
-        theirs = _of_profiles(sources, preset.profiles)
+    profiles = () if found.preset is None else found.preset.export.profiles
+    if profiles:
+        theirs = _of_profiles(sources, profiles)
         shipped = {*shipped_profiles()} - ANY_PROVIDER
         possible = theirs or [name for name in possible if sources[name].profile not in shipped]
         if not possible and sources:
             raise UsageError(
-                f"no source has the profile {' or '.join(preset.profiles)}, whose statement this "
+                f"no source has the profile {' or '.join(profiles)}, whose statement this "
                 f"is: connect that provider first. {' '.join(because)}"
             )
-    accounts = frozenset() if preset is None else preset.accounts
+    accounts = frozenset() if found.preset is None else found.preset.accounts
     stated = {name: _accounts_of(sources[name]) for name in possible}
     if accounts and any(stated.values()):
         named = [name for name in possible if stated[name] & accounts]
@@ -218,49 +221,30 @@ def _kinds_of(
         return FileIdentity(kinds=["bank"], because=[f"It is a bank's file, in {form}."])
     if request.preset not in (None, presets.NO_PRESET):
         preset = presets.load_preset(str(request.preset))
-        shown = presets.Recognized(
-            name=preset.name,
-            kind=preset.kind,
-            title=preset.title,
-            columns=preset.mark.columns,
-            row=0,
-            profiles=preset.profiles,
-        )
+        shown = presets.Recognized(export=preset, columns=(), row=0)
         return FileIdentity(kinds=[kind or preset.kind], preset=shown)
     if kind is not None and (request.mapped or request.preset is not None):
         return FileIdentity(kinds=[kind])
     rows = presets.first_rows(request.path, encoding=request.encoding)
     if not request.mapped and request.preset is None:
-        headings = [row for _, row in rows]
-        fits = [each for each in saved if kind in (None, each.kind) and _fits(each, headings)]
-        if len(fits) > 1:
-            names = " or ".join(f"--mapping {each.name!r}" for each in fits)
-            raise UsageError(f"several saved mappings fit the file: say {names}")
-        for each in fits:
-            why = f"Read with the mapping {each.name}: the file has all of its columns."
-            return FileIdentity(kinds=[each.kind], mapping=each.name, because=[why])
-    if not request.mapped and request.preset is None and kind != "bank":
-        known = presets.recognized_in(rows)
-        fitting = [each for each in known if kind in (None, each.kind)]
-        if fitting:
-            alone = fitting[0] if len(fitting) == 1 else None
+        own = [presets.export_in(each.name, each.toml, kind=each.kind) for each in saved]
+        several = [each for each in own if len(each.columns.needed) > 1]
+        if fits := presets.recognized_in(rows, several, kind=kind):
+            if len(fits) > 1:
+                names = " or ".join(f"--mapping {each.export.name!r}" for each in fits)
+                raise UsageError(f"several saved mappings fit the file: say {names}")
+            (fit,) = fits
+            why = f"Read with the mapping {fit.export.name}: the file has all of its columns."
             return FileIdentity(
-                kinds=list(dict.fromkeys(each.kind for each in fitting)),
-                preset=alone,
-                because=[each.because for each in fitting],
+                kinds=[fit.export.kind], preset=fit, mapping=fit.export.name, because=[why]
+            )
+        if fits := presets.recognized_in(rows, kind=kind):
+            return FileIdentity(
+                kinds=list(dict.fromkeys(each.export.kind for each in fits)),
+                preset=fits[0] if len(fits) == 1 else None,
+                because=[each.because for each in fits],
             )
     return FileIdentity(kinds=[kind]) if kind is not None else _by_columns(request, account, rows)
-
-
-def _fits(saved: NamedMapping, headings: Sequence[Sequence[str]]) -> bool:
-    """Return whether a heading has every column that a mapping names, two at least."""
-    fields = FIELDS[saved.kind]
-    mapped = mapping.read_mapping(saved.toml.encode(), fields, name=saved.name)
-    unnamed = {name for name in fields.names if name not in mapped.columns}
-    wanted = {tables.plain_name(n) for n in mapped.looked_for(fields) if n not in unnamed}
-    return len(wanted) > 1 and any(
-        wanted <= {*map(tables.plain_name, heading)} for heading in headings
-    )
 
 
 def _by_columns(
@@ -274,7 +258,7 @@ def _by_columns(
     mistakes = []
     for kind, fields in FIELDS.items():
         try:
-            mapped = presets.requested_mapping(request, fields)
+            mapped = presets.requested_reading(request, fields).mapping
         except UsageError as error:
             mistakes.append(error)
             continue
@@ -295,12 +279,12 @@ def _by_columns(
         raise mistakes[0]
     kinds = [kind for kind in read if not any(read[kind] < other for other in read.values())]
     if not kinds:
-        return FileIdentity(
-            because=[
-                "None of its first rows has the columns that one of them needs, or those of a "
-                "known export."
-            ]
+        nearly = presets.nearly_recognized(rows)
+        why = (
+            "None of its first rows has the columns that one of them needs, or those of a known "
+            "export."
         )
+        return FileIdentity(because=[why, *nearly], nearly=nearly)
     return FileIdentity(kinds=kinds)
 
 

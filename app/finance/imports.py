@@ -426,7 +426,7 @@ def _noting_changes(kind: ImportForm, file: Path | None) -> Write:
 
 
 def _suggest_kind(context: AppContext, request: ImportRequest, done: Imported) -> None:
-    """Say what a refused file is, if it is of another kind."""
+    """Say what a refused file is, if it is of another kind, or nearly a known export."""
     try:
         found = file_identity.identify_file(request, sources=context.settings.sources, source="")
     except TallyhookError:  # reading it has said why
@@ -434,11 +434,14 @@ def _suggest_kind(context: AppContext, request: ImportRequest, done: Imported) -
     if found.kind not in (None, done.kind):
         done.looks_like = found.kind
         name, preset = file_identity.KIND_NAMES[found.kind], found.preset
-        what = "is" if preset is None else f"looks like {preset.name} ({preset.title}), which is"
+        what = "is"
+        if preset is not None:
+            what = f"looks like {preset.export.name} ({preset.export.title}), which is"
         done.suggestion = (
             f"The file {what} {name}: import it with `{file_identity.COMMANDS[found.kind]}`, or "
             "with `tallyhook import`, which recognizes it."
         )
+    done.notes += found.nearly
 
 
 class _FileReading:

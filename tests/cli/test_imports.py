@@ -229,7 +229,10 @@ def test_an_export_that_is_known_says_aloud_what_it_is_and_what_is_left_out(run:
     assert tried.code == 0
     said = " ".join(tried.err.split())
     assert "Read with the preset mpesa_portal (M-PESA organisation portal, statement)" in said
-    assert "for row 7 has its columns: Receipt No., Completion Time" in said
+    assert (
+        "for row 7 has its columns: Receipt No., Linked Transaction ID, A/C No., Completion Time"
+        in said
+    )
     assert "1 row, of which Transaction Status is none of what is kept." in said
     assert "1 row, of which Receipt No. is Total*." in said
     assert "Nothing was imported." in said

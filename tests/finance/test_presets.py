@@ -6,6 +6,7 @@ difference.
 """
 
 import csv
+import re
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -14,18 +15,25 @@ from typing import Any, Final
 
 import pytest
 import xlsxwriter
+from pydantic import SecretStr
 
+from app.config.settings import SourceSettings
 from app.context.context import AppContext
 from app.core.clock import SetClock
 from app.core.errors import NotFoundError, UsageError
+from app.finance.file_identity import identify_file
 from app.finance.files.presets import (
+    ReadingRequest,
+    export_in,
     load_preset,
     preset_text,
     read_preset,
     recognized,
+    recognized_in,
     shipped_presets,
 )
 from app.finance.imports import Imported, ImportRequest, import_book, import_statement
+from app.finance.named_mappings import list_mappings, save_named, with_named_mapping
 from app.finance.read_lines import list_book, list_statement
 from app.providers.profile import shipped_profiles
 from reconcile.instants import format_instant
@@ -142,7 +150,7 @@ async def test_a_sample_is_recognized_as_itself_and_imports_with_one_command(
     name: str, context: AppContext
 ) -> None:
     """Nothing but what no preset can know is said beside it; the lines are those on record."""
-    assert [each.name for each in recognized(sample(name))] == [name]
+    assert [each.export.name for each in recognized(sample(name))] == [name]
     done = await imported(context, name, sample(name))
     assert [each.sentence for each in done.problems] == []
     assert (done.preset, done.new, done.read) == (name, SAMPLE[name].read, SAMPLE[name].read)
@@ -162,7 +170,7 @@ async def test_a_workbook_gives_the_same_lines(
 ) -> None:
     path = tmp_path / "export.xlsx"
     write_workbook(path, sample(name))
-    assert [each.name for each in recognized(path)] == [name]
+    assert [each.export.name for each in recognized(path)] == [name]
     done = await imported(context, name, path)
     assert ([each.sentence for each in done.problems], done.preset) == ([], name)
     assert await lines_of(context, name) == golden()[name]
@@ -230,6 +238,101 @@ async def test_a_file_that_looks_like_two_exports_is_refused_with_both(
     with pytest.raises(UsageError) as raised:
         await import_statement(context, ImportRequest(path=path), source="")
     assert "say --preset paystack_settlement or --preset stripe_payouts" in str(raised.value)
+
+
+def heading(*names: str, less: str = "") -> str:
+    """Return a heading with the columns of these presets, less one."""
+    columns = [
+        each
+        for name in names
+        for each in load_preset(name).columns.found(load_preset(name).columns.names)
+        if each != less
+    ]
+    return ",".join(columns) + "\n"
+
+
+@pytest.mark.parametrize(
+    ("columns", "names"),
+    [
+        (heading("stripe_balance"), ["stripe_balance"]),
+        (heading("stripe_balance", less="available_on"), ["stripe_balance"]),
+        (heading("stripe_balance", less="available_on_utc"), ["stripe_balance"]),
+        (heading("stripe_balance", less="card_country"), ["stripe_balance"]),
+        (heading("stripe_payouts"), ["stripe_payouts"]),
+        (heading("stripe_payouts", less="automatic_payout_id"), ["stripe_balance"]),
+        (heading("stripe_payouts", less="reporting_category"), []),
+        (heading("quickbooks_invoices"), ["quickbooks_invoices"]),
+        (heading("quickbooks_invoices").strip() + ",Balance\n", []),
+    ],
+)
+def test_the_preset_that_reads_most_of_a_heading_is_recognized(
+    columns: str, names: list[str], tmp_path: Path
+) -> None:
+    """Whatever it can do without may be missing."""
+    path = tmp_path / "export.csv"
+    path.write_text(columns)
+    assert [each.export.name for each in recognized(path)] == names
+
+
+def test_two_presets_that_read_equally_much_are_a_question(tmp_path: Path) -> None:
+    own = [
+        export_in(name, f'kind = "book"\n[columns]\nreference = "No"\namount = "{name}"\n')
+        for name in ("Sum", "Total")
+    ]
+    more = export_in("more", '[columns]\nreference = "No"\namount = "Sum"\nmethod = "By"\n')
+    rows = [(1, ["No", "Sum", "Total", "By"])]
+    assert [each.export.name for each in recognized_in(rows, own)] == ["Sum", "Total"]
+    assert [each.export.name for each in recognized_in(rows, [*own, more])] == ["more"]
+    assert [each.export.name for each in recognized_in(rows, [more, *own])] == ["more"]
+
+
+@pytest.mark.parametrize(
+    ("columns", "sentence"),
+    [
+        (heading("paypal_activity", less="TimeZone"), "Nearly paypal_activity (PayPal, activity "
+         "download): 'TimeZone' is missing. Export the file with it, or change a copy of the "
+         "preset (`tallyhook presets show paypal_activity`)."),
+        (heading("stripe_payouts", less="reporting_category"), "Nearly stripe_payouts (Stripe, "
+         "payout reconciliation, itemized): 'reporting_category' is missing. "),
+        ("Day,Gross,Fee,Net,Currency,Type\n", ""),
+    ],
+)  # fmt: skip
+async def test_a_file_that_is_nearly_a_known_export_says_which_column_it_lacks(
+    columns: str, sentence: str, context: AppContext, tmp_path: Path
+) -> None:
+    path = tmp_path / "export.csv"
+    path.write_text(columns)
+    done = await import_statement(context, ImportRequest(path=path), source="")
+    found = identify_file(ReadingRequest(path=path), sources={})
+    assert done.refused
+    assert list(found.nearly) == done.notes
+    assert " ".join(done.notes).startswith(sentence)
+    assert bool(done.notes) == bool(sentence)
+    with pytest.raises(UsageError, match=re.escape(sentence) or "known export"):
+        found.settled()
+
+
+async def test_a_copy_of_a_preset_is_saved_as_a_mapping_and_recognized(
+    context: AppContext, tmp_path: Path
+) -> None:
+    """It outweighs the shipped preset, and knows the provider and the account."""
+    text = preset_text("mpesa_portal")
+    await save_named(context, "our till", kind="statement", toml=text, by=None)
+    sources = {
+        name: SourceSettings(
+            profile="mpesa_stk", credentials={"shortcode": SecretStr(code)}, account=()
+        )
+        for name, code in (("nairobi", "600111"), ("mombasa", "600222"))
+    }
+    request = ImportRequest(path=sample("mpesa_portal"))
+    found = identify_file(request, sources=sources, saved=await list_mappings(context))
+    assert (found.settled(), found.mapping) == (("statement", "nairobi"), "our till")
+    request = await with_named_mapping(context, found.reading(request))
+    done = await import_statement(context, request, source="shop")
+    assert (done.preset, done.new, done.problems) == ("our till", 6, [])
+    assert await lines_of(context, "mpesa_portal") == golden()["mpesa_portal"]
+    with pytest.raises(UsageError, match="a mapping of another kind of file: statement"):
+        await save_named(context, "our till", kind="book", toml=text, by=None)
 
 
 async def test_a_file_with_the_usual_names_is_read_as_such_where_that_is_said(

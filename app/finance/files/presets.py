@@ -7,9 +7,9 @@ sources of its facts. `../presets/README.md` says how to write one.
 
 import re
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import tzinfo
 from difflib import get_close_matches
 from functools import cache
@@ -55,41 +55,85 @@ COMMANDS: Final[Mapping[PresetKind, str]] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HeadingMark:
-    """How to recognize a heading: it has all `columns` and none of `without`."""
+class ExportColumns:
+    """The columns by which an export is recognized: those that are read, and `[recognize]`.
 
-    columns: Sequence[str]
-    without: Sequence[str] = ()
+    names    all of them as written, by plain name
+    needed   plain names; a heading has at least one of each
+    without  plain names of columns that only other exports have
+    """
 
-    def fits(self, heading: Sequence[str]) -> bool:
-        names = {tables.plain_name(name) for name in heading}
-        return names.issuperset(map(tables.plain_name, self.columns)) and names.isdisjoint(
-            map(tables.plain_name, self.without)
-        )
+    names: Mapping[str, str]
+    needed: Sequence[Sequence[str]]
+    without: frozenset[str] = frozenset()
+
+    def missing(self, heading: Collection[str]) -> list[str]:
+        """Return each needed column that is not among plain names, as `A or B` if one suffices."""
+        return [
+            " or ".join(self.names[name] for name in either)
+            for either in self.needed
+            if not any(name in heading for name in either)
+        ]
+
+    def found(self, heading: Collection[str]) -> list[str]:
+        """Return the columns that are among plain names."""
+        return [written for name, written in self.names.items() if name in heading]
+
+
+def export_columns(values: Mapping[str, Any]) -> ExportColumns:
+    """Return the columns that a mapping or preset reads. values: those of its TOML file."""
+    optional, recognize = values.get("optional", ()), values.get("recognize", {})
+    groups: list[tuple[str, Sequence[str]]] = []
+    for name, names in values.get("columns", {}).items():
+        either = [names] if isinstance(names, str) else names
+        groups.append((name, [each for each in either if each]))
+    for name, names in values.get("joined", {}).items():
+        groups += [(name, [each]) for each in names]
+    for name, parts in values.get("amounts", {}).items():
+        sign = [parts["sign"]] if "sign" in parts else []
+        added_up = (*parts.get("add", ()), *parts.get("subtract", ()), *sign)
+        groups += [(name, [each]) for each in added_up]
+    fold = values.get("fold", {})
+    rest = [values.get("zone_column", ""), fold.get("by", ""), *fold.get("sum", ())]
+    rest += [*values.get("keep", {}), *values.get("ignore", {}), *recognize.get("columns", ())]
+    groups += [("", [name]) for name in rest if name]
+    plain = [(name, tuple(map(tables.plain_name, names))) for name, names in groups]
+    return ExportColumns(
+        names={tables.plain_name(name): name for _, names in groups for name in names},
+        needed=list(
+            dict.fromkeys(names for name, names in plain if names and name not in optional)
+        ),
+        without=frozenset(map(tables.plain_name, recognize.get("without", ()))),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Preset:
-    """The mapping of one export.
+class Export:
+    """A file of a known form, as far as recognition needs it.
 
-    title     the export's name at its maker
-    source    where its column names are documented
+    title     its name at its maker
     profiles  profiles of the provider whose statement it is
+    account   where it names its account: beside a `label`, or in a `column`
     """
 
     name: str
     kind: PresetKind
     title: str
-    mark: HeadingMark
+    columns: ExportColumns
+    profiles: Sequence[str] = ()
+    account: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preset(Export):
+    """The mapping of one export. source: where its column names are documented."""
+
     source: Sequence[str]
     mapping: FileMapping
-    profiles: Sequence[str] = ()
 
     def check(self, table: tables.SourceTable) -> None:
         """Raise RefusedTable for a table of another export."""
-        names = {tables.plain_name(name) for name in table.heading}
-        missing = [name for name in self.mark.columns if tables.plain_name(name) not in names]
-        if missing:
+        if missing := self.columns.missing({tables.plain_name(name) for name in table.heading}):
             raise tables.RefusedTable(
                 table.heading_row,
                 f"this is not the file that the preset {self.name} reads ({self.title}): there is "
@@ -99,7 +143,7 @@ class Preset:
 
 
 class _Recognize(TomlTable):
-    columns: Annotated[Any, AfterValidator(one_or_more)]
+    columns: Annotated[Any, AfterValidator(one_or_more)] = NONE
     without: Annotated[Any, AfterValidator(one_or_more)] = NONE
 
 
@@ -126,7 +170,7 @@ class _PresetFile(MappingFile):
     title: str
     profiles: Annotated[Any, AfterValidator(one_or_more)] = NONE
     account: _Account = EMPTY
-    recognize: _Recognize
+    recognize: _Recognize = EMPTY
     rests_on: _RestsOn
 
 
@@ -178,24 +222,24 @@ def read_preset(
     name: str, text: str, *, file: str, beside: Mapping[str, Any] | None = None
 ) -> Preset:
     """Return the preset in a text. Raises UsageError with all its mistakes."""
-    kind = _kind_in(text)
+    kind = _key_of(text, "kind")
     fields = next((known for each, known in KINDS.items() if each == kind), books.BookForm.FIELDS)
     values = mapping_values(text.encode(), fields, name=file, beside=beside, base=_PresetFile)
     return Preset(
         name=name,
         kind=values["kind"],
         title=values["title"],
-        mark=HeadingMark(**values["recognize"]),
+        columns=export_columns(tomllib.loads(text)),
+        profiles=values["profiles"],
         source=values["rests_on"]["source"],
         mapping=mapping_of(values, only_named=fields.names),
-        profiles=values["profiles"],
     )
 
 
-def _kind_in(text: str) -> Any:
-    """Return the kind that a mapping states; None if it states none, or is no TOML."""
+def _key_of(text: str, key: str) -> Any:
+    """Return the value of a key; None if a mapping lacks it, or is no TOML."""
     with suppress(ValueError):  # reading the values reports it
-        return tomllib.loads(text).get("kind") if len(text) <= MAX_BYTES else None
+        return tomllib.loads(text).get(key) if len(text) <= MAX_BYTES else None
     return None
 
 
@@ -208,7 +252,7 @@ def list_presets() -> list[dict[str, Any]]:
             "preset": preset.name,
             "kind": preset.kind,
             "title": preset.title,
-            "recognized_by": ", ".join(preset.mark.columns),
+            "recognized_by": ", ".join(preset.columns.missing(())),
         }
         for preset in map(load_preset, shipped_presets())
     ]
@@ -221,8 +265,8 @@ def show_preset(name_or_path: str) -> dict[str, Any]:
         "preset": preset.name,
         "kind": preset.kind,
         "title": preset.title,
-        "recognized_by": list(preset.mark.columns),
-        "not_with": list(preset.mark.without),
+        "recognized_by": preset.columns.missing(()),
+        "not_with": sorted(preset.columns.without),
         "source": list(preset.source),
         "file": preset_text(name_or_path),
     }
@@ -233,26 +277,23 @@ def show_preset(name_or_path: str) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recognized:
-    """A shipped preset whose heading a file has.
+    """An export whose heading a file has.
 
+    columns   columns of the heading that it reads
     row       the heading's row
-    profiles  profiles of the provider whose statement it is
     accounts  the provider's accounts that the first rows name
     """
 
-    name: str
-    kind: PresetKind
-    title: str
+    export: Export
     columns: Sequence[str]
     row: int
-    profiles: Sequence[str] = ()
     accounts: frozenset[str] = frozenset()
 
     @property
     def because(self) -> str:
         return (
-            f"Read with the preset {self.name} ({self.title}), for row {self.row:,} has its "
-            f"columns: {', '.join(self.columns)}."
+            f"Read with the preset {self.export.name} ({self.export.title}), for row "
+            f"{self.row:,} has its columns: {', '.join(self.columns)}."
         )
 
 
@@ -260,51 +301,103 @@ FirstRow = tuple[int, Sequence[str]]
 """A row that may be the heading: its number and its cells."""
 
 
-def recognized(path: Path, *, encoding: str | None = None) -> list[Recognized]:
-    """Return the shipped presets whose heading a file has, by name.
+def recognized(
+    path: Path, *, kind: str | None = None, encoding: str | None = None
+) -> list[Recognized]:
+    """Return the shipped presets that fit a file, as `recognized_in` does.
 
     Return none for a file that cannot be read: reading it reports why.
     """
     try:
-        return recognized_in(first_rows(path, encoding=encoding))
+        return recognized_in(first_rows(path, encoding=encoding), kind=kind)
     except (tables.RefusedTable, TallyhookError, OSError):
         return []
 
 
-def recognized_in(headings: Sequence[FirstRow]) -> list[Recognized]:
-    """Return the shipped presets whose heading is among the first rows, by name."""
-    found = []
-    for name, values in _shipped_values():
-        mark = HeadingMark(**values["recognize"])
-        row, heading = next((each for each in headings if mark.fits(each[1])), (0, ()))
-        if not row:
-            continue
-        found.append(
-            Recognized(
-                name=name,
-                kind=values["kind"],
-                title=values["title"],
-                columns=mark.columns,
-                row=row,
-                profiles=values.get("profiles", ()),
-                accounts=_accounts(values.get("account", {}), headings, row, heading),
+def recognized_in(
+    rows: Sequence[FirstRow], among: Sequence[Export] | None = None, *, kind: str | None = None
+) -> list[Recognized]:
+    """Return the exports that fit one of the first rows of a file.
+
+    An export fits a heading with every column that it needs. Of several that fit one heading, the
+    export that reads most of its columns counts; of equal ones, each.
+
+    among  the exports that may fit; None: the shipped presets
+    kind   of exports that may fit; None: any
+    """
+    best: dict[int, list[Recognized]] = {}
+    fitted = set[str]()
+    for number, row, plain in _plain_rows(rows):
+        for export in shipped_exports() if among is None else among:
+            columns = export.columns
+            if export.name in fitted or kind not in (None, export.kind):
+                continue
+            if columns.missing(plain) or not plain.isdisjoint(columns.without):
+                continue
+            fitted.add(export.name)
+            accounts = _accounts(export.account, rows, number, row)
+            found = Recognized(
+                export=export, columns=columns.found(plain), row=number, accounts=accounts
             )
-        )
-    return found
+            rivals = best.setdefault(number, [found])
+            if len(found.columns) > len(rivals[0].columns):
+                best[number] = [found]
+            elif found is not rivals[0] and len(found.columns) == len(rivals[0].columns):
+                rivals.append(found)
+    return [each for fitting in best.values() for each in fitting]
 
 
-def known_exports() -> list[tuple[str, PresetKind, str]]:
-    """Return (name, kind, title) of every shipped preset, by name."""
-    return [(name, values["kind"], values["title"]) for name, values in _shipped_values()]
+def _plain_rows(rows: Sequence[FirstRow]) -> Iterator[tuple[int, Sequence[str], set[str]]]:
+    """Yield the rows of two names at least, each with its plain names."""
+    for number, row in rows:
+        plain = {tables.plain_name(cell) for cell in row} - {""}
+        if len(plain) > 1:
+            yield number, row, plain
+
+
+NEARLY: Final = 3
+"""An export nearly fits a heading that lacks less than one in three of its needed columns."""
+
+
+def nearly_recognized(rows: Sequence[FirstRow], *, kind: str | None = None) -> list[str]:
+    """Return a sentence on the shipped preset of which a heading lacks the fewest columns.
+
+    Of equal ones, the one that finds most of its columns counts, or each.
+    """
+    near: dict[tuple[int, int], dict[str, str]] = {}
+    for _, _, plain in _plain_rows(rows):
+        for export in shipped_exports():
+            missing = export.columns.missing(plain)
+            if not missing or len(missing) * NEARLY >= len(export.columns.needed):
+                continue
+            if kind in (None, export.kind) and plain.isdisjoint(export.columns.without):
+                at = len(missing), -len(export.columns.found(plain))
+                near.setdefault(at, {})[export.name] = (
+                    f"Nearly {export.name} ({export.title}): "
+                    f"{' and '.join(map(repr, missing))} {'is' if len(missing) == 1 else 'are'} "
+                    "missing. Export the file with it, or change a copy of the preset "
+                    f"(`tallyhook presets show {export.name}`)."
+                )
+    return list(near[min(near)].values()) if near else []
 
 
 @cache
-def _shipped_values() -> Sequence[tuple[str, Mapping[str, Any]]]:
-    """Return the name and the raw values of every shipped preset.
+def shipped_exports() -> Sequence[Export]:
+    """Return all shipped presets, by name; checking them as mappings would take a second."""
+    return [export_in(name, preset_text(name)) for name in shipped_presets()]
 
-    Checking all of them as mappings would take a second.
-    """
-    return [(name, tomllib.loads(preset_text(name))) for name in shipped_presets()]
+
+def export_in(name: str, text: str, *, kind: Any = None) -> Export:
+    """Return the export of a valid preset or mapping. kind: that of a text that states none."""
+    values = tomllib.loads(text)
+    return Export(
+        name=name,
+        kind=values.get("kind", kind),
+        title=values.get("title", ""),
+        columns=export_columns(values),
+        profiles=values.get("profiles", ()),
+        account=values.get("account", {}),
+    )
 
 
 _ACCOUNT: Final = re.compile(r"\w[\w.-]*")
@@ -452,7 +545,7 @@ def choose(
     if not request.mapped and request.preset is None:
         chosen = _by_heading(request, kind)
     elif request.preset in (None, NO_PRESET):
-        chosen = ChosenReading(mapping=requested_mapping(request, KINDS[kind]))
+        chosen = requested_reading(request, KINDS[kind])
     else:
         chosen = _with_preset(request, str(request.preset), kind)
     return unstated.beside(replace(chosen, mapping=_as_stated_above(chosen.mapping, request)))
@@ -462,20 +555,19 @@ def choose_mapping(
     request: ReadingRequest, fields: Fields, *, unstated: ReadingDefaults
 ) -> ChosenReading:
     """Choose for a kind of file without presets: the request's mapping, else usual column names."""
-    return unstated.beside(ChosenReading(mapping=requested_mapping(request, fields)))
+    return unstated.beside(requested_reading(request, fields))
 
 
 def _by_heading(request: ReadingRequest, kind: PresetKind) -> ChosenReading:
-    found = recognized(request.path, encoding=request.encoding)
-    fitting = [each for each in found if each.kind == kind]
+    fitting = recognized(request.path, kind=kind, encoding=request.encoding)
     if len(fitting) > 1:
-        names = " or ".join(f"--preset {each.name}" for each in fitting)
+        names = " or ".join(f"--preset {each.export.name}" for each in fitting)
         reasons = " ".join(each.because for each in fitting)
         raise UsageError(f"the file looks like {len(fitting)} exports: say {names}. {reasons}")
     if fitting:
-        chosen = _with_preset(request, fitting[0].name, kind)
+        chosen = _with_preset(request, fitting[0].export.name, kind)
         return replace(chosen, notes=[fitting[0].because])
-    return ChosenReading(mapping=requested_mapping(request, KINDS[kind]))
+    return requested_reading(request, KINDS[kind])
 
 
 def _with_preset(request: ReadingRequest, name: str, kind: PresetKind) -> ChosenReading:
@@ -523,8 +615,11 @@ def _in_currency(mapping: FileMapping, request: ReadingRequest) -> FileMapping:
     return replace(mapping, defaults={**mapping.defaults, "currency": code})
 
 
-def requested_mapping(request: ReadingRequest, fields: Fields) -> FileMapping:
-    """Return the request's mapping, else the usual column names. Raises as `choose` does."""
+def requested_reading(request: ReadingRequest, fields: Fields) -> ChosenReading:
+    """Return the request's mapping, which may be a copy of a preset, else the usual column names.
+
+    Raises as `choose` does.
+    """
     content = request.content.encode()
     if request.mapping is not None and not content:
         try:
@@ -535,8 +630,19 @@ def requested_mapping(request: ReadingRequest, fields: Fields) -> FileMapping:
         except OSError as error:
             raise UsageError(f"the mapping cannot be read: {error.strerror}") from None
     name = "the mapping" if request.mapping is None else request.mapping.name
+    found = reading_in(content, fields, name=name, beside=_beside(request))
+    return replace(found, mapping=_in_currency(found.mapping, request))
+
+
+def reading_in(
+    content: bytes, fields: Fields, *, name: str, beside: Mapping[str, Any] | None = None
+) -> ChosenReading:
+    """Return the mapping or preset in a file's content. Raises UsageError with all its mistakes."""
     known = next((each for each, theirs in KINDS.items() if theirs is fields), "bank")
-    if (kind := _kind_in(content.decode(errors="replace"))) not in (None, known):
+    text = content.decode(errors="replace")
+    if (kind := _key_of(text, "kind")) not in (None, known):
         raise UsageError(f"{name} is a mapping of another kind of file: {kind}")
-    mapping = read_mapping(content, fields, name=name, beside=_beside(request))
-    return _in_currency(mapping, request)
+    if _key_of(text, "rests_on") is None:
+        return ChosenReading(mapping=read_mapping(content, fields, name=name, beside=beside))
+    preset = read_preset(name.removesuffix(".toml"), text, file=name, beside=beside)
+    return ChosenReading(mapping=replace(preset.mapping, preset=preset.name), preset=preset)
