@@ -8,7 +8,8 @@ from app.core.masking import without_phones
 from app.core.text import printable
 from app.finance.files.amounts import Amounts, read_currencies
 from app.finance.files.books import NO_CURRENCY, WHOLE_ROW, Attempt, Cells, Columns, with_default
-from app.finance.files.mapping import Dates, Fields, FileMapping
+from app.finance.files.dates import Dates
+from app.finance.files.mapping import Fields, FileMapping
 from app.finance.files.tables import UnclearCell
 from reconcile.instants import Instant, format_instant
 from reconcile.money import Money, to_json
@@ -62,7 +63,7 @@ class BankForm:
         self._fill_account = with_default(mapping.defaults.get("account"))
         self._fill_currency = with_default(mapping.defaults.get("currency"))
         self._amounts = Amounts(mapping.marks)
-        self._dates = Dates(mapping.dates, mapping.zone)
+        self._dates = Dates(mapping.dates, mapping.zone, mapping.zones)
         self._calendar = Calendar(mapping.zone or UTC)
 
     def missing(self, places: Mapping[str, int]) -> Iterator[str]:

@@ -16,7 +16,8 @@ from app.core.masking import masked_phone
 from app.core.references import MAX_REFERENCE, fault_of
 from app.finance.files import shaping, tables
 from app.finance.files.amounts import Amounts, read_currencies
-from app.finance.files.mapping import Dates, Fields, FileMapping
+from app.finance.files.dates import Dates, with_zones
+from app.finance.files.mapping import Fields, FileMapping
 from app.providers.phones import phone_digits
 from reconcile.instants import format_instant, format_known
 from reconcile.matching.books import BOOK_KINDS, BOOK_STATUSES, match_keys
@@ -109,10 +110,11 @@ class Understanding:
             raise tables.RefusedTable(
                 table.heading_row, sentence + tables.found_instead(names, table.heading)
             )
-        self._zones = None
+        self._zone_place = None
         if mapping.zone_column is not None:
-            place = tables.column_place(mapping.zone_column, table.heading, row=table.heading_row)
-            self._zones = shaping.Zones(place, mapping.zones)
+            self._zone_place = tables.column_place(
+                mapping.zone_column, table.heading, row=table.heading_row
+            )
         added_up = next((name for name in form.ADDED_UP if name in self._places), form.ADDED_UP[0])
         minor = "minor" if "minor" in form.STAGED else added_up
         self._totals = shaping.ShapedTotals(
@@ -214,10 +216,9 @@ class Understanding:
         }
         for name, made in self._made.items():
             cells[name] = attempt(name, made.read, columns)
-        if self._zones is not None:
+        if self._zone_place is not None:
             for name in self._form.FIELDS.dates:
-                zones = columns[self._zones.place]
-                cells[name] = attempt(name, self._zones.read, cells[name], zones)
+                cells[name] = attempt(name, with_zones, cells[name], columns[self._zone_place])
         return self._form.values(cells, attempt)
 
 
@@ -464,7 +465,7 @@ class BookForm:
             "status", BOOK_STATUSES, mapping=mapping, also=_STATUSES, default=None
         )
         self._amounts = Amounts(mapping.marks)
-        self._dates = Dates(mapping.dates, mapping.zone)
+        self._dates = Dates(mapping.dates, mapping.zone, mapping.zones)
         self._phones = Phones(mapping.phone_country)
 
     def missing(self, places: Mapping[str, int]) -> Iterator[str]:

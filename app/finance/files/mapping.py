@@ -50,23 +50,21 @@ sum = ["Line amount"]
 DR = "minus"
 CR = "plus"
 
-[zones]                    # what zone_column says
+[zones]                    # what a zone's abbreviation means, in zone_column or behind a time
 PST = "-08:00"
 """
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta, timezone, tzinfo
-from decimal import Decimal
+from datetime import tzinfo
 from functools import cache
-from typing import Annotated, Any, Final, Literal, get_args
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, create_model
 
 from app.core.errors import ConfigurationError, UsageError
 from app.core.toml_file import EMPTY, TomlMistake, TomlTable, Values, read_toml, yes_or_no
-from app.core.zones import zone_named
 from app.finance.files.amounts import (
     DECIMAL_MARKS,
     MINUS_SIGNS,
@@ -74,183 +72,8 @@ from app.finance.files.amounts import (
     Marks,
     read_currencies,
 )
-from app.finance.files.tables import (
-    DELIMITERS,
-    CellMoment,
-    UnclearCell,
-    known_encoding,
-    quoted,
-)
-from reconcile import instants
-
-# --- dates as files write them --------------------------------------------------------------------
-
-
-DateForm = Literal["iso", "day_first", "month_first", "unix_s", "unix_ms", "excel"]
-DATE_FORMS: Final[tuple[DateForm, ...]] = get_args(DateForm)
-
-REMEMBERED: Final = 100_000
-"""Dates kept after parsing, about 10 MB: most files repeat theirs."""
-
-
-_ISO: Final = re.compile(
-    r"(\d{4})([-/.])(\d\d?)\2(\d\d?)"
-    r"(?:[T ](\d\d?):(\d\d)(?::(\d\d)(?:[.,](\d{1,9}))?)?\s?(Z|[+-]\d\d:?\d\d)?)?",
-    re.ASCII | re.IGNORECASE,
-)
-_SLASHED: Final = re.compile(
-    r"(\d\d?)([-/.])(\d\d?)\2(\d{4}|\d\d)"
-    r"(?:,?\s+(\d\d?):(\d\d)(?::(\d\d))?(?:\s?([AP])\.?M\.?)?(?:\s?(Z|[+-]\d\d:?\d\d))?)?",
-    re.ASCII | re.IGNORECASE,
-)
-_SERIAL: Final = re.compile(r"\d{5,7}(?:\.\d{1,30})?", re.ASCII)
-_SERIAL_1970: Final = 25_569
-"""The days from the beginning of 1900 to the beginning of 1970, as Excel counts them."""
-_MOST_DAYS: Final = 2_932_895
-"""Days from 1970 to the last but one of the year 9999: a fraction may round up to the next."""
-_NUMBER: Final = re.compile(r"\d{1,15}", re.ASCII)
-_OFFSET: Final = re.compile(r"([+-])(\d\d):?(\d\d)", re.ASCII)
-
-
-def zone_of(name: str) -> tzinfo:
-    """Return the zone of an offset such as `+03:00`, or of a name. Raises UsageError."""
-    offset = _OFFSET.fullmatch(name)
-    if name in ("Z", "UTC"):
-        return UTC
-    if offset is not None:
-        minutes = int(offset[2]) * 60 + int(offset[3])
-        return timezone(timedelta(minutes=minutes if offset[1] == "+" else -minutes))
-    try:
-        return zone_named(name)
-    except UsageError:
-        raise UsageError(
-            f"{name[:40]!r} is no time zone; say one such as +03:00 or Africa/Nairobi"
-        ) from None
-
-
-NO_ZONE: Final = (
-    "is a local time, and its zone is unknown: say "
-    'zone = "Africa/Nairobi" in a mapping or --zone Africa/Nairobi, or set TALLYHOOK_TIMEZONE'
-)
-
-
-class Dates:
-    """Reads cells as instants. Of an hour that comes twice, as in autumn, the first is meant."""
-
-    def __init__(self, form: DateForm, zone: tzinfo | None) -> None:
-        """zone: of dates that name none. If it is None, a time of day without a zone is not clear,
-        and a day alone is a UTC day, as months are."""
-        self._zone = zone
-        forms: dict[DateForm, Callable[[str], instants.Instant]] = {
-            "iso": self._iso,
-            "day_first": lambda text: self._slashed(text, day=1, month=3),
-            "month_first": lambda text: self._slashed(text, day=3, month=1),
-            "unix_s": lambda text: _since_epoch(text, instants.SECOND),
-            "unix_ms": lambda text: _since_epoch(text, instants.MILLISECOND),
-            "excel": self._excel,
-        }
-        self._read = forms[form]
-        self._known: dict[str, instants.Instant | None] = {"": None}
-
-    def read(self, cells: Sequence[str]) -> list[instants.Instant | None]:
-        """Return the instant of each cell; None for empty ones. Raises UnclearCell."""
-        known = self._known
-        try:
-            return [known[cell] for cell in cells]
-        except KeyError:
-            if len(known) > REMEMBERED:
-                known.clear()
-            for cell in cells:
-                if cell in known:
-                    continue
-                text = cell.strip()
-                if text and type(cell) is CellMoment:  # a workbook writes a day as its midnight
-                    known[cell] = self._iso(text.removesuffix("T00:00:00"))
-                else:
-                    known[cell] = self._read(text) if text else None
-        return [known[cell] for cell in cells]
-
-    def _iso(self, text: str) -> instants.Instant:
-        match = _ISO.fullmatch(text)
-        if match is None:
-            if _SLASHED.fullmatch(text) is not None:
-                raise UnclearCell(
-                    "could begin with the day or with the month: declare "
-                    'dates = "day_first" or dates = "month_first" in a mapping, or say --dates'
-                )
-            if _SERIAL.fullmatch(text) is not None:
-                raise UnclearCell(
-                    'is a number, as Excel counts days: declare dates = "excel" in a mapping, or '
-                    "say --dates excel"
-                )
-            raise UnclearCell(
-                f"{quoted(text)} is not a date such as 2026-11-20 or 2026-11-20T10:00Z"
-            )
-        year, _, month, day, hour, minute, second, fraction, zone = match.groups()
-        instant = self._instant(
-            (int(year), int(month), int(day)),
-            None if hour is None else (int(hour), int(minute or 0), int(second or 0)),
-            zone,
-        )
-        return instant + instants.Duration((fraction or "").ljust(6, "0")[:6])
-
-    def _slashed(self, text: str, *, day: int, month: int) -> instants.Instant:
-        match = _SLASHED.fullmatch(text)
-        if match is None:
-            if _ISO.fullmatch(text) is not None:
-                return self._iso(text)
-            raise UnclearCell(f"{quoted(text)} is not a date in the declared form")
-        hour, half = int(match[5] or 0), match[8]
-        if half is not None:
-            if not 1 <= hour <= 12:
-                raise UnclearCell("has an hour that no clock of twelve hours shows")
-            hour = hour % 12 + (12 if half in "Pp" else 0)
-        year = int(match[4]) if len(match[4]) == 4 else 2000 + int(match[4])
-        date = (year, int(match[month]), int(match[day]))
-        timed = match[5] is not None
-        time = (hour, int(match[6] or 0), int(match[7] or 0)) if timed else None
-        return self._instant(date, time, match[9])
-
-    def _excel(self, text: str) -> instants.Instant:
-        """Read days since the end of 1899 and their fraction, to the second."""
-        if _SERIAL.fullmatch(text) is None:
-            return self._iso(text)
-        days, part = divmod(Decimal(text), 1)
-        seconds = int((part * 86_400).to_integral_value())
-        if not 0 <= (passed := int(days) - _SERIAL_1970) <= _MOST_DAYS:
-            raise UnclearCell("lies outside the years 1970 to 9999")
-        moment = datetime(1970, 1, 1) + timedelta(days=passed, seconds=seconds)
-        time = (moment.hour, moment.minute, moment.second) if part else None
-        return self._instant((moment.year, moment.month, moment.day), time, None)
-
-    def _instant(
-        self, date: tuple[int, int, int], time: tuple[int, int, int] | None, zone: str | None
-    ) -> instants.Instant:
-        if time is not None and zone is None and self._zone is None:
-            raise UnclearCell(NO_ZONE)
-        time = time or (0, 0, 0)
-        try:
-            if zone is not None:
-                day, clock = "{:04}-{:02}-{:02}".format(*date), "{:02}:{:02}:{:02}".format(*time)
-                offset = zone.upper() if len(zone) == 1 else f"{zone[:3]}:{zone[-2:]}"
-                return instants.parse_instant(f"{day}T{clock}{offset}")
-            moment = datetime(*date, *time, tzinfo=self._zone or UTC)
-            instant = instants.instant_of(moment)
-        except (ValueError, OverflowError):
-            raise UnclearCell("is no day and time of the calendar") from None
-        if not 0 <= instant <= instants.LATEST:
-            raise UnclearCell("lies outside the years 1970 to 9999")
-        return instant
-
-
-def _since_epoch(text: str, unit: instants.Duration) -> instants.Instant:
-    if not _NUMBER.fullmatch(text) or int(text) * unit > instants.LATEST:
-        raise UnclearCell("is not a whole number of seconds or milliseconds since 1970")
-    return instants.EARLIEST + int(text) * unit
-
-
-# --- what a merchant declares about a file --------------------------------------------------------
-
+from app.finance.files.dates import DATE_FORMS, DateForm, zone_of
+from app.finance.files.tables import DELIMITERS, UnclearCell, known_encoding
 
 MAX_BYTES: Final = 64 * 1024
 """Bytes of a mapping file; one page has two thousand."""
@@ -479,12 +302,11 @@ def _directions(value: Any) -> Mapping[str, str]:
 _SUFFIX: Final = re.compile(r"-|\+|[^\W\d_]{1,20}\.?")
 
 
-def _offsets(value: Any) -> Mapping[str, str]:
-    if not isinstance(value, dict) or not all(
-        isinstance(each, str) and _OFFSET.fullmatch(each) for each in value.values()
-    ):
-        raise ValueError('must be a section of offsets, such as PST = "-08:00"')
-    return {name.strip().casefold(): offset for name, offset in value.items()}
+def _zones(value: Any) -> Mapping[str, str]:
+    try:
+        return {name.strip().casefold(): zone for name, zone in value.items() if zone_of(zone)}
+    except (AttributeError, TypeError, UsageError):
+        raise ValueError('must be a section of offsets or zones, such as PST = "-08:00"') from None
 
 
 MOST_ROWS: Final = 1_000
@@ -527,7 +349,7 @@ class MappingFile(TomlTable):
     fold: _FoldKeys | None = None
     currency_signs: Annotated[Any, AfterValidator(_currencies_of_signs)] = EMPTY
     suffixes: Annotated[Any, AfterValidator(_directions)] = EMPTY
-    zones: Annotated[Any, AfterValidator(_offsets)] = EMPTY
+    zones: Annotated[Any, AfterValidator(_zones)] = EMPTY
     delimiter: (
         Annotated[str, _checked(DELIMITERS.__contains__, 'must be one of "," ";" "|" and "\\t"')]
         | None

@@ -394,33 +394,6 @@ class SummedCells:
 MadeCells = FirstCells | JoinedCells | SummedCells
 """Cells of a field, made of the columns at `places`."""
 
-_OFFSET: Final = re.compile(r"(?:UTC|GMT)?\s?([+-]\d\d:?\d\d)", re.ASCII | re.IGNORECASE)
-_UTC: Final = frozenset({"utc", "gmt", "z"})
-
-
-class Zones:
-    """Appends the zone's offset to a time of day, before the date is read."""
-
-    def __init__(self, place: int, offsets: Mapping[str, str]) -> None:
-        self.place, self._offsets = place, offsets
-
-    def read(self, cells: Sequence[str], zones: Sequence[str]) -> Sequence[str]:
-        """Return the cells with offsets; dates without a time get none. Raises UnclearCell."""
-        return [self._one(cell, zone) for cell, zone in zip(cells, zones, strict=True)]
-
-    def _one(self, cell: str, zone: str) -> str:
-        name = zone.strip().casefold()
-        if not name or ":" not in cell:
-            return cell
-        given = _OFFSET.fullmatch(name)
-        offset = "Z" if name in _UTC else given[1] if given else self._offsets.get(name)
-        if offset is None:
-            raise tables.UnclearCell(
-                f"is of zone {tables.quoted(zone)}, of which nothing is said: write it into the "
-                'mapping under [zones], such as PST = "-08:00"'
-            )
-        return type(cell)(f"{cell.strip()}{offset}")
-
 
 # --- totals ---------------------------------------------------------------------------------------
 

@@ -9,7 +9,8 @@ from datetime import UTC
 from pathlib import Path
 from typing import Final
 
-from app.finance.files.mapping import Dates, FileMapping
+from app.finance.files.dates import Dates
+from app.finance.files.mapping import FileMapping
 from app.finance.files.presets import ChosenReading
 from app.finance.files.tables import SourceTable, StatedPeriod, UnclearCell
 from reconcile.instants import HOUR, MINUTE, SECOND, Instant
@@ -69,7 +70,7 @@ def spans_of(table: SourceTable, path: Path, chosen: ChosenReading) -> list[tupl
 def span_of(period: StatedPeriod, mapping: FileMapping) -> Span | None:
     """Return a period in the file's zone; None if it is no period by the mapping's dates."""
     zone = mapping.zone or UTC
-    dates, calendar = Dates(mapping.dates, zone), Calendar(zone)
+    dates, calendar = Dates(mapping.dates, zone, mapping.zones), Calendar(zone)
     try:
         since, until = dates.read([period.since, period.until])
     except UnclearCell:

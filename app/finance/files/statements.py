@@ -11,7 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from app.finance.files import amounts, books, tables
-from app.finance.files.mapping import Dates, Fields, FileMapping, SumOf
+from app.finance.files.dates import Dates
+from app.finance.files.mapping import Fields, FileMapping, SumOf
 from reconcile.canonical import canonical_json
 from reconcile.instants import format_known
 from reconcile.matching.books import OF_WALLET, STATEMENT_KINDS, TO_BANK
@@ -97,7 +98,7 @@ class StatementForm:
         self._fee_added_up = isinstance(mapping.made.get("fee"), SumOf)
         self._signed = self._of_preset or not mapping.made.keys().isdisjoint(("gross", "net"))
         self._amounts = amounts.Amounts(mapping.marks)
-        self._dates = Dates(mapping.dates, mapping.zone)
+        self._dates = Dates(mapping.dates, mapping.zone, mapping.zones)
 
     def missing(self, places: Mapping[str, int]) -> Iterator[str]:
         if not {"payment_reference", "order_reference"} & places.keys():

@@ -1,14 +1,21 @@
 """Dates: one meaning, or none."""
 
 from datetime import UTC, datetime, timedelta, timezone
-from zoneinfo import ZoneInfo
+from zoneinfo import ZoneInfo, available_timezones
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from app.core.errors import UsageError
-from app.finance.files.mapping import DateForm, Dates, zone_of
+from app.finance.files.dates import (
+    ABBREVIATIONS,
+    AMBIGUOUS,
+    DateForm,
+    Dates,
+    with_zones,
+    zone_of,
+)
 from app.finance.files.tables import CellMoment, UnclearCell
 from reconcile.instants import format_instant, parse_instant
 
@@ -56,12 +63,14 @@ def test_iso_dates_need_no_declaration(cell: str, expected: str | None) -> None:
     ("02/03/2026", "iso", "day or with the month"), ("25/12/2026", "iso", "day or with the month"),
     ("13/13/2026", "day_first", "calendar"), ("12/25/2026", "day_first", "calendar"),
     ("31/04/2026", "day_first", "calendar"), ("2026-02-30", "iso", "calendar"),
-    ("01/02/026", "day_first", "declared form"), ("20261120", "iso", "not a date"),
+    ("01/02/026", "day_first", "declared form"), ("20261320", "iso", "calendar"),
+    ("5-Sep-26", "iso", "two digits"), ("Sept 31, 2026", "iso", "calendar"),
+    ("5 Septembre 2026", "iso", "not a date"), ("2026-11-20 0:30 AM", "iso", "twelve hours"),
     ("01/02/26", "iso", "with the day or with the month"),
     ("1763632800", "iso", "not a date"), ("yesterday", "iso", "not a date"),
     ("1969-12-31", "iso", "1970"), ("2026-11-20T25:00Z", "iso", "calendar"),
     ("3/4/2026 13:00 PM", "day_first", "twelve hours"), ("x", "unix_s", "whole number"),
-    ("2026-11-20T10:00:00+99:00", "iso", "calendar"), ("2026-1/2", "iso", "not a date"),
+    ("2026-11-20T10:00:00+99:00", "iso", "nothing is said"), ("2026-1/2", "iso", "not a date"),
 ])  # fmt: skip
 def test_what_is_not_clear_is_refused_with_the_reason(cell: str, form: DateForm, said: str) -> None:
     with pytest.raises(UnclearCell, match=said):
@@ -85,6 +94,86 @@ def test_a_zone_with_summer_time_is_followed() -> None:
     assert zone_of("Africa/Nairobi") == ZoneInfo("Africa/Nairobi")
     first = parse_instant("2026-10-25T00:30:00Z")
     assert Dates("iso", zone_of("Europe/Berlin")).read(["2026-10-25 02:30"]) == [first]
+
+
+WORDS = {"ist": "Asia/Kolkata", "ortszeit": "+03:00"}
+
+
+@pytest.mark.parametrize(("cell", "expected"), [
+    ("20260905", "2026-09-05T00:00:00Z"), ("20260905143012", "2026-09-05T14:30:12Z"),
+    ("20260905T143012.25Z", "2026-09-05T14:30:12.250Z"),
+    ("20260905 14:30", "2026-09-05T14:30:00Z"),
+    ("Sep 5, 2026", "2026-09-05T00:00:00Z"), ("5 Sept 2026", "2026-09-05T00:00:00Z"),
+    ("SEPTEMBER 5 2026", "2026-09-05T00:00:00Z"), ("05-Sep-2026", "2026-09-05T00:00:00Z"),
+    ("5. May 2026", "2026-05-05T00:00:00Z"), ("2026-Dec-31", "2026-12-31T00:00:00Z"),
+    ("Sep 4, 2026 1:05:07 AM PDT", "2026-09-04T08:05:07Z"),
+    ("Sep 4, 2026, 12:05:07\u202fPM PDT", "2026-09-04T19:05:07Z"),
+    ("2026-09-04 01:05 PM", "2026-09-04T13:05:00Z"),
+    ("2026-09-04 01:05:07.125 p.m. EAT", "2026-09-04T10:05:07.125Z"),
+    ("2026-09-04 10:00:00,5 Europe/Berlin", "2026-09-04T08:00:00.500Z"),
+    ("2026-01-04 10:00 Europe/Berlin", "2026-01-04T09:00:00Z"),
+    ("2026-09-04 10:00:00+03", "2026-09-04T07:00:00Z"),
+    ("2026-09-04 10:00 GMT+3", "2026-09-04T07:00:00Z"),
+    ("2026-09-04\u00a010:00", "2026-09-04T10:00:00Z"),
+    ("2026-12-31T23:59:60Z", "2027-01-01T00:00:00Z"),
+    ("4 Sep 2026 10:00 IST", "2026-09-04T04:30:00Z"),
+    ("2026-09-04 10:00 Ortszeit", "2026-09-04T07:00:00Z"),
+])  # fmt: skip
+def test_a_date_with_one_meaning_is_read_in_every_form(cell: str, expected: str) -> None:
+    for form in ("iso", "day_first", "month_first", "excel"):
+        (found,) = Dates(form, UTC, WORDS).read([cell])
+        assert found is not None
+        assert format_instant(found) == expected
+
+
+@pytest.mark.parametrize("form", ["day_first", "month_first"])
+def test_a_year_of_two_digits_beside_a_months_name_needs_a_declared_form(form: DateForm) -> None:
+    assert read("5-Sep-26", form) == "2026-09-05T00:00:00Z"
+
+
+@pytest.mark.parametrize(("cell", "zone", "form", "expected"), [
+    ("2026-09-04 10:00", "Europe/Berlin", "iso", "2026-09-04T08:00:00Z"),
+    ("2026-12-04 10:00", "CET", "iso", "2026-12-04T09:00:00Z"),
+    ("2026-09-04 10:00", "cdt", "iso", "2026-09-04T15:00:00Z"),
+    ("04/09/2026 10:00", "UTC+03:00", "day_first", "2026-09-04T07:00:00Z"),
+    ("46269.5", "EAT", "excel", "2026-09-04T09:00:00Z"),
+    ("20260904100000", "WAT", "iso", "2026-09-04T09:00:00Z"),
+    ("2026-09-04T10:00:00+02:00", "CEST", "iso", "2026-09-04T08:00:00Z"),
+    ("2026-09-04", "PDT", "iso", "2026-09-04T00:00:00Z"),  # a day has no zone
+    ("1788516000", "PDT", "unix_s", "2026-09-04T10:00:00Z"),
+    ("2026-09-04 10:00", " ", "iso", "2026-09-04T10:00:00Z"),
+])  # fmt: skip
+def test_the_zone_in_a_column_counts_for_a_time_of_day(
+    cell: str, zone: str, form: DateForm, expected: str
+) -> None:
+    (found,) = Dates(form, UTC).read(with_zones([cell], [zone]))
+    assert found is not None
+    assert format_instant(found) == expected
+
+
+@pytest.mark.parametrize(("cell", "zone", "said"), [
+    ("2026-09-04 10:00", "CST", r'-06:00 \(America/Chicago\) or .* \[zones\].*CST = "-06:00"'),
+    ("2026-09-04 10:00 IST", "", r'\+05:30 \(Asia/Kolkata\).*IST = "\+05:30"'),
+    ("2026-09-04 10:00", "XYZ", "of zone 'XYZ', of which nothing is said"),
+    ("2026-09-04 10:00", "Mars/Base", "nothing is said"),
+    ("2026-09-04 10:00", "../../etc/passwd", "nothing is said"),
+    ("2026-09-04 10:00+03:00", "CET", "the row's zone column says 'CET'"),
+])  # fmt: skip
+def test_a_zone_of_several_meanings_or_of_none_is_refused(cell: str, zone: str, said: str) -> None:
+    with pytest.raises(UnclearCell, match=said):
+        Dates("iso", UTC).read(with_zones([cell], [zone]))
+
+
+def test_abbreviations_agree_with_the_time_zone_database() -> None:
+    used: dict[str, set[timedelta | None]] = {}
+    for name in available_timezones() - {"Cuba", "America/Havana"}:
+        for month in (1, 7):
+            moment = datetime(2026, month, 15, tzinfo=ZoneInfo(name))
+            used.setdefault((moment.tzname() or "").casefold(), set()).add(moment.utcoffset())
+    for name, offset in ABBREVIATIONS.items():
+        meant = datetime(2026, 1, 1, tzinfo=zone_of(offset)).utcoffset()
+        assert used.get(name, {meant}) == {meant}
+        assert name.upper() not in AMBIGUOUS
 
 
 @pytest.mark.parametrize("name", ["Mars/Base", "../etc/passwd", "+3", "", "/etc/localtime"])

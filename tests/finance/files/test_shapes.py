@@ -395,7 +395,7 @@ def test_a_column_that_is_missing_is_reported_with_the_nearest_and_all_that_are_
     ('[suffixes]\nDR = "left"', "must be a section, such as DR"),
     ('[suffixes]\n"0" = "minus"', "neither letters nor a minus sign"),
     ('empty = "--"', "empty: must be texts in square brackets"),
-    ('[zones]\nPST = "west"', 'must be a section of offsets, such as PST = "-08:00"'),
+    ('[zones]\nPST = "west"', 'must be a section of offsets or zones, such as PST = "-08:00"'),
 ])  # fmt: skip
 def test_what_a_mapping_may_not_say_is_refused(mapping: str, said: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError) as raised:

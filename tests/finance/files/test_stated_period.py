@@ -8,7 +8,8 @@ import pytest
 
 from app.finance.files import bank_formats, opening, stated_period
 from app.finance.files.bank import BankForm
-from app.finance.files.mapping import DateForm, FileMapping
+from app.finance.files.dates import DateForm
+from app.finance.files.mapping import FileMapping
 from app.finance.files.presets import ChosenReading, ReadingDefaults, ReadingRequest, choose
 from app.finance.files.statements import StatementForm
 from app.finance.files.tables import StatedPeriod
