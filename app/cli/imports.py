@@ -83,6 +83,10 @@ EncodingOption = Annotated[
     str | None, typer.Option(help="The encoding of a text file, such as cp1252.")
 ]
 
+SheetOption = Annotated[
+    str | None, typer.Option(help="The sheet of a workbook, where it is not the first.")
+]
+
 ReferenceOption = Annotated[
     str | None, typer.Option(help="Only lines that name this order, group or payment.")
 ]
@@ -239,6 +243,7 @@ def request_of(
     changes: ChangesOption = None,
     delimiter: DelimiterOption = None,
     encoding: EncodingOption = None,
+    sheet: SheetOption = None,
     dates: DatesOption = None,
     zone: ZoneOption = None,
     currency: CurrencyOption = None,
@@ -263,6 +268,7 @@ def request_of(
         changes=changes,
         delimiter="\t" if delimiter in ("tab", "\\t") else delimiter,
         encoding=encoding,
+        sheet=sheet,
         dates=dates,
         zone=zone,
         currency=currency,
@@ -325,9 +331,8 @@ def import_files(
 ) -> None:
     """Import files of any kind, each recognized by its content, and each whole or not at all.
 
-    Known exports and formats of banks say what they are; of a statement, the source follows from
-    the provider and the account in the file. Where several are possible, nothing is guessed.
-    Several files make a list in JSON, in which a file that could not be read has a `problem`.
+    A statement's source follows from the provider and the account in the file. Where several are
+    possible, nothing is guessed. In JSON, several files make a list, with a `problem` in a bad one.
     """
     documents, code = list[dict[str, Any]](), 0
     for file in files:

@@ -17,7 +17,7 @@ from app.console.uploads import (
     Upload,
 )
 from app.console.view import PROPOSE, ActionResult, Document, Field, Form, View, stated
-from app.console.words import address, capital, file_part
+from app.console.words import address, capital, file_part, of_forms
 from app.core.errors import NotFoundError, UsageError
 from app.core.jobs import job_document
 from app.core.text import counted
@@ -206,7 +206,7 @@ async def import_document(view: View) -> Document | Response:
         "problems_left_out": imported.left_out,
         "rejects": imported.rejects,
         "preset": seen.preset,
-        "notes": seen.notes,
+        "notes": [*map(of_forms, seen.notes)],
         "covers": covered_days(seen.covers, Calendar(view.context.calendar_zone)),
         "rows_ignored": seen.ignored_documents(),
         "told_with_others": seen.joined,

@@ -221,14 +221,19 @@ def begin_reading(
     if content:
         upload.mapping, upload.preset = "your choice of columns", ""
         upload.request = imports.ImportRequest(
-            path=upload.file.path, content=content, by=upload.by, sha256=upload.file.sha256
+            path=upload.file.path,
+            content=content,
+            sheet=upload.request.sheet,
+            by=upload.by,
+            sha256=upload.file.sha256,
         )
     upload.kind, upload.source = kind, source
-    upload.seen = upload.done = upload.identity = None
+    upload.seen = upload.done = upload.identity = upload.columns = None
     upload.changes_file.unlink(missing_ok=True)
 
     async def work() -> None:
         async with console.uploads.reading:
+            upload.sheets = await console.work(imports.sheets_of, upload.request)
             upload.identity = found = await console.work(
                 imports.identify, upload.request, kind=kind, source=source
             )
@@ -270,6 +275,7 @@ async def _request(view: View, file: ReceivedFile) -> imports.ImportRequest:
         preset=(preset if given.get("kind", "") != "bank" else "") or None,
         delimiter={"": None, "tab": "\t"}.get(delimiter, delimiter),
         encoding=given.get("encoding", "").strip() or None,
+        sheet=given.get("sheet") or None,
         dates=dates or None,
         currency=given.get("currency", "").strip().upper() or None,
         by=view.person.name,
@@ -281,13 +287,19 @@ async def _request(view: View, file: ReceivedFile) -> imports.ImportRequest:
 
 async def ask_read_as(view: View) -> Form:
     upload = upload_of(view, view.needed("upload"))
+    sheet = Field(
+        name="sheet",
+        label="Which sheet",
+        choices=(("", "the first that is shown"), *((name, name) for name in upload.sheets)),
+        required=False,
+    )
     return Form(
         subject=upload.file.path.name,
         lines=("The file is read once more, as you say; nothing is imported by that.",),
         back=address("imports", upload.name),
         ready=not upload.busy and state_of(upload) != "imported",
         reason=False,
-        fields=await _reading_fields(view),
+        fields=(*([sheet] if len(upload.sheets) > 1 else []), *await _reading_fields(view)),
     )
 
 

@@ -20,7 +20,7 @@ import re
 import shutil
 import stat
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Final
@@ -105,6 +105,7 @@ class Upload:
     preset   name of the export; empty: recognize it
     job      the dry run, then the import
     identity what its content says that it is; None before it was looked at
+    sheets   of a workbook, the names of its sheets with content
     columns  its columns and first rows, once somebody wanted to map them
     seen     result of the dry run; None before its end
     done     result of the import; None before its end
@@ -121,6 +122,7 @@ class Upload:
     request: ImportRequest
     job: Job | None = None
     identity: FileIdentity | None = None
+    sheets: Sequence[str] = ()
     columns: TablePreview | None = None
     seen: Imported | None = None
     done: Imported | None = None

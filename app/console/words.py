@@ -452,6 +452,7 @@ _OPTIONS: Final = tuple(
         (r"say --source: whose", "choose the source whose"),
         (r"say --source \S+(?: or \S+)*\. ", "choose another source. "),
         (r"say --kind.*", "choose which"),
+        (r"name it with --sheet", "read the file again and choose it"),
         (r"(?:, )?(?:or )?say --dates(?: excel)?", ", or choose in the form how dates are written"),
         (r"say --encoding NAME", "write its encoding in the form"),
         (r"say --encoding (\S+?)([).,;]|$)", r"write \1 as its encoding in the form\2"),

@@ -225,7 +225,7 @@ def _kinds_of(
         return FileIdentity(kinds=[kind or preset.kind], preset=shown)
     if kind is not None and (request.mapped or request.preset is not None):
         return FileIdentity(kinds=[kind])
-    rows = presets.first_rows(request.path, encoding=request.encoding)
+    rows = presets.first_rows(request.path, encoding=request.encoding, sheet=request.sheet)
     if not request.mapped and request.preset is None:
         own = [presets.export_in(each.name, each.toml, kind=each.kind) for each in saved]
         several = [each for each in own if len(each.columns.needed) > 1]

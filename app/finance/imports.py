@@ -43,6 +43,7 @@ from app.finance.files import (
     stated_period,
     statements,
     tables,
+    workbooks,
 )
 from app.finance.import_digest_store import digests_of
 from app.finance.import_store import ImportKind as ImportKind
@@ -543,8 +544,8 @@ class _FileReading:
         done.preset = None if chosen.preset is None else chosen.preset.name
         done.notes += chosen.notes
         table = self._open()
-        understanding = books.Understanding(table, self._form, chosen.mapping)
         done.notes += table.notes
+        understanding = books.Understanding(table, self._form, chosen.mapping)
         done.passed_over = understanding.passed_over()
         for batch in table.batches():
             found = understanding.batch(batch)
@@ -778,11 +779,24 @@ async def identify(
     )
 
 
+async def sheets_of(context: AppContext, request: ImportRequest) -> Sequence[str]:
+    """Return the sheets of a workbook that have content, of another file none."""
+    try:
+        if opening.format_of(request.path) == "workbook":
+            return workbooks.sheets_with_rows(request.path)
+    except tables.RefusedTable:  # reading the file says why
+        pass
+    return ()
+
+
 async def preview(context: AppContext, request: ImportRequest) -> mapping_draft.TablePreview:
     """Look at a file of which no column is known. Raises UsageError if it has no table."""
     try:
         return mapping_draft.preview_table(
-            request.path, delimiter=request.delimiter, encoding=request.encoding
+            request.path,
+            delimiter=request.delimiter,
+            encoding=request.encoding,
+            sheet=request.sheet,
         )
     except tables.RefusedTable as refused:
         raise UsageError(str(refused)) from None

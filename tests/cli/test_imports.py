@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 from unittest.mock import ANY
 
+import openpyxl
 import pytest
 
 from app.config.load import load_settings
@@ -217,6 +218,29 @@ def test_tab_may_be_said_as_a_word(run: Run, tmp_path: Path) -> None:
     path.write_text("reference\tamount\tcurrency\nA\t1\tKES\n")
     done = run("records", "import", str(path), "--delimiter", "tab", "--format", "json")
     assert json.loads(done.out)["new"] == 1
+
+
+@pytest.mark.parametrize("command", [
+    ("import", "--kind", "book"), ("records", "import"), ("statement", "import"),
+    ("bank", "import"),
+])  # fmt: skip
+def test_another_sheet_is_noted_and_read_by_its_name(
+    run: Run, files: Path, command: tuple[str, ...]
+) -> None:
+    made, path = openpyxl.Workbook(), files / "two.xlsx"
+    made.active.append(["nothing of ours"])
+    made.create_sheet("Oct").append(
+        ["reference", "payment_reference", "account", "booked_at", "amount", "gross", "currency"]
+    )
+    made["Oct"].append(["A", None, "1", "2026-11-01", 1, None, "KES"])
+    made.save(path)
+    first = run(*command, str(path))
+    assert "Others have content, too: 'Oct' (2 rows)" in " ".join(first.err.split())
+    told = json.loads(run(*command, str(path), "--sheet", "Oct", "--format", "json").out)
+    refused = command[0] == "statement"  # the row names no payment
+    assert (told["read"], told["new"]) == (1, 0 if refused else 1)
+    none = " ".join(run(*command, str(path), "--sheet", "Nov").out.split())
+    assert "there is no sheet 'Nov'; there are: 'Sheet', 'Oct'" in none
 
 
 SAMPLES = Path(__file__).parents[1] / "finance" / "presets"

@@ -3,6 +3,7 @@
 import asyncio
 import fcntl
 import html
+import io
 import os
 import tempfile
 from collections.abc import AsyncIterator
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
+import openpyxl
 import pytest
 
 from app.config.load import load_settings
@@ -384,6 +386,26 @@ async def test_a_file_sent_as_the_wrong_kind_is_read_as_the_right_one_with_one_b
     assert "and is a bank file" in page
     assert (after["state"], after["kind"], after["new"]) == ("to_confirm", "bank", 1)
     assert (other["state"], other["source"], other["new"]) == ("to_confirm", "shop", 1)
+
+
+async def test_another_sheet_of_a_workbook_is_noted_and_chosen(console: RunningConsole) -> None:
+    made, file = openpyxl.Workbook(), io.BytesIO()
+    made.active.append(["reference", "amount", "currency"])
+    made.active.append(["A", 1, "KES"])
+    made.create_sheet("Oct").append(["reference", "amount", "currency"])
+    made["Oct"].append(["B", 2, "KES"])
+    made["Oct"].append(["C", 3, "KES"])
+    made.save(file)
+    async with console.signed_in("finance") as client:
+        found = await read(client, file.getvalue(), kind="book", source="")
+        path = f"/do/read-as?upload={found['upload']}"
+        assert 'value="Oct"' in (await client.get(path)).text
+        sent = await send(client, path, sheet="Oct", kind="book", upload=found["upload"])
+        after = (await client.get(f"{place(sent)}.json")).json()
+    assert (found["new"], after["new"]) == (1, 2)
+    assert "'Oct' (3 rows). To read another one, read the file again and choose it." in " ".join(
+        found["notes"]
+    )
 
 
 OWN_FORM = b"""Datum;Beleg;Eingang;Ausgang;Art

@@ -10,6 +10,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import pairwise
 from typing import Any, Final, Protocol
 
 from app.core.masking import masked_phone
@@ -110,6 +111,7 @@ class Understanding:
             raise tables.RefusedTable(
                 table.heading_row, sentence + tables.found_instead(names, table.heading)
             )
+        self._nameless = [n for n, name in enumerate(table.heading) if not name.strip()]
         self._zone_place = None
         if mapping.zone_column is not None:
             self._zone_place = tables.column_place(
@@ -145,6 +147,8 @@ class Understanding:
     def batch(self, batch: tables.Batch) -> Understood:
         """Read a batch; rows that are totals are kept apart."""
         found, rest = Understood(), batch
+        if self._nameless[:1] == [0] and _counts(batch.rows):
+            self._nameless = self._nameless[1:]
         for number, row in self._totals.named(batch).items():
             place = bisect_left(rest.numbers, number)
             self._take(tables.Batch(rest.rows[:place], rest.numbers[:place], rest.broken), found)
@@ -165,7 +169,8 @@ class Understanding:
         width, rows = len(self._heading), list[tuple[Any, ...]]()
         if not batch.rows:
             return
-        if not batch.broken and all(len(row) == width for row in batch.rows):
+        regular = not batch.broken and all(len(row) == width for row in batch.rows)
+        if regular and not any(row[place] for place in self._nameless for row in batch.rows):
             try:
                 columns = self._values(batch.rows, lambda _, read, *arguments: read(*arguments))
             except tables.UnclearCell:
@@ -192,8 +197,7 @@ class Understanding:
             columns = self._values([whole], partial(_attempt_one, unclear))
             if broken is not None:
                 problems = [broken]
-            elif len(row) < width or any(row[width:]):
-                sentence = f"the row has {len(row)} cells, and the heading {width}"
+            elif sentence := self._misplaced(row):
                 problems = [tables.Problem(row=number, column=None, sentence=sentence)]
             else:
                 problems = [
@@ -206,6 +210,21 @@ class Understanding:
             values = (number, *(None if column is None else column[0] for column in columns))
             (into.unclear if problems else rows).append(values)
         return rows
+
+    def _misplaced(self, row: Sequence[str]) -> str | None:
+        """Return why the cells of a row do not fit the heading; None if they do."""
+        width = len(self._heading)
+        beyond = [place for place in (*self._nameless, *range(width, len(row)))
+                  if row[place : place + 1] and row[place].strip()]  # fmt: skip
+        if len(row) < width:
+            return f"the row has {len(row)} cells, and the heading {width}"
+        if not beyond:
+            return None
+        place = beyond[0] + 1
+        where = f"column {place} ({tables.column_letters(place)}) has content"
+        if beyond[0] >= width:
+            return f"the row has {len(row)} cells, and the heading {width}: {where}, and no name"
+        return f"{where}, and no name in the heading: name it there, or clear its cells"
 
     def _values(self, rows: Sequence[Sequence[str]], attempt: Attempt) -> Columns:
         columns = list(zip(*rows, strict=True))
@@ -220,6 +239,21 @@ class Understanding:
             for name in self._form.FIELDS.dates:
                 cells[name] = attempt(name, with_zones, cells[name], columns[self._zone_place])
         return self._form.values(cells, attempt)
+
+
+def _counts(rows: Sequence[Sequence[str]]) -> bool:
+    """Return whether the first column numbers the rows, as programs for statistics write it."""
+    cells = [row[0] for row in rows if any(row)]
+    if not all(cell.isascii() and cell.isdigit() and len(cell) < MAX_INDEX for cell in cells):
+        return False
+    numbers = list(map(int, cells))
+    return (len(numbers) > 1 or numbers in ([0], [1])) and all(
+        before < after for before, after in pairwise(numbers)
+    )
+
+
+MAX_INDEX: Final = 9
+"""Digits of a row's number in a file."""
 
 
 def _attempt_one(

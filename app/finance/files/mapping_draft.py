@@ -13,7 +13,7 @@ from typing import Final
 
 from app.core.masking import clipped, masked_at_sight
 from app.core.text import printable
-from app.finance.files import opening, tables
+from app.finance.files import opening, tables, workbooks
 from app.finance.files.mapping import Fields
 
 MOST_ROWS: Final = 5
@@ -48,7 +48,11 @@ class TablePreview:
 
 
 def preview_table(
-    path: Path, *, delimiter: str | None = None, encoding: str | None = None
+    path: Path,
+    *,
+    delimiter: str | None = None,
+    encoding: str | None = None,
+    sheet: str | None = None,
 ) -> TablePreview:
     """Look at a file of which no column is known. Raises as `open_table` does."""
 
@@ -60,7 +64,7 @@ def preview_table(
         raise tables.RefusedTable(1, "the columns of JSON Lines are named by a mapping file only")
     table: tables.SourceTable
     if form == "workbook":
-        table = opening.XlsxTable(path, sheet=None, recognize=filled)
+        table = workbooks.XlsxTable(path, sheet=sheet, recognize=filled)
     else:
         table = tables.CsvTable(path, encoding=encoding, delimiter=delimiter, recognize=filled)
     first = next(iter(table.batches()), tables.Batch([], []))

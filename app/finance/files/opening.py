@@ -1,29 +1,19 @@
 """Opens a file as a table by its content; the file's name does not matter."""
 
-import datetime
 import hashlib
 import json
 import re
-import zipfile
-import zlib
 from codecs import BOM_UTF8
 from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal, InvalidOperation
 from itertools import islice
 from pathlib import Path
-from typing import Any, BinaryIO, Final, Literal, NoReturn
-
-from python_calamine import (
-    CalamineError,
-    CalamineSheet,
-    SheetTypeEnum,
-    SheetVisibleEnum,
-    load_workbook,
-)
+from typing import Any, Final, Literal, NoReturn
 
 from app.core.errors import NotFoundError, UsageError
 from app.finance.files import shaping, tables
 from app.finance.files.mapping import Fields, FileMapping
+from app.finance.files.workbooks import XlsxTable
 
 # --- tables of JSON Lines -------------------------------------------------------------------------
 
@@ -167,272 +157,6 @@ _DECODER: Final = json.JSONDecoder(
 )
 
 
-# --- tables of workbooks (XLSX) -------------------------------------------------------------------
-
-
-MIB: Final = 1024 * 1024
-
-MAX_ENTRIES: Final = 2_000
-"""Parts of a workbook; one of a hundred sheets has some hundreds."""
-
-MAX_CONTENT: Final = 1024 * MIB
-"""Bytes of all parts unpacked: a million rows of eight cells take about 400 MB."""
-
-MAX_RATIO: Final = 200
-"""Unpacked bytes for each packed one, beyond FREE_CONTENT; sheets have 10 to 50."""
-
-FREE_CONTENT: Final = 10 * MIB
-
-MAX_CELLS: Final = 20_000_000
-"""Rows times columns of a sheet; the library takes about 30 bytes for each."""
-
-MAX_TAG: Final = MIB
-"""Bytes from one `<` to the next: a cell has 32,767 characters at most."""
-
-_PART: Final = MIB
-_ENCRYPTED: Final = 0x1
-_LOCAL_HEADER: Final = 30
-
-_SHEET: Final = b"sheetData"
-# No pattern looks beyond the next `<`: a sheet of unclosed cells would take time quadratic in their
-# number.
-_CELL: Final = re.compile(rb"<(?:\w+:)?c[\s/>]")
-_PLACED: Final = rb"<(?:\w+:)?c\s(?:[^<>]*?\s)?r\s*=\s*[\"']"
-_COLUMN: Final = re.compile(_PLACED + rb"([A-Za-z]{1,9})[0-9]")
-_ROW: Final = re.compile(rb"<(?:\w+:)?(?:c|row)\s(?:[^<>]*?\s)?r\s*=\s*[\"'][A-Za-z]{0,9}([0-9]+)")
-_UNCLOSED: Final = re.compile(rb"<(?:\w+:)?(?:c|row)\s[^<>]*(?:<|\Z)")
-"""A tag in which another begins, which XML forbids (XML 1.0, section 3.1). The searched text ends
-before a `<`."""
-
-
-def check_workbook(path: Path) -> None:
-    """Raise RefusedTable for an archive that must not be opened as a workbook."""
-    try:
-        with zipfile.ZipFile(path) as archive, path.open("rb") as file:
-            entries = archive.infolist()
-            _check_entries(entries, path.stat().st_size)
-            for entry in entries:
-                _check_content(entry, file)
-    except (zipfile.BadZipFile, zlib.error, EOFError, ValueError, OSError) as error:
-        raise tables.RefusedTable(
-            1, f"the workbook is cut short or damaged, export it again ({type(error).__name__})"
-        ) from None
-
-
-def _check_entries(entries: list[zipfile.ZipInfo], size: int) -> None:
-    if len(entries) > MAX_ENTRIES:
-        raise tables.RefusedTable(1, f"the workbook has more than {MAX_ENTRIES:,} parts")
-    if any(entry.flag_bits & _ENCRYPTED for entry in entries):
-        raise tables.RefusedTable(1, "the workbook is encrypted: save it without a password")
-    known = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
-    if any(entry.compress_type not in known for entry in entries):
-        raise tables.RefusedTable(1, "the workbook is packed as no spreadsheet program does")
-    content = sum(entry.file_size for entry in entries)
-    packed = sum(entry.compress_size for entry in entries)
-    if packed > size:
-        raise tables.RefusedTable(1, "the workbook uses the same bytes several times")
-    if content > MAX_CONTENT or content > max(FREE_CONTENT, packed * MAX_RATIO):
-        raise tables.RefusedTable(
-            1,
-            f"the workbook unpacks to {content // MIB:,} MiB from {packed / MIB:,.1f} MiB: more "
-            "than is read; export it as CSV",
-        )
-
-
-def _check_content(entry: zipfile.ZipInfo, file: BinaryIO) -> None:
-    """Unpack an entry without keeping it, and check where its cells are."""
-    scan = _Cells() if entry.filename.lower().endswith(".xml") else _NoCells()
-    length = 0
-    for part in _unpacked(entry, file):
-        length += len(part)
-        if length > entry.file_size:
-            raise tables.RefusedTable(1, "the workbook has more content than it declares")
-        scan.look(part)
-    if length != entry.file_size:
-        raise tables.RefusedTable(1, "the workbook is cut short: export it again")
-    scan.look(b"<")
-
-
-class _Cells:
-    """The last row and column with a cell, seen in a part that may be a sheet."""
-
-    def __init__(self) -> None:
-        self._rows = self._columns = 0
-        self._rest = b""
-
-    def look(self, part: bytes) -> None:
-        text = self._rest + part
-        cut = max(text.rfind(b"<"), 0)
-        text, self._rest = text[:cut], text[cut:]
-        if len(self._rest) > MAX_TAG:
-            raise tables.RefusedTable(1, "the workbook has a cell or a tag of more than a mebibyte")
-        if _UNCLOSED.search(text):
-            raise tables.RefusedTable(1, "the workbook is damaged: it has a cell that does not end")
-        placed = _COLUMN.findall(text)
-        if len(_CELL.findall(text)) != len(placed):
-            raise tables.RefusedTable(
-                1,
-                "the workbook has cells that do not say where they are: save it anew with a "
-                "spreadsheet program, or as CSV",
-            )
-        self._rows = max(self._rows, *(int(row[:9]) for row in _ROW.findall(text)), 0)
-        self._columns = max(self._columns, *map(_column_number, set(placed)), 0)
-        if self._rows * self._columns > MAX_CELLS:
-            raise tables.RefusedTable(
-                1,
-                f"the sheet goes to row {self._rows:,} and column {self._columns:,}: more than "
-                f"{MAX_CELLS:,} cells lie between; delete what stands far out, or use CSV",
-            )
-
-
-class _NoCells:
-    """A part such as a picture. The library would read a sheet hidden under such a name."""
-
-    def __init__(self) -> None:
-        self._rest = b""
-
-    def look(self, part: bytes) -> None:
-        text = self._rest + part
-        if _SHEET in text:
-            raise tables.RefusedTable(
-                1, "the workbook keeps a sheet where no spreadsheet program does"
-            )
-        self._rest = text[-len(_SHEET) :]
-
-
-def _unpacked(entry: zipfile.ZipInfo, file: BinaryIO) -> Iterator[bytes]:
-    """Yield the content that is really there, in parts."""
-    file.seek(entry.header_offset)
-    header = file.read(_LOCAL_HEADER)
-    names = int.from_bytes(header[26:28], "little") + int.from_bytes(header[28:30], "little")
-    file.seek(names, 1)
-    left = entry.compress_size
-    inflate = zlib.decompressobj(-zlib.MAX_WBITS)
-    while left:
-        packed = file.read(min(left, _PART))
-        if not packed:
-            raise EOFError
-        left -= len(packed)
-        if entry.compress_type == zipfile.ZIP_STORED:
-            yield packed
-            continue
-        yield inflate.decompress(packed, _PART)
-        while inflate.unconsumed_tail:
-            yield inflate.decompress(inflate.unconsumed_tail, _PART)
-    yield inflate.flush()
-
-
-def _column_number(letters: bytes) -> int:
-    number = 0
-    for letter in letters.upper():
-        number = number * 26 + letter - 64
-    return number
-
-
-_NOT_EXACT: Final = 2**53
-"""From here on a workbook's numbers are not exact: they are shown as they are."""
-
-_PANIC: Final = "PanicException"
-"""What the library raises for content it did not expect; it is no Exception."""
-
-
-class XlsxTable:
-    """One sheet; its heading is the given row, or is found (`heading_in`)."""
-
-    of_ours = False
-    notes: Sequence[str] = ()
-    periods: Sequence[tables.StatedPeriod] = ()
-
-    def __init__(
-        self,
-        path: Path,
-        *,
-        sheet: str | None,
-        recognize: tables.Recognize,
-        heading_row: int | None = None,
-    ) -> None:
-        """recognize: counts the known columns of a heading."""
-        check_workbook(path)
-        self._sheet = _sheet(path, sheet)
-        if heading_row is None:
-            found = self.first_rows()
-        else:
-            found = list(islice(self._rows(), heading_row - 1, heading_row))
-            if not found or not any(found[0][1]):
-                raise tables.RefusedTable(
-                    heading_row, "there is no heading in this row, where the mapping says it is"
-                )
-        if not found:
-            raise tables.RefusedTable(1, "the sheet is empty")
-        self.heading_row, heading = found[tables.heading_in([recognize(row) for _, row in found])]
-        self.head: Sequence[str] = [
-            " ".join(filter(None, row)) for _, row in islice(self._rows(), self.heading_row - 1)
-        ]
-        while heading and not heading[-1]:
-            heading.pop()
-        self.heading: Sequence[str] = heading
-        if len(heading) > tables.MAX_COLUMNS:
-            raise tables.RefusedTable(
-                self.heading_row, f"there are more than {tables.MAX_COLUMNS} columns"
-            )
-
-    def first_rows(self) -> list[tuple[int, list[str]]]:
-        """Return the rows among which the heading is looked for, each with its number."""
-        return list(islice((each for each in self._rows() if any(each[1])), tables.SEARCHED_ROWS))
-
-    def batches(self) -> Iterator[tables.Batch]:
-        rows = islice(self._rows(), self.heading_row, None)
-        width = len(self.heading)
-        while part := list(islice(rows, tables.BATCH)):
-            cut: list[Sequence[str]] = [row if any(row[width:]) else row[:width] for _, row in part]
-            yield tables.Batch(cut, [number for number, _ in part])
-
-    def _rows(self) -> Iterator[tuple[int, list[str]]]:
-        for number, row in enumerate(self._sheet.iter_rows(), 1):
-            yield number, [cell if type(cell) is str else _text(cell) for cell in row]
-
-
-def _sheet(path: Path, name: str | None) -> CalamineSheet:
-    try:
-        book = load_workbook(path)
-        shown = [
-            each.name
-            for each in book.sheets_metadata
-            if each.typ == SheetTypeEnum.WorkSheet and each.visible == SheetVisibleEnum.Visible
-        ]
-        if name is not None and name not in book.sheet_names:
-            raise tables.RefusedTable(
-                1, f"there is no sheet {name[:80]!r}; there are: {', '.join(shown)[:300]}"
-            )
-        if not shown:
-            raise tables.RefusedTable(1, "the workbook has no sheet that is shown")
-        return book.get_sheet_by_name(shown[0] if name is None else name)
-    except CalamineError as error:
-        name = type(error).__name__  # its text may quote a cell
-        raise tables.RefusedTable(
-            1, f"the workbook cannot be read ({name}): save it anew, or as CSV"
-        ) from None
-    except BaseException as error:
-        if type(error).__name__ != _PANIC:
-            raise
-        raise tables.RefusedTable(1, "the workbook is damaged: save it anew, or as CSV") from None
-
-
-def _text(cell: Any) -> str:
-    """Return the cell as text of its own type."""
-    if isinstance(cell, bool):
-        return str(cell).upper()
-    if isinstance(cell, int | float):
-        if not abs(cell) < _NOT_EXACT:  # also true of NaN
-            return repr(cell)
-        return tables.Number(
-            int(cell) if cell == int(cell) else format(Decimal(f"{cell:.15g}"), "f")
-        )
-    if isinstance(cell, datetime.datetime | datetime.date):
-        return tables.CellMoment(cell.isoformat())
-    return str(cell)[: tables.MAX_CELL]
-
-
 # --- opens a file as a table, by its content ------------------------------------------------------
 
 
@@ -467,7 +191,9 @@ def open_table(
     heading_row = mapping.shape.heading_row
     table: tables.SourceTable
     if form == "workbook":
-        table = XlsxTable(path, sheet=mapping.sheet, recognize=recognize, heading_row=heading_row)
+        table = XlsxTable(
+            path, sheet=mapping.sheet, recognize=recognize, heading_row=heading_row, names=names
+        )
     elif form == "json_lines":
         table = JsonLines(path, encoding=mapping.encoding, names=names)
     else:

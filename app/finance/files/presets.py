@@ -20,7 +20,7 @@ from pydantic import AfterValidator
 
 from app.core.errors import NotFoundError, TallyhookError, UsageError
 from app.core.toml_file import EMPTY, TomlTable
-from app.finance.files import amounts, books, opening, statements, tables
+from app.finance.files import amounts, books, opening, statements, tables, workbooks
 from app.finance.files.mapping import (
     MAX_BYTES,
     NONE,
@@ -302,14 +302,18 @@ FirstRow = tuple[int, Sequence[str]]
 
 
 def recognized(
-    path: Path, *, kind: str | None = None, encoding: str | None = None
+    path: Path,
+    *,
+    kind: str | None = None,
+    encoding: str | None = None,
+    sheet: str | None = None,
 ) -> list[Recognized]:
     """Return the shipped presets that fit a file, as `recognized_in` does.
 
     Return none for a file that cannot be read: reading it reports why.
     """
     try:
-        return recognized_in(first_rows(path, encoding=encoding), kind=kind)
+        return recognized_in(first_rows(path, encoding=encoding, sheet=sheet), kind=kind)
     except (tables.RefusedTable, TallyhookError, OSError):
         return []
 
@@ -421,18 +425,20 @@ def _accounts(
     return frozenset(found)
 
 
-def first_rows(path: Path, *, encoding: str | None = None) -> list[FirstRow]:
+def first_rows(
+    path: Path, *, encoding: str | None = None, sheet: str | None = None
+) -> list[FirstRow]:
     """Return the first rows, each of which may be the heading, under every delimiter.
 
     Raises as `open_table` does.
     """
-    return list(_first_rows(path, encoding))
+    return list(_first_rows(path, encoding, sheet))
 
 
-def _first_rows(path: Path, encoding: str | None) -> Iterator[FirstRow]:
+def _first_rows(path: Path, encoding: str | None, sheet: str | None) -> Iterator[FirstRow]:
     form = opening.format_of(path)
     if form == "workbook":
-        yield from opening.XlsxTable(path, sheet=None, recognize=len).first_rows()
+        yield from workbooks.XlsxTable(path, sheet=sheet, recognize=len).first_rows()
     if form == "json_lines":
         names = [name for fields in KINDS.values() for name in fields.names]
         yield 1, opening.JsonLines(path, encoding=encoding, names=names).heading
@@ -465,6 +471,7 @@ class ReadingRequest:
     preset: str | None = None
     delimiter: str | None = None
     encoding: str | None = None
+    sheet: str | None = None
     dates: str | None = None
     zone: str | None = None
     currency: str | None = None
@@ -559,7 +566,7 @@ def choose_mapping(
 
 
 def _by_heading(request: ReadingRequest, kind: PresetKind) -> ChosenReading:
-    fitting = recognized(request.path, kind=kind, encoding=request.encoding)
+    fitting = recognized(request.path, kind=kind, encoding=request.encoding, sheet=request.sheet)
     if len(fitting) > 1:
         names = " or ".join(f"--preset {each.export.name}" for each in fitting)
         reasons = " ".join(each.because for each in fitting)
@@ -588,7 +595,10 @@ def _as_stated_above(mapping: FileMapping, request: ReadingRequest) -> FileMappi
     stated: dict[str, str] = {}
     labels = {tables.plain_name(label): name for name, label in mapping.above.items()}
     with suppress(tables.RefusedTable, TallyhookError, OSError):  # reading the file reports it
-        for _, row in first_rows(request.path, encoding=request.encoding):
+        rows = first_rows(
+            request.path, encoding=request.encoding, sheet=request.sheet or mapping.sheet
+        )
+        for _, row in rows:
             label, _, text = " ".join(cell.strip() for cell in row).partition(":")
             name, text = labels.get(tables.plain_name(label)), text.strip(" ,;|\t")
             if name is not None and text:
@@ -596,7 +606,7 @@ def _as_stated_above(mapping: FileMapping, request: ReadingRequest) -> FileMappi
     return replace(mapping, defaults={**mapping.defaults, **stated})
 
 
-BESIDE: Final = ("delimiter", "encoding", "dates", "zone")
+BESIDE: Final = ("delimiter", "encoding", "sheet", "dates", "zone")
 """Keys of a mapping that may be given outside it."""
 
 

@@ -166,6 +166,15 @@ BLANKS: Final = str.maketrans(dict.fromkeys("\u00a0\u202f\u2007\u2009", " "))
 """Replaces blanks that keep a number together by plain ones."""
 
 
+def column_letters(number: int) -> str:
+    """Return a column's name in a spreadsheet: 1 is A, 27 is AA."""
+    letters = ""
+    while number:
+        number, rest = divmod(number - 1, 26)
+        letters = chr(65 + rest) + letters
+    return letters
+
+
 _PLAIN: Final = re.compile(r"[-+]?[0-9][0-9.,]*")
 
 
@@ -490,8 +499,12 @@ class CsvTable:
         self._delimiter = delimiter or declared or _delimiter_of(line, recognize)
         reader = self._reader()
         heading = self._next(reader)
-        self.of_ours = tuple(heading[-len(ADDED) :]) == ADDED
-        self.heading: Sequence[str] = self._as_it_was(heading)
+        cells, self.of_ours = len(heading), tuple(heading[-len(ADDED) :]) == ADDED
+        heading = list(self._as_it_was(heading))
+        while len(heading) > 1 and not heading[-1].strip():
+            heading.pop()
+        self.heading: Sequence[str] = heading
+        self._ended = len(heading) < cells  # some programs end lines with a delimiter
         self.heading_row = self._skipped + 1
         self.notes: Sequence[str] = []
         if encoding is None and self._encoding in GUESSED:
@@ -565,6 +578,9 @@ class CsvTable:
             if len(numbers) != len(rows):  # some rows have several lines
                 heights = (1 + sum(len(_LINE_END.findall(cell)) for cell in row) for row in rows)
                 numbers = list(accumulate(heights, initial=first))[:-1]
+            if self._ended:
+                width = len(self.heading)
+                rows = [row if any(row[width:]) else row[:width] for row in rows]
             yield Batch([*map(self._as_it_was, rows)] if self.of_ours else rows, numbers)
 
     def _line(self, reader: Iterator[list[str]]) -> int:

@@ -91,10 +91,28 @@ def test_ragged_rows_are_problems_but_empty_cells_at_the_end_are_none(tmp_path: 
     assert [row["reference"] for row in rows] == ["B", "D"]
     assert [(row, sentence) for row, _, sentence in problems] == [
         (2, "the row has 2 cells, and the heading 3"),
-        (4, "the row has 4 cells, and the heading 3"),
+        (4, "the row has 4 cells, and the heading 3: column 4 (D) has content, and no name"),
     ]
     many, problems = book(HEADING + "A,1.00,KES" + "," * 900_000 + "\n", folder=tmp_path)
     assert (len(many), problems) == (1, [])
+
+
+@pytest.mark.parametrize(("content", "rows", "problem"), [
+    (HEADING.strip() + ",,\nA,1.00,KES\nB,1.00,KES,\nC,1.00,KES,,\n", ["A", "B", "C"], None),
+    (HEADING.strip() + ",,\nA,1.00,KES\nB,1.00,KES,,x\n", ["A"], "column 5 (E) has content"),
+    ("reference,,amount,currency\nA,,1.00,KES\nB,x,1.00,KES\n", ["A"], "column 2 (B) has content"),
+    (",reference,amount,currency\n0,A,1.00,KES\n1,B,1.00,KES\n", ["A", "B"], None),
+    (",reference,amount,currency\n0,A,1.00,KES\nx,B,1.00,KES\n", [], "column 1 (A) has content"),
+])  # fmt: skip
+def test_content_without_a_name_is_a_problem_of_its_row(
+    content: str, rows: list[str], problem: str | None, tmp_path: Path
+) -> None:
+    """But a delimiter that ends lines means nothing, nor do rows that are numbered."""
+    found, problems = book(content, folder=tmp_path)
+    assert [row["reference"] for row in found] == rows
+    assert [problem in each[2] if problem else each for each in problems] == [True] * bool(
+        problem
+    ) * (2 - len(rows))
 
 
 def test_a_delimiter_that_is_not_clear_is_asked_for_and_a_declared_one_wins(

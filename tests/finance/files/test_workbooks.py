@@ -12,7 +12,9 @@ from typing import Any
 import openpyxl
 import pytest
 
-from app.finance.files import opening
+from app.finance.files import opening, workbooks
+from app.finance.files.books import BookForm
+from app.finance.files.mapping import read_mapping
 from tests.finance.files.reading import book
 
 SHEET = "xl/worksheets/sheet1.xml"
@@ -99,6 +101,87 @@ def test_the_sheet_that_is_named_is_read(tmp_path: Path) -> None:
     assert "no sheet 'Payments'" in refusal(file.getvalue(), tmp_path, 'sheet = "Payments"')
 
 
+def sheets(tmp_path: Path, **rows: list[list[Any]]) -> Path:
+    """Write a workbook with these sheets; one whose name begins with `hidden` is hidden."""
+    made, path = openpyxl.Workbook(), tmp_path / "sheets.xlsx"
+    made.remove(made.active)
+    for name, content in rows.items():
+        sheet = made.create_sheet(name)
+        sheet.sheet_state = "hidden" if name.startswith("hidden") else "visible"
+        for row in content:
+            sheet.append(row)
+    made.save(path)
+    return path
+
+
+ONE = ["A", 1, "KES", "2026-11-01"]
+
+
+@pytest.mark.parametrize(("row", "said"), [
+    (["A", "#REF!", "KES", None], "cell B2 holds the error #REF!"),
+    (["#N/A", 1, "KES", None], "cell A2 holds the error #N/A"),
+    (["A", "=1+1", "KES", None], "cell B2 has a formula without a value"),
+    (["=x", "=y", "=z", None], "cell A2 has a formula without a value, cell B2 has a"),
+])  # fmt: skip
+@pytest.mark.parametrize("more", [[], [ONE]])
+def test_errors_and_formulas_without_a_value_are_problems_with_sheet_and_cell(
+    row: list[Any], said: str, more: list[list[Any]], tmp_path: Path
+) -> None:
+    """The library gives such cells as empty; rows of formulas at the end it leaves out."""
+    path = sheets(tmp_path, Orders=[HEADING, row, *more], Others=[["#REF!"]])
+    rows, problems = book(path.read_bytes(), folder=tmp_path)
+    assert len(rows) == len(more)
+    ((number, _, sentence),) = problems
+    assert (number, sentence.startswith(f"Sheet 'Orders', {said}")) == (2, True)
+
+
+def test_a_formula_with_its_value_is_read_and_errors_in_other_columns_are_not(
+    tmp_path: Path,
+) -> None:
+    content = workbook(ONE, ["B", "=1+1", "KES"], ["C", 3, "KES", None, None, "#N/A"])
+    content = changed(
+        content,
+        lambda sheet: sheet.replace(b"<v />", b"<v>2</v>").replace(
+            b'<c r="E1" t="inlineStr"><is><t>phone', b'<c r="F1" t="inlineStr"><is><t>note'
+        ),
+    )
+    rows, problems = book(content, 'zone = "UTC"', folder=tmp_path)
+    assert not problems
+    assert [row["amount"]["amount"] for row in rows] == ["1.00", "2.00", "3.00"]
+
+
+@pytest.mark.parametrize(("value", "problems"), [(b"0", 1), (b"7", 0)])
+def test_a_zero_that_no_program_worked_out_is_no_value(
+    value: bytes, problems: int, tmp_path: Path
+) -> None:
+    """Libraries that write workbooks save a zero for each formula, to be replaced at opening."""
+    content = workbook(["A", "=1+1", "KES"])
+    content = changed(content, lambda sheet: sheet.replace(b"<v />", b"<v>%s</v>" % value))
+    assert len(book(content, folder=tmp_path)[1]) == problems
+
+
+def notes_of(path: Path, mapping: str = "") -> str:
+    said = read_mapping(mapping.encode(), BookForm.FIELDS)
+    return " ".join(opening.open_table(path, said, BookForm.FIELDS).notes)
+
+
+def test_other_sheets_and_hidden_rows_are_noted_with_names_and_counts(tmp_path: Path) -> None:
+    path = sheets(tmp_path, Orders=[HEADING, ONE], hiddenA=[["x"]], B=[[1], [2]], C=[])
+    book_ = openpyxl.load_workbook(path)
+    for row in range(2, 9):
+        book_["Orders"].cell(row, 1, f"A{row}")
+        book_["Orders"].row_dimensions[row].hidden = row != 5
+    book_["Orders"].row_dimensions[20].hidden = True
+    book_.save(path)
+    assert notes_of(path) == (
+        "Only the sheet 'Orders' is read. Others have content, too: 'hiddenA' (1 row, hidden), "
+        "'B' (2 rows). To read another one, name it with --sheet. Hidden rows are read, too: 6 "
+        "rows of the sheet 'Orders', by a filter or by hand: rows 2 to 4, 6 to 8."
+    )
+    assert "sheet 'B' is read" in notes_of(path, 'sheet = "B"')
+    assert not notes_of(sheets(tmp_path, Orders=[HEADING, ONE]))
+
+
 @pytest.mark.parametrize("keep", [10, 100, 0.5, 0.9, -10])
 def test_a_workbook_that_is_cut_short_is_refused(keep: float, tmp_path: Path) -> None:
     content = workbook(["A", 1, "KES"])
@@ -174,7 +257,7 @@ def test_many_parts_and_odd_packing_are_refused(
     with zipfile.ZipFile(file, "a") as archive:
         archive.writestr("odd", b"x", zipfile.ZIP_LZMA)
     assert "packed as no spreadsheet program does" in refusal(file.getvalue(), tmp_path)
-    monkeypatch.setattr(opening, "MAX_ENTRIES", 3)
+    monkeypatch.setattr(workbooks, "MAX_ENTRIES", 3)
     assert "more than 3 parts" in refusal(workbook(["A", 1, "KES"]), tmp_path)
 
 
