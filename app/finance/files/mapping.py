@@ -9,7 +9,8 @@ heading_row = 7            skip_first = 1             skip_last = 2
 brackets = "negative"      zone_column = "TimeZone"   optional = ["payout"]
 empty = ["--", "N/A"]      # cells that say nothing, in any column
 
-[columns]                  # our name = the file's name; "" leaves a column out
+[columns]                  # our name = the file's name; "" leaves a column out; with
+                           # heading_row = 0 a column's name is its place: "1", "2"
 reference = "Order No."
 phone = ["Phone", "Billing Phone"]    # the first nonempty one
 
@@ -151,7 +152,8 @@ class Fold:
 class RowRules:
     """Which rows of a file are its data.
 
-    heading_row            the row of the column names; None: it is found
+    heading_row            the row of the column names; None: it is found; 0: there is none, and
+                           columns are named by their places, from "1" on
     skip_first, skip_last  number of rows after the heading and at the end that are no data
     empty                  words in small letters that say that there is nothing
     keep                   by column name: every row has one of these words
@@ -337,7 +339,7 @@ class MappingFile(TomlTable):
     """The keys of a mapping that are the same for every kind of file."""
 
     kind: Literal["book", "statement", "bank"] | None = None
-    heading_row: Annotated[Any, _row_count(1)] | None = None
+    heading_row: Annotated[Any, _row_count(0)] | None = None
     skip_first: Annotated[Any, _row_count(0)] = 0
     skip_last: Annotated[Any, _row_count(0)] = 0
     brackets: Annotated[str, _checked("negative".__eq__, 'must be "negative"')] | None = None

@@ -467,8 +467,16 @@ _DECLARATION: Final = re.compile(r"sep=(.)\s*", re.IGNORECASE)
 """A first line that names the delimiter for Excel."""
 
 
+def places_as_names(row: Sequence[str]) -> list[str]:
+    """Return the heading of a file without one: columns are called 1, 2, 3 and so on."""
+    return [str(place) for place, _ in enumerate(row, 1)]
+
+
 class CsvTable:
-    """One file of delimited text; its heading is the given line, or is found (`heading_in`)."""
+    """One file of delimited text; its heading is the given line, or is found (`heading_in`).
+
+    If line 0 is given, the file has no heading, and its columns have the names of their places.
+    """
 
     periods: Sequence[StatedPeriod] = ()
 
@@ -500,7 +508,8 @@ class CsvTable:
         reader = self._reader()
         heading = self._next(reader)
         cells, self.of_ours = len(heading), tuple(heading[-len(ADDED) :]) == ADDED
-        heading = list(self._as_it_was(heading))
+        self._has_heading = self.of_ours or heading_row != 0
+        heading = list(self._as_it_was(heading) if self._has_heading else places_as_names(heading))
         while len(heading) > 1 and not heading[-1].strip():
             heading.pop()
         self.heading: Sequence[str] = heading
@@ -528,14 +537,14 @@ class CsvTable:
                 declared = declaration[1]
             elif line.strip():
                 found.append((number, line))
-            if len(found) == SEARCHED_ROWS or number + 1 == given:
+            if len(found) == SEARCHED_ROWS or number + 1 == given or (found and given == 0):
                 break
         if not found:
             raise RefusedTable(1, "the file is empty")
         if _delimiter_of_ours(found[0][1]) is not None:
             return (*found[0], declared)
         if given is not None:
-            if found[-1][0] + 1 != given:
+            if given and found[-1][0] + 1 != given:
                 raise RefusedTable(
                     given, "there is no heading in this row, where the mapping says it is"
                 )
@@ -558,7 +567,8 @@ class CsvTable:
 
     def batches(self) -> Iterator[Batch]:
         reader = self._reader()
-        self._next(reader)
+        if self._has_heading:
+            self._next(reader)
         read = 0
         while True:
             line = self._line(reader)

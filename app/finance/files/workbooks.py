@@ -391,14 +391,16 @@ class XlsxTable:
 
         recognize  counts the known columns of a heading
         names      the columns that are read: error cells in them are problems
+        If row 0 is given, the sheet has no heading, and its columns have the names of their places.
         """
         doubtful = check_workbook(path)
         book, self._sheet = _sheet(path, sheet)
         self._doubts = doubts_of(path, self._sheet.name, doubtful)
         if names:
             self.notes = [*_other_sheets(book, self._sheet.name), *self._hidden_rows()]
-        if heading_row is None:
-            found = self.first_rows()
+        self._has_heading = heading_row != 0
+        if not heading_row:
+            found = self.first_rows()[: 1 if heading_row == 0 else None]
         else:
             found = list(islice(self._rows(), heading_row - 1, heading_row))
             if not found or not any(found[0][1]):
@@ -411,6 +413,8 @@ class XlsxTable:
         self.head: Sequence[str] = [
             " ".join(filter(None, row)) for _, row in islice(self._rows(), self.heading_row - 1)
         ]
+        if not self._has_heading:
+            heading = tables.places_as_names(heading)
         while heading and not heading[-1]:
             heading.pop()
         self.heading: Sequence[str] = heading
@@ -426,7 +430,8 @@ class XlsxTable:
         return list(islice((each for each in self._rows() if any(each[1])), tables.SEARCHED_ROWS))
 
     def batches(self) -> Iterator[tables.Batch]:
-        rows = dropwhile(lambda each: each[0] <= self.heading_row, self._rows())
+        before = self.heading_row if self._has_heading else self.heading_row - 1
+        rows = dropwhile(lambda each: each[0] <= before, self._rows())
         width = len(self.heading)
         while part := list(islice(rows, tables.BATCH)):
             cut: list[Sequence[str]] = [row if any(row[width:]) else row[:width] for _, row in part]

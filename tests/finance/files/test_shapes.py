@@ -5,6 +5,7 @@ from itertools import product
 from pathlib import Path
 from time import thread_time
 
+import openpyxl
 import pytest
 
 from app.core.errors import UsageError
@@ -33,6 +34,39 @@ def test_a_heading_that_is_given_is_that_and_no_other(tmp_path: Path) -> None:
     assert references(book(content, "heading_row = 3", folder=tmp_path)) == ["A"]
     _, problems = book("a\n\n\n", "heading_row = 2", folder=tmp_path)
     assert problems == [(2, None, "there is no heading in this row, where the mapping says it is")]
+
+
+BY_PLACE = """heading_row = 0
+[columns]
+reference = "2"
+amount = "4"
+[ignore]
+"1" = ["draft"]
+[defaults]
+currency = "KES"
+"""
+
+
+@pytest.mark.parametrize("first", ["", "sep=;\n", "\n\n"])
+def test_columns_of_a_file_without_a_heading_are_named_by_place(first: str, tmp_path: Path) -> None:
+    content = f"{first}paid;A;x;1.00\npaid;B;x;2.00\ndraft;C;x;3.00\n"
+    found = book(content, BY_PLACE, folder=tmp_path)
+    assert references(found) == ["A", "B"]
+    assert found[0][0]["row"] == first.count("\n") + 1
+    _, problems = book(content, BY_PLACE.replace('"4"', '"5"'), folder=tmp_path)
+    assert "there is no column '5', which the mapping names" in problems[0][2]
+
+
+def test_columns_of_a_sheet_without_a_heading_are_named_by_place(tmp_path: Path) -> None:
+    made = openpyxl.Workbook()
+    for cells in [("paid", "A", None, 1.5), ("paid", "B", "x", 2)]:
+        made.active.append(cells)
+    made.save(tmp_path / "made.xlsx")
+    rows, problems = book((tmp_path / "made.xlsx").read_bytes(), BY_PLACE, folder=tmp_path)
+    assert problems == []
+    assert [(row["row"], row["reference"], row["amount"]["amount"]) for row in rows] == [
+        (1, "A", "1.50"), (2, "B", "2.00"),
+    ]  # fmt: skip
 
 
 def test_rows_at_both_ends_are_skipped(tmp_path: Path) -> None:
@@ -378,7 +412,7 @@ def test_a_column_that_is_missing_is_reported_with_the_nearest_and_all_that_are_
 
 
 @pytest.mark.parametrize(("mapping", "said"), [
-    ("heading_row = 0", "heading_row: must be a number of rows from 1 to 1,000"),
+    ("heading_row = -1", "heading_row: must be a number of rows from 0 to 1,000"),
     ("skip_last = true", "skip_last: must be a number of rows from 0 to 1,000"),
     ('brackets = "minus"', 'brackets: must be "negative"'),
     ('optional = ["price"]', "'price' is no column of ours"),
