@@ -42,9 +42,9 @@ class Allowance:
     def why_not(self, *moneys: Money) -> str | None:
         """Return why one person may not decide about all of these alone; None if they may."""
         for each in moneys:
-            most = self.rules.above(each)
-            if most is not None:
-                return f"{each} is more than the {most} that one person may accept"
+            above = self.rules.above(each)
+            if above is not None:
+                return above
         sums = Counter[str]()
         for each in moneys:
             sums[each.currency] += each.minor

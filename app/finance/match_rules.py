@@ -112,8 +112,8 @@ class Rules:
     """The merchant's rules.
 
     match        rules of the matcher
-    alone_max    minor units by currency up to which one person may accept a break; no entry means
-                 no limit
+    alone_max    minor units by currency up to which one person may accept a break; nothing alone in
+                 a currency without an entry, unless there is none at all
     alone        minor units by currency up to which one person may decide alone in a period, where
                  the rules state it; `limit` has the defaults
     close_alone  whether one person may close a month
@@ -142,12 +142,22 @@ class Rules:
             return self.alone_max[currency]
         return (self.limit("day", currency) or 0) * DAYS_IN_A_MONTH
 
-    def above(self, money: Money) -> Money | None:
-        """Return the most that one person may accept, if this is more; else None."""
-        limit = self.alone_max.get(money.currency)
-        if limit is None or money.minor <= limit:
+    def above(self, money: Money) -> str | None:
+        """Return why this is more than one person may accept; None if it is not."""
+        if not self.alone_max or not money.minor:
             return None
-        return Money(minor=limit, currency=money.currency)
+        limit = self.alone_max.get(money.currency)
+        if limit is None:
+            return (
+                f"no rule says how much {money.currency} one person may accept (accept_alone_max), "
+                "as one does for other currencies"
+            )
+        most = Money(minor=limit, currency=money.currency)
+        return (
+            f"{money} is more than the {most} that one person may accept"
+            if money.minor > limit
+            else None
+        )
 
 
 def _duration(value: Any) -> Duration:
@@ -428,7 +438,7 @@ def compare_rules(before: str, after: str) -> list[RuleChange]:
     }
     limits = [_limits_of(each, stated) for each in rules]
     found = [
-        RuleChange(what=what, before=one, after=other, note=_limit_note(one, other))
+        RuleChange(what=what, before=one, after=other, note=_limit_note(what, one, other, rules))
         for what in sorted({*limits[0], *limits[1]})
         if (one := limits[0].get(what, "")) != (other := limits[1].get(what, ""))
     ]
@@ -456,11 +466,21 @@ def _limits_of(rules: Rules, stated: set[tuple[Period, str]]) -> dict[str, str]:
     return found
 
 
-def _limit_note(before: str, after: str) -> str:
+def _limit_note(what: str, before: str, after: str, rules: Sequence[Rules]) -> str:
+    """Say what a limit's change means; a currency has none like the others, or as the only one."""
+    others_had, others_have = [what != "close_alone" and bool(e.alone_max) for e in rules]
     if not before:
-        return "new: it takes a second person"
+        return (
+            "new: one person may decide about so much"
+            if others_had
+            else "new: it takes a second person"
+        )
     if not after:
-        return "dropped: one person may do it alone, whatever the amount"
+        return (
+            "dropped: it takes a second person, whatever the amount"
+            if others_have
+            else "dropped: one person may do it alone, whatever the amount"
+        )
     return (
         "lowered: one person may decide about less"
         if Decimal(after) < Decimal(before)

@@ -208,10 +208,9 @@ async def _foreseen(connection: Connection, found: import_store.Import) -> Fores
     seen = await import_store.standing_lines(connection, found, before=end)
     rules, because = await rules_known(connection), None
     for currency, minor in sorted(seen.sums.items()):
-        most = rules.above(Money(minor=min(minor, MAX_MINOR), currency=currency))
-        if most is not None:
-            money = _money(minor, currency)
-            because = f"its lines of {money} are more than the {most} that one person may accept"
+        above = rules.above(Money(minor=min(minor, MAX_MINOR), currency=currency))
+        if above is not None:
+            because = f"of all its lines, {above}"
             break
     return Foreseen(
         withdrawn=found,

@@ -293,7 +293,10 @@ def limits_item(*, currencies: Sequence[str]) -> ChecklistItem:
             sentence="Nothing limits what one person may write off alone: set accept_alone_max of "
             "your currencies in the matching rules (`tallyhook reconcile rules save FILE`).",
         )
-    sentence = f"One person may decide up to a limit in {', '.join(sorted(currencies))}."
+    sentence = (
+        f"One person may decide up to a limit in {', '.join(sorted(currencies))}, and in no other "
+        "currency."
+    )
     return ChecklistItem(item=name, state="passed", sentence=sentence)
 
 

@@ -367,7 +367,7 @@ async def test_above_the_limit_none_of_several_is_accepted(
     """The form says which are to be proposed and offers nothing. A form sent all the same is
     refused with their ids."""
     console = console_with_breaks
-    limit = '[accept_alone_max]\nKES = "1.00"\n'
+    limit = '[accept_alone_max]\nKES = "1.00"\nUSD = "99.00"\n'
     async with console.signed_in("finance") as client:
         found = (await breaks(client))["breaks"]
         path = f"/do/accept-all?{chosen(found)}"
@@ -420,7 +420,7 @@ async def test_what_each_may_be_accepted_alone_may_not_be_together(
         seal = re.search(r'name="seen" value="([^"]+)"', page)
         assert seal
         form = {"form": await of_form(client, path), "seen": seal[1], "reason": "small sums"}
-        limit = '[accept_alone_max]\nKES = "1500.00"\n'
+        limit = '[accept_alone_max]\nKES = "1500.00"\nUSD = "99.00"\n'
         await save_rules(console.context, limit, by="a finance")
         text = shown((await client.get(path)).text)
         sent = await client.post(path, data=form)
@@ -540,7 +540,7 @@ async def test_rules_that_were_tried_are_put_in_force(console_with_breaks: Runni
         name = listed[0]["id"]
         page = (await client.get(f"/proposals/{name}")).text
         assert "KES = &#34;1.00&#34;" in page
-        assert "accept_alone_max.KES 5.00 none dropped: one person may do it alone" in shown(page)
+        assert "accept_alone_max.KES 5.00 none dropped: it takes a second person" in shown(page)
         assert "tolerance.KES none 1.00" in shown(page)
         await send(client, f"/do/approve?proposal={name}", reason="fine")
     assert len(console.driver.rows("SELECT 1 FROM match_rules")) == 2

@@ -687,7 +687,7 @@ class ImportContract:
         assert isinstance(made, Proposal)
         assert made.sentence == (
             "Take back import 2 of book lines (book.csv): 1 line, KES 11.00. Two people decide: "
-            "its lines of KES 11.00 are more than the KES 10.00 that one person may accept."
+            "of all its lines, KES 11.00 is more than the KES 10.00 that one person may accept."
         )
         with pytest.raises(UsageError, match="a second operator must decide"):
             await proposals.approve(made.id, by=Proven("bob"), reason="x")

@@ -8,7 +8,7 @@ import pytest
 from app.core.errors import ConfigurationError
 from app.finance.break_acts import too_much
 from app.finance.limits import Allowance
-from app.finance.match_rules import Rules, read_rules
+from app.finance.match_rules import Rules, compare_rules, read_rules
 from reconcile.money import Money
 from tests.database.contract_breaks import missing
 
@@ -32,9 +32,11 @@ def kes(minor: int) -> Money:
          "KES 9.00 of the KES 10.00 that one person may decide about alone in a day is used up "
          "today: that leaves less than KES 1.01"),
         ({"day": {"KES": 1_000}}, [kes(0)], None),
-        ({"day": {"USD": 10**9}}, [kes(1_000), Money(minor=10**9, currency="USD")], None),
+        ({"day": {"JPY": 10**9}}, [kes(1_000)], None),
         ({"day": {"JPY": 301}}, [Money(minor=500, currency="JPY")],
          "JPY 301 of the JPY 800 that one person may decide about alone in a day is used up"),
+        ({}, [Money(minor=1, currency="EUR")], "no rule says how much EUR one person may accept"),
+        ({}, [Money(minor=0, currency="EUR")], None),
         ({"month": {"KES": 4_000}}, [kes(1_000)], None),
         ({"month": {"KES": 4_001}}, [kes(1_000)],
          "KES 40.01 of the KES 50.00 that one person may decide about alone in a month is used up "
@@ -84,3 +86,19 @@ def test_some_breaks_take_two_people_whatever_the_limits(cause: Any) -> None:
     small = replace(missing("A", minor=1), cause=cause)
     assert "two people only" in (too_much(Allowance(rules=Rules()), small) or "")
     assert too_much(Allowance(rules=Rules()), missing("A", minor=1)) is None
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "note"),
+    [
+        ("", 'KES = "1"', "new: it takes a second person"),
+        ('KES = "1"', "", "dropped: one person may do it alone, whatever the amount"),
+        ('EUR = "1"', 'EUR = "1"\nKES = "1"', "new: one person may decide about so much"),
+        ('EUR = "1"\nKES = "1"', 'EUR = "1"', "dropped: it takes a second person, whatever the"),
+    ],
+)
+def test_a_limit_means_more_or_less_beside_those_of_others(
+    before: str, after: str, note: str
+) -> None:
+    (change,) = compare_rules(*(f"[accept_alone_max]\n{each}\n" for each in (before, after)))
+    assert change.note.startswith(note)
