@@ -63,7 +63,7 @@ STATUSES: Final = {NotFoundError: 404, UsageError: 400, UnreachableError: 503}
 LISTED_ON: Final = {
     "/cases": "/orders",
     "/match": "/breaks",
-    "/previews": "/runs",
+    "/previews": "/rules",
     "/rows": "/runs",
     "/trail": "/bank",
 }

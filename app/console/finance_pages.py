@@ -14,7 +14,7 @@ from app.console.view import PROPOSE, ROWS, ActionResult, Document, Field, Form,
 from app.console.words import BANK_PLACES, address
 from app.context.context import AppContext
 from app.core.errors import ConfigurationError, NotFoundError, UsageError
-from app.core.jobs import Job, job_document
+from app.core.jobs import job_document
 from app.core.schedule import schedule_entries
 from app.core.text import counted
 from app.core.zones import local_text
@@ -22,8 +22,6 @@ from app.finance import (
     bank_match,
     close_period,
     closed_periods,
-    fee_suggestions,
-    match_rules,
     placed_rows,
     reconcile_period,
     reconcile_rows,
@@ -44,9 +42,8 @@ from app.finance.reports.journal import (
     print_name,
 )
 from app.finance.reports.render import REPORT_FORMATS, ReportFormat
-from reconcile.instants import DAY, TICK, Instant, format_instant, format_known
+from reconcile.instants import DAY, Instant, format_instant, format_known
 from reconcile.matching.control import BUCKETS, SIDES, Bucket, Side
-from reconcile.matching.rows import name_of
 from reconcile.periods import Calendar, Month
 from reconcile.reporting import closing as closings
 from reconcile.reporting.report import Scope
@@ -151,81 +148,6 @@ async def run_page_document(view: View) -> Document:
         if found.rules
         else "those built in",
     }
-
-
-async def tried_as(view: View, rules: str) -> str:
-    """Mark a preview with the number of the rules in force, and the rules that it tries."""
-    saved = await match_rules.current_rules(view.context)
-    return f"{0 if saved is None else saved.number} {rules}"
-
-
-def rules_tried(job: Job) -> str:
-    """Return the rules of a preview's mark."""
-    return job.mark.partition(" ")[2]
-
-
-def preview_of(view: View, name: str) -> Job:
-    """Return a preview. Raises NotFoundError if it is no longer kept."""
-    job = view.console.jobs.job(name)
-    if job is None or job.kind != "preview":
-        raise NotFoundError("this preview is kept no longer: try the rules again")
-    return job
-
-
-async def preview_document(view: View) -> Document:
-    """GET /previews/{job}: what the tried rules would change."""
-    job = preview_of(view, view.subject)
-    nothing: Document = {"as_of": None, "rules": [], "totals": [], "changes": [], "not_told": 0}
-    result = job.result or nothing
-    changes = [
-        {"effect": each["effect"], **(each["after"] or each["before"])}
-        for each in result["changes"][: None if view.format == "csv" else ROWS]
-    ]
-    return {
-        "preview": job.name,
-        "job": job_document(job),
-        "rules": rules_tried(job),
-        "as_of": result["as_of"],
-        "differ": result["rules"],
-        "totals": result["totals"],
-        "changes": changes,
-        "not_told": result["not_told"] + len(result["changes"]) - len(changes),
-    }
-
-
-async def fees_document(view: View) -> Document:
-    """GET /fees?from=&to=: fee rules that the statement lines of some days suggest."""
-    found = await _suggested_fees(view)
-    calendar = Calendar(view.context.calendar_zone)
-    days = {
-        "from": calendar.day_of(found.since),
-        "to": calendar.day_of(Instant(found.until - TICK)),
-    }
-    return found.document() | days
-
-
-async def _text_rule(view: View, line: str) -> tuple[str, str]:
-    """Return the key and the text of a rule about bank lines of the same payer, else text."""
-    key = view.choice("as", ("bank_payers", "other_business")) or "other_business"
-    if not view.person.may("bank"):
-        raise UsageError("your role may not read what the bank wrote")
-    booked = (await bank_match.named_lines(view.context, [line])).get(name_of(line))
-    words = "" if booked is None else (booked.counterparty or booked.text or booked.reference or "")
-    if len(words.strip()) < 3:
-        raise UsageError("the bank wrote no text for this line, of which a rule could be made")
-    return key, words.strip()[:80]
-
-
-async def _suggested_fees(view: View) -> fee_suggestions.FeeSuggestions:
-    """Suggest fees of the days of the address; without any, those of the last whole month."""
-    zone, calendar = view.context.calendar_zone, Calendar(view.context.calendar_zone)
-    this_month = calendar.month(calendar.day_of(view.context.clock.now())[:7]).start
-    last_day = calendar.day_of(Instant(this_month - TICK))
-    since = day(view.word("from") or f"{last_day[:7]}-01", "From", zone=zone)
-    until = day(view.word("to") or last_day, "To", zone=zone, after=True)
-    if since is None or until is None or since >= until:
-        raise UsageError("the first day must not lie after the last one")
-    return await fee_suggestions.suggest_fees(view.context, since=since, until=until)
 
 
 async def periods_document(view: View) -> Document:
@@ -734,87 +656,3 @@ async def do_run(view: View, reason: str) -> str:
     work = partial(view.console.work, reconcile_period.reconcile_for, asked, by=by, reason=reason)
     await view.job("run", "run", work=work)  # one at a time
     return "/runs"
-
-
-async def ask_preview(view: View) -> Form:
-    saved = await match_rules.current_rules(view.context)
-    rules = "" if saved is None else saved.toml
-    if view.word("from") is not None:  # with the fees that these days suggest
-        rules = await fee_suggestions.rules_with(view.context, await _suggested_fees(view))
-    elif (line := view.word("bank")) is not None:
-        rules = match_rules.with_text(rules, *await _text_rule(view, line))
-    return Form(
-        subject="matching rules",
-        lines=(
-            "Everything is matched under the rules in force and under these, and you see what "
-            "would newly match, be lost or change, with money. Nothing of it is kept.",
-            "When you have seen that, you may put them in force, or propose that.",
-        ),
-        back="/runs",
-        reason=False,
-        fields=(
-            Field(
-                name="rules",
-                label="Rules (TOML)",
-                kind="area",
-                value=rules,
-                hint='Such as date_window = "2 days". At most 12,000 characters.',
-                required=False,
-            ),
-        ),
-    )
-
-
-async def do_preview(view: View, reason: str) -> str:
-    rules = view.given.get("rules", "").replace("\r\n", "\n")  # parsed where a time limit applies
-    work = partial(view.console.reads_rules, match_rules.previewed_rules, rules)
-    mark = await tried_as(view, rules)
-    job = await view.job("preview", view.person.name, work=work, mark=mark)
-    return address("previews", job.name)
-
-
-async def ask_save_rules(view: View) -> Form:
-    job = preview_of(view, view.needed("preview"))
-    back, subject = address("previews", job.name), "the rules that were tried"
-    if job.ended is None or job.problem is not None:
-        lines: tuple[str, ...] = ("What they would change is not known: look at the preview.",)
-        return Form(subject=subject, lines=lines, back=back, ready=False)
-    if not await _still_against(view, job):
-        lines = ("Other rules were put in force since these were tried: try them again.",)
-        return Form(subject=subject, lines=lines, back=back, ready=False)
-    count = sum(each["count"] for each in job.result["totals"])
-    changes = [match_rules.RuleChange(**each) for each in job.result["rules"]]
-    alone = await match_rules.may_save_alone(view.context)
-    return Form(
-        subject=subject,
-        lines=(
-            match_rules.limits_sentence(changes),
-            f"They would change {counted(count, 'match or break', 'matches and breaks')}, as the "
-            "preview shows."
-            if count
-            else "They would change no match and no break.",
-            "The next run goes by them; runs and closed months of before stay what they are.",
-            "You put them in force in your name."
-            if alone
-            else "The rules in force limit what one person may do alone: you propose these, and "
-            "they are in force when another operator approves them.",
-        ),
-        back=back,
-        button="" if alone else PROPOSE,
-    )
-
-
-async def do_save_rules(view: View, reason: str) -> str | ActionResult:
-    """Save the rules, or propose that."""
-    job = preview_of(view, view.needed("preview"))
-    if job.ended is None or job.problem is not None or not await _still_against(view, job):
-        raise UsageError("what these rules would change now is not known: try them again")
-    done = await view.console.reads_rules(
-        match_rules.save_rules, rules_tried(job), by=view.person.name, reason=reason
-    )
-    return proposed(done) if isinstance(done, Proposal) else "/runs"
-
-
-async def _still_against(view: View, job: Job) -> bool:
-    """Return whether the rules in force are still those of the comparison."""
-    return job.mark == await tried_as(view, rules_tried(job))

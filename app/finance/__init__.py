@@ -30,6 +30,7 @@ __all__ = (
     "reports.accounts",
     "reports.journal",
     "reports.render",
+    "rule_text",
     "schedule_process",
     "scheduled",
     "scheduled_store",

@@ -6,17 +6,14 @@
 """
 
 import asyncio
-import json
-import re
-import tomllib
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Final
 
 from app.context.context import AppContext
-from app.core.errors import TallyhookError, UsageError
 from app.core.text import counted
-from app.finance.match_rules import current_rules, read_rules
+from app.finance.match_rules import current_rules
+from app.finance.rule_text import fee_block, with_fees
 from app.finance.statement_store import settled_payments
 from reconcile.instants import Instant, format_instant
 from reconcile.matching.fees import FeeLine, SuggestedFee, suggested_fees
@@ -102,61 +99,26 @@ async def rules_with(context: AppContext, suggested: FeeSuggestions) -> str:
     return put_in("" if saved is None else saved.toml, suggested)
 
 
-_HEADER: Final = re.compile(r"\s*\[")
-_FEE: Final = re.compile(r"\s*\[\[\s*fee\s*\]\]")
-_OF_FEE: Final = re.compile(r"\s*\[\s*fee\s*\.")
-
-
 def put_in(text: str, suggested: FeeSuggestions) -> str:
     """Return rules with other fees. Other lines stay as they are, comments too."""
-    replaced = {(each.rule.source, each.rule.currency) for each in suggested.found}
-    kept: list[str] = []
-    block: list[str] | None = None
-    for line in [*text.splitlines(), "["]:  # the last one ends a block
-        if block is not None and _HEADER.match(line) and not _OF_FEE.match(line):
-            try:
-                (fee,) = tomllib.loads("\n".join(block), parse_float=Decimal)["fee"]
-            except (ValueError, KeyError):
-                raise UsageError(_BY_HAND) from None
-            if (fee.get("source"), fee.get("currency")) not in replaced:
-                kept += block
-            block = None
-        if _FEE.match(line):
-            block = []
-        (kept if block is None else block).append(line)
-    whole = "\n".join(kept[:-1]).rstrip()
-    whole = f"{whole}\n\n{suggested.toml}" if whole else suggested.toml
-    try:
-        read_rules(whole)
-    except TallyhookError:
-        raise UsageError(_BY_HAND) from None
-    return whole
-
-
-_BY_HAND: Final = (
-    "the fees of the rules in force are not written as [[fee]] with one key a line: put the "
-    "suggestions of `tallyhook fees suggest` in by hand"
-)
+    own = {(each.rule.source, each.rule.currency) for each in suggested.found}
+    return with_fees(
+        text,
+        suggested.toml,
+        replaced=lambda fee: (fee.get("source"), fee.get("currency")) in own,
+    )
 
 
 def _block(suggested: SuggestedFee) -> str:
     rule = suggested.rule
-    lines = [
-        f"# explains exactly {suggested.exact:,} of {counted(suggested.lines, 'line')}",
-        "[[fee]]",
-        f"source = {_text(rule.source)}",
-        f"currency = {_text(rule.currency)}",
-        f'percent = "{_percent(rule)}"',
-        f'fixed = "{_fixed(rule)}"',
-    ]
-    if rule.where:
-        stated = [f"{name} = [{', '.join(map(_text, values))}]" for name, values in rule.where]
-        lines.append(f"where = {{{', '.join(stated)}}}")
-    return "\n".join(lines) + "\n"
-
-
-def _text(value: str) -> str:
-    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    block = fee_block(
+        source=rule.source,
+        currency=rule.currency,
+        percent=_percent(rule),
+        fixed=_fixed(rule),
+        where=rule.where,
+    )
+    return f"# explains exactly {suggested.exact:,} of {counted(suggested.lines, 'line')}\n{block}"
 
 
 def _percent(rule: ExpectedFee) -> str:

@@ -1,39 +1,6 @@
 """Matching rules: read from a file, in force, and what new ones would change.
 
-date_window = "2 days"                # off unless it is given
-settle_margin = "7 days"
-bank_margin = "5 days"                # from a payout to its line in the bank
-bank_payers = ["Stripe", "Paystack"]  # who pays out; else all that comes to the bank may be one
-other_business = ["Landlord Ltd"]     # texts of bank lines that are no payout
-close_alone = false                   # closing a month takes two people; true unless it is given
-[tolerance]
-KES = "1.00"                          # major units
-[accept_alone_max]
-KES = "5000.00"                       # above it, accepting a break takes two people; with a limit,
-                                      # so does every change of the rules
-[accept_alone_day]                    # of all that one person accepts, assigns and withdraws alone
-KES = "5000.00"                       # in a day; as accept_alone_max unless it is given
-[accept_alone_month]
-KES = "25000.00"                      # in a calendar month; five times the day unless it is given
-[adjustment_limit]
-KES = "10000.00"                      # what changes a closed month by more is a break
-[[fee]]
-source = "shop"
-currency = "KES"
-percent = "2.9"
-fixed = "0.30"
-tolerance = "0.01"                    # at least one minor unit, because providers round
-where = {card_country = ["US", "CA"]} # the first [[fee]] that fits a statement's line counts
-[[exchange]]                          # of payouts that the bank books in another currency
-currency = "USD"
-into = "KES"
-rate = "129.50"                       # KES for one USD
-tolerance_percent = "1.5"
-[methods]                             # payment methods of the order book; these are the defaults
-outside = ["cash", "cash on delivery", "cash on delivery (cod)", "cod", "cheque", "check",
-           "check payments", "money order"]  # paid to you, and through no provider
-bank = ["bank transfer", "direct bank transfer", "bank deposit", "bacs", "wire transfer"]
-tender = ["gift card", "store credit"]       # may be a part: "gift card + stripe"
+`rule_text.py` lists the settings of a file, each with an example.
 """
 
 import json
@@ -533,15 +500,6 @@ LIMITS_NAMED: Final = 9
 
 MOST_REPORTED: Final = 1_000
 """Changes that a preview lists, about a kilobyte each; all are counted."""
-
-
-def with_text(toml: str, key: str, words: str) -> str:
-    """Return rules in which `bank_payers` or `other_business` has one more text."""
-    value = json.dumps(words, ensure_ascii=False)
-    added, count = re.subn(
-        rf"(?m)^(\s*{key}\s*=\s*\[)", lambda found: f"{found[1]}{value}, ", toml, count=1
-    )
-    return added if count else f"{key} = [{value}]\n{toml}"
 
 
 async def current_rules(context: AppContext) -> SavedRules | None:

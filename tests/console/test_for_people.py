@@ -110,7 +110,7 @@ async def test_what_is_not_there_leads_to_the_list_where_it_would_be(
     lists = {
         "/orders/no": "/orders", "/cases/no": "/orders", "/deliveries/dlv_0": "/deliveries",
         "/breaks/brk_0": "/breaks", "/imports/99": "/imports", "/imports/upl_0": "/imports",
-        "/runs/99": "/runs", "/runs/x": "/runs", "/previews/x": "/runs", "/periods/x": "/periods",
+        "/runs/99": "/runs", "/runs/x": "/runs", "/previews/x": "/rules", "/periods/x": "/periods",
         "/proposals/prp_0": "/proposals", "/orders?outcome=x": "/orders", "/bank?skip=x": "/bank",
     }  # fmt: skip
     async with console_with_breaks.signed_in("finance") as client:

@@ -10,6 +10,7 @@ from typing import Any
 import httpx2
 import pytest
 from anyio import to_process
+from markupsafe import escape
 
 from app.config.load import load_settings
 from app.console.application import build_console
@@ -19,6 +20,7 @@ from app.finance.coverage import Declaration, declare_coverage
 from app.finance.imports import ImportRequest, import_bank, import_book, import_statement
 from app.finance.match_rules import previewed_rules, save_rules
 from app.finance.reconcile_period import RunRequest, reconcile_period
+from app.finance.rule_text import SETTINGS
 from app.wiring.serving import TOO_LONG, console_of
 from app.wiring.work import ElsewhereOf
 from reconcile.instants import DAY, MINUTE
@@ -545,6 +547,53 @@ async def test_rules_that_were_tried_are_put_in_force(console_with_breaks: Runni
         await send(client, f"/do/approve?proposal={name}", reason="fine")
     assert len(console.driver.rows("SELECT 1 FROM match_rules")) == 2
     assert gone.status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("rule", "typed", "written"),
+    [
+        ("limit", {"currency": "kes", "accept_alone_max": "5000"},
+         '[accept_alone_max]\nKES = "5000"'),
+        ("tolerance", {"currency": "KES", "amount": "1.00"}, '[tolerance]\nKES = "1.00"'),
+        ("fee", {"source": "shop", "currency": "KES", "percent": "2.9", "fixed": "0.30"},
+         '[[fee]]\nsource = "shop"\ncurrency = "KES"\npercent = "2.9"\nfixed = "0.30"'),
+        ("methods", {"outside": "Barzahlung\r\n\r\ncash", "bank": "", "tender": "gift card"},
+         '[methods]\ntender = ["gift card"]\nbank = []\noutside = ["Barzahlung", "cash"]'),
+    ],
+)  # fmt: skip
+async def test_a_form_writes_a_common_rule_into_those_in_force(
+    console_with_breaks: RunningConsole, rule: str, typed: dict[str, str], written: str
+) -> None:
+    """It is tried first and then put in force, as rules that are written by hand."""
+    console, before = console_with_breaks, '# ours\nrefund_margin = "9 days"\n'
+    await save_rules(console.context, before, by="a finance")
+    async with console.signed_in("finance") as client:
+        sent = await send(client, f"/do/add-rule?rule={rule}", **typed)
+        path = sent.headers["location"].partition("?")[0]
+        page = (await client.get(f"{path}.json")).json()
+        name = path.rpartition("/")[2]
+        done = await send(client, f"/do/save-rules?preview={name}", reason="as agreed")
+        shown_now = shown((await client.get(done.headers["location"])).text)
+    assert page["rules"] == f"{before}\n{written}\n"
+    assert console.driver.rows("SELECT toml FROM match_rules")[-1] == (page["rules"],)
+    assert "Rules 2 are in force" in shown_now
+
+
+async def test_the_page_of_rules_has_limits_and_every_setting(
+    console_with_breaks: RunningConsole,
+) -> None:
+    console = console_with_breaks
+    limit = '[accept_alone_max]\nKES = "10.00"\n'
+    await save_rules(console.context, limit, by="a finance")
+    async with console.signed_in("finance") as client:
+        page = await client.get("/rules")
+        form = await client.get("/do/add-rule?rule=limit&currency=KES")
+        wrong = await send(client, "/do/add-rule?rule=limit", currency="KSH")
+    assert "KES 10.00 10.00 50.00" in shown(page.text)
+    assert "In any other currency every amount takes two people" in shown(page.text)
+    assert [escape(each.toml) in page.text for each in SETTINGS] == [True] * len(SETTINGS)
+    assert 'value="10.00"' in form.text
+    assert "is not a currency code" in shown(wrong.text)
 
 
 async def test_suggested_fees_are_tried_and_proposed_from_their_page(

@@ -1,12 +1,14 @@
 """A file of rules is read strictly, and all its mistakes are reported at once."""
 
 import re
+import tomllib
+from typing import Any
 
 import pytest
 
-from app.core.errors import ConfigurationError
-from app.finance import match_rules
+from app.core.errors import ConfigurationError, UsageError
 from app.finance.match_rules import MAX_BYTES, compare_rules, limits_sentence, read_rules
+from app.finance.rule_text import SETTINGS, limits_of, with_names, with_setting
 from reconcile.instants import DAY, HOUR
 from reconcile.matching.books import Methods
 from reconcile.matching.rules import ExpectedFee, ExpectedRate, MatchRules, Tolerance
@@ -36,9 +38,8 @@ flat = 2
 """
 
 
-def test_the_example_in_the_docstring_is_what_it_says() -> None:
-    example = (match_rules.__doc__ or "").partition("\n\n")[2]
-    rules = read_rules(example)
+def test_the_examples_of_all_settings_are_one_file_of_rules() -> None:
+    rules = read_rules("\n".join(each.toml for each in SETTINGS))
     assert rules.match == MatchRules(
         currency="KES",
         tolerances=(Tolerance(currency="KES", minor=100),),
@@ -62,8 +63,21 @@ def test_the_example_in_the_docstring_is_what_it_says() -> None:
                 currency="USD", into="KES", micros=129_500_000, tolerance_per_million=15_000
             ),
         ),
+        methods=Methods(
+            outside=("cash", "cash on delivery"),
+            bank=("bank transfer",),
+            tender=("gift card", "store credit"),
+        ),
     )
     assert rules.alone_max == {"KES": 500_000}
+    assert limits_of(rules) == [
+        {
+            "currency": "KES",
+            "accept_alone_max": "5000.00",
+            "accept_alone_day": "5000.00",
+            "accept_alone_month": "25000.00",
+        }
+    ]
 
 
 def test_methods_of_the_book_replace_the_defaults_list_by_list() -> None:
@@ -98,9 +112,46 @@ def test_a_fee_rule_that_cannot_count_is_a_mistake(text: str, mistake: str) -> N
 
 def test_a_text_is_added_to_rules_as_they_are_written() -> None:
     for toml in ("", 'currency = "USD"\n', '# ours\nother_business = [\n  "B Ltd",\n]\n'):
-        added = match_rules.with_text(toml, "other_business", 'A "quoted" name')
-        assert read_rules(added).match.other_business[0] == 'A "quoted" name'
-        assert added.endswith(toml[-12:])
+        added = with_names(toml, "other_business", 'A "quoted" name')
+        known = read_rules(toml).match.other_business
+        assert read_rules(added).match.other_business == ('A "quoted" name', *known)
+        assert ("# ours" in added) == ("# ours" in toml)
+
+
+OURS = '# ours\n[tolerance] # small\nKES = "1"\nEUR = "0.05" # of us\n[methods]\nbank = ["x"]\n'
+
+
+@pytest.mark.parametrize(
+    ("before", "name", "value", "after"),
+    [
+        ("", "tolerance.KES", "1", '[tolerance]\nKES = "1"\n'),
+        (OURS, "tolerance.KES", "2", OURS.replace('KES = "1"', 'KES = "2"')),
+        (OURS, "tolerance.KES", None, OURS.replace('KES = "1"\n', "")),
+        (OURS, "tolerance.USD", "3", OURS.replace("small", 'small\nUSD = "3"')),
+        (OURS, "tolerance.USD", None, OURS),
+        (OURS, "methods.bank", ["a", "b"], OURS.replace('["x"]', '["a", "b"]')),
+        (OURS, "methods.tender", ["a"], OURS.replace("[methods]", '[methods]\ntender = ["a"]')),
+        (OURS, "bank_payers", ["a"], 'bank_payers = ["a"]\n' + OURS),
+    ],
+)
+def test_one_setting_is_changed_and_other_lines_stay(
+    before: str, name: str, value: Any, after: str
+) -> None:
+    assert with_setting(before, name, value) == after
+
+
+@pytest.mark.parametrize("before", ['tolerance = {KES = "1"}\n', 'tolerance.KES = "1"\n'])
+def test_a_setting_that_is_written_otherwise_is_left_to_a_person(before: str) -> None:
+    with pytest.raises(UsageError, match="put it in by hand"):
+        with_setting(before, "tolerance.EUR", "1")
+
+
+def test_every_setting_has_an_example() -> None:
+    with pytest.raises(ConfigurationError) as raised:
+        read_rules("other = 1")
+    known = str(raised.value).partition("there are ")[2].split(", ")
+    examples = tomllib.loads("\n".join(each.toml for each in SETTINGS))
+    assert sorted(known) == sorted(examples)
 
 
 def test_an_empty_file_is_the_built_in_rules() -> None:

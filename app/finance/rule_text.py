@@ -1,0 +1,234 @@
+"""Text of matching rules: its settings with examples, and one of them changed in a file.
+
+A change leaves all other lines as they are, comments too. It is checked by parsing: a file that is
+written in another way than these settings is left to a person.
+"""
+
+import json
+import re
+import tomllib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, Final
+
+from app.core.errors import UsageError
+from app.finance.match_rules import Rules
+from reconcile.money import Money, exponent_of, major_text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuleSetting:
+    """A setting of the rules. toml: an example, which may be several lines."""
+
+    toml: str
+    means: str
+
+
+def _settings(*pairs: tuple[str, str]) -> tuple[RuleSetting, ...]:
+    return tuple(RuleSetting(toml=toml, means=means) for toml, means in pairs)
+
+
+SETTINGS: Final = _settings(
+    (
+        'date_window = "2 days"',
+        "Lines without a common reference may match if amount and currency agree and their dates "
+        "are at most so far apart. Off unless it is given.",
+    ),
+    ('settle_margin = "7 days"', "A capture may wait so long for its statement line."),
+    ('book_margin = "1 day"', "The order book may be so far behind the money."),
+    ('money_margin = "1 day"', "The money may be so far behind a book line that says paid."),
+    ('refund_margin = "10 days"', "A refund in the book may take so long to arrive."),
+    ('bank_margin = "5 days"', "A payout may take so long to its line in the bank."),
+    (
+        'bank_payers = ["Stripe", "Paystack"]',
+        "Texts of bank lines that are payouts. Without any, all that comes to the bank may be one.",
+    ),
+    ('other_business = ["Landlord Ltd"]', "Texts of bank lines that are no payout."),
+    ('currency = "KES"', "Your own currency, for a zero amount that states none."),
+    (
+        "close_alone = false",
+        "Closing a month takes two people; true unless it is given.",
+    ),
+    (
+        '[tolerance]\nKES = "1.00"',
+        "Amounts may differ by so much, in major units; not at all in other currencies.",
+    ),
+    (
+        '[accept_alone_max]\nKES = "5000.00"',
+        "Above it, accepting a break takes two people. Once a currency has a limit, accepting in a "
+        "currency without one takes two people, and so does every change of the rules.",
+    ),
+    (
+        '[accept_alone_day]\nKES = "5000.00"',
+        "All that one person accepts, assigns and withdraws alone in a day; as accept_alone_max "
+        "unless it is given.",
+    ),
+    (
+        '[accept_alone_month]\nKES = "25000.00"',
+        "The same in a calendar month; five times the day unless it is given.",
+    ),
+    (
+        '[adjustment_limit]\nKES = "10000.00"',
+        "What changes a closed month by more is a break.",
+    ),
+    (
+        '[[fee]]\nsource = "shop"\ncurrency = "KES"\npercent = "2.9"\nfixed = "0.30"\n'
+        'tolerance = "0.01"\nwhere = {card_country = ["US", "CA"]}',
+        "What a provider takes of a payment. The first one that fits a statement's line counts. "
+        "where, which may be left out, names columns of the statement: method, scheme, card_type, "
+        "card_country, channel. tolerance is at least one minor unit, because providers round.",
+    ),
+    (
+        '[[exchange]]\ncurrency = "USD"\ninto = "KES"\nrate = "129.50"\ntolerance_percent = "1.5"',
+        "Payouts that the bank books in another currency: the rate is KES for one USD.",
+    ),
+    (
+        '[methods]\noutside = ["cash", "cash on delivery"]\nbank = ["bank transfer"]\n'
+        'tender = ["gift card", "store credit"]',
+        "Payment methods of the order book whose money comes through no provider: paid to you "
+        'outside, to your bank account, or by what you owed the customer ("gift card + stripe" is '
+        "a part). A list replaces the built-in one.",
+    ),
+)
+"""All settings, in the order of a file: each example may follow those before it."""
+
+MOST_LINES: Final = 200
+"""Lines of one setting: a list of a hundred names, one on each line."""
+
+_HEADER: Final = re.compile(r"\s*\[")
+_FEE: Final = re.compile(r"\s*\[\[\s*fee\s*\]\]")
+_OF_FEE: Final = re.compile(r"\s*\[\s*fee\s*\.")
+
+_BY_HAND: Final = (
+    "the rules in force are not written so that a form can change this: put it in by hand, with "
+    "one setting a line and each [[fee]] with one key a line"
+)
+
+
+def with_setting(text: str, name: str, value: str | Sequence[str] | None) -> str:
+    """Return rules with one setting changed, such as `tolerance.KES`; None removes it.
+
+    Raises UsageError where the file is not written as it would have to be.
+    """
+    table, _, key = name.rpartition(".")
+    wanted = tomllib.loads(text, parse_float=Decimal)
+    inner = wanted.setdefault(table, {}) if table else wanted
+    if value == inner.get(key):
+        return text
+    added = [] if value is None else [f"{key} = {_value(value)}"]
+    if value is None:
+        del inner[key]
+    else:
+        inner[key] = value if isinstance(value, str) else list(value)
+    lines = text.splitlines()
+    header = re.compile(rf"\s*\[\s*{re.escape(table)}\s*\]\s*(#.*)?")
+    first = next((n for n, each in enumerate(lines, 1) if header.fullmatch(each)), None)
+    start = first if table else 0
+    if start is None:
+        changed = [[*lines, "", f"[{table}]", *added]]
+    else:
+        end = next((n for n in range(start, len(lines)) if _HEADER.match(lines[n])), len(lines))
+        begins = re.compile(rf"\s*{re.escape(key)}\s*=")
+        place = next((n for n in range(start, end) if begins.match(lines[n])), None)
+        changed = (
+            [[*lines[:start], *added, *lines[start:]]]
+            if place is None
+            else [
+                [*lines[:place], *added, *lines[last:]]
+                for last in range(place + 1, min(place + MOST_LINES, len(lines)) + 1)
+            ]
+        )
+    for each in changed:
+        whole = "\n".join(each).strip("\n") + "\n"
+        with suppress(ValueError):
+            if tomllib.loads(whole, parse_float=Decimal) == wanted:
+                return whole
+    raise UsageError(_BY_HAND)
+
+
+def with_names(text: str, name: str, *added: str) -> str:
+    """Return rules whose list `name` begins with more names."""
+    known = tomllib.loads(text).get(name, [])
+    return with_setting(text, name, [*added, *known])
+
+
+def known_currency(typed: str) -> str:
+    """Return a currency's code. Raises UsageError if there is none such."""
+    code = typed.strip().upper()
+    try:
+        exponent_of(code)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+    return code
+
+
+def with_fees(text: str, blocks: str, *, replaced: Callable[[Mapping[str, Any]], bool]) -> str:
+    """Return rules with more [[fee]] at their end, and without those that are `replaced`.
+
+    Raises UsageError where the file is not written as it would have to be.
+    """
+    wanted = tomllib.loads(text, parse_float=Decimal)
+    wanted["fee"] = [each for each in wanted.get("fee", []) if not replaced(each)]
+    wanted["fee"] += tomllib.loads(blocks, parse_float=Decimal)["fee"]
+    kept: list[str] = []
+    block: list[str] | None = None
+    for line in [*text.splitlines(), "["]:  # the last one ends a block
+        if block is not None and _HEADER.match(line) and not _OF_FEE.match(line):
+            try:
+                (fee,) = tomllib.loads("\n".join(block), parse_float=Decimal)["fee"]
+            except (ValueError, KeyError):
+                raise UsageError(_BY_HAND) from None
+            if not replaced(fee):
+                kept += block
+            block = None
+        if _FEE.match(line):
+            block = []
+        (kept if block is None else block).append(line)
+    whole = "\n".join(kept[:-1]).rstrip()
+    whole = f"{whole}\n\n{blocks}" if whole else blocks
+    with suppress(ValueError):
+        if tomllib.loads(whole, parse_float=Decimal) == wanted:
+            return whole
+    raise UsageError(_BY_HAND)
+
+
+def fee_block(
+    *,
+    source: str,
+    currency: str,
+    percent: str,
+    fixed: str,
+    where: Iterable[tuple[str, Sequence[str]]] = (),
+) -> str:
+    """Return a fee rule as TOML."""
+    values = {"source": source, "currency": currency, "percent": percent, "fixed": fixed}
+    lines = ["[[fee]]", *(f"{name} = {_value(value)}" for name, value in values.items())]
+    stated = [f"{name} = {_value(some)}" for name, some in where]
+    if stated:
+        lines.append(f"where = {{{', '.join(stated)}}}")
+    return "\n".join(lines) + "\n"
+
+
+def _value(value: str | Sequence[str]) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return text.replace("\x7f", "\\u007f")
+
+
+LIMITS: Final[Mapping[str, str]] = {
+    "accept_alone_max": "At once",
+    "accept_alone_day": "In a day",
+    "accept_alone_month": "In a calendar month",
+}
+"""Limits of one person by setting, with the words for them."""
+
+
+def limits_of(rules: Rules) -> list[dict[str, str]]:
+    """Return the limits of each currency that has one, as they count, in major units."""
+    found = []
+    for currency, minor in sorted(rules.alone_max.items()):
+        most = (minor, rules.limit("day", currency), rules.limit("month", currency))
+        amounts = [major_text(Money(minor=each or 0, currency=currency)) for each in most]
+        found.append({"currency": currency, **dict(zip(LIMITS, amounts, strict=True))})
+    return found
