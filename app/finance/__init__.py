@@ -19,6 +19,7 @@ __all__ = (
     "imports",
     "ledger_line_store",
     "left_over",
+    "line_version_store",
     "match_rules",
     "named_mappings",
     "place_payment",

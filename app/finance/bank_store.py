@@ -7,101 +7,22 @@ version.
 
 import hashlib
 from collections.abc import AsyncIterator, Iterable, Sequence
-from itertools import groupby
 from typing import Any, Final
 
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.database.statements import (
-    PlainConnection,
-    Rows,
-    run,
-    select_in,
-    select_rows,
-    statement,
-    stream,
-)
+from app.database.statements import Rows, select_in, statement, stream
 from app.finance import import_store
 from reconcile.instants import Instant
 from reconcile.matching.bank import Payout
 from reconcile.matching.books import BankLine
-
-# --- writing --------------------------------------------------------------------------------------
-
-
-CONTENT: Final = import_store.CONTENT["bank"]
-_TEXTS_FROM: Final = CONTENT.index("entry")
-"""The texts begin here; numbers in them may be erased."""
 
 
 def payout_id(source: str, reference: str, currency: str) -> str:
     """Return a payout's id: `pyt_` and 20 hex digits."""
     digest = hashlib.blake2b("\x1f".join((source, reference, currency)).encode(), digest_size=10)
     return "pyt_" + digest.hexdigest()
-
-
-def subject_digest(subject: str) -> str:
-    """Return the stored form of a subject: it holds names, which a key could not erase."""
-    return hashlib.blake2b(subject.encode(), digest_size=16).hexdigest()
-
-
-async def write_bank(
-    connection: AsyncConnection, rows: Rows, *, number: int | None
-) -> import_store.WrittenVersions:
-    """Add the versions that staged rows make, as of an import.
-
-    rows    subject and CONTENT, in order of subjects, all rows of a subject together
-    number  the import; None: only count what it would write
-    """
-    return await run(connection, _write, rows, number)
-
-
-_VERSIONS: Final = statement(
-    "SELECT subject, ordinal, since, until, {content} FROM bank_lines WHERE subject IN ({})",
-    content=", ".join(CONTENT),
-)
-
-_Place = tuple[str, int]
-
-
-def _write(
-    connection: PlainConnection, rows: Rows, number: int | None
-) -> import_store.WrittenVersions:
-    given = [(subject_digest(row[0]), row[1:]) for row in rows]
-    known, erased = dict[_Place, tuple[Any, ...]](), dict[_Place, tuple[Any, ...]]()
-    found = select_rows(connection, sql=_VERSIONS, values={subject for subject, _ in given})
-    for subject, ordinal, since, until, *rest in sorted(found, key=lambda row: row[2]):
-        if until is None:
-            known[subject, ordinal] = (since, *rest)
-        # In force or not: a line that was taken back may come again, its erased texts must not.
-        if any(isinstance(each, str) and ERASED in each for each in rest):
-            erased[subject, ordinal] = tuple(rest[_TEXTS_FROM:])
-    counts, fresh, behind = import_store.WrittenVersions(), Rows(), Rows()
-    for subject, group in groupby(given, key=lambda row: row[0]):
-        for ordinal, content in enumerate(sorted(row[1] for row in group)):
-            place = (subject, ordinal)
-            before, texts = known.get(place), erased.get(place)
-            if before is None:
-                counts.new += 1
-                content = content if texts is None else (*content[:_TEXTS_FROM], *texts)
-            elif before[1:] == content or texts is not None:
-                counts.unchanged += 1
-                continue
-            else:
-                counts.changed += 1
-                behind.append((subject, ordinal, before[0]))
-                line = import_store.line_id_of("bank", place)
-                counts.changes.append(
-                    import_store.ChangedLine(line=line, before=before[1:], after=content)
-                )
-            fresh.append((subject, ordinal, *content))
-    import_store.write_versions(connection, "bank", fresh, behind, number)
-    return counts
-
-
-ERASED: Final = "•"
-"""Replaces an erased number."""
 
 
 # --- reading --------------------------------------------------------------------------------------

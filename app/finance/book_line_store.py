@@ -1,4 +1,4 @@
-"""Lines of order books: written by imports, read in key order as of any instant.
+"""Lines of order books, read in key order as of any instant.
 
 A line is what the books state about one reference of one kind; references with one `match_key` are
 the same. A line keeps its id, `bok_` and 20 hex digits, from version to version. A version's id is
@@ -12,25 +12,15 @@ from typing import Any, Final
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.database.statements import (
-    PlainConnection,
-    Rows,
-    run,
-    select_in,
-    select_rows,
-    statement,
-    stream,
-)
+from app.database.statements import Rows, select_in, statement, stream
 from app.finance import import_store
+from app.finance.line_version_store import ERASED_PHONE
 from reconcile.instants import EARLIEST, Instant
 from reconcile.matching.books import BookLine, Methods
 from reconcile.money import Money
 
 AT_ONCE: Final = 4_000
 """Lines in memory at a time, less than half a kilobyte each."""
-
-ERASED: Final = ""
-"""An erased phone; a later version of the line does not bring it back."""
 
 _ROW: Final = (
     "match_key, line || '.' || since, reference, kind, minor, currency, placed_at, status, "
@@ -62,54 +52,6 @@ _NAMED: Final = statement(
     row=_ROW,
     known=import_store.KNOWN_AT,
 )
-_VERSIONS: Final = statement(
-    "SELECT match_key, kind, since, until, {content} FROM book_lines WHERE match_key IN ({})",
-    content=", ".join(import_store.CONTENT["book"]),
-)
-
-
-async def write_book(
-    connection: AsyncConnection, rows: Rows, *, number: int | None
-) -> import_store.WrittenVersions:
-    """Add the versions that staged rows make, no two of one line, as of an import.
-
-    rows    match key, kind and content
-    number  the import; None: only count what it would write
-    """
-    return await run(connection, _write, rows, number)
-
-
-def _write(
-    connection: PlainConnection, rows: Rows, number: int | None
-) -> import_store.WrittenVersions:
-    keys, found = [row[0] for row in rows], Rows()
-    # A book of new lines only, as the first one, need not look up each of its keys.
-    any_between = "SELECT 1 FROM book_lines WHERE match_key BETWEEN ? AND ? LIMIT 1"
-    if keys and connection.ask(any_between, (min(keys), max(keys))):
-        found = select_rows(connection, sql=_VERSIONS, values=set(keys))
-    current = {row[:2]: row for row in found if row[3] is None}
-    # A line that was taken back has no version in force, but its number may be erased all the same.
-    erased = {row[:2] for row in found if row[-1] == ERASED}
-    fresh, behind, changes, new = Rows(), Rows(), list[import_store.ChangedLine](), 0
-    for row in rows if found else ():
-        known = current.get(row[:2])
-        kept = (*row[:-1], ERASED) if row[:2] in erased else row
-        if known is None:
-            fresh.append(kept)
-            new += 1
-        elif kept[2:] != known[4:]:
-            fresh.append(kept)
-            behind.append(known[:3])
-            line = import_store.line_id_of("book", row[:2])
-            changes.append(import_store.ChangedLine(line=line, before=known[4:], after=kept[2:]))
-    if not found:
-        fresh, new = rows, len(rows)
-    import_store.write_versions(connection, "book", fresh, behind, number)
-    return import_store.WrittenVersions(
-        new=new, changed=len(behind), unchanged=len(rows) - len(fresh), changes=changes
-    )
-
-
 # --- reading --------------------------------------------------------------------------------------
 
 
@@ -248,5 +190,5 @@ async def empty_lines(connection: AsyncConnection, lines: Sequence[LineKey]) -> 
                 "UPDATE book_lines SET phone = :erased "
                 "WHERE match_key = :match_key AND kind = :kind AND since = :since"
             ),
-            {"erased": ERASED, "match_key": match_key, "kind": kind, "since": since},
+            {"erased": ERASED_PHONE, "match_key": match_key, "kind": kind, "since": since},
         )

@@ -1,12 +1,23 @@
 """Changed rows of an import: each column before and after, as documents and as a CSV file."""
 
 from collections.abc import AsyncIterator, Iterable
+from pathlib import Path
 from typing import Any, Final
 
 from app.context.context import AppContext
 from app.core.cells import BYTE_ORDER_MARK, csv_line, safe_cell
-from app.finance import import_store
-from app.finance.import_store import ChangedLine, ImportKind
+from app.core.errors import UsageError
+from app.database.engine import Connection
+from app.database.statements import Rows
+from app.finance.import_store import Import, ImportKind
+from app.finance.line_version_store import (
+    LINES,
+    MOST_CHANGES,
+    ChangedLine,
+    WrittenVersions,
+    changed_lines,
+)
+from app.finance.write_import import Write
 from reconcile.instants import format_instant
 from reconcile.money import Money, to_json
 
@@ -36,7 +47,7 @@ def changed_document(kind: ImportKind, changed: ChangedLine) -> dict[str, Any]:
 
     A phone number is not shown, only that it changed.
     """
-    columns = import_store.CONTENT[kind]
+    columns = LINES[kind].content
     before, after = (
         dict(zip(columns, version, strict=True)) for version in (changed.before, changed.after)
     )
@@ -88,27 +99,48 @@ def _text(value: Any) -> str:
     return "" if value is None else str(value)
 
 
-async def changed_by(
-    context: AppContext, found: import_store.Import
-) -> AsyncIterator[list[ChangedLine]]:
+def noting_changes(write: Write, kind: ImportKind, file: Path) -> Write:
+    """Return a `write` that also adds every changed row to a file of them.
+
+    Raises UsageError if there is such a file.
+    """
+    if file.exists():
+        raise UsageError(f"there is {file.name} already: move it away, or say --changes FILE")
+    head = BYTE_ORDER_MARK + csv_line(CSV_COLUMNS)
+
+    async def noting(connection: Connection, rows: Rows, **more: Any) -> WrittenVersions:
+        nonlocal head
+        counts = await write(connection, rows, **more)
+        try:
+            with file.open("a", encoding="utf-8", newline="") as opened:
+                opened.write(head + changed_csv(kind, counts.changes))
+        except OSError as error:
+            raise UsageError(f"{file.name} cannot be written: {error.strerror}") from None
+        head = ""
+        return counts
+
+    return noting
+
+
+async def changed_by(context: AppContext, found: Import) -> AsyncIterator[list[ChangedLine]]:
     """Yield the lines that a published import changed, some at a time."""
     if found.changed:
         async with context.database.reading() as connection:
-            async for lines in import_store.changed_lines(connection, found):
+            async for lines in changed_lines(connection, found):
                 yield lines
 
 
-async def first_changes(context: AppContext, found: import_store.Import) -> list[dict[str, Any]]:
+async def first_changes(context: AppContext, found: Import) -> list[dict[str, Any]]:
     """Describe the first MOST_CHANGES lines that a published import changed."""
     first = list[ChangedLine]()
     async for lines in changed_by(context, found):
         first += lines
-        if len(first) >= import_store.MOST_CHANGES:
+        if len(first) >= MOST_CHANGES:
             break
-    return [changed_document(found.kind, each) for each in first[: import_store.MOST_CHANGES]]
+    return [changed_document(found.kind, each) for each in first[:MOST_CHANGES]]
 
 
-async def changes_file(context: AppContext, found: import_store.Import) -> AsyncIterator[str]:
+async def changes_file(context: AppContext, found: Import) -> AsyncIterator[str]:
     """Yield the CSV file of all lines that a published import changed, for people."""
     yield BYTE_ORDER_MARK + csv_line(CSV_COLUMNS)
     async for lines in changed_by(context, found):

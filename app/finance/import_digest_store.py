@@ -20,7 +20,8 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.database.statements import statement, stream
-from app.finance.import_store import KINDS, LOOKING, TABLES, ImportKind, key_stretches
+from app.finance.import_store import KINDS, ImportKind
+from app.finance.line_version_store import LINES, LOOKING, key_stretches
 
 AT_ONCE: Final = 4_000
 """Lines in memory at a time, less than half a kilobyte each."""
@@ -149,7 +150,8 @@ async def digests_again(connection: AsyncConnection, progress: Callable[[int], N
 
 async def count_lines(connection: AsyncConnection) -> int:
     counts = [
-        await connection.scalar(text(statement(_LINES, table=table))) for table in TABLES.values()
+        await connection.scalar(text(statement(_LINES, table=lines.table)))
+        for lines in LINES.values()
     ]
     return sum(int(count or 0) for count in counts)
 
@@ -161,7 +163,7 @@ def _stream(
     sql = statement(
         _SELECT,
         columns=", ".join((*sealed.keys, *sealed.kept, *sealed.texts)),
-        table=TABLES[kind],
+        table=LINES[kind].table,
         which=which,
         keys=", ".join(sealed.keys),
     )

@@ -3,34 +3,28 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from datetime import UTC
 from functools import partial
-from itertools import count
 from pathlib import Path
 from typing import Any, Final
 
-import anyio
 import anyio.lowlevel
 
 from app.access import operator_store
-from app.access.operators import Action, note_in_trail, permitted
+from app.access.operators import Action, permitted
 from app.context.context import AppContext
-from app.core.cells import BYTE_ORDER_MARK, csv_line
-from app.core.errors import NotFoundError, StoreUnavailable, TallyhookError, UsageError
+from app.core.errors import NotFoundError, TallyhookError, UsageError
 from app.core.text import counted, printable
-from app.database.engine import Connection
 from app.finance import (
-    bank_store,
-    book_line_store,
     changed_rows,
     coverage_store,
     file_identity,
     import_store,
+    line_version_store,
     named_mappings,
-    statement_store,
 )
 from app.finance.files import (
     bank,
@@ -45,10 +39,10 @@ from app.finance.files import (
     tables,
     workbooks,
 )
-from app.finance.import_digest_store import digests_of
 from app.finance.import_store import ImportKind as ImportKind
 from app.finance.order_references import Unfit, name_references, unfit_references
-from app.finance.staged_rows import Rows, Staged, chunks
+from app.finance.staged_rows import Staged, chunks
+from app.finance.write_import import MOST_ROWS, Progress, Write, write_import
 from app.receiving.pace import Pace
 from reconcile.instants import Instant
 from reconcile.matching.rules import Span
@@ -63,12 +57,6 @@ MAX_PROBLEMS: Final = 100
 MONEY: Final = ("minor", "gross", "fee", "net")
 """Staged columns of money: of a book or a bank, and of a statement."""
 
-Write = Callable[..., Awaitable[import_store.WrittenVersions]]
-
-Progress = Callable[[int, int | None], None]
-"""(rows so far, rows in all): first as rows are read and their number is unknown, then as they are
-written."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportForm:
@@ -78,7 +66,6 @@ class ImportForm:
     identity  columns in which at most `at_most` rows of a file may be equal, the first of a row
     names     the field named in the problem of a row too many. If only one row may be, it is a
               column that every good row has
-    write     gives staged rows to the store; without a number it only counts what it would write
     opens     opens a file as a table
     """
 
@@ -88,7 +75,6 @@ class ImportForm:
     identity: Sequence[str]
     at_most: int
     names: str
-    write: Write
     opens: presets.OpenTable = opening.open_table
 
     def too_many(self, other: int) -> str:
@@ -98,14 +84,6 @@ class ImportForm:
         return f"there are more than {self.at_most:,} rows of the same one, such as row {other:,}"
 
 
-async def _write_book(
-    connection: Connection, rows: Rows, *, number: int | None
-) -> import_store.WrittenVersions:
-    # The last columns say what orders were paid by, which is no part of a line.
-    lines = [row[: -len(books.REFERENCES)] for row in rows]
-    return await book_line_store.write_book(connection, lines, number=number)
-
-
 BOOK: Final = ImportForm(
     name="book",
     action="records_imported",
@@ -113,7 +91,6 @@ BOOK: Final = ImportForm(
     identity=("match_key", "kind"),
     at_most=1,
     names="reference",
-    write=_write_book,
 )
 
 STATEMENT: Final = ImportForm(
@@ -123,7 +100,6 @@ STATEMENT: Final = ImportForm(
     identity=("subject", "kind"),
     at_most=2_000,  # each is compared with the known ones
     names="payment_reference",
-    write=statement_store.write_statement,
 )
 
 BANK: Final = ImportForm(
@@ -133,7 +109,6 @@ BANK: Final = ImportForm(
     identity=("subject",),
     at_most=2_000,  # equal bookings of one day; a till that is paid in by coins has some dozens
     names="entry_reference",
-    write=bank_store.write_bank,
     opens=bank_formats.open_bank_table,
 )
 
@@ -141,7 +116,7 @@ FORMS: Final[dict[ImportKind, ImportForm]] = {each.name: each for each in (BOOK,
 
 
 @dataclass(slots=True, kw_only=True)
-class Imported(import_store.WrittenVersions):
+class Imported(line_version_store.WrittenVersions):
     """What became of a file. Problems beyond MAX_PROBLEMS are only counted.
 
     refused       whether the file could not be read to its end; then nothing is imported
@@ -239,109 +214,6 @@ class Imported(import_store.WrittenVersions):
 # --- importing a file -----------------------------------------------------------------------------
 
 
-FIRST_ROWS, MOST_ROWS = 500, 4_000
-"""Rows in the first transaction, and in any."""
-
-SILENT_S: Final = 5.0
-"""An import that writes nothing for so long was killed."""
-
-
-async def _write_and_publish(
-    context: AppContext,
-    kind: ImportForm,
-    staged: Staged,
-    done: Imported,
-    *,
-    who: operator_store.Operator,
-    write: Write,
-    progress: Progress,
-) -> None:
-    """Write the staged rows, and complete `done`.
-
-    Raises StoreUnavailable as the store does, and if another import took this one for killed.
-    """
-    await _wait_for_others(context)
-    new = import_store.Import(
-        kind=kind.name,
-        file=done.file,
-        sha256=done.sha256,
-        who=who.name,
-        started_at=context.clock.now(),
-    )
-    async with context.database.writing() as connection:
-        begun, another = await import_store.begin_import(connection, new)
-    if another:
-        await _undo(context, begun)
-    written, pace = 0, Pace(first=FIRST_ROWS, most=MOST_ROWS)
-    for rows in chunks(staged, pace):
-        async with pace.writing(context.database, pieces=len(rows)) as connection:
-            written += len(rows)
-            await _still_ours(connection, begun, written)
-            done.add(await write(connection, rows, number=begun.number))
-        progress(written, done.read - done.rejected)
-    looked = count(-1, -1)
-
-    async def stay_alive() -> None:
-        async with context.database.writing() as connection:
-            await _still_ours(connection, begun, next(looked))
-
-    # Outside the last transaction, for it takes seconds.
-    async with context.database.reading() as connection:
-        digests = await digests_of(connection, begun.kind, number=begun.number, between=stay_alive)
-    names = ("read", "new", "changed", "unchanged", "rejected")
-    counts = {name: getattr(done, name) for name in names}
-    async with context.database.writing() as connection:
-        await _still_ours(connection, begun, written)
-        full = replace(begun, **counts)
-        at = await import_store.publish_import(connection, full, now=context.clock.now())
-        await coverage_store.add_coverage(
-            connection,
-            [replace(each, of_import=begun.number, at=at) for each in done.covers],
-        )
-        del counts["unchanged"]
-        facts = {"import": begun.number, "sha256": done.sha256, **counts, **digests}
-        await note_in_trail(
-            connection, who, action=kind.action, subject=done.file, at=at, facts=facts
-        )
-    done.number = begun.number
-
-
-async def _wait_for_others(context: AppContext) -> None:
-    """Wait until no import is under way, or the current one has been silent for long."""
-    before: import_store.Import | None = None
-    while True:
-        async with context.database.reading() as connection:
-            now = await import_store.under_way(connection)
-        if now in (None, before):
-            return
-        before = now
-        await anyio.sleep(SILENT_S)
-
-
-async def _undo(context: AppContext, begun: import_store.Import) -> None:
-    """Undo what a killed import wrote. It may be of any kind: an import that is killed while it
-    undoes another leaves no record of that one."""
-    looked = 0
-    for kind in FORMS:
-        async with context.database.reading() as connection:
-            ends = [end async for end in import_store.key_stretches(connection, kind)]
-        after: str | None = None
-        for end in ends:
-            async with context.database.writing() as connection:
-                looked -= 1
-                await _still_ours(connection, begun, looked)
-                await import_store.undo_stretch(connection, kind, after=after, to=end)
-            after = end
-
-
-async def _still_ours(connection: Connection, begun: import_store.Import, written: int) -> None:
-    if not await import_store.go_on(connection, begun, written=written):
-        raise StoreUnavailable(
-            "another import began, for this one had been silent for long; nothing was imported: "
-            "import the file again"
-        )
-
-
 SHOWN: Final = 5
 """Rows shown as they were understood."""
 
@@ -373,7 +245,10 @@ async def import_file(
             who = await permitted(connection, by=request.by, action=kind.action)
     if rejects is not None:
         tables.refuse_to_replace(rejects)
-    write = _noting_changes(kind, request.changes)
+    calendar = Calendar(chosen.mapping.zone or UTC)
+    write: Write = partial(line_version_store.write_lines, kind=kind.name, calendar=calendar)
+    if request.changes is not None:
+        write = changed_rows.noting_changes(write, kind.name, request.changes)
     with closing(_FileReading(request, chosen, form, kind, rejects, progress)) as reading:
         await reading.read()
         done = reading.done
@@ -388,10 +263,26 @@ async def import_file(
                     done.add_up(rows, columns=form.STAGED)
         elif not done.found or (rejects is not None and not done.refused):
             reading.set_aside()
-            await _write_and_publish(
-                context, kind, reading.staged, done, who=who, write=write, progress=progress
+            done.number, written = await write_import(
+                context,
+                import_store.Import(
+                    kind=kind.name,
+                    file=done.file,
+                    sha256=done.sha256,
+                    who=who.name,
+                    started_at=context.clock.now(),
+                    read=done.read,
+                    rejected=done.rejected,
+                ),
+                reading.staged,
+                action=kind.action,
+                covers=done.covers,
+                who=who,
+                write=write,
+                progress=progress,
             )
-            if reading.names and done.number is not None:
+            done.add(written)
+            if reading.names:
                 unfit = await name_references(context, reading.staged, number=done.number)
                 reading.report_unfit(unfit)
     if done.refused and not request.mapped and request.preset is None:
@@ -399,31 +290,6 @@ async def import_file(
     done.notes += [*done.said_beside(), *done.said_of_words()]
     done.problems.sort(key=lambda problem: problem.row)
     return done
-
-
-def _noting_changes(kind: ImportForm, file: Path | None) -> Write:
-    """Return a kind's `write` that also adds every changed row to a file of them.
-
-    Raises UsageError if there is such a file.
-    """
-    if file is None:
-        return kind.write
-    if file.exists():
-        raise UsageError(f"there is {file.name} already: move it away, or say --changes FILE")
-    head = BYTE_ORDER_MARK + csv_line(changed_rows.CSV_COLUMNS)
-
-    async def write(connection: Connection, rows: Rows, **more: Any) -> Any:
-        nonlocal head
-        counts = await kind.write(connection, rows, **more)
-        try:
-            with file.open("a", encoding="utf-8", newline="") as opened:
-                opened.write(head + changed_rows.changed_csv(kind.name, counts.changes))
-        except OSError as error:
-            raise UsageError(f"{file.name} cannot be written: {error.strerror}") from None
-        head = ""
-        return counts
-
-    return write
 
 
 def _suggest_kind(context: AppContext, request: ImportRequest, done: Imported) -> None:
@@ -738,10 +604,8 @@ async def import_statement(
             context.settings.sources, source, chosen.preset.profiles, known=chosen.notes
         )
     form = statements.StatementForm(chosen.mapping, source=source, own_orders=own_orders)
-    calendar = Calendar(chosen.mapping.zone or UTC)
-    kind = replace(STATEMENT, write=partial(statement_store.write_statement, calendar=calendar))
     done = await import_file(
-        context, request, chosen, form=form, kind=kind, name=source, progress=progress
+        context, request, chosen, form=form, kind=STATEMENT, name=source, progress=progress
     )
     done.source = source
     return done

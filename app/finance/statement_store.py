@@ -11,134 +11,16 @@ reported that reference; its rows have that payment.
 from collections import defaultdict
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import closing
-from itertools import groupby
 from typing import Any, Final
 
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.database.statements import (
-    PlainConnection,
-    Rows,
-    run,
-    select_in,
-    select_rows,
-    statement,
-    stream,
-)
+from app.database.statements import Rows, select_in, statement, stream
 from app.finance import import_store, staged_rows
 from reconcile.instants import Instant
 from reconcile.matching.bank import Payout
 from reconcile.matching.books import StatementLine, match_key
-from reconcile.matching.rows import Moved, is_like, paired
-from reconcile.periods import IN_UTC, Calendar
-
-IDENTIFYING: Final = ("subject", "kind", "source")
-
-CONTENT: Final = import_store.CONTENT["statement"]
-
-_IN_FORCE: Final = statement(
-    "SELECT {columns} FROM statement_lines WHERE subject IN ({}) AND until IS NULL",
-    columns=", ".join((*IDENTIFYING, "ordinal", "since", *CONTENT)),
-)
-
-
-async def write_statement(
-    connection: AsyncConnection,
-    rows: Rows,
-    *,
-    number: int | None,
-    calendar: Calendar = IN_UTC,
-) -> import_store.WrittenVersions:
-    """Add the versions that staged rows make, as of an import.
-
-    rows      IDENTIFYING and CONTENT, in order, all rows of one subject, kind and source together
-    number    the import; None: only count what it would write
-    calendar  of the rows' days
-    """
-    return await run(connection, _write, rows, number, calendar)
-
-
-def _write(
-    connection: PlainConnection, rows: Rows, number: int | None, calendar: Calendar
-) -> import_store.WrittenVersions:
-    known: dict[Any, Rows] = defaultdict(list)
-    for row in select_rows(connection, sql=_IN_FORCE, values={row[0] for row in rows}):
-        known[row[:3]].append(row)
-    counts, fresh, behind = import_store.WrittenVersions(), Rows(), Rows()
-    for group, some in groupby(rows, key=lambda row: row[:3]):
-        lines = known.get(group)
-        if lines is None:
-            new = [(*group, place, *row[3:]) for place, row in enumerate(some)]
-            fresh += new
-            counts.new += len(new)
-            continue
-        stated, following = [row[3:] for row in some], max(line[3] for line in lines) + 1
-        pairs = paired(
-            stated=[_moved(group[1], row) for row in stated],
-            known=[_moved(group[1], line[5:]) for line in lines],
-            calendar=calendar,
-        )
-        for row, place in zip(stated, pairs, strict=True):
-            if place is None:
-                fresh.append((*group, following, *row))
-                following += 1
-                counts.new += 1
-            elif row == lines[place][5:]:
-                counts.unchanged += 1
-            else:
-                fresh.append((*group, lines[place][3], *row))
-                behind.append(lines[place][:5])
-                counts.changed += 1
-                line = import_store.line_id_of("statement", lines[place][:4])
-                counts.changes.append(
-                    import_store.ChangedLine(line=line, before=lines[place][5:], after=row)
-                )
-        if None in pairs and group[1] != "payment":
-            counts.beside += _beside(group, stated, lines, pairs, calendar)
-    import_store.write_versions(connection, "statement", fresh, behind, number)
-    return counts
-
-
-def _beside(
-    group: tuple[str, str, str],
-    stated: list[tuple[Any, ...]],
-    lines: Rows,
-    pairs: Sequence[int | None],
-    calendar: Calendar,
-) -> list[import_store.Beside]:
-    """Return the new rows of a group that may be meant to correct a line that the file lacks."""
-    free = [line for place, line in enumerate(lines) if place not in pairs]
-    found = []
-    for row, place in zip(stated, pairs, strict=True):
-        moved = _moved(group[1], row)
-        like = (each for each in free if is_like(moved, _moved(group[1], each[5:]), calendar))
-        if place is not None or (other := next(like, None)) is None:
-            continue
-        free.remove(other)
-        before = _moved(group[1], other[5:])
-        if before.money[0] == moved.money[0]:
-            of = f"{group[1]} of {row[1] or row[2] or row[8]}"
-            currency, minor = moved.money
-            found.append(
-                import_store.Beside(
-                    of=of, currency=currency, minor=minor, other=before.money[1], number=other[4]
-                )
-            )
-    return found
-
-
-def _moved(kind: str, stated: tuple[Any, ...]) -> Moved:
-    # A line that is only a fee has its money in `net`.
-    return Moved(
-        kind=kind,
-        stated=stated,
-        money=(stated[3], stated[6] if kind == "fee" else stated[4]),
-        settled_at=stated[7],
-        payout=stated[8],
-        wallet=stated[9],
-    )
-
 
 _WALLETS: Final = statement(
     "SELECT source, wallet, currency, settled_at, line || '.' || since, kind, payment, net, "

@@ -23,7 +23,7 @@ from app.context.context import AppContext
 from app.core.errors import NotFoundError, UsageError
 from app.core.text import counted
 from app.database.engine import Connection
-from app.finance import import_store, period_store
+from app.finance import import_store, line_version_store, period_store
 from app.finance.closed_periods import closing_named
 from app.finance.import_digest_store import digests_of
 from app.finance.match_rules import rules_known
@@ -55,7 +55,7 @@ class Foreseen:
     """
 
     withdrawn: import_store.Import
-    seen: import_store.StandingLines
+    seen: line_version_store.StandingLines
     unchanged: tuple[int, ...]
     named: int
     because: str | None
@@ -205,7 +205,7 @@ async def _withdrawable(
 async def _foreseen(connection: Connection, found: import_store.Import) -> Foreseen:
     closed = await period_store.closed_periods(connection)
     end = (await closing_named(connection, closed[-1].period)).month.end if closed else EARLIEST
-    seen = await import_store.standing_lines(connection, found, before=end)
+    seen = await line_version_store.standing_lines(connection, found, before=end)
     rules, because = await rules_known(connection), None
     for currency, minor in sorted(seen.sums.items()):
         above = rules.above(Money(minor=min(minor, MAX_MINOR), currency=currency))
@@ -242,7 +242,7 @@ async def _take_back(
         reason=reason,
     )
     begun, _ = await import_store.begin_import(connection, wanted)
-    restored = await import_store.take_back(connection, found, by=begun.number)
+    restored = await line_version_store.take_back(connection, found, by=begun.number)
     done = Withdrawn(
         number=begun.number,
         restored=restored,
@@ -302,8 +302,10 @@ async def _given(connection: Connection, given: Mapping[str, str]) -> import_sto
 
 async def _state(connection: Connection, subject: str, given: Mapping[str, str]) -> str:
     # It changes with the lines that would be taken back, and their money.
-    return _mark(await import_store.standing_lines(connection, await _given(connection, given)))
+    return _mark(
+        await line_version_store.standing_lines(connection, await _given(connection, given))
+    )
 
 
-def _mark(seen: import_store.StandingLines) -> str:
+def _mark(seen: line_version_store.StandingLines) -> str:
     return json.dumps([seen.lines, seen.sums], sort_keys=True)

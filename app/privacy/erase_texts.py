@@ -8,6 +8,7 @@ from app.core.masking import Masking, written_pattern
 from app.database.engine import Connection
 from app.evidence import attachment_store
 from app.finance import bank_store
+from app.finance.line_version_store import ERASED_NUMBER
 from app.orders import pending_session_store, retention_store
 from app.privacy import erase_store
 from app.receiving import phone_store
@@ -41,7 +42,7 @@ async def bank_lines_with(
         for key, texts in lines:
             bare = list(texts)
             for each in written:
-                bare = [each.sub(bank_store.ERASED, text) for text in bare]
+                bare = [each.sub(ERASED_NUMBER, text) for text in bare]
             if bare != list(texts):
                 found.append((key, (bare[0], bare[1], bare[2], bare[3])))
     return found

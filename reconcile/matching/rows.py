@@ -10,9 +10,9 @@ PostgreSQL's `COLLATE "C"` do. The order of rows with equal keys does not matter
 """
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple, TypeVar
 
 from reconcile.instants import DAY, HOUR, MINUTE, Duration, Instant
 from reconcile.ledger.vocabulary import FindingCode
@@ -319,24 +319,26 @@ class Moved:
     wallet: str | None = None
 
 
+_Stated = TypeVar("_Stated", bound=Hashable)
+
+
 def paired(
-    *, stated: Sequence[Moved], known: Sequence[Moved], calendar: Calendar = IN_UTC
+    *, stated: Sequence[_Stated], known: Sequence[_Stated], same: Callable[[_Stated, _Stated], bool]
 ) -> list[int | None]:
     """Return for each row the index of the known line that it is; None for a new line.
 
-    All are of one source, subject and kind. Equal ones are paired first, each once; then those that
-    can only be the same movement, in order.
+    Equal ones are paired first, each once; then those that can only be the same line, in order.
 
-    calendar  of the file's time zone
+    same  whether a row and a known line that differ can only be the same line
     """
-    left = defaultdict[tuple[Any, ...], list[int]](list)
+    left = defaultdict[_Stated, list[int]](list)
     for place in reversed(range(len(known))):
-        left[known[place].stated].append(place)
-    places = [left[row.stated].pop() if left[row.stated] else None for row in stated]
+        left[known[place]].append(place)
+    places = [left[row].pop() if left[row] else None for row in stated]
     free = sorted(place for each in left.values() for place in each)
     for number, row in enumerate(stated):
         if places[number] is None:
-            found = next((place for place in free if is_same(row, known[place], calendar)), None)
+            found = next((place for place in free if same(row, known[place])), None)
             if found is not None:
                 free.remove(found)
                 places[number] = found

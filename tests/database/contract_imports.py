@@ -12,8 +12,7 @@ from app.access.proposal import Proposal
 from app.access.proposals import Proposals
 from app.core.errors import NotFoundError, UsageError
 from app.core.masking import written_pattern
-from app.finance import import_store
-from app.finance import imports as importing
+from app.finance import import_store, line_version_store, write_import
 from app.finance.bank_store import bank_lines, payouts, rewrite_bank_texts, withdrawals
 from app.finance.book_line_store import (
     LineKey,
@@ -23,7 +22,6 @@ from app.finance.book_line_store import (
     lines_with,
     old_lines,
     outside_orders,
-    write_book,
 )
 from app.finance.break_acts import finished_runs
 from app.finance.changed_rows import changed_by, changed_document
@@ -50,6 +48,7 @@ from app.finance.imports import (
     import_statement,
     past_imports,
 )
+from app.finance.line_version_store import write_lines
 from app.finance.match_rules import save_rules
 from app.finance.read_lines import book_page, statement_page
 from app.finance.statement_store import statement_lines_of, statement_rows, wallet_rows
@@ -255,7 +254,7 @@ class ImportContract:
     async def test_an_unpublished_import_is_invisible_and_undone_by_the_next(
         self, inbox: Inbox, tmp_path: Path, monkeypatch: Any
     ) -> None:
-        monkeypatch.setattr(importing, "SILENT_S", 0.01)
+        monkeypatch.setattr(write_import, "SILENT_S", 0.01)
         await book(inbox, tmp_path, "A,1.00,KES,,,", "B,1.00,KES,,,")
         known = await streamed(inbox, book_rows)
         killed = Import(kind="book", file="k", sha256="0", who="x", started_at=seconds(5))
@@ -263,7 +262,7 @@ class ImportContract:
         async with inbox.database.writing() as connection:
             begun, another = await begin_import(connection, killed)
             assert (begun.number, another) == (2, False)
-            await write_book(connection, [row, ("c", *row[1:])], number=begun.number)
+            await write_lines(connection, [row, ("c", *row[1:])], kind="book", number=begun.number)
             assert await go_on(connection, begun, written=2)
         assert await streamed(inbox, book_rows) == known
         assert len(await rows(inbox, "SELECT 1 FROM book_lines")) == 4
@@ -276,13 +275,13 @@ class ImportContract:
         async with inbox.database.writing() as connection:
             assert await under_way(connection) is None
             assert not await go_on(connection, begun, written=3)
-            assert (await write_book(connection, [row], number=None)).changed == 1
+            assert (await write_lines(connection, [row], kind="book", number=None)).changed == 1
 
     async def test_undoing_an_import_walks_through_all_lines_in_parts(
         self, inbox: Inbox, tmp_path: Path, monkeypatch: Any
     ) -> None:
-        monkeypatch.setattr("app.finance.import_store.UNDOING", 3)
-        monkeypatch.setattr(importing, "SILENT_S", 0.01)
+        monkeypatch.setattr("app.finance.line_version_store.UNDOING", 3)
+        monkeypatch.setattr(write_import, "SILENT_S", 0.01)
         await statement(inbox, tmp_path, *(f"p{n},,1.00,,KES,,refund" for n in range(10)))
         known = await rows(inbox, "SELECT * FROM statement_lines ORDER BY subject")
         async with inbox.database.writing() as connection:
@@ -570,7 +569,7 @@ class ImportContract:
         restored: int,
     ) -> None:
         """As of an earlier instant every line is what it was."""
-        monkeypatch.setattr(import_store, "LOOKING", 1)
+        monkeypatch.setattr(line_version_store, "LOOKING", 1)
         for place, said_then in enumerate(files, 1):
             pairs = [pair.split("=") for pair in said_then.split()]
             if kind == "book":

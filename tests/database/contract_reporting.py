@@ -8,13 +8,13 @@ import pytest
 from app.core.errors import UsageError
 from app.finance.break_acts import accept_break, match_break
 from app.finance.coverage_store import BY_FILE, CoverageLine, add_coverage
-from app.finance.import_store import Import, begin_import, line_id_of, publish_import
+from app.finance.import_store import Import, begin_import, publish_import
 from app.finance.imports import ImportRequest, import_book
+from app.finance.line_version_store import LINES, write_lines
 from app.finance.period_store import changed_outcomes
 from app.finance.reconcile_period import RunRequest, reconcile_period
 from app.finance.report_period import report_journal, report_period
 from app.finance.reports.render import render
-from app.finance.statement_store import CONTENT, write_statement
 from app.orders.order_facts import OrderFacts, tell_order
 from app.receiving.inbox import Inbox
 from reconcile.instants import DAY, MINUTE, SECOND, Instant, format_instant
@@ -44,6 +44,7 @@ def declined(order: str, at: int) -> Any:
                 occurred_at=seconds(at))  # fmt: skip
 
 
+CONTENT = LINES["statement"].content
 NOTHING_ELSE = (None,) * (len(CONTENT) - CONTENT.index("payout") - 1)
 """Of a line that has no more than its payout."""
 
@@ -64,7 +65,7 @@ async def imported(inbox: Inbox, rows: list[Any], *, number: int, at: int) -> No
     given = Import(number=number, kind="statement", file="s", sha256="0", who="x", started_at=T)
     async with inbox.database.writing() as connection:
         await begin_import(connection, given)
-        await write_statement(connection, rows, number=number)
+        await write_lines(connection, rows, kind="statement", number=number)
         await publish_import(connection, given, now=seconds(at))
 
 
@@ -199,7 +200,7 @@ class ReportingContract:
         await match_break(
             now,
             stray.identity,
-            line=f"{line_id_of('book', ('hand', 'order'))}.1",
+            line=f"{LINES['book'].line_id(('hand', 'order'))}.1",
             reason="the same",
             by=None,
         )

@@ -10,7 +10,7 @@ import pytest
 
 from app.cli.main import run
 from app.core.clock import SystemClock
-from app.finance import imports
+from app.finance import write_import
 from tests.api.driving import environ, event
 from tests.e2e.processes import command, running, serving
 from tests.waiting import until
@@ -21,7 +21,7 @@ PHONE = "254700000001"
 
 NEVER_DONE = """
 import sys, time
-from app.finance import imports
+from app.finance import write_import
 
 chunks = imports.chunks
 
@@ -70,7 +70,7 @@ def test_a_killed_import_has_imported_nothing_and_the_next_one_everything(
         assert 0 < written(tmp_path / "t.db") < ROWS
         assert published(tmp_path, "list") == []
         assert service.send(event("e2"), at=now)[0] == 200
-        monkeypatch.setattr(imports, "SILENT_S", 0.5)
+        monkeypatch.setattr(write_import, "SILENT_S", 0.5)
         for name, value in environ(tmp_path).items():
             monkeypatch.setenv(name, value)
         assert run(["records", "import", str(path), "--format", "json"]) == 0

@@ -16,17 +16,17 @@ from app.core.clock import SetClock
 from app.core.errors import NotFoundError, StoreUnavailable, UsageError
 from app.database.engine import Connection
 from app.database.tables import metadata
-from app.finance import import_digest_store, import_store, imports
+from app.finance import import_digest_store, import_store, imports, line_version_store, write_import
 from app.finance.files.tables import BATCH
 from app.finance.import_store import Import, begin_import, go_on
 from app.finance.imports import (
-    BOOK,
     Imported,
     ImportRequest,
     import_book,
     import_statement,
     past_imports,
 )
+from app.finance.line_version_store import LINES, write_lines
 from app.finance.read_lines import list_book, list_statement
 from reconcile.instants import EARLIEST, TICK, format_instant, format_known, parse_instant
 from tests.contexts import with_settings
@@ -82,8 +82,9 @@ async def shop(tmp_path: Path) -> AsyncIterator[Shop]:
 
 @pytest.mark.parametrize("kind", import_store.KINDS)
 def test_a_version_is_written_with_every_column_but_its_end(kind: import_store.ImportKind) -> None:
-    written = {*import_store.KEYS[kind], "since", "line", *import_store.CONTENT[kind]}
-    assert written == set(metadata.tables[import_store.TABLES[kind]].columns.keys()) - {"until"}
+    lines = LINES[kind]
+    written = {*lines.keys, "since", "line", *lines.content}
+    assert written == set(metadata.tables[lines.table].columns.keys()) - {"until"}
 
 
 def problems_of(done: Imported) -> list[tuple[int, str | None]]:
@@ -233,7 +234,7 @@ async def test_rows_of_one_payment_are_written_together(
 ) -> None:
     """Else the later ones of several equal refunds would be taken for the earlier ones."""
     monkeypatch.setattr("app.finance.staged_rows.AT_ONCE", 3)
-    monkeypatch.setattr(imports, "MOST_ROWS", 3)
+    monkeypatch.setattr(write_import, "MOST_ROWS", 3)
     lines = [f"p{n},-1.00,KES,refund" for n in range(3) for _ in range(4)]
     shop.put("payment_reference,gross,currency,type\n" + "\n".join(lines))
     for new, unchanged in ((12, 0), (0, 12)):
@@ -328,19 +329,19 @@ async def test_an_import_that_ends_half_way_has_imported_nothing_and_the_next_on
     async def failing(*given: Any, **named: Any) -> Any:
         if next(parts) > after:
             raise StoreUnavailable("the disk is full")
-        return await BOOK.write(*given, **named)
+        return await write_lines(*given, **named)
 
     monkeypatch.setattr("app.finance.staged_rows.AT_ONCE", 3)
-    monkeypatch.setattr(imports, "MOST_ROWS", 3)
-    monkeypatch.setattr(imports, "SILENT_S", 0.01)
+    monkeypatch.setattr(write_import, "MOST_ROWS", 3)
+    monkeypatch.setattr(write_import, "SILENT_S", 0.01)
     before = "".join(f"R{n},1.00,KES,paid\n" for n in range(6))
     await shop.book(HEADING + before)
     shop.put(HEADING + before.replace("1.00", "2.00") + "S,1.00,KES,\n")
-    monkeypatch.setattr(imports, "BOOK", replace(BOOK, write=failing))
+    monkeypatch.setattr(line_version_store, "write_lines", failing)
     with pytest.raises(StoreUnavailable, match="disk is full"):
         await shop.book()
     assert len(await shop.references()) == 6
-    monkeypatch.setattr(imports, "BOOK", BOOK)
+    monkeypatch.setattr(line_version_store, "write_lines", write_lines)
     done = await shop.book()
     assert (done.new, done.changed, done.unchanged) == (1, 6, 0)
     assert len(await shop.references()) == 7
@@ -359,14 +360,14 @@ async def test_an_import_waits_for_one_that_writes(
 
     async def sleep(seconds: float) -> None:
         nonlocal waited
-        if seconds != imports.SILENT_S:
+        if seconds != write_import.SILENT_S:
             return
         waited += 1
         if waited <= 3:
             async with shop.context.database.writing() as connection:
                 await go_on(connection, begun, written=waited)
 
-    monkeypatch.setattr("app.finance.imports.anyio.sleep", sleep)
+    monkeypatch.setattr("app.finance.write_import.anyio.sleep", sleep)
     assert (await shop.book(HEADING + GOOD)).new == 2
     assert waited == 4
 
@@ -375,11 +376,11 @@ async def test_an_import_that_was_taken_for_killed_ends_with_a_sentence(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def write(connection: Any, *given: Any, **named: Any) -> Any:
-        found = await BOOK.write(connection, *given, **named)
+        found = await write_lines(connection, *given, **named)
         await begin_import(connection, OTHER)
         return found
 
-    monkeypatch.setattr(imports, "BOOK", replace(BOOK, write=write))
+    monkeypatch.setattr(line_version_store, "write_lines", write)
     shop.put(HEADING + GOOD)
     with pytest.raises(StoreUnavailable, match="another import began"):
         await shop.book()

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from dataclasses import replace
+from functools import partial
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -9,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconcile.instants import DAY, EARLIEST, HOUR, MINUTE, TICK, Instant
-from reconcile.matching.rows import Moved, is_like, paired
-from reconcile.periods import Calendar
+from reconcile.matching.rows import Moved, is_like, is_same, paired
+from reconcile.periods import IN_UTC, Calendar
 
 D = EARLIEST + 20_000 * DAY
 
@@ -30,6 +31,12 @@ def moved(
     )  # fmt: skip
 
 
+def pairs(
+    *, stated: list[Moved], known: list[Moved], calendar: Calendar = IN_UTC
+) -> list[int | None]:
+    return paired(stated=stated, known=known, same=partial(is_same, calendar=calendar))
+
+
 MOVED = st.builds(
     moved,
     gross=st.sampled_from([-500, -300]),
@@ -42,7 +49,7 @@ FILES = st.lists(MOVED, max_size=5)
 @given(rows=FILES)
 def test_the_same_file_again_speaks_of_the_same_lines(rows: list[Moved]) -> None:
     for again in (rows, rows[::-1]):
-        places = paired(stated=again, known=rows)
+        places = pairs(stated=again, known=rows)
         assert sorted(place for place in places if place is not None) == list(range(len(rows)))
         assert all(
             rows[place] == row
@@ -55,7 +62,7 @@ def test_the_same_file_again_speaks_of_the_same_lines(rows: list[Moved]) -> None
 def test_no_line_is_claimed_twice_and_equal_ones_come_first(
     rows: list[Moved], known: list[Moved]
 ) -> None:
-    places = paired(stated=rows, known=known)
+    places = pairs(stated=rows, known=known)
     claimed = [place for place in places if place is not None]
     assert len(claimed) == len(set(claimed))
     equal = Counter(row.stated for row in rows) & Counter(line.stated for line in known)
@@ -79,8 +86,8 @@ def test_a_refund_that_differs_is_another_unless_it_can_only_be_the_same(
 ) -> None:
     known = moved()
     stated = moved(**change)  # type: ignore[arg-type]
-    assert paired(stated=[stated], known=[known]) == [0 if same else None]
-    assert paired(stated=[known], known=[stated]) == [0 if same else None]
+    assert pairs(stated=[stated], known=[known]) == [0 if same else None]
+    assert pairs(stated=[known], known=[stated]) == [0 if same else None]
 
 
 @pytest.mark.parametrize(("change", "like"), [
@@ -100,8 +107,8 @@ def test_a_refund_of_another_amount_may_correct_one_of_its_payout_or_day(
 
 def test_the_amount_of_a_payment_may_be_corrected_for_it_is_captured_once() -> None:
     known = moved("payment", gross=1500)
-    assert paired(stated=[moved("payment", gross=1400)], known=[known]) == [0]
-    assert paired(stated=[moved("payment", gross=1400, payout="po_2")], known=[known]) == [None]
+    assert pairs(stated=[moved("payment", gross=1400)], known=[known]) == [0]
+    assert pairs(stated=[moved("payment", gross=1400, payout="po_2")], known=[known]) == [None]
 
 
 TEN = D + 10 * HOUR + 7 * MINUTE
@@ -123,24 +130,24 @@ def test_a_payment_of_another_amount_at_another_time_of_day_is_another_part_of_i
 ) -> None:
     known = moved("payment", gross=600, settled_at=TEN, payout=payout)
     stated = moved("payment", gross=gross, settled_at=settled_at, payout=payout)
-    assert paired(stated=[stated], known=[known]) == [0 if same else None]
-    assert paired(stated=[known], known=[stated]) == [0 if same else None]
+    assert pairs(stated=[stated], known=[known]) == [0 if same else None]
+    assert pairs(stated=[known], known=[stated]) == [0 if same else None]
 
 
 def test_the_second_of_two_equal_refunds_is_new() -> None:
-    assert paired(stated=[moved(), moved()], known=[moved()]) == [0, None]
+    assert pairs(stated=[moved(), moved()], known=[moved()]) == [0, None]
 
 
 def test_a_changed_row_takes_no_line_from_an_equal_one() -> None:
     first = replace(moved(fee=1), stated=("first",))
-    assert paired(stated=[moved(fee=2), first], known=[first]) == [None, 0]
+    assert pairs(stated=[moved(fee=2), first], known=[first]) == [None, 0]
 
 
 def test_equal_ones_and_those_that_may_be_the_same_are_paired_in_their_order() -> None:
-    assert paired(stated=[moved(), moved()], known=[moved()] * 3) == [0, 1]
+    assert pairs(stated=[moved(), moved()], known=[moved()] * 3) == [0, 1]
     known = [moved(fee=1), moved(fee=2), moved(fee=3)]
-    assert paired(stated=[moved(fee=7), moved(fee=8)], known=known) == [0, 1]
-    assert paired(stated=[moved(fee=7), moved(fee=1), moved(fee=8)], known=known) == [1, 0, 2]
+    assert pairs(stated=[moved(fee=7), moved(fee=8)], known=known) == [0, 1]
+    assert pairs(stated=[moved(fee=7), moved(fee=1), moved(fee=8)], known=known) == [1, 0, 2]
 
 
 @pytest.mark.parametrize(("settled_at", "same"), [
@@ -148,7 +155,7 @@ def test_equal_ones_and_those_that_may_be_the_same_are_paired_in_their_order() -
 ])  # fmt: skip
 def test_a_day_of_settlement_ends_with_its_last_moment(settled_at: Instant, same: bool) -> None:
     row = moved(settled_at=settled_at, payout=None)
-    assert paired(stated=[row], known=[moved(fee=1)]) == [0 if same else None]
+    assert pairs(stated=[row], known=[moved(fee=1)]) == [0 if same else None]
 
 
 @pytest.mark.parametrize(("zone", "settled_at", "same"), [
@@ -162,7 +169,7 @@ def test_a_day_alone_that_was_read_as_one_of_utc_is_the_same_day_in_a_zone(
 ) -> None:
     """The merchant's zone was set between two imports."""
     row, known = moved(settled_at=settled_at, payout=None), moved(payout=None)
-    found = paired(stated=[row], known=[known], calendar=Calendar(ZoneInfo(zone)))
+    found = pairs(stated=[row], known=[known], calendar=Calendar(ZoneInfo(zone)))
     assert found == [0 if same else None]
 
 
@@ -174,7 +181,7 @@ def test_a_day_alone_that_was_read_in_a_zone_is_the_same_day_of_utc(
     settled_at: Instant, same: bool
 ) -> None:
     row, known = moved(payout=None), moved(settled_at=settled_at, payout=None)
-    assert paired(stated=[row], known=[known]) == [0 if same else None]
+    assert pairs(stated=[row], known=[known]) == [0 if same else None]
     later = replace(row, settled_at=D + HOUR)
     if settled_at < D:
-        assert paired(stated=[later], known=[known]) == [None]
+        assert pairs(stated=[later], known=[known]) == [None]

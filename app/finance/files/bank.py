@@ -1,5 +1,6 @@
 """Bank lines: what the bank booked on the merchant's account, one entry a row; credit positive."""
 
+import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC
 from typing import Any, Final
@@ -185,7 +186,7 @@ def _signed(
 
 
 def _subjects(*columns: Sequence[Any]) -> list[str]:
-    """Return what identifies each line in other files of its bank.
+    """Return a digest of what identifies each line in other files of its bank.
 
     That is account, currency, amount and day, with the bank's reference of the entry, else with all
     texts. Of phone numbers only the last digits count: an erased number cannot be found by trying.
@@ -193,7 +194,7 @@ def _subjects(*columns: Sequence[Any]) -> list[str]:
     subjects = []
     for account, currency, minor, day, entry, *words in zip(*columns, strict=True):
         names = [f"={entry}"] if entry else words
-        subjects.append(
-            "\x1f".join((account, currency, str(minor), day, *map(without_phones, names)))
-        )
+        subject = "\x1f".join((account, currency, str(minor), day, *map(without_phones, names)))
+        # Not as text: it holds names, which could not be erased from a key.
+        subjects.append(hashlib.blake2b(subject.encode(), digest_size=16).hexdigest())
     return subjects

@@ -1,0 +1,608 @@
+"""Versions of imported lines: a file is compared with what is in force, and changes are written.
+
+    1 compare    rows of a file with the lines of their group that are in force
+    2 decide     a row is a new line, a new version of a line, or changes nothing
+    3 write      new versions, which end the ones before; a dry run stops before this
+
+A version is valid from import `since` and before import `until`. Order books, statements and banks
+differ only by their `LineKind`.
+
+A line stands by the newest import that stated it, among those that were not taken back and take
+none back themselves. If that import is taken back, the newest of the others is stated again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter, defaultdict
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import count, groupby
+from operator import itemgetter
+from typing import Any, Final
+
+from sqlalchemy import TextClause, column, delete, select, table, text, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from app.core.text import counted
+from app.database.statements import (
+    PlainConnection,
+    Rows,
+    insert_rows,
+    run,
+    select_rows,
+    statement,
+)
+from app.finance.import_store import Import, ImportKind, newest_published, sum_of, summed
+from reconcile.instants import EARLIEST, Instant
+from reconcile.matching.rows import Moved, is_like, is_same, paired
+from reconcile.money import Money
+from reconcile.periods import IN_UTC, Calendar
+
+Row = tuple[Any, ...]
+
+# --- kinds of lines -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LineKind:
+    """A kind of line: where it is stored, and when two files state the same one.
+
+    prefix       of the ids that all versions of a line share
+    group        columns in which rows are equal that may be one line; lines are walked by the first
+    numbered     whether a group has several lines, which their `ordinal` tells apart
+    content      columns that a version states beside its key, its imports and the id of its line
+    texts        number of the last of these columns that an erasure may rewrite
+    erased       whether an erasure rewrote a text
+    money, date  of a line, in SQL
+    """
+
+    table: str
+    prefix: str
+    group: tuple[str, ...]
+    numbered: bool = True
+    content: tuple[str, ...]
+    texts: int = 0
+    erased: Callable[[Any], bool] = lambda text: False
+    money: str
+    date: str
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The columns that identify a line."""
+        return (*self.group, "ordinal") if self.numbered else self.group
+
+    def key(self, group: Row, ordinal: int) -> Row:
+        return (*group, ordinal) if self.numbered else group
+
+    def line_id(self, key: Row) -> str:
+        """Return the id that all versions of a line share, such as `bok_` and 20 hex digits."""
+        named = key if self.numbered else reversed(key)
+        digest = hashlib.blake2b("\x1f".join(map(str, named)).encode(), digest_size=10)
+        return f"{self.prefix}_{digest.hexdigest()}"
+
+    def erased_of(self, versions: Rows) -> dict[Row, Row]:
+        """Return the newest erased version of each line, by key.
+
+        It need not be in force: a line that was taken back may come again, its texts must not.
+        """
+        keys = len(self.keys)
+        return {
+            each[:keys]: each
+            for each in sorted(versions, key=itemgetter(keys))
+            if any(map(self.erased, each[-self.texts :]))
+        }
+
+    def pairs(
+        self, group: Row, stated: list[Row], known: list[Row], calendar: Calendar
+    ) -> Sequence[int | None]:
+        """Return for each content of a file the index of the known one that it restates."""
+        return paired(stated=stated, known=known, same=lambda row, line: True)
+
+    def beside(self, group: Row, new: list[Row], left: Rows, calendar: Calendar) -> list[Beside]:
+        """Return the new contents that may be meant to correct a line that the file lacks.
+
+        left  import and content of such lines
+        """
+        return []
+
+
+class _Statements(LineKind):
+    """Lines of statements: equal references do not make two movements one."""
+
+    def pairs(
+        self, group: Row, stated: list[Row], known: list[Row], calendar: Calendar
+    ) -> Sequence[int | None]:
+        return paired(
+            stated=[_moved(group, row) for row in stated],
+            known=[_moved(group, row) for row in known],
+            same=partial(is_same, calendar=calendar),
+        )
+
+    def beside(self, group: Row, new: list[Row], left: Rows, calendar: Calendar) -> list[Beside]:
+        found = []
+        for row in new if group[1] != "payment" else ():
+            moved = _moved(group, row)
+            like = (each for each in left if is_like(moved, _moved(group, each[1:]), calendar))
+            if (other := next(like, None)) is None:
+                continue
+            left.remove(other)
+            (there, before), (here, minor) = _moved(group, other[1:]).money, moved.money
+            if there == here:
+                of = f"{group[1]} of {row[1] or row[2] or row[8]}"
+                found.append(
+                    Beside(of=of, currency=here, minor=minor, other=before, number=other[0])
+                )
+        return found
+
+
+def _moved(group: Row, content: Row) -> Moved:
+    # A line that is only a fee has its money in `net`.
+    return Moved(
+        kind=group[1],
+        stated=content,
+        money=(content[3], content[6] if group[1] == "fee" else content[4]),
+        settled_at=content[7],
+        payout=content[8],
+        wallet=content[9],
+    )
+
+
+ERASED_PHONE: Final = ""
+"""An erased phone of an order book; a later version of the line does not bring it back."""
+
+ERASED_NUMBER: Final = "•"
+"""Replaces an erased number in a bank's text."""
+
+LINES: Final[Mapping[ImportKind, LineKind]] = {
+    "book": LineKind(
+        table="book_lines",
+        prefix="bok",
+        group=("match_key", "kind"),
+        numbered=False,
+        content=(
+            "reference", "minor", "currency", "placed_at", "status", "group_key", "group_name",
+            "refunded", "refunded_at", "method", "phone",
+        ),
+        texts=1,
+        erased=lambda phone: phone == ERASED_PHONE,
+        money="one.minor",
+        date="placed_at",
+    ),
+    "statement": _Statements(
+        table="statement_lines",
+        prefix="stm",
+        group=("subject", "kind", "source"),
+        content=(
+            "match_key", "payment", "order_ref", "currency", "gross", "fee", "net", "settled_at",
+            "payout", "wallet", "refund", "details", "balance",
+        ),
+        # A line that is only a fee has its money in `net`.
+        money="CASE one.gross WHEN 0 THEN one.net ELSE one.gross END",
+        date="settled_at",
+    ),
+    "bank": LineKind(
+        table="bank_lines",
+        prefix="bnk",
+        group=("subject",),
+        content=(
+            "account", "currency", "minor", "booked_at", "entry", "reference", "counterparty",
+            "told",
+        ),
+        texts=4,
+        erased=lambda words: ERASED_NUMBER in words,
+        money="one.minor",
+        date="booked_at",
+    ),
+}  # fmt: skip
+
+
+# --- what becomes of rows -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beside:
+    """A new line that may be meant to correct another one, which also counts.
+
+    of            the subject of both, such as `refund of pay_1`
+    minor, other  their amounts, of the new one and of the other
+    number        the import by which the other one stands
+    """
+
+    of: str
+    currency: str
+    minor: int
+    other: int
+    number: int
+
+    def __str__(self) -> str:
+        here, there = (
+            Money(minor=abs(m), currency=self.currency) for m in (self.minor, self.other)
+        )
+        return f"{self.of}, {here} beside {there} of import {self.number}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangedLine:
+    """A line whose content an import changes; both versions have the columns of its kind."""
+
+    line: str
+    before: Sequence[Any]
+    after: Sequence[Any]
+
+
+MOST_CHANGES: Final = 100
+"""Changed lines kept of an import, to be shown; a file of all of them can be had."""
+
+SHOWN_BESIDE: Final = 3
+"""Lines named in a sentence."""
+
+MOST_BESIDE: Final = 1_000
+"""Lines counted at most."""
+
+
+@dataclass(slots=True, kw_only=True)
+class WrittenVersions:
+    """Counts of rows by their effect: new lines, changed lines, and the rest.
+
+    changes  the changed lines, of a whole import the first MOST_CHANGES
+    """
+
+    new: int = 0
+    changed: int = 0
+    unchanged: int = 0
+    beside: list[Beside] = field(default_factory=list)
+    changes: list[ChangedLine] = field(default_factory=list)
+
+    def add(self, other: WrittenVersions) -> None:
+        self.new += other.new
+        self.changed += other.changed
+        self.unchanged += other.unchanged
+        self.beside += other.beside[: MOST_BESIDE - len(self.beside)]
+        self.changes += other.changes[: MOST_CHANGES - len(self.changes)]
+
+    def said_beside(self) -> list[str]:
+        """Return a sentence on the lines in `beside`, if there are any."""
+        if not self.beside:
+            return []
+        numbers = sorted({each.number for each in self.beside})
+        one, left = len(numbers) == 1, len(self.beside) - SHOWN_BESIDE
+        named = [str(each) for each in self.beside[:SHOWN_BESIDE]]
+        named += [f"and {left:,} more"] if left > 0 else []
+        earlier = f"import{'' if one else 's'} {', '.join(map(str, numbers))}"
+        return [
+            f"{'At least ' if len(self.beside) == MOST_BESIDE else ''}"
+            f"{counted(len(self.beside), 'row counts', 'rows count')} beside another of the same "
+            "payment or payout and the same day, which this file does not have: "
+            f"{'; '.join(named)}. Where the file corrects {earlier}, take "
+            f"{'that' if one else 'those'} back (`tallyhook statement withdraw`), and then import "
+            "this file again."
+        ]
+
+
+async def write_lines(
+    connection: AsyncConnection,
+    rows: Rows,
+    *,
+    kind: ImportKind,
+    number: int | None,
+    calendar: Calendar = IN_UTC,
+) -> WrittenVersions:
+    """Add the versions that staged rows make, as of an import.
+
+    rows      of the kind's group and content, and maybe more; all rows of one group together
+    number    the import; None: only count what it would write
+    calendar  of the rows' days
+    """
+    return await run(connection, _write, rows, LINES[kind], number, calendar)
+
+
+def _write(
+    connection: PlainConnection,
+    rows: Rows,
+    lines: LineKind,
+    number: int | None,
+    calendar: Calendar,
+) -> WrittenVersions:
+    width, keys = len(lines.group), len(lines.keys)
+    end, first = width + len(lines.content), keys + 2
+    versions = _versions_of(connection, lines, rows)
+    counts, fresh, behind = WrittenVersions(), Rows(), Rows()
+    if not (versions or lines.numbered):
+        fresh, counts.new, rows = rows, len(rows), []
+    for group, some in groupby(rows, key=itemgetter(slice(width))):
+        stated, earlier = [row[width:end] for row in some], versions.get(group, [])
+        held = [each for each in earlier if each[keys + 1] is None]
+        if [each[first:] for each in held] == stated:
+            counts.unchanged += len(stated)
+            continue
+        if not earlier:
+            fresh += [(*lines.key(group, place), *content) for place, content in enumerate(stated)]
+            counts.new += len(stated)
+            continue
+        held.sort(key=itemgetter(keys - 1))
+        known = [each[first:] for each in held]
+        erased = lines.erased_of(earlier)
+        pairs = lines.pairs(group, stated, known, calendar) if held else [None] * len(stated)
+        taken = {each[keys - 1] for each in held}
+        free = (ordinal for ordinal in count() if ordinal not in taken)
+        for content, place in zip(stated, pairs, strict=True):
+            before = None if place is None else known[place]
+            key = lines.key(group, next(free)) if place is None else held[place][:keys]
+            if key in erased:
+                texts = erased[key] if before is None else before
+                content = (*content[: -lines.texts], *texts[-lines.texts :])
+            if content == before:
+                counts.unchanged += 1
+                continue
+            fresh.append((*key, *content))
+            if place is None or before is None:
+                counts.new += 1
+                continue
+            counts.changed += 1
+            behind.append(held[place][: keys + 1])
+            line = lines.line_id(key)
+            counts.changes.append(ChangedLine(line=line, before=before, after=content))
+        if held and None in pairs:
+            new = [row for row, place in zip(stated, pairs, strict=True) if place is None]
+            left = [each for place, each in enumerate(held) if place not in pairs]
+            left = [(each[keys], *each[first:]) for each in left]
+            counts.beside += lines.beside(group, new, left, calendar)
+    if number is not None:
+        _supersede(connection, lines, behind, number)
+        end = keys + len(lines.content)
+        stated_now = [
+            (*(key := row[:keys]), number, lines.line_id(key), *row[keys:end]) for row in fresh
+        ]
+        columns = (*lines.keys, "since", "line", *lines.content)
+        insert_rows(connection, table=lines.table, columns=columns, rows=stated_now)
+    return counts
+
+
+def _versions_of(connection: PlainConnection, lines: LineKind, rows: Rows) -> dict[Row, Rows]:
+    """Return versions of lines by group: key, since, until and content. If an erasure may have
+    rewritten some, return all of the rows' groups, otherwise those in force."""
+    found, firsts = defaultdict[Row, Rows](list), {row[0] for row in rows}
+    # A file of new lines only, as the first one, need not look up each of its keys.
+    any_between = statement(
+        "SELECT 1 FROM {table} WHERE {key} BETWEEN ? AND ? LIMIT 1",
+        table=lines.table,
+        key=lines.group[0],
+    )
+    if not firsts or not connection.ask(any_between, (min(firsts), max(firsts))):
+        return found
+    sql = statement(
+        "SELECT {keys}, since, until, {content} FROM {table} WHERE {key} IN ({}){in_force}",
+        keys=", ".join(lines.keys),
+        content=", ".join(lines.content),
+        table=lines.table,
+        key=lines.group[0],
+        in_force="" if lines.texts else " AND until IS NULL",
+    )
+    width = len(lines.group)
+    for row in select_rows(connection, sql=sql, values=firsts):
+        found[row[:width]].append(row)
+    return found
+
+
+def _supersede(connection: PlainConnection, lines: LineKind, rows: Rows, number: int) -> None:
+    """End the versions with these keys and `since`."""
+    keys = (*lines.keys, "since")
+    if connection.dialect == "sqlite":
+        sql = statement(
+            "UPDATE {table} SET until=? WHERE {same}",
+            table=lines.table,
+            same=" AND ".join(f"{name}=?" for name in keys),
+        )
+        for row in rows:
+            connection.ask(sql, (number, *row))
+        return
+    if not rows:
+        return
+    columns: list[list[Any]] = [list(column) for column in zip(*rows, strict=True)]
+    kinds = ["bigint" if isinstance(column[0], int) else "text" for column in columns]
+    sql = statement(
+        "UPDATE {table} SET until=?::bigint FROM unnest({arrays}) AS behind ({keys}) WHERE {same}",
+        table=lines.table,
+        arrays=", ".join(f"?::{kind}[]" for kind in kinds),
+        keys=", ".join(keys),
+        same=" AND ".join(f"{lines.table}.{name}=behind.{name}" for name in keys),
+    )
+    connection.ask(sql, (number, *columns))
+
+
+# --- undoing what a killed import left ------------------------------------------------------------
+
+UNDOING: Final = 1_000
+"""Lines per transaction that undoes a killed import."""
+
+
+async def key_stretches(
+    connection: AsyncConnection, kind: ImportKind, *, lines: int = UNDOING
+) -> AsyncIterator[str | None]:
+    """Yield the last key of each stretch of so many lines; None for the last stretch."""
+    (key,) = table(LINES[kind].table, column(LINES[kind].group[0])).c
+    further = select(key).order_by(key).limit(1).offset(lines)
+    last: str | None = ""
+    while last is not None:
+        found = await connection.execute(further.where(key > last))
+        last = found.scalar_one_or_none()
+        yield last
+
+
+async def undo_stretch(
+    connection: AsyncConnection, kind: ImportKind, *, after: str | None, to: str | None
+) -> None:
+    """Delete what no published import states, in a stretch of lines. None: from or to the end."""
+    number = await newest_published(connection)
+    first = LINES[kind].group[0]
+    lines = table(LINES[kind].table, *map(column, (first, "since", "until")))
+    key = lines.c[first]
+    forgotten = delete(lines).where(lines.c.since > number)
+    in_force = update(lines).where(lines.c.until > number).values(until=None)
+    if after is not None:
+        forgotten, in_force = forgotten.where(key > after), in_force.where(key > after)
+    if to is not None:
+        forgotten, in_force = forgotten.where(key <= to), in_force.where(key <= to)
+    await connection.execute(forgotten)
+    await connection.execute(in_force)
+
+
+# --- taking an import back ------------------------------------------------------------------------
+
+_STANDING: Final = (
+    "SELECT max(stated.since) FROM {table} AS stated WHERE {same} AND stated.since < :beyond "
+    "AND stated.since NOT IN (SELECT number FROM imports WHERE withdraws IS NOT NULL) "
+    "AND stated.since NOT IN (SELECT withdraws FROM imports "
+    "WHERE withdraws IS NOT NULL AND published_at IS NOT NULL)"
+)
+"""The import by which a line stands, among those before `:beyond`."""
+
+_BY_IT: Final = "one.since = :number{one_within} AND one.since = ({standing})"
+"""A line that stands by the import `:number`, within a stretch of lines."""
+
+LOOKING: Final = 20_000
+"""Lines per statement that takes an import back. An import may have a million lines; a server ends
+a statement after 15 s, in which about 300,000 fitted."""
+
+_IN_FORCE: Final = (
+    "SELECT one.currency, count(*), {sums}, "
+    "sum(CASE WHEN one.{date} < :before THEN 1 ELSE 0 END) FROM {table} AS one WHERE {by_it} "
+    "GROUP BY one.currency"
+)
+
+_STATE_AGAIN: Final = (
+    "INSERT INTO {table} ({keys}, since, {content}) "
+    "SELECT {one_keys}, :by, {content_before} FROM {table} AS one JOIN {table} AS before ON {both} "
+    "WHERE {by_it} AND before.since = ({standing_before})"
+)
+
+_END: Final = (
+    "UPDATE {table} SET until = :by WHERE until IS NULL AND since <> :by{within} AND EXISTS "
+    "(SELECT 1 FROM {table} AS one WHERE {of_it} AND {by_it})"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StandingLines:
+    """The lines that stand by an import.
+
+    lines   how many
+    sums    their money by currency, in minor units, without signs
+    before  number of lines dated before an instant
+    """
+
+    lines: int
+    sums: dict[str, int]
+    before: int
+
+
+Stretch = Mapping[str, str]
+"""Lines whose first key is beyond `after` and up to `to`; a missing end is open."""
+
+
+def _sql(form: str, kind: ImportKind, stretch: Stretch) -> TextClause:
+    """Build one of the statements above for a kind of import."""
+    table, keys, own = LINES[kind].table, LINES[kind].keys, LINES[kind].content
+    content = own if form is _CHANGED else ("line", *own)
+    standing = statement(_STANDING, table=table, same=_equal("stated", "one", keys))
+    names = {
+        "table": table,
+        "sums": summed(f"abs({LINES[kind].money})"),
+        "date": LINES[kind].date,
+        "keys": ", ".join(keys),
+        "one_keys": ", ".join(f"one.{name}" for name in keys),
+        "content": ", ".join(content),
+        "content_before": ", ".join(f"before.{name}" for name in content),
+        "one_content": ", ".join(f"one.{name}" for name in content),
+        "one_within": _within(f"one.{keys[0]}", stretch),
+        "both": _equal("before", "one", keys),
+        "of_it": _equal("one", table, keys),
+        "by_it": statement(
+            _BY_IT, one_within=_within(f"one.{keys[0]}", stretch), standing=standing
+        ),
+        "within": _within(f"{table}.{keys[0]}", stretch),
+        "standing_before": standing.replace(":beyond", ":number"),
+    }
+    return text(
+        statement(form, **{name: words for name, words in names.items() if f"{{{name}}}" in form})
+    )
+
+
+def _within(key: str, stretch: Stretch) -> str:
+    beyond = f" AND {key} > :after" if "after" in stretch else ""
+    return f"{beyond} AND {key} <= :to" if "to" in stretch else beyond
+
+
+def _equal(one: str, other: str, keys: tuple[str, ...]) -> str:
+    return " AND ".join(f"{one}.{name} = {other}.{name}" for name in keys)
+
+
+_EVERY: Final = 2**62
+"""Beyond every import's number."""
+
+
+async def standing_lines(
+    connection: AsyncConnection, found: Import, *, before: Instant = EARLIEST
+) -> StandingLines:
+    """Return the lines that stand by an import. before: count those dated before it."""
+    values = {"number": found.number, "beyond": _EVERY, "before": before}
+    lines, sums, dated = 0, Counter[str](), 0
+    async for stretch in _stretches_of(connection, found):
+        look = _sql(_IN_FORCE, found.kind, stretch)
+        for row in await connection.execute(look, {**values, **stretch}):
+            lines += int(row[1])
+            sums[row[0]] += sum_of(row[2], row[3])
+            dated += int(row[4])
+    return StandingLines(lines=lines, sums=dict(sums), before=dated)
+
+
+async def _stretches_of(connection: AsyncConnection, found: Import) -> AsyncIterator[Stretch]:
+    after: str | None = None
+    async for to in key_stretches(connection, found.kind, lines=LOOKING):
+        ends = {"after": after, "to": to}
+        yield {name: end for name, end in ends.items() if end is not None}
+        after = to
+
+
+_CHANGED: Final = (
+    "SELECT one.line, {content_before}, {one_content} FROM {table} AS one "
+    "JOIN {table} AS before ON {both} AND before.until = :number "
+    "WHERE one.since = :number{one_within} ORDER BY one.line"
+)
+
+
+async def changed_lines(
+    connection: AsyncConnection, found: Import
+) -> AsyncIterator[list[ChangedLine]]:
+    """Yield the lines that an import changed, a stretch of lines at a time."""
+    left, width = found.changed, len(LINES[found.kind].content)
+    async for stretch in _stretches_of(connection, found):
+        if not left:
+            return
+        rows = await connection.execute(
+            _sql(_CHANGED, found.kind, stretch), {"number": found.number, **stretch}
+        )
+        lines = [
+            ChangedLine(line=row[0], before=row[1 : width + 1], after=row[width + 1 :])
+            for row in rows
+        ]
+        left -= len(lines)
+        yield lines
+
+
+async def take_back(connection: AsyncConnection, found: Import, *, by: int) -> int:
+    """End the lines that stand by an import, and state again what was stated before.
+
+    by  the import that takes it back; no published one may have done so
+    Returns the number of lines stated again.
+    """
+    values: dict[str, Any] = {"number": found.number, "beyond": by, "by": by}
+    restored = 0
+    async for stretch in _stretches_of(connection, found):
+        bound = {**values, **stretch}
+        again = await connection.execute(_sql(_STATE_AGAIN, found.kind, stretch), bound)
+        await connection.execute(_sql(_END, found.kind, stretch), bound)
+        restored += again.rowcount
+    return restored

@@ -1,0 +1,134 @@
+"""Writes an import: staged rows in many transactions, which become visible all at once.
+
+1 wait       until no other import is under way, or the one that is has been silent for long
+2 begin      take its place, and undo what it wrote
+3 write      rows in transactions that hold the writer only shortly
+4 publish    with the digest, the coverage and the audit entry, in one transaction
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from itertools import count
+from typing import Final
+
+import anyio
+
+from app.access import operator_store
+from app.access.operators import Action, note_in_trail
+from app.context.context import AppContext
+from app.core.errors import StoreUnavailable
+from app.database.engine import Connection
+from app.finance import coverage_store, import_store, line_version_store
+from app.finance.import_digest_store import digests_of
+from app.finance.line_version_store import WrittenVersions
+from app.finance.staged_rows import Staged, chunks
+from app.receiving.pace import Pace
+
+Write = Callable[..., Awaitable[WrittenVersions]]
+"""`write_lines` of one kind: (connection, rows, number of the import; None: only count)"""
+
+Progress = Callable[[int, int | None], None]
+"""(rows so far, rows in all): first as rows are read and their number is unknown, then as they are
+written."""
+
+FIRST_ROWS, MOST_ROWS = 500, 4_000
+"""Rows in the first transaction, and in any."""
+
+SILENT_S: Final = 5.0
+"""An import that writes nothing for so long was killed."""
+
+
+async def write_import(
+    context: AppContext,
+    wanted: import_store.Import,
+    staged: Staged,
+    *,
+    action: Action,
+    covers: Sequence[coverage_store.CoverageLine],
+    who: operator_store.Operator,
+    write: Write,
+    progress: Progress,
+) -> tuple[int, WrittenVersions]:
+    """Write and publish staged rows; return the import's number, and what became of the rows.
+
+    wanted  the import, with the counts of rows read and rejected
+    Raises StoreUnavailable as the store does, and if another import took this one for killed.
+    """
+    await _wait_for_others(context)
+    async with context.database.writing() as connection:
+        begun, another = await import_store.begin_import(connection, wanted)
+    if another:
+        await _undo(context, begun)
+    counts, written, pace = WrittenVersions(), 0, Pace(first=FIRST_ROWS, most=MOST_ROWS)
+    for rows in chunks(staged, pace):
+        async with pace.writing(context.database, pieces=len(rows)) as connection:
+            written += len(rows)
+            await _still_ours(connection, begun, written)
+            counts.add(await write(connection, rows, number=begun.number))
+        progress(written, begun.read - begun.rejected)
+    looked = count(-1, -1)
+
+    async def stay_alive() -> None:
+        async with context.database.writing() as connection:
+            await _still_ours(connection, begun, next(looked))
+
+    # Outside the last transaction, for it takes seconds.
+    async with context.database.reading() as connection:
+        digests = await digests_of(connection, begun.kind, number=begun.number, between=stay_alive)
+    done = replace(begun, new=counts.new, changed=counts.changed, unchanged=counts.unchanged)
+    async with context.database.writing() as connection:
+        await _still_ours(connection, begun, written)
+        at = await import_store.publish_import(connection, done, now=context.clock.now())
+        await coverage_store.add_coverage(
+            connection, [replace(each, of_import=done.number, at=at) for each in covers]
+        )
+        facts: dict[str, str | int] = {
+            "import": done.number,
+            "sha256": done.sha256,
+            "read": done.read,
+            "new": done.new,
+            "changed": done.changed,
+            "rejected": done.rejected,
+        }
+        await note_in_trail(
+            connection, who, action=action, subject=done.file, at=at, facts=facts | digests
+        )
+    return done.number, counts
+
+
+async def _wait_for_others(context: AppContext) -> None:
+    """Wait until no import is under way, or the current one has been silent for long."""
+    before: import_store.Import | None = None
+    while True:
+        async with context.database.reading() as connection:
+            now = await import_store.under_way(connection)
+        if now in (None, before):
+            return
+        before = now
+        await anyio.sleep(SILENT_S)
+
+
+async def _undo(context: AppContext, begun: import_store.Import) -> None:
+    """Undo what a killed import wrote. It may be of any kind: an import that is killed while it
+    undoes another leaves no record of that one."""
+    looked = 0
+    for kind in line_version_store.LINES:
+        async with context.database.reading() as connection:
+            ends = [end async for end in line_version_store.key_stretches(connection, kind)]
+        after: str | None = None
+        for end in ends:
+            async with context.database.writing() as connection:
+                looked -= 1
+                await _still_ours(connection, begun, looked)
+                await line_version_store.undo_stretch(connection, kind, after=after, to=end)
+            after = end
+
+
+async def _still_ours(connection: Connection, begun: import_store.Import, written: int) -> None:
+    if not await import_store.go_on(connection, begun, written=written):
+        raise StoreUnavailable(
+            "another import began, for this one had been silent for long; nothing was imported: "
+            "import the file again"
+        )
