@@ -82,6 +82,8 @@ class ExportColumns:
 
 def export_columns(values: Mapping[str, Any]) -> ExportColumns:
     """Return the columns that a mapping or preset reads. values: those of its TOML file."""
+    if values.get("heading_row") == 0:
+        return ExportColumns(names={}, needed=())
     optional, recognize = values.get("optional", ()), values.get("recognize", {})
     groups: list[tuple[str, Sequence[str]]] = []
     for name, names in values.get("columns", {}).items():
