@@ -8,6 +8,8 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from datetime import UTC
 from functools import partial
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Final
 
@@ -311,6 +313,10 @@ def _suggest_kind(context: AppContext, request: ImportRequest, done: Imported) -
     done.notes += found.nearly
 
 
+SHOWN_SHARED: Final = 3
+"""Payments that a note names, by the number of their orders and their first row."""
+
+
 class _FileReading:
     """One file while it is read: its clear rows, staged, and the problems of the others."""
 
@@ -361,6 +367,8 @@ class _FileReading:
                 self._report_crowds(understanding.name_of(self._kind.names))
             if self._claims:
                 self.staged.drop_without(self._kind.names)
+            if self._kind.name == "statement":
+                self._note_shared_payments()
             self._count_rejected()
 
     def _sign(self) -> None:
@@ -427,6 +435,7 @@ class _FileReading:
             self._progress(done.read, None)
             await anyio.lowlevel.checkpoint()
         done.ignored = dict(understanding.ignored())
+        done.notes += understanding.notes()
         self._spans = stated_period.spans_of(table, self._request.path, chosen)
         if not done.read and not self._spans:
             left_out = f"; {sum(done.ignored.values()):,} are left out" if done.ignored else ""
@@ -491,6 +500,25 @@ class _FileReading:
         )
         self.staged.drop(alone)
         return several
+
+    def _note_shared_payments(self) -> None:
+        """Note payments that several orders of a statement share; in a book they are problems."""
+        payment, order = (1 + self._form.STAGED.index(name) for name in ("payment", "match_key"))
+        shared, first = 0, list[str]()
+        lines = (row for batch in self.staged.in_order() for row in batch if row[payment])
+        for _, of_payment in groupby(lines, key=itemgetter(payment)):
+            rows = list(of_payment)
+            orders = len({row[order] for row in rows} - {None})
+            if orders > 1:
+                shared += 1
+                if shared <= SHOWN_SHARED:
+                    first.append(f"{orders:,} from row {rows[0][0]:,} on")
+        if shared:
+            payments = counted(shared, "payment reference is", "payment references are")
+            self.done.notes.append(
+                f"{payments} shared by several orders: {', '.join(first)}. As a rule one payment "
+                "pays one order: compare them with the export."
+            )
 
     def _count_rejected(self) -> None:
         self.done.rejected = self.done.read - self.done.joined - self.staged.count()

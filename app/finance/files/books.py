@@ -19,6 +19,7 @@ from app.finance.files import shaping, tables
 from app.finance.files.amounts import Amounts, read_currencies
 from app.finance.files.dates import Dates, with_zones
 from app.finance.files.mapping import Fields, FileMapping
+from app.finance.files.references import ShortenedReferences
 from app.providers.phones import phone_digits
 from reconcile.instants import format_instant, format_known
 from reconcile.matching.books import BOOK_KINDS, BOOK_STATUSES, match_keys
@@ -112,6 +113,9 @@ class Understanding:
                 table.heading_row, sentence + tables.found_instead(names, table.heading)
             )
         self._nameless = [n for n, name in enumerate(table.heading) if not name.strip()]
+        self._shortened = ShortenedReferences(
+            {name: (place, table.heading[place]) for name, place in self._places.items()}
+        )
         self._zone_place = None
         if mapping.zone_column is not None:
             self._zone_place = tables.column_place(
@@ -140,6 +144,10 @@ class Understanding:
         """Return how many rows were left out so far, by the rule that did."""
         return self._table.ignored if isinstance(self._table, shaping.Shaped) else {}
 
+    def notes(self) -> list[str]:
+        """Return what is known of the rows so far that a person may want to know."""
+        return list(self._shortened.notes())
+
     def name_of(self, field: str) -> str | None:
         """Return the heading's name of a field; None if the file has no such column."""
         return self._heading[self._places[field]] if field in self._places else None
@@ -147,6 +155,7 @@ class Understanding:
     def batch(self, batch: tables.Batch) -> Understood:
         """Read a batch; rows that are totals are kept apart."""
         found, rest = Understood(), batch
+        self._shortened.look(batch.rows, batch.numbers)
         if self._nameless[:1] == [0] and _counts(batch.rows):
             self._nameless = self._nameless[1:]
         for number, row in self._totals.named(batch).items():
@@ -294,6 +303,10 @@ _NOTHING: Final = "-–—_./* \t\u00a0"
 """Characters that mean nothing when a cell has no others."""
 
 
+_ERROR: Final = re.compile(r"#(?:[^\W_a-z][\w/]*[!?]|N/A|N/D|NV)")
+"""An error of a formula as spreadsheets export it, in any language: `#REF!`, `#BEZUG!`, `#N/A`."""
+
+
 def _plain(cells: Sequence[str]) -> list[str]:
     """Strip cells; those that mean nothing become empty.
 
@@ -313,6 +326,10 @@ def read_references(cells: Sequence[str]) -> list[str]:
         for fault in filter(None, map(fault_of, plain)):
             raise tables.UnclearCell(fault)
     together = APART + APART.join(plain)
+    if f"{APART}#" in together and any(map(_ERROR.fullmatch, plain)):
+        raise tables.UnclearCell(
+            "is an error of a spreadsheet: put it right there, and export it again"
+        )
     if f"{APART}=" in together or f"{APART}@" in together:
         raise tables.UnclearCell("is a formula: put its value there")
     return plain

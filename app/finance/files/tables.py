@@ -256,6 +256,12 @@ class Number(str):
     __slots__ = ()
 
 
+class LongNumber(str):
+    """A number of a workbook that may be another one: a workbook keeps fifteen digits."""
+
+    __slots__ = ()
+
+
 class CellMoment(str):
     """A date, or date and time, as its format wrote it, in ISO 8601 without a zone."""
 

@@ -361,6 +361,9 @@ def doubts_of(path: Path, sheet: str, doubtful: frozenset[str]) -> SheetDoubts:
 # --- one sheet as a table -------------------------------------------------------------------------
 
 
+_LONG: Final = 10**15
+"""From here on a number has more digits than a spreadsheet program keeps."""
+
 _NOT_EXACT: Final = 2**53
 """From here on a workbook's numbers are not exact: they are shown as they are."""
 
@@ -563,8 +566,8 @@ def _text(cell: Any) -> str:
     if isinstance(cell, bool):
         return str(cell).upper()
     if isinstance(cell, int | float):
-        if not abs(cell) < _NOT_EXACT:  # also true of NaN
-            return repr(cell)
+        if not abs(cell) < _LONG:  # also true of NaN
+            return tables.LongNumber(int(cell) if abs(cell) < _NOT_EXACT else repr(cell))
         return tables.Number(
             int(cell) if cell == int(cell) else format(Decimal(f"{cell:.15g}"), "f")
         )
