@@ -402,6 +402,18 @@ class ImportContract:
         assert sorted(column(before, 7)) == ["COINS", "COINS", "x"]
         assert sorted(column(now, 7)) == ["COINS", "COINS", "COINS", "y"]
 
+    async def test_one_of_equal_bookings_that_is_left_is_not_counted_again(
+        self, inbox: Inbox, tmp_path: Path
+    ) -> None:
+        """Whichever of them was taken back; a second one counts."""
+        coins = "2026-01-05,5.00,KES,,COINS"
+        assert counts(await bank(inbox, tmp_path, coins, at=1)) == (1, 0, 0)
+        assert counts(await bank(inbox, tmp_path, coins, coins, at=2)) == (1, 0, 1)
+        await withdraw_import(context(inbox, at=9), 1, kind="bank", by=None, reason="wrong")
+        assert counts(await bank(inbox, tmp_path, coins, at=10)) == (0, 0, 1)
+        assert counts(await bank(inbox, tmp_path, coins, coins, at=11)) == (1, 0, 1)
+        assert len(await streamed(inbox, bank_lines)) == 2
+
     async def test_a_number_that_was_erased_from_a_banks_text_does_not_come_back(
         self, inbox: Inbox, tmp_path: Path
     ) -> None:
