@@ -21,7 +21,7 @@ from app.console.words import address, capital, file_part, of_forms
 from app.core.errors import NotFoundError, UsageError
 from app.core.jobs import job_document
 from app.core.text import counted
-from app.finance import imports, withdraw_import
+from app.finance import imports, stage_file, withdraw_import
 from app.finance.changed_rows import changes_file, first_changes
 from app.finance.file_identity import FileIdentity
 from app.finance.import_folder import import_task_documents
@@ -270,7 +270,7 @@ def money_rows(seen: imports.Imported) -> list[dict[str, Any]]:
                 "amount" if name == "minor" else name: to_json(
                     Money(minor=sums[name], currency=currency)
                 )
-                for name in imports.MONEY
+                for name in stage_file.MONEY
                 if name in sums
             },
         }

@@ -36,6 +36,7 @@ __all__ = (
     "scheduled",
     "scheduled_store",
     "scheduled_work",
+    "stage_file",
     "trail",
     "trends",
     "verify_periods",

@@ -1,9 +1,11 @@
 """Writes an import: staged rows in many transactions, which become visible all at once.
 
-1 wait       until no other import is under way, or the one that is has been silent for long
-2 begin      take its place, and undo what it wrote
-3 write      rows in transactions that hold the writer only shortly
-4 publish    with the digest, the coverage and the audit entry, in one transaction
+    1 wait       until no other import is under way, or the one that is has been silent for long
+    2 begin      take its place, and undo what it wrote
+    3 write      rows in transactions that hold the writer only shortly
+    4 publish    with the digest, the coverage and the audit entry, in one transaction
+
+An import that ends before it is published has imported nothing; the next one undoes it.
 """
 
 from __future__ import annotations

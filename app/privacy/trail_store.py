@@ -30,7 +30,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from app.core.text import counted
 from app.finance.break_acts import BREAK_ACTIONS
 from app.finance.import_digest_store import digests_again
-from app.finance.imports import FORMS
+from app.finance.stage_file import FORMS
 from app.finance.withdraw_import import ACTIONS
 from reconcile.instants import format_instant, format_known
 from reconcile.matching.breaks import Act

@@ -28,6 +28,7 @@ from app.finance.imports import (
 )
 from app.finance.line_version_store import LINES, write_lines
 from app.finance.read_lines import list_book, list_statement
+from app.finance.stage_file import STATEMENT
 from reconcile.instants import EARLIEST, TICK, format_instant, format_known, parse_instant
 from tests.contexts import with_settings
 from tests.database.builders import context as context_of
@@ -231,7 +232,7 @@ async def test_lines_of_json_that_are_none_are_rows_like_any_other(shop: Shop) -
 async def test_too_many_rows_of_a_payment_are_a_problem(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    few = replace(imports.STATEMENT, at_most=2)
+    few = replace(STATEMENT, at_most=2)
     monkeypatch.setattr(imports, "STATEMENT", few)
     lines = ["p1,1.00,KES", *["p2,1.00,KES"] * 3]
     done = await shop.statement("payment_reference,gross,currency\n" + "\n".join(lines))

@@ -1,0 +1,477 @@
+"""Stages a file to be imported: its clear rows, sorted, and the problems of all others.
+
+    1 open      the file as a table, of whatever format
+    2 read      rows as values; a row that is not clear is a problem
+    3 compare   rows with each other: those that cannot all be true are problems
+    4 cover     which days the file covers, by its own statement or by the request
+
+`imports.py` then writes what is staged, or only counts what it would write.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from operator import itemgetter
+from pathlib import Path
+from typing import Any, Final
+
+import anyio.lowlevel
+
+from app.access import operator_store
+from app.access.operators import Action
+from app.core.errors import UsageError
+from app.core.text import counted, printable
+from app.finance import (
+    changed_rows,
+    coverage_store,
+    file_identity,
+    line_version_store,
+)
+from app.finance.files import (
+    bank_formats,
+    books,
+    opening,
+    presets,
+    shaping,
+    stated_period,
+    tables,
+)
+from app.finance.import_store import ImportKind
+from app.finance.order_references import Unfit
+from app.finance.staged_rows import Staged
+from app.finance.write_import import Progress
+from reconcile.instants import Instant
+from reconcile.matching.rules import Span
+
+MAX_PROBLEMS: Final = 100
+"""Problems that are reported; further ones are counted."""
+
+MONEY: Final = ("minor", "gross", "fee", "net")
+"""Staged columns of money: of a book or a bank, and of a statement."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportForm:
+    """A kind of file that can be imported.
+
+    order     columns in whose order the store takes the rows
+    identity  columns in which at most `at_most` rows of a file may be equal, the first of a row
+    names     the field named in the problem of a row too many. If only one row may be, it is a
+              column that every good row has
+    opens     opens a file as a table
+    """
+
+    name: ImportKind
+    action: Action
+    order: Sequence[str]
+    identity: Sequence[str]
+    at_most: int
+    names: str
+    opens: presets.OpenTable = opening.open_table
+
+    def too_many(self, other: int) -> str:
+        """Return the problem of a row that is equal to row `other`."""
+        if self.at_most == 1:
+            return f"row {other:,} has the same one, and a book says one thing of each"
+        return f"there are more than {self.at_most:,} rows of the same one, such as row {other:,}"
+
+
+BOOK: Final = ImportForm(
+    name="book",
+    action="records_imported",
+    order=("match_key", "kind"),
+    identity=("match_key", "kind"),
+    at_most=1,
+    names="reference",
+)
+
+STATEMENT: Final = ImportForm(
+    name="statement",
+    action="statement_imported",
+    order=("subject", "kind", "source"),
+    identity=("subject", "kind"),
+    at_most=2_000,  # each is compared with the known ones
+    names="payment_reference",
+)
+
+BANK: Final = ImportForm(
+    name="bank",
+    action="bank_imported",
+    order=("subject",),
+    identity=("subject",),
+    at_most=2_000,  # equal bookings of one day; a till that is paid in by coins has some dozens
+    names="entry_reference",
+    opens=bank_formats.open_bank_table,
+)
+
+FORMS: Final[dict[ImportKind, ImportForm]] = {each.name: each for each in (BOOK, STATEMENT, BANK)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportRequest(presets.ReadingRequest):
+    """A person's request: a file, how to read it, and what to do with it.
+
+    account      the account of a bank's file whose rows do not name one
+    book         the name of the order book; empty: the preset's
+    days         the first and the last day that the file covers, if it does not state them
+    accept_good  import the good rows even if others have problems
+    rejects      the file for the other rows; None: one beside the file
+    changes      the file for all changed rows, as CSV; None: none
+    sha256       the digest that the file must have; empty: any
+    actor        who imports, where that is the service itself; None: the person of `by`
+    """
+
+    account: str = ""
+    book: str = ""
+    days: tuple[str, str] | None = None
+    dry_run: bool = False
+    accept_good: bool = False
+    rejects: Path | None = None
+    changes: Path | None = None
+    by: str | None = None
+    sha256: str = ""
+    actor: operator_store.Operator | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class Imported(line_version_store.WrittenVersions):
+    """What became of a file. Problems beyond MAX_PROBLEMS are only counted.
+
+    refused       whether the file could not be read to its end; then nothing is imported
+    number        the number of the import; None if nothing was imported
+    rejects       the name of the file with the rejected rows
+    rows          the first rows as understood, in a dry run
+    sums          in a dry run, by currency the number of clear rows, and their amounts in minor
+                  units by money column
+    passed_over   columns that nothing was read from, as named in the heading
+    words         number of problems by column and word without a meaning, of MAX_PROBLEMS words
+    totals        the first rows that add up those above. Such rows are neither imported nor counted
+                  as read
+    totals_found  the number of such rows
+    preset        the name of the preset that was used, if any
+    notes         how the file was read, and why, one sentence each
+    ignored       number of rows that the mapping leaves out, by column and word
+    joined        rows that were joined with another row of their order, and are no lines themselves
+    covers        what the file covers; a line without a span where nobody states it
+    kind          what it was read as
+    source        whose statement it is; "" of anything else, and if it is not known
+    looks_like    the kind that a refused file has the look of, where it is another one
+    suggestion    what to do then, by command; empty otherwise
+    """
+
+    file: str
+    kind: ImportKind
+    source: str = ""
+    looks_like: ImportKind | None = None
+    suggestion: str = ""
+    sha256: str = ""
+    read: int = 0
+    rejected: int = 0
+    problems: list[tables.Problem] = field(default_factory=list)
+    words: Counter[tuple[str | None, str]] = field(default_factory=Counter)
+    found: int = 0
+    refused: bool = False
+    number: int | None = None
+    rejects: str | None = None
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    sums: dict[str, Counter[str]] = field(default_factory=dict)
+    passed_over: list[str] = field(default_factory=list)
+    totals: list[int] = field(default_factory=list)
+    totals_found: int = 0
+    preset: str | None = None
+    notes: list[str] = field(default_factory=list)
+    ignored: Mapping[shaping.Ignored, int] = field(default_factory=dict)
+    joined: int = 0
+    covers: list[coverage_store.CoverageLine] = field(default_factory=list)
+
+    @property
+    def left_out(self) -> int:
+        return self.found - len(self.problems)
+
+    def ignored_documents(self) -> list[dict[str, Any]]:
+        return [
+            {"column": column, "word": word or None, "rows": rows}
+            for (column, word), rows in self.ignored.items()
+        ]
+
+    def explain(self, found: file_identity.FileIdentity) -> None:
+        """Add to the notes what the file was taken for, and why."""
+        self.notes += [each for each in found.because if each not in self.notes]
+
+    def changed_documents(self) -> list[dict[str, Any]]:
+        return [changed_rows.changed_document(self.kind, each) for each in self.changes]
+
+    def note(self, problems: Sequence[tables.Problem]) -> None:
+        """Keep the problems to report, count the rest."""
+        self.found += len(problems)
+        for each in problems:
+            key = (each.column, each.word or "")
+            if each.word and (key in self.words or len(self.words) < MAX_PROBLEMS):
+                self.words[key] += 1
+        self.problems += problems[: MAX_PROBLEMS - len(self.problems)]
+
+    def said_of_words(self) -> list[str]:
+        """Return a sentence with all words that have no meaning, to be added at once."""
+        said = [
+            f"{word} ({counted(rows, 'row')}{f', column {column}' if column else ''})"
+            for (column, word), rows in self.words.most_common()
+        ]
+        return [f"Words without a meaning: {', '.join(said)}."] if said else []
+
+    def add_up(self, rows: Sequence[tuple[Any, ...]], *, columns: Sequence[str]) -> None:
+        """Add the money of staged rows with these columns."""
+        currency = columns.index("currency")
+        amounts = [(name, columns.index(name)) for name in MONEY if name in columns]
+        for row in rows:
+            sums = self.sums.setdefault(row[currency], Counter())
+            sums["rows"] += 1
+            for name, place in amounts:
+                sums[name] += row[place]
+
+
+SHOWN: Final = 5
+"""Rows shown as they were understood."""
+
+
+SHOWN_SHARED: Final = 3
+"""Payments that a note names, by the number of their orders and their first row."""
+
+
+class StagedFile:
+    """One file while it is read: its clear rows, staged, and the problems of the others."""
+
+    def __init__(
+        self,
+        request: ImportRequest,
+        chosen: presets.ChosenReading,
+        form: books.LineForm,
+        kind: ImportForm,
+        rejects: Path | None,
+        progress: Progress,
+    ) -> None:
+        self._request, self._chosen, self._form, self._kind = request, chosen, form, kind
+        self._rejects, self._progress = rejects, progress
+        # A name on the disk is bytes: not always text that can be stored or shown.
+        self.done = Imported(
+            file=printable(request.path.name), kind=kind.name, sha256=request.sha256
+        )
+        self.staged = Staged(("number", *form.STAGED), order=(*kind.order, "number"))
+        self._problems = Staged(("row", "named", "sentence"), order=("row",))
+        self._negative = self._claims = self.names = False
+        self._spans: list[tuple[str, Span]] = []
+        self._accounts: set[str | None] = set()
+        names = [
+            1 + form.STAGED.index(each) for each in ("account", "wallet") if each in form.STAGED
+        ]
+        self._account_place = names[0] if names else None
+
+    def close(self) -> None:
+        self.staged.close()
+        self._problems.close()
+
+    async def read(self) -> None:
+        """Stage every row that is clear and does not contradict others."""
+        try:
+            self._sign()
+            understanding = await self._read_rows()
+            self._sign()
+        except tables.RefusedTable as refused:
+            self.done.refused = True
+            self._note([refused.problem])
+        except OSError as error:
+            name = self._request.path.name
+            raise UsageError(f"{name} cannot be read: {error.strerror}") from None
+        else:
+            # Rows that cannot all be true: none is taken, as it is unknown which one is true.
+            if self._kind is not BOOK or self._join_stories(understanding):
+                self._report_crowds(understanding.name_of(self._kind.names))
+            if self._claims:
+                self.staged.drop_without(self._kind.names)
+            if self._kind.name == "statement":
+                self._note_shared_payments()
+            self._count_rejected()
+
+    def _sign(self) -> None:
+        """Remember the file's digest. Raises RefusedTable if it changed."""
+        digest = opening.file_digest(self._request.path)
+        if self.done.sha256 not in ("", digest):
+            raise tables.RefusedTable(1, "the file changed while it was read: import it again")
+        self.done.sha256 = digest
+
+    def state_coverage(self, name: str, *, who: str, at: Instant) -> None:
+        """Note what the file covers: by its own statement, else by the request.
+
+        name  the source or order book; empty for a bank's file, whose rows name accounts
+        """
+        days, asked = self._request.days, None
+        if days is not None and not self._spans:
+            try:
+                asked = stated_period.days_of(*days, self._chosen.mapping)
+            except ValueError as error:
+                raise UsageError(f"--from and --to: {error}") from None
+        of_bank, found = self._kind is BANK, self._accounts or {None}
+        if of_bank:
+            found |= {account for account, _ in self._spans if account}
+            found = found - {None} or {self._request.account or None}
+        for account in sorted(found, key=str):
+            own = [s for of, s in self._spans if not of_bank or of in ("", account)]
+            asked_too = [] if self._spans else [asked]
+            for span in (*own, *asked_too):
+                # A file that was made within its period does not cover the rest of it.
+                ended = None if span is None or span.since >= at else min(span.until, at)
+                line = coverage_store.CoverageLine(
+                    kind=self._kind.name,
+                    name=(account or "") if of_bank else name,
+                    wallet=None if of_bank else account,
+                    since=None if span is None or ended is None else span.since,
+                    until=ended,
+                    who=coverage_store.BY_FILE if self._spans else who,
+                    at=at,
+                )
+                self.done.covers.append(line)
+
+    def _open(self) -> tables.SourceTable:
+        return self._chosen.open(self._request.path, self._form, opens=self._kind.opens)
+
+    async def _read_rows(self) -> books.Understanding:
+        done, chosen = self.done, self._chosen
+        done.preset = None if chosen.preset is None else chosen.preset.name
+        done.notes += chosen.notes
+        table = self._open()
+        done.notes += table.notes
+        understanding = books.Understanding(table, self._form, chosen.mapping)
+        done.passed_over = understanding.passed_over()
+        for batch in table.batches():
+            found = understanding.batch(batch)
+            self._stage(found)
+            self._note(found.problems)
+            done.totals_found += len(found.totals)
+            done.totals += found.totals[: MAX_PROBLEMS - len(done.totals)]
+            done.read += found.read
+            done.rejected += found.read - len(found.rows)
+            if self._request.dry_run:
+                shown = found.rows[: SHOWN - len(done.rows)]
+                done.rows += [self._form.shown(row) for row in shown]
+            self._progress(done.read, None)
+            await anyio.lowlevel.checkpoint()
+        done.ignored = dict(understanding.ignored())
+        done.notes += understanding.notes()
+        self._spans = stated_period.spans_of(table, self._request.path, chosen)
+        if not done.read and not self._spans:
+            left_out = f"; {sum(done.ignored.values()):,} are left out" if done.ignored else ""
+            raise tables.RefusedTable(
+                table.heading_row, f"the file has a heading and no rows{left_out}"
+            )
+        return understanding
+
+    def _stage(self, found: books.Understood) -> None:
+        """Stage clear rows, and the identity of unclear ones if it is clear: once corrected, such a
+        row may be the true one of two."""
+        self.staged.add(found.rows)
+        if (place := self._account_place) is not None:
+            self._accounts.update([row[place] for row in found.rows])
+        if self._kind is BOOK:
+            minor, source = (1 + self._form.STAGED.index(n) for n in ("minor", "source"))
+            self._negative = self._negative or any(row[minor] < 0 for row in found.rows)
+            self.names = self.names or any(row[source] is not None for row in found.rows)
+        if self._kind.at_most == 1:
+            width = 1 + len(self._kind.identity)
+            claims = [row for row in found.unclear if None not in row[:width]]
+            self.staged.add((*row[:width], *(None,) * (len(row) - width)) for row in claims)
+            self._claims = self._claims or bool(claims)
+
+    def _report_crowds(self, column: str | None) -> None:
+        kind, before, any_crowd = self._kind, None, False
+        for first, row in self.staged.crowded(kind.identity, at_most=kind.at_most):
+            any_crowd = True
+            if first == row:
+                before = row
+                continue
+            pairs = [(row, first)] if before is None else [(before, row), (row, first)]
+            before = None
+            self._note(
+                [
+                    tables.Problem(row=one, column=column, sentence=kind.too_many(other))
+                    for one, other in pairs
+                ]
+            )
+        if any_crowd:
+            self.staged.drop_crowded(kind.identity, at_most=kind.at_most)
+
+    def _join_stories(self, understanding: books.Understanding) -> bool:
+        """Join the rows of each order that add up; refuse refunds without their order.
+
+        Returns whether any order has several rows.
+        """
+        stories, parts, several = list[tuple[Any, ...]](), list[int](), False
+        for rows in self.staged.crowds(BOOK.identity):
+            several, story = True, books.story_of(rows)
+            if story is not None:
+                stories.append(story)
+                parts += [row[0] for row in rows]
+        self.staged.drop(parts)
+        self.staged.add(stories)
+        self.done.joined = len(parts) - len(stories)
+        column, alone = understanding.name_of("amount"), list[int]()
+        for rows in self.staged.negative("minor") if self._negative else ():
+            alone += [row[0] for row in rows if row[2] != "entry"]
+        self._note(
+            [tables.Problem(row=row, column=column, sentence=books.REFUND_ALONE) for row in alone]
+        )
+        self.staged.drop(alone)
+        return several
+
+    def _note_shared_payments(self) -> None:
+        """Note payments that several orders of a statement share; in a book they are problems."""
+        payment, order = (1 + self._form.STAGED.index(name) for name in ("payment", "match_key"))
+        shared, first = 0, list[str]()
+        lines = (row for batch in self.staged.in_order() for row in batch if row[payment])
+        for _, of_payment in groupby(lines, key=itemgetter(payment)):
+            rows = list(of_payment)
+            orders = len({row[order] for row in rows} - {None})
+            if orders > 1:
+                shared += 1
+                if shared <= SHOWN_SHARED:
+                    first.append(f"{orders:,} from row {rows[0][0]:,} on")
+        if shared:
+            payments = counted(shared, "payment reference is", "payment references are")
+            self.done.notes.append(
+                f"{payments} shared by several orders: {', '.join(first)}. As a rule one payment "
+                "pays one order: compare them with the export."
+            )
+
+    def _count_rejected(self) -> None:
+        self.done.rejected = self.done.read - self.done.joined - self.staged.count()
+
+    def leave_out(self, unfit: Sequence[Unfit]) -> None:
+        """Drop these rows: the references in them belong to another order."""
+        if unfit:
+            self.report_unfit(unfit)
+            self.staged.drop(number for number, _ in unfit)
+            self._count_rejected()
+
+    def report_unfit(self, unfit: Sequence[Unfit]) -> None:
+        """Note why these rows, or the references in them, are not taken."""
+        self._note([tables.Problem(row=row, column=None, sentence=text) for row, text in unfit])
+
+    def _note(self, problems: Sequence[tables.Problem]) -> None:
+        self.done.note(problems)
+        if self._rejects is not None:
+            self._problems.add((each.row, each.column, each.sentence) for each in problems)
+
+    def set_aside(self) -> None:
+        """Write the rows that are not taken to a file of their own, if there are any."""
+        if self._rejects is None or not self.done.found:
+            return
+        table = self._open()
+        problems = (
+            tables.Problem(row=row, column=column, sentence=sentence)
+            for rows in self._problems.in_order()
+            for row, column, sentence in rows
+        )
+        decimal = self._chosen.mapping.marks.decimal
+        tables.write_rejects(self._rejects, table, problems, decimal=decimal)
+        self.done.rejects = printable(self._rejects.name)
