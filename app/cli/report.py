@@ -209,7 +209,10 @@ def close_month(
     period: Period,
     by: operators.ByOption = None,
     as_of: Annotated[
-        str | None, typer.Option(help="Close what was known at this moment (RFC 3339); else now.")
+        str | None,
+        typer.Option(
+            help="Close what was known at this moment (RFC 3339), and ask nobody; else now."
+        ),
     ] = None,
     reason: Annotated[
         str, typer.Option(help="Why; required where the rules in force require two people.")

@@ -37,7 +37,7 @@ from app.finance.reports.render import REPORT_FORMATS, render
 from app.orders import history_store
 from app.orders.set_aside import poisoned
 from app.receiving.caught_up import behind_s
-from app.receiving.confirm import ask_before
+from app.receiving.confirm import ask_before, unanswered_by
 from app.receiving.reverify import count_genuine
 from app.receiving.source_state_store import not_kept_in
 from app.sealing import log_store
@@ -73,7 +73,8 @@ class CloseRequest:
     margin_days  days after the month's end before which it is not closed; None: as set
     reason       why, for the trail, and for the second person
     exceptions   reasons to close over conditions that do not hold, by their lines: two people
-    unasked      payments that providers did not answer about when this closing was proposed
+    unasked      payments that providers did not answer about when this closing was proposed; None
+                 where it was not
     still_s      seconds to wait if `as_of` is now
     """
 
@@ -83,7 +84,7 @@ class CloseRequest:
     margin_days: int | None = None
     reason: str = ""
     exceptions: Mapping[str, str] = field(default_factory=dict)
-    unasked: Sequence[str] = ()
+    unasked: Sequence[str] | None = None
     still_s: float = STILL_S
 
 
@@ -259,7 +260,7 @@ class _Looked:
     before    the closing of the month before
     report    None before the month's end, and over unread deliveries: the reasons that would be
               found in it are not known then
-    unasked   as of `CloseRequest`
+    unasked   payments that providers did not answer about
     """
 
     month: Month
@@ -274,14 +275,18 @@ async def _looked(
     context: AppContext, request: CloseRequest, *, progress: report_period.Progress
 ) -> _Looked:
     month = await month_in_books(context, request.period)
-    unasked = request.unasked
-    if request.as_of is None and month.end <= context.clock.now():
-        left = await ask_before(context, until=month.end)
+    if (request.as_of or 0) > context.clock.now():
+        raise UsageError("--as-of lies in the future: nothing is known of then")
+    unasked = request.unasked or ()
+    if request.unasked is None and month.end <= context.clock.now():
+        left = (
+            await ask_before(context, until=month.end)
+            if request.as_of is None
+            else await unanswered_by(context, until=month.end, as_of=request.as_of)
+        )
         unasked = [f"{each.source}:{each.payment or each.event_id}" for each in left]
     now = context.clock.now()
     as_of = now if request.as_of is None else request.as_of
-    if as_of > now:
-        raise UsageError("--as-of lies in the future: nothing is known of then")
     async with context.database.reading() as connection:  # 1
         await operators.permitted(connection, by=request.by, action="period_closed")
         made = await period_store.all_closings(connection)
@@ -303,7 +308,8 @@ async def _looked(
             report = await report_period.report_period(context, scope, progress=progress)  # 2
             evidence = await _evidence_blockers(context, month, as_of=as_of)
             in_report = closings.in_report(report)
-            found = (*found, *closings.unasked(unasked), *evidence, *in_report)  # 3
+            then = request.as_of is not None and request.unasked is None
+            found = (*found, *closings.unasked(unasked, then=then), *evidence, *in_report)  # 3
     found, exceptions = closings.excepted(found, request.exceptions)
     if report is not None:
         report = replace(report, exceptions=exceptions)

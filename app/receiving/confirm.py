@@ -40,6 +40,7 @@ from app.receiving.confirmation_store import (
     settle,
     take_due,
     unanswered,
+    waiting_before,
 )
 from app.receiving.unread_values import values_of
 from reconcile.instants import DAY, HOUR, MINUTE, SECOND, Duration, Instant
@@ -290,6 +291,17 @@ async def ask_before(context: AppContext, *, until: Instant) -> list[Waiting]:
         if not left:
             break
     return left + over
+
+
+async def unanswered_by(context: AppContext, *, until: Instant, as_of: Instant) -> list[Waiting]:
+    """Return what came before `until`, is not final, and had no answer from then to `as_of`.
+
+    Nobody is asked: an answer of now is not known of then, and would change nothing in a report as
+    of then.
+    """
+    async with context.database.reading() as connection:
+        waiting = await waiting_before(connection, until=until, limit=MOST_ASKED_BEFORE + 1)
+        return await unanswered(connection, waiting, since=until, until=as_of)
 
 
 IDLE_S: Final = 1.0

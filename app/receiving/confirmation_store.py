@@ -35,7 +35,7 @@ from app.database.locks import ASKING, take_lock_of
 from app.database.mapping import EVENT_COLUMNS, EVENTS, delivery_of
 from app.database.statements import PlainConnection, insert_rows, run, select_rows
 from app.receiving.refusals import LANES
-from reconcile.instants import Duration, Instant
+from reconcile.instants import LATEST, Duration, Instant
 from reconcile.ledger.events import UNCONFIRMED, Event
 
 _COLUMNS = (
@@ -300,11 +300,10 @@ class Waiting(NamedTuple):
     payment: str
 
 
-async def make_due(
-    connection: AsyncConnection, *, now: Instant, until: Instant, limit: int
+async def waiting_before(
+    connection: AsyncConnection, *, until: Instant, limit: int
 ) -> list[Waiting]:
-    """Make due now what came before `until` and waits for its provider, but for what is being asked
-    about; return all of it, the oldest first, up to `limit`."""
+    """Return what came before `until` and waits for its provider, the oldest first."""
     found = await connection.execute(
         select(*(_MARKS[name] for name in _KEY), _NAMED_PAYMENT)
         .join_from(_CONFIRMATIONS, EVENTS, _OF_EVENT)
@@ -312,7 +311,15 @@ async def make_due(
         .order_by(_MARKS.asked_since, *(_MARKS[name] for name in _KEY))
         .limit(limit)
     )
-    waiting = [Waiting(row[0], row[1], row[2], row[3]) for row in found]
+    return [Waiting(row[0], row[1], row[2], row[3]) for row in found]
+
+
+async def make_due(
+    connection: AsyncConnection, *, now: Instant, until: Instant, limit: int
+) -> list[Waiting]:
+    """Make due now what came before `until` and waits for its provider, but for what is being asked
+    about; return all of it, as `waiting_before`."""
+    waiting = await waiting_before(connection, until=until, limit=limit)
     for each in waiting:
         free = or_(_MARKS.taken_until.is_(None), _MARKS.taken_until <= now)
         await connection.execute(
@@ -324,14 +331,18 @@ async def make_due(
 
 
 async def unanswered(
-    connection: AsyncConnection, waiting: Sequence[Waiting], *, since: Instant
+    connection: AsyncConnection,
+    waiting: Sequence[Waiting],
+    *,
+    since: Instant,
+    until: Instant = LATEST,
 ) -> list[Waiting]:
-    """Return those about which the provider has given no answer since then."""
+    """Return those about which the provider gave no last answer from then until `until`."""
     key = tuple_(*(_MARKS[name] for name in _KEY))
     found = await connection.execute(
         select(*(_MARKS[name] for name in _KEY)).where(
             key.in_([each[:3] for each in waiting]),
-            func.coalesce(_MARKS.answered_at, since - 1) < since,
+            ~func.coalesce(_MARKS.answered_at, since - 1).between(since, until),
         )
     )
     left = {tuple(row) for row in found}

@@ -517,15 +517,22 @@ def unread(behind_s: int) -> Blocker:
     )
 
 
-def unasked(names: Sequence[str]) -> Iterator[Blocker]:
-    """Yield a reason for payments whose provider did not say how they stand."""
+def unasked(names: Sequence[str], *, then: bool = False) -> Iterator[Blocker]:
+    """Yield a reason for payments whose provider did not say how they stand.
+
+    then  whether a past moment is closed, of which no answer can tell any more
+    """
     if names:
         shown, more = ", ".join(names[:NAMED]), " …" if len(names) > NAMED else ""
+        asked = "between the month's end and --as-of" if then else "just now"
         yield Blocker(
             code="unasked",
-            sentence="Payments that are not final, and whose provider did not say just now how "
+            sentence=f"Payments that are not final, and whose provider did not say {asked} how "
             f"they stand: {len(names):,} ({shown}{more}).",
-            do="See that `tallyhook serve` runs and reaches the provider, then close.",
+            do="Close without --as-of: providers are asked first. An answer of now is not part of "
+            "what was known at a moment that is past."
+            if then
+            else "See that `tallyhook serve` runs and reaches the provider, then close.",
         )
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from app.providers.provider_client import LIMIT_S
 from app.receiving import confirm
-from app.receiving.confirm import ASK_FOR, ask_before
+from app.receiving.confirm import ASK_FOR, ask_before, unanswered_by
 from reconcile.instants import HOUR, SECOND, Instant
 from tests.api.driving import Driver
 from tests.receiving.asking import PAID, Provider, asking, deliver, outcome, stream, waiting
@@ -94,3 +94,27 @@ async def test_what_is_not_final_is_asked_about_once_more_before_a_month_is_clos
         monkeypatch.setattr(confirm, "PATIENCE_S", 1.0)
         [left] = await ask_before(driver.context, until=Instant(now + 1))
         assert (left.source, left.payment, len(provider.asked)) == ("weak", "pay_9", 3)
+
+
+async def test_a_moment_that_is_past_rests_on_the_answers_from_the_months_end_until_then(
+    asking: Any,
+) -> None:
+    """Nobody is asked: an answer of now was not known of then."""
+    provider = Provider({"state": "PENDING", "order": "ORD-9", "amount": 700})
+    async with asking(provider) as driver:
+        await deliver(driver, PAID)
+        came = driver.clock.now()
+        driver.clock.put(await due_after(driver, 1))
+        await due_after(driver, 2)
+        answered = driver.clock.now()
+        found = [
+            [each.payment for each in await unanswered_by(driver.context, until=until, as_of=as_of)]
+            for until, as_of in (
+                (came, answered),
+                (Instant(came + 1), answered),
+                (Instant(came + 1), Instant(answered - 1)),
+                (Instant(answered + 1), Instant(answered + SECOND)),
+            )
+        ]
+    assert found == [[], [], ["pay_9"], ["pay_9"]]
+    assert len(provider.asked) == 2
