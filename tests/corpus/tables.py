@@ -1,0 +1,406 @@
+"""Tables as shops and providers export them: made from a seed, and read by other means.
+
+A table is written as CSV, as a workbook or as JSON Lines, with a notation of its own and cells that
+people really have. `read_by_others` reads the bytes with `csv`, `openpyxl` or `json`.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from decimal import Decimal
+from random import Random
+from typing import Any, Final, Literal
+
+import openpyxl
+
+from tests.corpus.cells import (
+    DECIMALS,
+    Notation,
+    Unclear,
+    amount,
+    date,
+    minor,
+    reference,
+)
+
+Kind = Literal["book", "statement", "bank"]
+
+NAMES: Final[dict[Kind, tuple[str, str, str]]] = {
+    "book": ("reference", "amount", "placed_at"),
+    "statement": ("payment_reference", "gross", "settled_at"),
+    "bank": ("entry_reference", "amount", "booked_at"),
+}
+"""Our names of the reference, the amount and the date."""
+
+COLUMNS: Final = ("Ref", "Sum", "When", "Cur", "Zone", "Note")
+"""The file's names, in the order of a row's cells."""
+
+Row = tuple[int, str, int, str, str | None]
+"""Row number, reference, minor units, currency, instant in UTC."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expected:
+    """What others read: rows, and the numbers of rows that must be refused, with the reason."""
+
+    rows: Sequence[Row]
+    refused: dict[int, str]
+    file_refused: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """One file, how it is written, and how it is to be read.
+
+    places  where each of COLUMNS is; only these are there
+    """
+
+    kind: Kind
+    form: Literal["csv", "xlsx", "jsonl"]
+    content: bytes
+    notation: Notation
+    places: dict[str, int]
+    delimiter: str = ","
+    encoding: str = "utf-8"
+    before: int = 0
+    has_heading: bool = True
+
+    @property
+    def name(self) -> str:
+        return f"file.{self.form}"
+
+    def mapping(self) -> str:
+        reference_name, amount_name, date_name = NAMES[self.kind]
+        ours = {reference_name: "Ref", amount_name: "Sum", date_name: "When", "currency": "Cur"}
+        shown = {
+            name: name if self.has_heading else str(place + 1)
+            for name, place in self.places.items()
+        }
+        lines = [f'delimiter = "{self.delimiter}"'.replace("\t", "\\t")]
+        lines += [f'encoding = "{self.encoding}"'] if self.form == "csv" else []
+        lines += [] if self.has_heading else ["heading_row = 0"]
+        lines += [f'zone_column = "{shown["Zone"]}"'] if "Zone" in self.places else []
+        columns = [f'{our} = "{shown[name]}"' for our, name in ours.items()]
+        defaults = {
+            "book": 'kind = "entry"',
+            "statement": 'type = "payment"',
+            "bank": 'account = "main"',
+        }
+        return "\n".join([
+            *lines, self.notation.mapping(), "[columns]", *columns, "[defaults]",
+            defaults[self.kind], self.notation.sections(),
+        ])  # fmt: skip
+
+
+NASTY: Final = (
+    "29.000", "1,234", "1.234,50", "1 234.50", "1\u202f234,50", "1\u00a0234.50", "1'234.50",
+    "1’234.50", "--", "N/A", "n/a", "-", "(12.50)", "(KSh 12.50)", "12.50-", "12.50 -", "12.50 DR",
+    "12,50DR", "12.50 cr", "+12.50", "+12,50", "\u221212.50", "\u201312.50", "- 12.50",
+    "Rs. 1,234.50", "KSh1,200", "$5.00", "5.00 $", "12$50", "1e3", "=1+1", "", " ", "٥", "1.005",
+    "0.001", "12,5",
+    "00012.50", "92233720368547758.08", "9999999999999999", "-0.00", "+-1.00", "--5", ".50", "5.",
+    "-12.50-", "-12.50 DR", "(-12.50)", "1.2.3", "12.34.567", "1,23,456.00", "1 2", "KES 5", "NaN",
+)  # fmt: skip
+REFERENCES: Final = (
+    "A-1", "ORD 17", "0007", "a;b,c|d", 'say "x"', "Größe-é", "-", "", "=A1", "@x", "  B-2  ",
+    "B\u00a03", "x" * 200, "x" * 201, "tab\there", "𝄞-1", "N/A", "+4917", "1.0",
+)  # fmt: skip
+WHENS: Final = (
+    "02/03/2026", "2026-02-30", "yesterday", "5-Sep-26", "31.12.26", "1788516000", "46269.5",
+    "2026-09-04 25:00", "2026-09-04 13:00 PM", "2026-09-04 10:00 CST", "Sept 5, 2026", "",
+    "2026-09-04 10:00:00 XYZ", "20261301", "2026/9/4", "--",
+)  # fmt: skip
+ZONES: Final = (
+    "",
+    "CET",
+    "CEST",
+    "EAT",
+    "CDT",
+    "Europe/Berlin",
+    "America/New_York",
+    "+05:30",
+    "CST",
+    "IST",
+    "nowhere",
+)
+
+
+def _amount_text(random: Random, currency: str, notation: Notation) -> str:
+    if random.random() < 0.2:
+        return random.choice(NASTY)
+    value = random.choice((0, 1, 99, 100, 12_345, 1_234_567_890, random.randrange(10**9)))
+    decimals = DECIMALS[currency]
+    whole, rest = divmod(value, 10**decimals)
+    text = f"{whole:,}" if notation.thousands and random.random() < 0.6 else str(whole)
+    blank = random.choice((" ", "\u00a0", "\u202f", "\u2009"))
+    text = text.replace(",", blank if notation.thousands == " " else notation.thousands or ",")
+    if decimals and random.random() < 0.9:
+        text += f"{notation.decimal or '.'}{rest:0{decimals}}"
+    signs = [sign for sign, code in notation.signs.items() if code == currency]
+    if signs and random.random() < 0.3:
+        sign, apart = random.choice(signs), random.choice(("", " ", "\u00a0"))
+        text = random.choice((f"{sign}{apart}{text}", f"{text}{apart}{sign}"))
+    ways: list[Callable[[str], str]] = [
+        str, str, str, lambda t: f"-{t}", lambda t: f"\u2212{t}", lambda t: f"\u2013{t}",
+        lambda t: f"+{t}",
+    ]  # fmt: skip
+    if notation.brackets:
+        ways.append(lambda t: f"({t})")
+    ways += [lambda t, w=word: f"{t} {w}" for word in notation.suffixes]  # type: ignore[misc]
+    return random.choice(ways)(text)
+
+
+def _date_text(random: Random, notation: Notation, zoned: bool) -> str:
+    if random.random() < 0.12:
+        return random.choice(WHENS)
+    moment = datetime(2026, 1, 1) + timedelta(seconds=random.randrange(365 * 86_400))
+    if notation.dates == "unix_s":
+        return str(int((moment - datetime(1970, 1, 1)).total_seconds()))
+    if notation.dates == "unix_ms":
+        return str(int((moment - datetime(1970, 1, 1)).total_seconds() * 1000) + 250)
+    if notation.dates == "excel" and random.random() < 0.8:
+        part = (moment - datetime(1899, 12, 30)) / timedelta(days=1)
+        return str(int(part)) if random.random() < 0.5 else f"{part:.9f}"
+    own = {"day_first": ("%d/%m/%Y", "%d.%m.%y", "%d-%m-%Y"), "month_first": ("%m/%d/%Y",)}
+    days = (*own.get(notation.dates, ()), "%Y-%m-%d", "%Y%m%d", "%b %d, %Y", "%d %b %Y", "%d-%b-%Y")
+    day = moment.strftime(random.choice(days))
+    if random.random() < 0.1:
+        day = day.replace("Sep ", "Sept ")
+    if random.random() < 0.3:
+        return day
+    blank = random.choice((" ", " ", "\u00a0"))
+    time = moment.strftime(random.choice(("%H:%M", "%H:%M:%S", "%I:%M %p", "%I:%M:%S %p")))
+    if time.count(":") == 2 and "M" not in time and random.random() < 0.3:
+        time += ".250"
+    zone = (
+        ""
+        if zoned and random.random() < 0.8
+        else random.choice(("", "", "Z", "+03:00", " EAT", " PDT", " Europe/Berlin"))
+    )
+    return f"{day}{blank}{time}{zone if 'M' not in time or zone[:1] == ' ' else ''}"
+
+
+def _notation(random: Random, dates: Sequence[str]) -> Notation:
+    decimal, thousands = random.choice((
+        (None, ""), (None, ""), (".", ""), (".", ","), (None, ","), (",", "."), (",", " "),
+        (".", " "), (".", "'"), (",", ""),
+    ))  # fmt: skip
+    maybe = random.random
+    return Notation(
+        decimal=decimal,
+        thousands=thousands,
+        brackets=maybe() < 0.3,
+        signs={"KSh": "KES", "Rs.": "KES", "$": "USD", "€": "EUR"} if maybe() < 0.4 else {},
+        suffixes={"DR": "minus", "CR": "plus", "-": "minus"} if maybe() < 0.3 else {},
+        empty=("--", "N/A") if maybe() < 0.3 else (),
+        dates=random.choice(dates),
+        zone=random.choice(("UTC", "Africa/Nairobi", "Europe/Berlin")),
+        zones={"CST": "America/Chicago"} if maybe() < 0.5 else {},
+    )
+
+
+DATES: Final = ("iso", "iso", "day_first", "month_first", "unix_s", "unix_ms", "excel")
+
+
+def make_table(random: Random) -> Table:
+    """Make a file with its notation."""
+    form: Literal["csv", "xlsx", "jsonl"] = random.choice(("csv", "csv", "csv", "xlsx", "jsonl"))
+    kind: Kind = random.choice(tuple(NAMES))
+    notation = _notation(random, DATES)
+    names = [name for name in COLUMNS if name not in ("Zone", "Note") or random.random() < 0.4]
+    random.shuffle(names)
+    places = {name: place for place, name in enumerate(names)}
+    texts = [_row(random, kind, notation, places) for _ in range(random.randrange(3, 14))]
+    if form == "csv":
+        return _csv(random, kind, notation, places, texts)
+    if form == "jsonl":
+        return Table(
+            kind=kind, form=form, notation=notation, places=places,
+            content=_json_lines(random, places, texts).encode(),
+        )  # fmt: skip
+    has_heading = random.random() < 0.85
+    workbook = openpyxl.Workbook()
+    sheet: Any = workbook.active
+    if has_heading:
+        sheet.append(names)
+    for cells in texts:
+        sheet.append([_typed(random, name, cells[place]) for name, place in places.items()])
+    file = io.BytesIO()
+    workbook.save(file)
+    return Table(
+        kind=kind, form=form, notation=notation, places=places, content=file.getvalue(),
+        has_heading=has_heading,
+    )  # fmt: skip
+
+
+def _row(random: Random, kind: Kind, notation: Notation, places: dict[str, int]) -> list[str]:
+    currency = random.choice(tuple(DECIMALS))
+    cells = [""] * len(places)
+    text = _amount_text(random, currency, notation)
+    if kind == "statement":  # of payments only those that brought money
+        while any(each in text for each in "-\u2212\u2013()DR"):
+            text = _amount_text(random, currency, notation)
+    some = {
+        "Ref": random.choice(REFERENCES)
+        if random.random() < 0.3
+        else f"R-{random.randrange(10**6)}",
+        "Sum": text,
+        "When": _date_text(random, notation, "Zone" in places),
+        "Cur": random.choice((currency, currency.lower(), f" {currency}")),
+        "Zone": random.choice(ZONES),
+        "Note": random.choice(("", "plain", "two\nlines", 'a "quoted" word', "a,b;c")),
+    }
+    for name, place in places.items():
+        cells[place] = some[name]
+    return cells
+
+
+def _csv(
+    random: Random, kind: Kind, notation: Notation, places: dict[str, int], texts: list[list[str]]
+) -> Table:
+    delimiter = random.choice((",", ";", "\t", "|"))
+    encoding = random.choice(("utf-8", "utf-8", "utf-8-sig", "utf-16", "cp1252", "latin-1"))
+    has_heading = random.random() < 0.85
+    before = random.choice((0, 0, 0, 2)) if has_heading else 0
+    file = io.StringIO()
+    end = random.choice(("\n", "\r\n"))
+    writer = csv.writer(
+        file, delimiter=delimiter, lineterminator=end,
+        quoting=random.choice((csv.QUOTE_MINIMAL, csv.QUOTE_ALL)),
+    )  # fmt: skip
+    for line in range(before):
+        writer.writerow([f"Export {line}"])
+    if has_heading:
+        writer.writerow(list(places))
+    for number, cells in enumerate(texts):
+        row = list(cells)
+        if number and random.random() < 0.04:
+            row = random.choice((row[:-1], [*row, ""], [*row, "more"], []))
+        writer.writerow(row)
+    text = file.getvalue()
+    content = text.encode(encoding, errors="replace")
+    return Table(
+        kind=kind, form="csv", content=content, notation=notation, places=places,
+        delimiter=delimiter, encoding=encoding, before=before, has_heading=has_heading,
+    )  # fmt: skip
+
+
+TYPED: Final = "a number"
+
+
+def _json_lines(random: Random, places: dict[str, int], texts: list[list[str]]) -> str:
+    lines = []
+    for cells in texts:
+        found: dict[str, Any] = {name: cells[place] for name, place in places.items()}
+        number = random.choice(("12.50", "29.000", "-3", "0.5", "1e3", "1.005", "1234567.89"))
+        if typed := random.random() < 0.4:
+            found["Sum"] = TYPED
+        raw = json.dumps(found, ensure_ascii=random.random() < 0.5)
+        if typed:
+            raw = raw.replace(json.dumps(TYPED), number)
+        lines.append(raw)
+    return "\n".join(lines) + "\n"
+
+
+def _typed(random: Random, name: str, text: str) -> Any:
+    if name == "Sum" and random.random() < 0.6:
+        return random.choice((12.5, 29, -3, 0.1, 1234.56, 1.005, 1e6, 7.0, 0.1 + 0.2))
+    if name == "When" and random.random() < 0.5:
+        moment = datetime(2026, 1, 1) + timedelta(minutes=random.randrange(365 * 1440))
+        return random.choice((moment, moment.replace(hour=0, minute=0), moment.date()))
+    if name == "Ref" and random.random() < 0.2:
+        return random.randrange(10**9)
+    return "equal" if text.startswith("=") else text.replace("\t", " ") or None
+
+
+# --- read by others -------------------------------------------------------------------------------
+
+
+def _physical(table: Table) -> Iterator[tuple[int, list[Any]]]:
+    """Yield each row after the heading, with the number of its first line."""
+    if table.form == "csv":
+        text = table.content.decode(table.encoding)
+        reader = csv.reader(io.StringIO(text, newline=""), delimiter=table.delimiter)
+        skip, line = table.before + table.has_heading, 0
+        for cells in reader:
+            if line >= skip:
+                yield line + 1, list(cells)
+            line = reader.line_num
+    elif table.form == "jsonl":
+        for number, line_text in enumerate(table.content.decode().split("\n"), 1):
+            if line_text:
+                found = json.loads(line_text, parse_float=Decimal, parse_int=Decimal)
+                yield number, [found[name] for name in table.places]
+    else:
+        sheet: Any = openpyxl.load_workbook(io.BytesIO(table.content)).active
+        for number, cells in enumerate(sheet.iter_rows(values_only=True), 1):
+            if number > table.has_heading:
+                yield number, list(cells)
+
+
+def read_by_others(table: Table) -> Expected:
+    """Read the file's bytes without the product."""
+    rows, refused = list[Row](), dict[int, str]()
+    empty = {word.casefold() for word in table.notation.empty}
+    width = len(table.places)
+    for number, cells in _physical(table):
+        if table.form == "csv" and not table.has_heading and number == 1:
+            width = len(cells)
+        if not any(str("" if cell is None else cell).strip() for cell in cells):
+            continue
+        if len(cells) < width or any(cells[width:]):
+            refused[number] = "cells are missing, or there are more than columns"
+            continue
+        some = {
+            name: "" if isinstance(cell := cells[place], str) and cell.strip().casefold() in empty
+            else cell
+            for name, place in table.places.items()
+        }  # fmt: skip
+        try:
+            rows.append(_row_of(number, some, table))
+        except Unclear as reason:
+            refused[number] = str(reason)
+    return Expected(rows=rows, refused=refused)
+
+
+def _row_of(number: int, cells: dict[str, Any], table: Table) -> Row:
+    notation, kind = table.notation, table.kind
+    currency = str(cells["Cur"] or "").strip().upper()
+    if currency not in DECIMALS:
+        raise Unclear("is no currency of this corpus")
+    value = cells["Sum"]
+    if isinstance(value, str | None):
+        units = amount(value or "", currency, notation)
+    else:
+        number_of = value if isinstance(value, Decimal) else Decimal(f"{value:.15g}")
+        units = minor(number_of, currency)
+    if units < 0 and kind == "statement":
+        raise Unclear("a payment brings money")
+    when, zone = cells["When"], str(cells.get("Zone") or "").strip()
+    if isinstance(when, datetime):
+        is_day = when.time() == datetime.min.time()
+        when = when.strftime("%Y-%m-%d" if is_day else "%Y-%m-%d %H:%M:%S")
+        notation = replace(notation, dates="iso")  # it is a date already
+    instant = date(_as_text(when), notation, column=zone)
+    name = _as_text(cells["Ref"])
+    if kind == "bank":
+        if instant is None:
+            raise Unclear("a booking has a day")
+        found = " ".join(name.split())
+        if len(found) > 200:
+            raise Unclear("is too long")
+        return number, found, units, currency, instant
+    return number, reference(name), units, currency, instant
+
+
+def _as_text(cell: Any) -> str:
+    if cell is None:
+        return ""
+    if isinstance(cell, float) and cell == int(cell):
+        return str(int(cell))
+    return str(cell)

@@ -1,0 +1,114 @@
+"""Files in every form, dialect and with cells that people have, beside readers of our own.
+
+What the product takes of a file must be what `csv`, `openpyxl`, `json` and small readers by hand
+take of it: to the minor unit, the instant and the reference. What it refuses, they must refuse.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from typing import Any, Final
+
+import pytest
+
+from app.finance.files.bank import BankForm
+from app.finance.files.bank_formats import open_bank_table
+from app.finance.files.books import BookForm, Understanding
+from app.finance.files.mapping import read_mapping
+from app.finance.files.opening import open_table
+from app.finance.files.statements import StatementForm
+from app.finance.files.tables import RefusedTable
+from tests.corpus.cells import same_moment
+from tests.corpus.tables import NAMES, Expected, Kind, Table, make_table, read_by_others
+
+FILES = 2_000 if os.environ.get("TALLYHOOK_LONG") else 300
+SEED: Final = int(os.environ.get("CORPUS_SEED", "1"))
+
+FORMS: Final[dict[Kind, Callable[[Any], Any]]] = {
+    "book": BookForm,
+    "statement": lambda mapping: StatementForm(mapping, source="shop"),
+    "bank": BankForm,
+}
+FIELDS: Final = {
+    "book": BookForm.FIELDS,
+    "statement": StatementForm.FIELDS,
+    "bank": BankForm.FIELDS,
+}
+
+
+def read_by_product(path: Path, kind: Kind, mapping: str) -> Expected:
+    """Read the file as an import does."""
+    said = read_mapping(mapping.encode(), FIELDS[kind])
+    form = FORMS[kind](said)
+    reference, amount, date = NAMES[kind]
+    rows, refused, file_refused = [], dict[int, str](), None
+    opens = open_bank_table if kind == "bank" else open_table
+    try:
+        table = opens(path, said, FIELDS[kind])
+        understanding = Understanding(table, form, said)
+        for batch in table.batches():
+            found = understanding.batch(batch)
+            for row in map(form.shown, found.rows):
+                money = row[amount]
+                units = int(money["amount"].replace(".", ""))
+                moment = row[date]
+                rows.append((row["row"], row[reference] or "", units, money["currency"], moment))
+            refused |= {each.row: f"{each.column}: {each.sentence}" for each in found.problems}
+    except RefusedTable as error:
+        file_refused = error.problem.sentence
+    return Expected(rows=rows, refused=refused, file_refused=file_refused)
+
+
+def differences(ours: Expected, theirs: Expected) -> list[str]:
+    """Return what the two say differently, one sentence each."""
+    if ours.file_refused or theirs.file_refused:
+        if bool(ours.file_refused) == bool(theirs.file_refused):
+            return []
+        return [f"the file is refused: {ours.file_refused!r}, by others {theirs.file_refused!r}"]
+    found = []
+    by_number = {row[0]: row for row in theirs.rows}
+    for row in ours.rows:
+        other = by_number.pop(row[0], None)
+        if other is None:
+            why = theirs.refused.get(row[0], "it is no row")
+            found.append(f"row {row[0]} was taken as {row[1:]}, and others refuse it: {why}")
+        elif row[:4] != other[:4] or not same_moment(row[4], other[4]):
+            found.append(f"row {row[0]} was taken as {row[1:]}, and others read {other[1:]}")
+    for number, other in by_number.items():
+        why = ours.refused.get(number, "it was dropped without a word")
+        found.append(f"row {number}, {other[1:]}, was not taken: {why}")
+    return found
+
+
+def made(number: int) -> tuple[Table, Expected]:
+    table = make_table(Random(f"{SEED}-{number}"))
+    return table, read_by_others(table)
+
+
+def test_every_row_is_what_others_read_of_it_and_every_refusal_has_a_reason(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    counts: Counter[str] = Counter()
+    failed = []
+    for number in range(FILES):
+        table, theirs = made(number)
+        path = tmp_path / f"{number}-{table.name}"
+        path.write_bytes(table.content)
+        ours = read_by_product(path, table.kind, table.mapping())
+        differing = differences(ours, theirs)
+        if differing:
+            failed.append((path.name, differing))
+            path.with_suffix(".toml").write_text(table.mapping())
+        else:
+            path.unlink()
+        counts["rows"] += len(ours.rows)
+        counts["refused"] += len(ours.refused)
+        counts[table.form] += 1
+    with capsys.disabled():
+        print(f"\n{FILES} files of seed {SEED}: {dict(counts)}, {len(failed)} differ")
+    told = "\n".join(f"{name}: {each}" for name, all_of in failed[:20] for each in all_of[:3])
+    assert not failed, f"seed {SEED}; the files are in {tmp_path}\n{told}"
