@@ -471,6 +471,15 @@ ACTS: Final = (
         done="The file was deleted; nothing of it was imported.",
     ),
     Act(
+        name="try-folder",
+        title="Try the files of the import folder again",
+        button="Try them again",
+        permission="statement_imported",
+        ask=upload_acts.ask_try_folder,
+        do=upload_acts.do_try_folder,
+        done="They are tried again within half a minute.",
+    ),
+    Act(
         name="withdraw-import",
         title="Take an import back",
         button="Take it back",

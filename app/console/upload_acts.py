@@ -21,7 +21,7 @@ from app.console.words import address, of_forms, plain_money
 from app.core.errors import UsageError
 from app.core.ids import new_token
 from app.core.text import counted
-from app.finance import imports
+from app.finance import import_folder, imports
 from app.finance.files.presets import KIND_NAMES, NO_PRESET, shipped_exports
 from app.finance.named_mappings import list_mappings
 from reconcile.instants import MINUTE
@@ -443,4 +443,23 @@ async def do_discard(view: View, reason: str) -> str:
     if upload.busy:
         raise UsageError("this file is being read: wait for the end")
     view.console.uploads.forget(upload)
+    return "/imports"
+
+
+async def ask_try_folder(view: View) -> Form:
+    count = len(await import_folder.import_task_documents(view.context))
+    return Form(
+        subject="the import folder",
+        lines=(
+            f"The service reads {counted(count, 'file')} anew, and imports what is clear now. It "
+            "does so by itself when a file changes, a mapping is saved or an import is taken back.",
+        ),
+        back="/imports",
+        ready=count > 0,
+        reason=False,
+    )
+
+
+async def do_try_folder(view: View, reason: str) -> str:
+    await import_folder.try_again(view.context)
     return "/imports"

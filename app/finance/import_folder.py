@@ -7,6 +7,9 @@
 4 import where every row is clear, and move the file to `done`
 5 task   what is not clear stays where it is, and is listed for people, with what to do
 
+A file with a task is tried again when it or the service's settings change, and once its task is
+deleted: by a person (`try_again`), or where a mapping is saved or an import taken back.
+
 A file that was imported and not moved, because the service was killed, is known by its digest and
 only moved. Links, and what is no plain file, are never followed or opened.
 """
@@ -18,7 +21,7 @@ import hashlib
 import os
 import stat
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -116,9 +119,14 @@ class ImportFolder:
     async def _take_all(self, found: list[FoundFile]) -> int:
         before, self._seen = self._seen, {}
         taken, problems = 0, dict[tuple[str, str], str]()
+        async with self._context.database.reading() as connection:
+            tasks = await import_tasks(connection)
+        stored = {(each.folder, each.file): each.problem for each in tasks}
         for file in found:
             place = (file.folder, file.name)
             state, problem = before.get(place, (None, None))
+            if problem is not None and len(tasks) < MOST_TASKS:
+                problem = stored.get((printable(file.folder), printable(file.name)))
             if file.problem is not None:
                 problem = file.problem
             elif state != file.state:
@@ -136,12 +144,12 @@ class ImportFolder:
             self._seen[place] = (file.state, problem)
             if problem is not None:
                 problems[place] = problem
-        await self._store(problems)
+        await self._store(problems, tasks)
         return taken
 
-    async def _store(self, problems: Mapping[tuple[str, str], str]) -> None:
-        async with self._context.database.reading() as connection:
-            kept = await import_tasks(connection)
+    async def _store(
+        self, problems: Mapping[tuple[str, str], str], kept: Sequence[ImportTask]
+    ) -> None:
         known = {(each.folder, each.file, each.problem): each for each in kept}
         now = self._context.clock.now()
         tasks = []
@@ -168,6 +176,12 @@ async def import_task_documents(context: AppContext) -> list[dict[str, str]]:
         }
         for each in tasks
     ]
+
+
+async def try_again(context: AppContext) -> None:
+    """Have every file with a task tried at the next look."""
+    async with context.database.writing() as connection:
+        await replace_import_tasks(connection, ())
 
 
 class _Alone:

@@ -15,6 +15,7 @@ from app.finance.import_store import (
     NamedMapping,
     delete_mapping,
     named_mappings,
+    replace_import_tasks,
     save_mapping,
 )
 
@@ -64,6 +65,7 @@ async def save_named(
         now = context.clock.now()
         saved = NamedMapping(name=name, kind=kind, toml=toml, who=who.name, at=now)
         await save_mapping(connection, saved)
+        await replace_import_tasks(connection, ())  # it may fit files that nothing fitted
         digest = hashlib.sha256(toml.encode()).hexdigest()
         facts = {"kind": kind, "sha256": digest}
         await note_in_trail(
@@ -77,6 +79,7 @@ async def delete_named(context: AppContext, name: str, *, by: str | None) -> Non
     async with context.database.writing() as connection:
         who = await permitted(connection, by=by, action="mapping_deleted")
         await delete_mapping(connection, name)
+        await replace_import_tasks(connection, ())
         now = context.clock.now()
         await note_in_trail(connection, who, action="mapping_deleted", subject=name, at=now)
 

@@ -24,10 +24,11 @@ from app.console.uploads import Uploads
 from app.core.errors import UsageError
 from app.core.jobs import Jobs
 from app.finance.close_period import CloseRequest, close_period
+from app.finance.import_store import ImportTask, replace_import_tasks
 from app.finance.match_rules import save_rules
 from app.finance.reconcile_period import reconcile_for
 from app.wiring.work import ElsewhereOf
-from reconcile.instants import HOUR
+from reconcile.instants import HOUR, Instant
 from tests.api.driving import environ
 from tests.console.conftest import RunningConsole, rows_of
 from tests.console.test_finance_pages import of_form, send
@@ -810,3 +811,19 @@ async def test_a_job_is_done_in_another_process(console: RunningConsole, tmp_pat
     work = ElsewhereOf(load_settings(environ(tmp_path)))(purpose="writing", at_once=1, died="died")
     with pytest.raises(UsageError, match="'nobody' is not an operator in force"):
         await work(close_period, CloseRequest(period="2026-01", by="nobody", reason="month end"))
+
+
+async def test_files_of_the_import_folder_are_tried_again_from_the_page(
+    console: RunningConsole,
+) -> None:
+    task = ImportTask(folder="shop", file="a.csv", problem="it is a workbook", since=Instant(0))
+    async with console.context.database.writing() as connection:
+        await replace_import_tasks(connection, [task])
+    async with console.signed_in("finance") as client:
+        page = await client.get("/imports")
+        sent = await send(client, "/do/try-folder")
+        after = shown((await client.get(sent.headers["location"])).text)
+    assert 'href="/do/try-folder"' in page.text
+    assert "They are tried again within half a minute." in after
+    assert "shop/a.csv" not in after
+    assert console.driver.rows("SELECT 1 FROM import_tasks") == []

@@ -4,16 +4,24 @@ import os
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from app.access.operator_store import audit_entries
+from app.access.operators import register_operator
 from app.config.settings import SourceSettings
 from app.context.context import AppContext
 from app.core.errors import UnreachableError
 from app.finance import import_folder
-from app.finance.import_folder import ImportFolder, import_task_documents, take_file
+from app.finance.import_folder import (
+    ImportFolder,
+    import_task_documents,
+    take_file,
+    try_again,
+)
 from app.finance.imports import past_imports
+from app.finance.named_mappings import save_named
 from app.monitoring.preflight import of_import_folder
 from app.wiring.service import working_parts
 from tests.contexts import Here, instead
@@ -197,6 +205,35 @@ async def test_a_file_that_was_imported_and_not_moved_is_only_moved(watched: Wat
     await watched.looks()
     names = sorted(each.name for each in (watched.root / "shop" / "done").iterdir())
     assert (len(names), names[1]) == (2, "own.csv")
+
+
+MAPPING = """[columns]
+payment_reference = "Beleg"
+gross = "Betrag"
+[defaults]
+currency = "EUR"
+"""
+
+
+async def test_a_file_with_a_task_is_tried_again_once_a_mapping_is_saved(watched: Watched) -> None:
+    """Or when a person asks for it; not at every look."""
+    calls, take = list[str](), watched.folder._take
+
+    async def counted(work: Any, *words: Any, **named: Any) -> Any:
+        calls.append(named["name"])
+        return await take(work, *words, **named)
+
+    watched.folder._take = counted
+    watched.put("shop/own.csv", "Beleg;Betrag\npay_1;1.00\n")
+    watched.put("other/own.csv", LINES)
+    told = await watched.looks(4)
+    assert (len(told), calls) == (2, ["own.csv"] * 2)
+    await try_again(watched.context)
+    assert (await watched.looks(2), len(calls)) == (told, 4)
+    await register_operator(watched.context, name="Ann", role="admin", by=None)
+    await save_named(watched.context, "kasse", kind="statement", toml=MAPPING, by="Ann")
+    assert await watched.looks(1) == told[:1]
+    assert await watched.imported() == ["statement own.csv tallyhook"]
 
 
 async def test_what_may_go_later_is_tried_again(watched: Watched) -> None:
