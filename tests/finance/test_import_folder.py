@@ -14,6 +14,7 @@ from app.config.settings import SourceSettings
 from app.context.context import AppContext
 from app.core.errors import UnreachableError
 from app.finance import import_folder
+from app.finance.files.presets import shipped_exports
 from app.finance.import_folder import (
     ImportFolder,
     import_task_documents,
@@ -64,7 +65,7 @@ class Watched:
         return [
             f"{each.kind} {each.file} {each.who}"
             for kind in ("book", "statement", "bank")
-            for each in await past_imports(self.context, kind=kind, limit=9)
+            for each in await past_imports(self.context, kind=kind, limit=99)
         ]
 
 
@@ -80,6 +81,33 @@ async def watched(tmp_path: Path) -> AsyncIterator[Watched]:
         settings = context.settings.model_copy(update={"sources": sources})
         (tmp_path / "in").mkdir()
         yield Watched(replace(context, settings=settings), tmp_path / "in")
+
+
+DECLARED = {
+    "paypal_activity", "quickbooks_invoices", "quickbooks_sales", "square_transactions",
+    "woocommerce_orders", "xero_invoices",
+}  # fmt: skip
+"""Presets of files that state no currency or zone, or where the day may come before the month."""
+
+
+async def test_the_sample_of_every_preset_is_imported_unless_something_must_be_declared(
+    watched: Watched,
+) -> None:
+    exports = {each.name: each for each in shipped_exports()}
+    profiles = {name: each.profiles or ("checkout",) for name, each in exports.items()}
+    sources = {name: SourceSettings(profile=each[0]) for name, each in profiles.items()}
+    watched.context = replace(
+        watched.context,
+        settings=watched.context.settings.model_copy(update={"sources": sources}),
+    )
+    watched.__post_init__()
+    for name, export in exports.items():
+        place = {"book": "books", "bank": "bank"}.get(export.kind, name)
+        watched.put(f"{place}/{name}.csv", (SAMPLES / f"{name}.csv").read_text())
+    told = await watched.looks()
+    assert {line.partition(".csv: ")[0].rpartition("/")[2] for line in told} == DECLARED
+    taken = {line.split()[1].removesuffix(".csv") for line in await watched.imported()}
+    assert taken == exports.keys() - DECLARED
 
 
 async def test_a_complete_and_clear_file_is_imported_by_the_service_and_moved(

@@ -32,7 +32,14 @@ from app.finance.files.presets import (
     recognized_in,
     shipped_presets,
 )
-from app.finance.imports import Imported, ImportRequest, import_book, import_statement
+from app.finance.imports import (
+    Imported,
+    ImportRequest,
+    identify,
+    import_book,
+    import_kind,
+    import_statement,
+)
 from app.finance.named_mappings import list_mappings, save_named, with_named_mapping
 from app.finance.read_lines import list_book, list_statement
 from app.providers.profile import shipped_profiles
@@ -94,11 +101,13 @@ def sample(name: str) -> Path:
 
 
 async def imported(context: AppContext, name: str, path: Path, **more: Any) -> Imported:
-    """Import a file as the command of its kind does, with what must be declared beside it."""
+    """Import a file as `tallyhook import` does, with what must be declared beside it."""
     request = ImportRequest(path=path, **{**SAMPLE[name].said, **more})
-    if load_preset(name).kind == "book":
-        return await import_book(context, request)
-    return await import_statement(context, request, source="shop")
+    found = await identify(context, request, kind=None, source=None)
+    kind, _ = found.settled()
+    done = await import_kind(context, found.reading(request), kind=kind, source="shop")
+    done.explain(found)
+    return done
 
 
 async def lines_of(context: AppContext, name: str) -> list[str]:
