@@ -68,6 +68,7 @@ SAMPLE: Final[Mapping[str, Sample]] = {
     "adyen_settlement": Sample(read=8, ignored=1),
     "ebay_transactions": Sample(read=3, ignored=1),
     "flutterwave_settlement": Sample(read=2, ignored=1),
+    "klarna_settlement": Sample(read=4),
     "mpesa_portal": Sample(read=6, ignored=2),
     "paypal_activity": Sample(read=9, ignored=1, said={"dates": "month_first"}),
     "paystack_settlement": Sample(read=2),
@@ -87,7 +88,7 @@ SAMPLE: Final[Mapping[str, Sample]] = {
 }
 
 
-WITHOUT_PROFILE: Final = {"ebay_transactions"}
+WITHOUT_PROFILE: Final = {"ebay_transactions", "klarna_settlement"}
 
 
 @pytest.fixture
