@@ -57,7 +57,6 @@ MONEY: Final = ("minor", "gross", "fee", "net")
 class ImportForm:
     """A kind of file that can be imported.
 
-    order     columns in whose order the store takes the rows
     identity  columns in which at most `at_most` rows of a file may be equal, the first of a row
     names     the field named in the problem of a row too many. If only one row may be, it is a
               column that every good row has
@@ -66,7 +65,6 @@ class ImportForm:
 
     name: ImportKind
     action: Action
-    order: Sequence[str]
     identity: Sequence[str]
     at_most: int
     names: str
@@ -82,7 +80,6 @@ class ImportForm:
 BOOK: Final = ImportForm(
     name="book",
     action="records_imported",
-    order=("match_key", "kind"),
     identity=("match_key", "kind"),
     at_most=1,
     names="reference",
@@ -91,7 +88,6 @@ BOOK: Final = ImportForm(
 STATEMENT: Final = ImportForm(
     name="statement",
     action="statement_imported",
-    order=("subject", "kind", "source"),
     identity=("subject", "kind"),
     at_most=2_000,  # each is compared with the known ones
     names="payment_reference",
@@ -100,7 +96,6 @@ STATEMENT: Final = ImportForm(
 BANK: Final = ImportForm(
     name="bank",
     action="bank_imported",
-    order=("subject",),
     identity=("subject",),
     at_most=2_000,  # equal bookings of one day; a till that is paid in by coins has some dozens
     names="entry_reference",
@@ -258,7 +253,9 @@ class StagedFile:
         self.done = Imported(
             file=printable(request.path.name), kind=kind.name, sha256=request.sha256
         )
-        self.staged = Staged(("number", *form.STAGED), order=(*kind.order, "number"))
+        self.staged = Staged(
+            ("number", *form.STAGED), order=(*line_version_store.LINES[kind.name].group, "number")
+        )
         self._problems = Staged(("row", "named", "sentence"), order=("row",))
         self._negative = self._claims = self.names = False
         self._spans: list[tuple[str, Span]] = []
