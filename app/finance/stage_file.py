@@ -341,8 +341,7 @@ class StagedFile:
         done.notes += table.notes
         understanding = books.Understanding(table, self._form, chosen.mapping)
         done.passed_over = understanding.passed_over()
-        for batch in table.batches():
-            found = understanding.batch(batch)
+        for found in understanding.batches():
             self._stage(found)
             self._note(found.problems)
             done.totals_found += len(found.totals)

@@ -131,6 +131,17 @@ class Understanding:
             debit=self._places.get("debit") if added_up == "credit" else None,
             staged=(form.STAGED.index("currency"), form.STAGED.index(minor)),
             amounts=Amounts(mapping.marks),
+            own=[
+                place
+                for name, place in self._places.items()
+                if name not in (*form.FIELDS.amounts, "currency") or name == "balance"
+                for place in (self._made[name].places if name in self._made else (place,))
+            ],
+            others=[
+                (place, form.STAGED.index(name))
+                for name, place in self._places.items()
+                if name in ("fee", "net") and name != added_up and name not in self._made
+            ],
         )
 
     def passed_over(self) -> list[str]:
@@ -152,8 +163,23 @@ class Understanding:
         """Return the heading's name of a field; None if the file has no such column."""
         return self._heading[self._places[field]] if field in self._places else None
 
-    def batch(self, batch: tables.Batch) -> Understood:
-        """Read a batch; rows that are totals are kept apart."""
+    def batches(self) -> Iterator[Understood]:
+        """Read all batches of the table."""
+        held: tables.Batch | None = None
+        try:
+            for batch in self._table.batches():
+                if held is not None:
+                    yield self.batch(held)
+                held = batch
+        except tables.RefusedTable:
+            if held is not None:
+                yield self.batch(held)
+            raise
+        if held is not None:
+            yield self.batch(held, last=True)
+
+    def batch(self, batch: tables.Batch, *, last: bool = False) -> Understood:
+        """Read a batch; rows that are totals are kept apart. last: whether it is the last one."""
         found, rest = Understood(), batch
         self._shortened.look(batch.rows, batch.numbers)
         if self._nameless[:1] == [0] and _counts(batch.rows):
@@ -164,14 +190,30 @@ class Understanding:
             rest = tables.Batch(rest.rows[place + 1 :], rest.numbers[place + 1 :], rest.broken)
             # If rows of a file are left out, its totals cannot be checked.
             why_not = None if self.ignored() else self._totals.why_not(row)
-            if why_not is None:
-                found.totals.append(number)
-            else:
-                found.read += 1
-                column = self.name_of(self._form.NAMED_BY[0])
-                found.problems.append(tables.Problem(row=number, column=column, sentence=why_not))
-        self._take(rest, found)
+            self._set_aside(number, why_not, found)
+        place = len(rest.rows)
+        while last and place and not "".join(rest.rows[place - 1]).strip():
+            place -= 1
+        end = rest.rows[place - 1] if last and place else ()
+        number = rest.numbers[place - 1] if end else 0
+        if not (number in rest.broken or self._misplaced(end)) and (
+            self._totals.says_amounts_alone(end)
+        ):
+            rows = rest.rows[: place - 1]
+            self._take(tables.Batch(rows, rest.numbers[: place - 1], rest.broken), found)
+            self._set_aside(number, self._totals.why_not_last(end), found)
+        else:
+            self._take(rest, found)
         return found
+
+    def _set_aside(self, number: int, why_not: str | None, into: Understood) -> None:
+        """Count a row as a total, or note why it is none."""
+        if why_not is None:
+            into.totals.append(number)
+        else:
+            into.read += 1
+            column = self.name_of(self._form.NAMED_BY[0])
+            into.problems.append(tables.Problem(row=number, column=column, sentence=why_not))
 
     def _take(self, batch: tables.Batch, into: Understood) -> None:
         """Read all rows at once, or one by one if some are not clear."""

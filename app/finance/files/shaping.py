@@ -10,15 +10,16 @@ A file of rejected rows holds rows as they are after these steps: nothing is cut
 steps change nothing.
 
 A row is a total if its reference is such a word, or its first nonempty cell if it has no reference,
-and if its sum is that of the rows above. With another sum the row is a problem: it may add up rows
-that are missing, or be an order of that name.
+and if its sum is that of the rows above. The last row is one, too, if it says that sum, and no
+reference, day or word. With another sum the row is a problem: it may add up rows that are missing,
+or be an order.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter, deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Context, Decimal
 from functools import partial
@@ -36,7 +37,7 @@ from app.finance.files.mapping import (
     Made,
     SumOf,
 )
-from reconcile.money import Money
+from reconcile.money import Money, is_currency
 
 # --- words, with * for any text -------------------------------------------------------------------
 
@@ -397,10 +398,56 @@ MadeCells = FirstCells | JoinedCells | SummedCells
 
 # --- totals ---------------------------------------------------------------------------------------
 
-_WORDS: Final = re.compile(
-    r"(?:grand[ -]?total|sub[ -]?totals?|totals?|sum)(?: (?:amount|sum))?(?: \(?[a-z]{3}\)?)?"
+_TOTALS: Final = frozenset(
+    """
+    total/totals/grand total/sub total/subtotal/subtotals/sum/overall total
+    summe/gesamt/gesamtsumme/gesamtbetrag/zwischensumme/endsumme/insgesamt
+    total général/totaux/sous-total/somme/montant total
+    totales/suma/suma total/importe total/totale/totali/subtotale/somma
+    totaal/totalen/subtotaal/eindtotaal/som/totais/soma/jumla/jumla kuu/jumla ndogo
+    razem/łącznie/ogółem/summa/totalt/delsumma/totalsumma/i alt/ialt/yhteensä/celkem/součet
+    összesen/toplam/genel toplam/ara toplam/sumă/jumlah/tổng/tổng cộng/tong cong
+    итого/всего/разом/всього/σύνολο/المجموع/الإجمالي/कुल/योग/合计/总计/小计/合計/総計/小計/합계/총계
+    """.strip()
+    .replace("\n    ", "/")
+    .split("/")
 )
-_HINTS: Final = ("total", "sum")
+"""Labels of rows that add up others, as spreadsheets and shops write them."""
+
+_COUNTED: Final = frozenset(
+    """
+    amount amounts sum gross net fee fees paid orders order sales payments transactions revenue
+    refunds invoices due of for bestellungen umsatz betrag zahlungen brutto netto buchungen général
+    general geral generale complessivo commandes ventes paiements pedidos ventas pagos importe
+    ordini vendite pagamenti bestellingen bedrag betalingen vendas order belopp ordrer beløb
+    malipo mauzo oda kwota zamówień
+    """.strip().split()
+)
+"""Words that may follow such a label: `Total orders`, `Summe netto`."""
+
+_AROUND: Final = " \t\u00a0:：.*=#-–—()[]"
+_STARTS: Final = frozenset(label.split()[0] for label in _TOTALS)
+_HINTS: Final = [
+    start for start in _STARTS if not any(other in start for other in _STARTS - {start})
+]
+_ASCII_HINTS: Final = [hint for hint in _HINTS if hint.isascii()]
+
+
+def _is_label(cell: str) -> bool:
+    """Return whether a cell is called a total: `Summe:`, `Total orders 12`, `TOTAL (KES)`."""
+    words = cell.casefold().replace("(", " ").split()
+    words = [word for each in words if (word := each.strip(_AROUND))]
+    for length in (2, 1):
+        if " ".join(words[:length]) in _TOTALS:
+            return all(
+                word in _COUNTED or word[0].isdigit() or is_currency(word.upper())
+                for word in words[length:]
+            )
+    return False
+
+
+_ENOUGH: Final = 2
+"""Rows whose sum an order has by chance only."""
 
 
 class ShapedTotals:
@@ -416,24 +463,31 @@ class ShapedTotals:
         debit: int | None = None,
         staged: tuple[int, int],
         amounts: Amounts,
+        own: Collection[int] = (),
+        others: Sequence[tuple[int, int]] = (),
     ) -> None:
         """Set the columns to read; each is a place in the heading, or None if it is missing.
 
         made    how to make the amount of several columns
         debit   money that left, where `amount` is only money that came
         staged  places of currency and amount in a staged row, after its number
+        own     columns of what a row, but no total, says: references, days, words, parties
+        others  further amounts: the column, and the place in a staged row
         """
+        self._own, self._others = own, others
+        self._of_others: Counter[tuple[int, str]] = Counter()
         self._references, self._amount, self._currency = references, amount, currency
         self._debit, self._made = debit, made
         self._staged, self._amounts = staged, amounts
         self._above: Counter[str] = Counter()
         self._above_unsigned: Counter[str] = Counter()
         self._since: Counter[str] = Counter()
+        self._rows_above = 0
 
     def named(self, batch: tables.Batch) -> Mapping[int, Sequence[str]]:
         """Return the rows that are called totals, by number."""
         text = self._text(batch.rows).casefold()
-        if not any(hint in text for hint in _HINTS):
+        if not any(hint in text for hint in (_ASCII_HINTS if text.isascii() else _HINTS)):
             return {}
         rows = zip(batch.numbers, batch.rows, strict=True)
         return {number: row for number, row in rows if self._is_named(row)}
@@ -455,15 +509,13 @@ class ShapedTotals:
 
     def _is_named(self, row: Sequence[str]) -> bool:
         given = [cell for place in self._references if (cell := _cell(row, place)).strip()]
-        return any(
-            _WORDS.fullmatch(" ".join(cell.casefold().strip(" \t:.*=").split()))
-            for cell in given or [cell for cell in row if cell.strip()][:1]
-        )
+        return any(map(_is_label, given or [cell for cell in row if cell.strip()][:1]))
 
     def add(self, rows: Sequence[Sequence[Any]]) -> None:
         place, minor = (place + 1 for place in self._staged)
         currencies = [row[place] for row in rows]
         minors = [row[minor] for row in rows]
+        self._rows_above += len(rows)
         for currency in set(currencies):
             own = minors
             if currencies.count(currency) < len(rows):
@@ -472,12 +524,44 @@ class ShapedTotals:
             self._above[currency] += total
             self._since[currency] += total
             self._above_unsigned[currency] += sum(map(abs, own))
+            for column, staged in self._others:
+                self._of_others[column, currency] += sum(
+                    row[staged + 1] for row in rows if row[place] == currency
+                )
+
+    def says_amounts_alone(self, row: Sequence[str]) -> bool:
+        """Return whether a row says an amount, and nothing that only a total lacks."""
+        amounts = [_cell(row, place) for place in (self._amount, self._debit)]
+        return "".join(amounts).strip() != "" and not any(
+            _cell(row, place).strip() for place in self._own
+        )
 
     def why_not(self, row: Sequence[str]) -> str | None:
         """Return why a row called a total is none; None if it is one.
 
         It is one if it adds up the rows above, all or since the last total, or has no sum at all.
         """
+        found = self._why_not(row)
+        return None if found is None else f"is called a total, and {found}"
+
+    def why_not_last(self, row: Sequence[str]) -> str | None:
+        """Return why the last row, which says only amounts, is no total; None if it is one."""
+        found = self._why_not(row)
+        if found is None and self._rows_above < _ENOUGH:
+            found = "there are too few rows above to tell it from an order by its sum"
+        for place, _ in self._others if found is None else ():
+            if (cell := _cell(row, place)).strip() and not any(
+                abs(self._sum(cell, "", currency)) == abs(total)
+                for (column, currency), total in self._of_others.items()
+                if column == place
+            ):
+                found = "one of its amounts is not the sum of those above"
+        return None if found is None else (
+            f"names nothing and no day, as a total does, and {found}; skip_last = 1 in a mapping "
+            "leaves it out"
+        )  # fmt: skip
+
+    def _why_not(self, row: Sequence[str]) -> str | None:
         came, left = _cell(row, self._amount), _cell(row, self._debit)
         try:
             if self._made is not None:
@@ -491,11 +575,11 @@ class ShapedTotals:
             ):
                 above = [str(Money(minor=m, currency=c)) for c, m in sorted(self._above.items())]
                 return (
-                    "is called a total, and is not the sum of the rows above, which is "
+                    "is not the sum of the rows above, which is "
                     f"{', '.join(above) or 'nothing'}: take it out, or put back what is missing"
                 )
         except tables.UnclearCell as error:
-            return f"is called a total, and its sum {error}"
+            return f"its sum {error}"
         self._since = Counter()
         return None
 

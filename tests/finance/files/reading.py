@@ -45,8 +45,7 @@ def _read(
     try:
         table = opens(path, mapping, form.FIELDS)
         understanding = Understanding(table, form, mapping)
-        for batch in table.batches():
-            found = understanding.batch(batch)
+        for found in understanding.batches():
             rows += [form.shown(row) for row in found.rows]
             problems += found.problems
     except RefusedTable as refused:

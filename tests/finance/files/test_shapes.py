@@ -122,6 +122,53 @@ def test_a_total_is_not_checked_where_rows_are_left_out(tmp_path: Path) -> None:
     assert problems[0][2].startswith("is called a total, and is not the sum")
 
 
+ROWS = "A,1.00,KES,2026-11-01\nB,2.00,KES,2026-11-01\n"
+
+
+@pytest.mark.parametrize(("last", "left_out"), [
+    ("Summe,3.00,KES,", True), ("Total orders:,3.00,,", True), ("GESAMT (KES),3.00,KES,", True),
+    ("Total général,3.00,KES,", True), ("Jumla kuu:,3.00,KES,", True), ("Razem 2,3.00,KES,", True),
+    ("合计：,3.00,KES,", True), ("Summa,,,", True), ("*** Totaal ***,3.00,,\n,,,", True),
+    ("Summe,3.00,KES,2026-11-02", True), ("Summe,4.00,KES,", False), ("Jumla,4.00,,", False),
+    ("Sum Lee,3.00,KES,2026-11-01", None), ("Total-3,3.00,KES,2026-11-01", None),
+    (",3.00,KES,", True), (",3.00,,\n,,,\n,,,", True),
+    (",4.00,KES,", False), (",3.00,KES,2026-11-02", False), (",3.00,USD,", False),
+    (",3.00,KES,\nC,3.00,KES,2026-11-01", False),
+])  # fmt: skip
+def test_the_last_row_is_a_total_by_its_name_or_by_its_sum_and_nothing_else(
+    last: str, left_out: bool | None, tmp_path: Path
+) -> None:
+    """In doubt it is a problem, for a person; None: it is an order."""
+    content = f"reference,amount,currency,placed_at\n{ROWS}{last}\n"
+    rows, problems = book(content, 'zone = "UTC"', folder=tmp_path)
+    assert len(rows) == 2 + (left_out is None) + last.count("C,")
+    assert {row for row, *_ in problems} == ({4} if left_out is False else set())
+
+
+def test_one_row_above_is_too_few_to_know_a_total_by_its_sum_and_a_mapping_leaves_it_out(
+    tmp_path: Path,
+) -> None:
+    content = "reference,amount,currency\nA,1.00,KES\n,1.00,KES\n"
+    _, ((row, _, sentence),) = book(content, folder=tmp_path)
+    assert (row, sentence.endswith("skip_last = 1 in a mapping leaves it out")) == (3, True)
+    rows, problems = book(content, "skip_last = 1", folder=tmp_path)
+    assert (len(rows), problems) == (1, [])
+
+
+@pytest.mark.parametrize(("last", "left_out"), [
+    (",,3.00,0.30,2.70,KES", True), (",,3.00,,2.70,", True), (",,3.00,0.40,2.60,KES", False),
+])  # fmt: skip
+def test_each_amount_of_a_statements_last_row_is_a_sum(
+    last: str, left_out: bool, tmp_path: Path
+) -> None:
+    content = (
+        "payment_reference,payout,gross,fee,net,currency\np1,x,1.00,0.10,0.90,KES\n"
+        f"p2,x,2.00,0.20,1.80,KES\n{last}\n"
+    )
+    rows, problems = statement(content, folder=tmp_path)
+    assert (len(rows), not problems) == (2, left_out)
+
+
 def test_rows_of_one_order_become_one(tmp_path: Path) -> None:
     content = (
         "reference,amount,currency,status,Item\nA,5.00,KES,paid,Cup\nA,,,,Plate\n,,,,Pot\n"
