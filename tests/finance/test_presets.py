@@ -388,8 +388,15 @@ async def test_a_word_without_a_meaning_is_named_with_both_ways_out(
         "Words without a meaning: 'Tips' (2 rows, column Reason Type), 'Gift' (1 row, column "
         "Reason Type)."
     )
+    request = ImportRequest(path=export, preset=str(path))
+    refused = await import_statement(context, request, source="")
+    (gift,) = refused.problems
+    assert gift.sentence.endswith(
+        ": write it under [words.type] with one of them in a mapping, or leave its rows out under "
+        "[ignore]"
+    ), "the copy is changed, and not made anew over itself"
     export.write_text(text)
-    done = await import_statement(context, ImportRequest(path=export, preset=str(path)), source="")
+    done = await import_statement(context, request, source="")
     assert (done.preset, done.new) == ("till", 6)
 
 

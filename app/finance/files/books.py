@@ -422,7 +422,7 @@ class Vocabulary:
             f"write it under [words.{name}] with one of them in a mapping, or leave its rows out "
             "under [ignore]"
         )
-        if mapping.preset is not None:
+        if mapping.preset:
             self._advice = (
                 f"write it under [words.{name}] with one of them, or under [ignore], in a copy of "
                 f"the preset (`tallyhook presets show {mapping.preset} > my.toml`), and import "

@@ -189,7 +189,8 @@ class FileMapping:
     """A valid mapping. What it leaves out has the usual names and forms.
 
     kind    the kind of file that it is for; None: it does not say it
-    preset  the name of the preset that it is of; None: a mapping of its own
+    preset  the name of the shipped preset that it is; empty: a preset that a person changed; None:
+            no preset
     """
 
     kind: str | None = None

@@ -586,7 +586,8 @@ def _with_preset(request: ReadingRequest, name: str, kind: PresetKind) -> Chosen
             f"the preset {preset.name} reads {KIND_NAMES[preset.kind]} ({preset.title}): say "
             f"`{COMMANDS[preset.kind]}`"
         )
-    mapping = replace(_in_currency(preset.mapping, request), preset=preset.name)
+    shipped = preset.name if name in shipped_presets() else ""
+    mapping = replace(_in_currency(preset.mapping, request), preset=shipped)
     return ChosenReading(mapping=mapping, preset=preset)
 
 
@@ -657,4 +658,4 @@ def reading_in(
     if _key_of(text, "rests_on") is None:
         return ChosenReading(mapping=read_mapping(content, fields, name=name, beside=beside))
     preset = read_preset(name.removesuffix(".toml"), text, file=name, beside=beside)
-    return ChosenReading(mapping=replace(preset.mapping, preset=preset.name), preset=preset)
+    return ChosenReading(mapping=replace(preset.mapping, preset=""), preset=preset)
