@@ -293,7 +293,7 @@ class _Doubts(_Elements):
         that wrote a formula without its value may then have saved a zero."""
         self.found = SheetDoubts()
         self._recalculated = recalculated
-        self._row, self._hidden = 0, False
+        self._row, self._hidden, self._doubts = 0, False, 0
         self._cell = self._type = ""
         self._formula = self._valued = False
         self._value: str | None = None
@@ -326,12 +326,22 @@ class _Doubts(_Elements):
         if self._recalculated and value == "0":
             worked_out = False
         if self._type == "e" or (self._formula and not worked_out):
+            self._doubts += 1
+            if self._doubts > MAX_DOUBTS:
+                raise tables.RefusedTable(
+                    1,
+                    f"the sheet has more than {MAX_DOUBTS:,} errors and formulas without a value: "
+                    "open it in a spreadsheet program, and save it there",
+                )
             letters = self._cell.rstrip("0123456789")
             row = self.found.cells.setdefault(int(self._cell[len(letters) :]), {})
             error = (value or _ERROR)[:_MOST_ERROR] if self._type == "e" else ""
             row[_column_number(letters.encode())] = error
         self._formula, self._value, self._type = False, None, "n"
 
+
+MAX_DOUBTS: Final = 100_000
+"""Errors and formulas without a value in a sheet, about 400 bytes each with their problems."""
 
 _MOST_ERROR: Final = 40
 """Characters of an error; `#GETTING_DATA` is the longest of Excel's."""

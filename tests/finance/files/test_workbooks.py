@@ -160,6 +160,15 @@ def test_a_zero_that_no_program_worked_out_is_no_value(
     assert len(book(content, folder=tmp_path)[1]) == problems
 
 
+def test_a_sheet_of_too_many_errors_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content = workbook(*[[f"{n}", "#REF!", "=A1", None] for n in range(3)])
+    assert len(book(content, folder=tmp_path)[1]) == 3
+    monkeypatch.setattr(workbooks, "MAX_DOUBTS", 5)
+    assert "more than 5 errors and formulas" in refusal(content, tmp_path)
+
+
 def notes_of(path: Path, mapping: str = "") -> str:
     said = read_mapping(mapping.encode(), BookForm.FIELDS)
     return " ".join(opening.open_table(path, said, BookForm.FIELDS).notes)
