@@ -66,7 +66,9 @@ class Sample:
 
 SAMPLE: Final[Mapping[str, Sample]] = {
     "adyen_settlement": Sample(read=8, ignored=1),
+    "amazon_settlement": Sample(read=6),
     "ebay_transactions": Sample(read=3, ignored=1),
+    "etsy_statement": Sample(read=8, ignored=2),
     "flutterwave_settlement": Sample(read=2, ignored=1),
     "klarna_settlement": Sample(read=4),
     "mpesa_portal": Sample(read=6, ignored=2),
@@ -88,7 +90,9 @@ SAMPLE: Final[Mapping[str, Sample]] = {
 }
 
 
-WITHOUT_PROFILE: Final = {"ebay_transactions", "klarna_settlement"}
+WITHOUT_PROFILE: Final = {
+    "amazon_settlement", "ebay_transactions", "etsy_statement", "klarna_settlement"
+}  # fmt: skip
 
 
 @pytest.fixture
@@ -352,6 +356,42 @@ async def test_a_copy_of_a_preset_is_saved_as_a_mapping_and_recognized(
     assert await lines_of(context, "mpesa_portal") == golden()["mpesa_portal"]
     with pytest.raises(UsageError, match="a mapping of another kind of file: statement"):
         await save_named(context, "our till", kind="book", toml=text, by=None)
+
+
+@pytest.mark.parametrize(
+    ("name", "was", "now", "row", "sentence"),
+    [
+        ("amazon_settlement", "\t34.24\t", "\t35.24\t", 14, "'35.24', are -1.00 apart: rows are"),
+        ("amazon_settlement", "\t-6.00\t", "\tsix\t", 3, "'six'"),
+        ("amazon_settlement", "Cost of Advertising", "Storage", 12, "'Storage' is none of"),
+        ("amazon_settlement", "\t39.98\tAFN", "\t39.98", 3, "the row has 18 cells, and the head"),
+        ("etsy_statement", "Marketing,", "Mystery,", 7, "'Mystery' is none of"),
+    ],
+)
+async def test_a_row_function_reports_what_does_not_fit(
+    name: str, was: str, now: str, row: int, sentence: str, context: AppContext, tmp_path: Path
+) -> None:
+    path = tmp_path / "export.csv"
+    path.write_text(sample(name).read_text().replace(was, now, 1))
+    done = await imported(context, name, path)
+    found = [each.sentence for each in done.problems if each.row == row]
+    assert done.number is None
+    assert any(sentence in each for each in found), done.problems
+
+
+async def test_rejected_rows_of_a_row_function_are_corrected_and_imported(
+    context: AppContext, tmp_path: Path
+) -> None:
+    """They have its columns already."""
+    export, rejects = tmp_path / "export.txt", tmp_path / "export.rejects.csv"
+    text = sample("amazon_settlement").read_text()
+    export.write_text(text.replace("Cost of Advertising", "Storage"))
+    done = await imported(context, "amazon_settlement", export, accept_good=True)
+    assert (done.new, done.rejected) == (5, 1)
+    rejects.write_text(rejects.read_text().replace(",Storage,", ",Cost of Advertising,"))
+    done = await imported(context, "amazon_settlement", rejects)
+    assert (done.preset, done.new, done.problems) == ("amazon_settlement", 1, [])
+    assert await lines_of(context, "amazon_settlement") == golden()["amazon_settlement"]
 
 
 async def test_a_file_with_the_usual_names_is_read_as_such_where_that_is_said(

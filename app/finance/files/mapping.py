@@ -212,6 +212,7 @@ class FileMapping:
     above: Mapping[str, str] = field(default_factory=dict)
     words: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     preset: str | None = None
+    rows: str | None = None
 
     def names(self, field: str) -> bool:
         """Return whether the mapping says which column a field is, or what its words mean."""

@@ -213,7 +213,9 @@ def as_mapped(
     """Apply the mapping's row rules to an open table. Raises as `check` and `Shaped` do."""
     if check is not None:
         check(table)
-    return shaping.Shaped(table, mapping, fields) if mapping.shape.changes_rows else table
+    if mapping.shape.changes_rows or mapping.rows is not None:
+        return shaping.Shaped(table, mapping, fields)
+    return table
 
 
 _NO_TABLES: Final = (

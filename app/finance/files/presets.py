@@ -34,6 +34,7 @@ from app.finance.files.mapping import (
     read_mapping,
     words_of_columns,
 )
+from app.finance.files.preset_rows import ROW_FUNCTIONS
 
 SHIPPED: Final = Path(__file__).parents[1] / "presets"
 
@@ -98,6 +99,10 @@ def export_columns(values: Mapping[str, Any]) -> ExportColumns:
     fold = values.get("fold", {})
     rest = [values.get("zone_column", ""), fold.get("by", ""), *fold.get("sum", ())]
     rest += [*values.get("keep", {}), *values.get("ignore", {}), *recognize.get("columns", ())]
+    function = ROW_FUNCTIONS.get(values.get("rows", ""))
+    if function is not None:
+        rest += function.reads
+        groups = [each for each in groups if {*each[1]}.isdisjoint(function.adds)]
     groups += [("", [name]) for name in rest if name]
     plain = [(name, tuple(map(tables.plain_name, names))) for name, names in groups]
     return ExportColumns(
@@ -172,6 +177,7 @@ class _PresetFile(MappingFile):
     title: str
     profiles: Annotated[Any, AfterValidator(one_or_more)] = NONE
     account: _Account = EMPTY
+    rows: Literal[tuple(ROW_FUNCTIONS)] | None = None  # type: ignore[valid-type]
     recognize: _Recognize = EMPTY
     rests_on: _RestsOn
 
@@ -234,7 +240,7 @@ def read_preset(
         columns=export_columns(tomllib.loads(text)),
         profiles=values["profiles"],
         source=values["rests_on"]["source"],
-        mapping=mapping_of(values, only_named=fields.names),
+        mapping=replace(mapping_of(values, only_named=fields.names), rows=values["rows"]),
     )
 
 

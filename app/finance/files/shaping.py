@@ -23,7 +23,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Context, Decimal
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, Final
 
 from app.finance.files import tables
@@ -37,6 +37,7 @@ from app.finance.files.mapping import (
     Made,
     SumOf,
 )
+from app.finance.files.preset_rows import ROW_FUNCTIONS, MadeRows, RowFunction
 from reconcile.money import Money, is_currency
 
 # --- words, with * for any text -------------------------------------------------------------------
@@ -97,6 +98,13 @@ class Shaped:
         self.notes, self.of_ours = table.notes, table.of_ours
         self.head, self.periods = table.head, table.periods
         self._table, self._shape = table, mapping.shape
+        self._function: RowFunction | None = ROW_FUNCTIONS.get(mapping.rows or "")
+        self._add_up = SumOfCells(mapping.marks).total
+        if self._function is not None and not {*self._function.adds} <= {*self.heading}:
+            self._width = len(self.heading)
+            self.heading = [*self.heading, *self._function.adds]
+        else:
+            self._function = None  # rejected rows have the columns already
         self._keep = self._rules(mapping.shape.keep)
         self._ignore = self._rules(mapping.shape.ignore)
         self._fold = None
@@ -112,7 +120,7 @@ class Shaped:
     def batches(self) -> Iterator[tables.Batch]:
         """Yield the data rows; each call begins at the first."""
         self.ignored.clear()
-        batches = self._emptied(self._chosen(self._cut(self._table.batches())))
+        batches = self._emptied(self._chosen(self._made(self._cut(self._table.batches()))))
         yield from batches if self._fold is None else self._fold.batches(batches)
 
     def _cut(self, batches: Iterator[tables.Batch]) -> Iterator[tables.Batch]:
@@ -127,6 +135,37 @@ class Shaped:
             held.extend(part)
             ready = [held.popleft() for _ in part]
             yield tables.Batch([row for _, row in ready], [number for number, _ in ready], broken)
+
+    def _made(self, batches: Iterator[tables.Batch]) -> Iterator[tables.Batch]:
+        """Yield the rows that the preset's function makes, and those that it cannot read."""
+        if self._function is None:
+            yield from batches
+            return
+        broken: dict[int, tables.Problem] = {}
+        place = partial(tables.column_place, heading=self._table.heading, row=self.heading_row)
+        unfit: list[tuple[int, Sequence[str]]] = []
+
+        def whole() -> Iterator[tuple[int, Sequence[str]]]:
+            for number, row in _each(batches, broken):
+                if len(row) == self._width and number not in broken:
+                    yield number, row
+                elif "".join(row).strip():
+                    sentence = f"the row has {len(row)} cells, and the heading {self._width}"
+                    problem = tables.Problem(row=number, column=None, sentence=sentence)
+                    broken.setdefault(number, problem)
+                    unfit.append((number, row))
+
+        made = self._function.make(
+            MadeRows(
+                rows=whole(),
+                places={name: place(name) for name in self._function.reads},
+                add_up=self._add_up,
+                broken=broken,
+            )
+        )
+        rows = chain(made, unfit)
+        while part := list(islice(rows, tables.BATCH)):
+            yield tables.Batch([row for _, row in part], [number for number, _ in part], broken)
 
     def _chosen(self, batches: Iterator[tables.Batch]) -> Iterator[tables.Batch]:
         if not self._keep and not self._ignore:
