@@ -97,7 +97,11 @@ class Table:
         ])  # fmt: skip
 
 
+DOUBT: Final = object()
+"""A cell whose value nobody knows."""
+
 NASTY: Final = (
+    "#REF!", "#N/A",
     "29.000", "1,234", "1.234,50", "1 234.50", "1\u202f234,50", "1\u00a0234.50", "1'234.50",
     "1’234.50", "--", "N/A", "n/a", "-", "(12.50)", "(KSh 12.50)", "12.50-", "12.50 -", "12.50 DR",
     "12,50DR", "12.50 cr", "+12.50", "+12,50", "\u221212.50", "\u201312.50", "- 12.50",
@@ -216,6 +220,9 @@ def make_table(random: Random) -> Table:
     random.shuffle(names)
     places = {name: place for place, name in enumerate(names)}
     texts = [_row(random, kind, notation, places) for _ in range(random.randrange(3, 14))]
+    if random.random() < 0.1:
+        notation = replace(notation, dates="iso")
+        texts = _with_total(random, notation, places)
     if form == "csv":
         return _csv(random, kind, notation, places, texts)
     if form == "jsonl":
@@ -230,12 +237,34 @@ def make_table(random: Random) -> Table:
         sheet.append(names)
     for cells in texts:
         sheet.append([_typed(random, name, cells[place]) for name, place in places.items()])
+    if random.random() < 0.3:
+        workbook.create_sheet("Other").append(names)
     file = io.BytesIO()
     workbook.save(file)
     return Table(
         kind=kind, form=form, notation=notation, places=places, content=file.getvalue(),
         has_heading=has_heading,
     )  # fmt: skip
+
+
+def _with_total(random: Random, notation: Notation, places: dict[str, int]) -> list[list[str]]:
+    """Make plain rows of one currency, and one that adds them up or nearly does."""
+    units = [random.randrange(1, 10**6) for _ in range(4)]
+    units.append(sum(units) + random.choice((0, 0, 1)))
+    rows = []
+    for number, each in enumerate(units):
+        is_total = number + 1 == len(units)
+        said = {
+            "Ref": random.choice(TOTALS) if is_total else f"R-{number}",
+            "Sum": f"{each // 100}{notation.decimal or '.'}{each % 100:02}",
+            "When": "" if is_total else f"2026-09-{number + 1:02}",
+            "Cur": "KES",
+        }
+        rows.append([said.get(name, "") for name in places])
+    return rows
+
+
+TOTALS: Final = ("Total", "Summe:", "GRAND TOTAL", "Gesamt")
 
 
 def _row(random: Random, kind: Kind, notation: Notation, places: dict[str, int]) -> list[str]:
@@ -315,7 +344,7 @@ def _typed(random: Random, name: str, text: str) -> Any:
         return random.choice((moment, moment.replace(hour=0, minute=0), moment.date()))
     if name == "Ref" and random.random() < 0.2:
         return random.randrange(10**9)
-    return "equal" if text.startswith("=") else text.replace("\t", " ") or None
+    return text.replace("\t", " ") or None  # openpyxl makes formulas and errors of such texts
 
 
 # --- read by others -------------------------------------------------------------------------------
@@ -338,9 +367,9 @@ def _physical(table: Table) -> Iterator[tuple[int, list[Any]]]:
                 yield number, [found[name] for name in table.places]
     else:
         sheet: Any = openpyxl.load_workbook(io.BytesIO(table.content)).active
-        for number, cells in enumerate(sheet.iter_rows(values_only=True), 1):
-            if number > table.has_heading:
-                yield number, list(cells)
+        for number, cells in enumerate(sheet.iter_rows(min_row=1 + table.has_heading)):
+            found = [DOUBT if cell.data_type in "ef" else cell.value for cell in cells]
+            yield number + 1 + table.has_heading, found
 
 
 def read_by_others(table: Table) -> Expected:
@@ -356,13 +385,20 @@ def read_by_others(table: Table) -> Expected:
         if len(cells) < width or any(cells[width:]):
             refused[number] = "cells are missing, or there are more than columns"
             continue
+        if DOUBT in [cells[place] for name, place in table.places.items() if name != "Note"]:
+            refused[number] = "a cell is an error, or a formula without a value"
+            continue
         some = {
             name: "" if isinstance(cell := cells[place], str) and cell.strip().casefold() in empty
             else cell
             for name, place in table.places.items()
         }  # fmt: skip
         try:
-            rows.append(_row_of(number, some, table))
+            row = _row_of(number, some, table)
+            if _as_text(some["Ref"]) not in TOTALS:
+                rows.append(row)
+            elif row[2] != sum(each[2] for each in rows):
+                refused[number] = "is called a total, and is none"
         except Unclear as reason:
             refused[number] = str(reason)
     return Expected(rows=rows, refused=refused)

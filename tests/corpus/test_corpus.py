@@ -16,13 +16,14 @@ from typing import Any, Final
 import pytest
 
 from app.finance.files.bank import BankForm
-from app.finance.files.bank_formats import open_bank_table
+from app.finance.files.bank_formats import HEADING, open_bank_table
 from app.finance.files.books import BookForm, Understanding
 from app.finance.files.mapping import read_mapping
 from app.finance.files.opening import open_table
 from app.finance.files.statements import StatementForm
 from app.finance.files.tables import RefusedTable
 from tests.corpus.cells import same_moment
+from tests.corpus.statements import Statement, make_statement, read_statement
 from tests.corpus.tables import NAMES, Expected, Kind, Table, make_table, read_by_others
 
 FILES = 2_000 if os.environ.get("TALLYHOOK_LONG") else 300
@@ -56,7 +57,10 @@ def read_by_product(path: Path, kind: Kind, mapping: str) -> Expected:
                 money = row[amount]
                 units = int(money["amount"].replace(".", ""))
                 moment = row[date]
-                rows.append((row["row"], row[reference] or "", units, money["currency"], moment))
+                name = row[reference] or ""
+                if table.heading == HEADING:  # of the bank's own formats both references count
+                    name = f"{name} | {row['reference']}"
+                rows.append((row["row"], name, units, money["currency"], moment))
             refused |= {each.row: f"{each.column}: {each.sentence}" for each in found.problems}
     except RefusedTable as error:
         file_refused = error.problem.sentence
@@ -84,8 +88,12 @@ def differences(ours: Expected, theirs: Expected) -> list[str]:
     return found
 
 
-def made(number: int) -> tuple[Table, Expected]:
-    table = make_table(Random(f"{SEED}-{number}"))
+def made(number: int) -> tuple[Table | Statement, Expected]:
+    random = Random(f"{SEED}-{number}")
+    if number % 3 == 0:
+        statement = make_statement(random)
+        return statement, read_statement(statement)
+    table = make_table(random)
     return table, read_by_others(table)
 
 
