@@ -348,11 +348,12 @@ OPEN_SHOWN: Final = 24
 async def months(context: AppContext) -> tuple[list[period_store.Closed], list[Month]]:
     """Return the closed months, the earliest first, and the open ones up to now.
 
-    Open months begin at the one to close next, or at the first with a publication.
+    Open months begin at the one to close next; before any was closed, where something came or was
+    imported first.
     """
     async with context.database.reading() as connection:
         made = await period_store.all_closings(connection)
-        first = await period_store.first_published(connection)
+        first = await period_store.first_known(connection)
         calendar = await calendar_of(context, connection)
     now = context.clock.now()
     closed = [each for each in made if each.stands_at(None)]

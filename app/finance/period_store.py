@@ -233,10 +233,18 @@ async def print_of(
     return b"".join(found) if found else None
 
 
-async def first_published(connection: AsyncConnection) -> Instant | None:
-    """Return when the first revision was published; None before it."""
-    found = await connection.scalar(text("SELECT at FROM revisions ORDER BY seq LIMIT 1"))
-    return None if found is None else Instant(found)
+_FIRST: Final = (
+    "SELECT at FROM revisions ORDER BY seq LIMIT 1",
+    "SELECT received_at FROM deliveries ORDER BY id LIMIT 1",
+    "SELECT started_at FROM imports ORDER BY number LIMIT 1",
+)
+"""Publications, arrivals and imports, the first of each."""
+
+
+async def first_known(connection: AsyncConnection) -> Instant | None:
+    """Return when something came, was imported or was published first; None before that."""
+    found = [await connection.scalar(text(each)) for each in _FIRST]
+    return min((Instant(each) for each in found if each is not None), default=None)
 
 
 async def count_unreadable(connection: AsyncConnection, *, until: Instant) -> int:

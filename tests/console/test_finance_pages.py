@@ -24,7 +24,7 @@ from app.core.jobs import Jobs
 from app.core.schedule import schedule_entries
 from app.finance.break_acts import finished_run
 from app.finance.close_period import CloseRequest, against_closing
-from app.finance.imports import ImportRequest, import_bank
+from app.finance.imports import ImportRequest, import_bank, import_book
 from app.finance.match_rules import save_rules
 from app.finance.reconcile_period import RunRequest, ran, reconcile_period, run_document
 from app.finance.reports.journal import JOURNAL_FORMATS
@@ -853,12 +853,24 @@ async def test_now_shows_what_finance_has_to_do_and_each_number_leads_to_its_lis
         assert f'href="{link}"' in html
 
 
-async def test_before_an_order_is_judged_nothing_is_said_of_months(console: RunningConsole) -> None:
-    await tamper(console.context, "revisions", "DELETE FROM revisions")
+async def test_months_begin_with_what_came_or_was_imported_first(console: RunningConsole) -> None:
+    """Not only once orders are judged."""
+    for table in ("revisions", "deliveries"):
+        await tamper(console.context, table, f"DELETE FROM {table}")
     async with console.signed_in("finance") as client:
         html = (await client.get("/")).text
-    assert "not known: no order has been judged yet" in html
+    path = console.driver.path.parent / "book.csv"
+    path.write_text("reference,amount,currency\nA-1,1.00,KES\n")
+    await import_book(console.context, ImportRequest(path=path, by="a finance"))
+    imported = format_instant(console.driver.clock.now())[:7]
+    console.driver.clock.put(console.driver.clock.now() + 31 * DAY)
+    async with console.signed_in("finance") as client:
+        now = (await client.get("/now.json")).json()["finance"]
+        listed = (await client.get("/periods.json")).json()["open"]
+    assert "none yet: nothing has come or was imported" in html
     assert "each that is over is closed" not in html
+    assert now["month"]["period"] == imported
+    assert listed[0]["period"] == imported
 
 
 @pytest.mark.parametrize(("role", "seen"), [("support", True), ("viewer", False)])

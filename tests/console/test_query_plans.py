@@ -25,6 +25,7 @@ NEWEST_FIRST: Final = (
     "FROM deliveries ORDER BY id LIMIT",
     "FROM deliveries ORDER BY deliveries.id DESC LIMIT",
     'FROM events ORDER BY "row" DESC LIMIT',
+    "FROM imports ORDER BY number LIMIT",
     "FROM revisions ORDER BY seq LIMIT",
     "FROM notifications LEFT OUTER JOIN revisions ON revisions.seq = notifications.seq "
     "ORDER BY notifications.seq DESC LIMIT",
