@@ -14,6 +14,8 @@ from typing import Any, Final, Literal
 from reconcile.canonical import fingerprint
 from reconcile.instants import (
     DAY,
+    HOUR,
+    MINUTE,
     SECOND,
     Instant,
     format_duration,
@@ -26,7 +28,14 @@ from reconcile.matching.control import STATED_BALANCE
 from reconcile.money import Money
 from reconcile.periods import Month, month_named
 from reconcile.reporting.journal import Revenue
-from reconcile.reporting.report import AGES, AdjustmentRow, Age, ExceptionRow, PeriodReport
+from reconcile.reporting.report import (
+    AGES,
+    AdjustmentRow,
+    Age,
+    CoverageRow,
+    ExceptionRow,
+    PeriodReport,
+)
 from reconcile.reporting.words import AGE_WORDS, CAUSE_WORDS
 from reconcile.values import frozen
 
@@ -616,10 +625,11 @@ def _coverage(report: PeriodReport) -> Iterator[Blocker]:
         also = f"; payments that it took: {own[0].payments:,}" if own[0].payments else ""
         option = f"--bank {name}" if kind == "bank" else f"--source {name}"
         option += f' --wallet "{wallet}"' if wallet else ""
+        hours, lacking = _of_another_zone(own, start=report.scope.start, end=report.scope.end)
         yield Blocker(
             code="coverage",
-            sentence=f"{whose} {called} {covers}{also}.",
-            do="Import the file of the other days, or say which days the imported files cover: "
+            sentence=f"{whose} {called} {covers}{also}.{hours}",
+            do=f"Import the file of {lacking}, or say which days the imported files cover: "
             f"`tallyhook coverage declare {option}`.",
             about=f"bank:{name}" if kind == "bank" else "/".join(filter(None, (name, wallet))),
         )
@@ -632,6 +642,31 @@ def _coverage(report: PeriodReport) -> Iterator[Blocker]:
             do="Import the bank's file of the month: `tallyhook bank import`.",
             about="bank",
         )
+
+
+_FARTHEST: Final = 14 * HOUR
+"""Hours between a day of UTC, in which most exports count, and of the zone farthest from it."""
+
+
+def _of_another_zone(
+    own: Sequence[CoverageRow], *, start: Instant, end: Instant
+) -> tuple[str, str]:
+    """Return a sentence where only hours at an end of the month lack, because days of the file are
+    those of another zone; and what file has the rest."""
+    (since, until), found = (own[0].since, own[-1].until), list[tuple[str, str]]()
+    if len(own) > 1 or since is None or until is None:
+        return "", "the other days"
+    for lack, which, other in ((since - start, "first", "before"), (end - until, "last", "after")):
+        if 0 < lack <= _FARTHEST and lack % (15 * MINUTE) == 0:
+            span = format_duration(lack)
+            found.append((f"the {which} {span} of the month", f"the month {other}"))
+        elif lack:
+            return "", "the other days"
+    hours, months = (" and ".join(each) for each in zip(*found, strict=True))
+    return (
+        f" Its files count days in another zone, so {hours} are in the file of {months}.",
+        f"{months}, too",
+    )
 
 
 def _moneys(counts: Iterable[tuple[str, int]]) -> str:

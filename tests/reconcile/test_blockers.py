@@ -5,7 +5,7 @@ from typing import Any, get_args
 
 import pytest
 
-from reconcile.instants import DAY, TICK, Instant
+from reconcile.instants import DAY, HOUR, TICK, Instant
 from reconcile.matching.breaks import BREAK_CAUSES, BreakCause
 from reconcile.periods import Month
 from reconcile.reporting import closing
@@ -39,6 +39,36 @@ def found(cause: BreakCause, state: str = "open") -> r.BreakLine:
         next_step="…",
         cites=(),
     )
+
+
+@pytest.mark.parametrize(
+    ("since", "until", "told", "do"),
+    [
+        (3, 0, "so the first 3 h of the month are in the file of the month before.",
+         "Import the file of the month before, too, or say"),
+        (0, 8, "so the last 8 h of the month are in the file of the month after.",
+         "Import the file of the month after, too, or say"),
+        (24, 0, None, "Import the file of the other days, or say"),
+        (3, 24, None, "Import the file of the other days, or say"),
+    ],
+)  # fmt: skip
+def test_hours_that_lack_because_of_a_files_zone_are_called_so(
+    since: int, until: int, told: str | None, do: str
+) -> None:
+    row = r.CoverageRow(
+        kind="bank",
+        name="main",
+        wallet=None,
+        declared_by="",
+        since=Instant(OCTOBER.start + since * HOUR),
+        until=Instant(OCTOBER.end - until * HOUR),
+        whole=False,
+        payments=0,
+    )
+    (blocker,) = closing.in_report(replace(EMPTY, coverage=(row,)))
+    assert told is None or blocker.sentence.endswith(told)
+    assert ("another zone" in blocker.sentence) == (told is not None)
+    assert blocker.do.startswith(do)
 
 
 def codes(report: r.PeriodReport) -> list[str]:
