@@ -41,7 +41,7 @@ from app.privacy.trail_store import prove_trail
 from app.receiving import caught_up, confirm
 from app.receiving.inbox import Inbox
 from app.sealing.leaf_store import digest_of_text
-from reconcile.instants import DAY, MINUTE, TICK, Instant, format_instant, parse_instant
+from reconcile.instants import DAY, HOUR, MINUTE, TICK, Instant, format_instant, parse_instant
 from reconcile.ledger.events import UNCONFIRMED
 from reconcile.ledger.policy import Policy
 from reconcile.periods import month_named
@@ -500,6 +500,27 @@ async def test_who_closes_is_of_finance_and_stands_in_the_trail(context: AppCont
 async def test_an_order_whose_deadline_is_ahead_blocks(context: AppContext) -> None:
     patient = replace(context, policy=Policy(payment_window=60 * DAY))
     assert await codes(patient) == ["pending"]
+
+
+@pytest.mark.parametrize(
+    ("at", "blocked"),
+    [("2026-10-31T23:59:00Z", ["not_kept"]), ("2026-09-30T23:00:00Z", [])],
+)
+async def test_a_month_is_not_closed_over_its_requests_that_were_more_than_is_kept(
+    context: AppContext, at: str, blocked: list[str]
+) -> None:
+    """Nobody signs them, so genuine callbacks may be among them."""
+    hour = parse_instant(at) // HOUR
+    await tamper(
+        context,
+        "refusals",
+        f"INSERT INTO refusals VALUES ({hour}, 'shop', 'not_kept', 7, 0, 0)",
+    )
+    found = await against_closing(with_sources(context, {"shop": READER}), asked())
+    assert [each.code for each in found] == blocked
+    if blocked:
+        assert "more than is kept: 7." in found[0].sentence
+        assert found[0].do.startswith("Import the statements of its sources")
 
 
 async def test_a_rejected_delivery_that_proves_genuine_blocks(tmp_path: Path) -> None:

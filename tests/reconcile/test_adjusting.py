@@ -11,15 +11,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconcile.canonical import canonical_json
-from reconcile.instants import DAY, HOUR, Instant
+from reconcile.instants import DAY, EARLIEST, HOUR, LATEST, Instant
 from reconcile.ledger.events import Delivery
 from reconcile.ledger.fold import fold
 from reconcile.ledger.policy import Policy
 from reconcile.ledger.records import Record
-from reconcile.matching.books import StatementLine
-from reconcile.matching.breaks import break_sentence
+from reconcile.matching.bank import BankLeg, Payout
+from reconcile.matching.books import BankLine, StatementLine
+from reconcile.matching.breaks import Break, Step, break_sentence
 from reconcile.matching.ledger_lines import Taken, ledger_line_of
+from reconcile.matching.rules import Coverage, Covered, MatchRules, Span
 from reconcile.matching.suspense import Placement, suspended
+from reconcile.money import Money
 from reconcile.periods import Calendar, Month, month_named
 from reconcile.reporting.adjusting import (
     CITED,
@@ -29,14 +32,16 @@ from reconcile.reporting.adjusting import (
     transaction_of,
     with_adjusting,
 )
-from reconcile.reporting.input import OrderSeen
+from reconcile.reporting.input import BankView, OrderSeen
 from reconcile.reporting.journal import (
     Adjusts,
     Posting,
     Revenue,
     Transaction,
+    confirmed,
     of_suspense,
     transactions,
+    written_off,
 )
 from tests.reconcile.build import T, event, history, record
 from tests.reconcile.strategies import AMOUNTS, POSITIONS
@@ -47,20 +52,57 @@ DAYS = st.integers(0, 115)
 SUMS = st.sampled_from([5_000, 10_000, 15_000])
 
 
+WRITTEN_OFF = Break(
+    cause="not_settled",
+    subject="pay_1",
+    money=Money(minor=100, currency="KES"),
+    since=START,
+    cites=(),
+)
+ALL_TIME = (Span(since=EARLIEST, until=LATEST),)
+COVERED = Coverage(
+    statements=(Covered(name="shop", spans=ALL_TIME),),
+    bank=(Covered(name="main", spans=ALL_TIME),),
+)
+
+
 @dataclass
 class World:
-    """Everything that ever becomes known, with the instant at which it does."""
+    """Everything that ever becomes known, with the instant at which it does.
+
+    steps  of the break WRITTEN_OFF
+    """
 
     deliveries: list[Delivery | Record]
     revenue: Revenue | None
     lines: list[tuple[Instant, StatementLine]]
     parts: list[Taken | Placement]
+    bank: list[tuple[Instant, BankLine]]
+    steps: list[Step]
 
     def journal(self, as_of: Instant, *, end: Instant) -> list[Transaction]:
         """Return the journal made from scratch as of an instant."""
         known = history(*self.deliveries).known_at(as_of)
         line = ledger_line_of(fold(known, policy=Policy(), as_of=as_of))
-        seen = OrderSeen(taking=line, lines=tuple([each for at, each in self.lines if at <= as_of]))
+        lines = tuple([each for at, each in self.lines if at <= as_of])
+        seen = OrderSeen(taking=line, lines=lines)
+        paid = [each for each in lines if each.payout is not None]
+        payouts = [
+            Payout(
+                payout_id="pyt_1", source="shop", reference="PO-100200", currency="KES",
+                minor=sum(each.net for each in paid),
+                paid_at=max(each.settled_at for each in paid if each.settled_at is not None),
+            )
+        ] if paid else []  # fmt: skip
+        bank = BankView(
+            BankLeg(
+                payouts=payouts,
+                lines=[each for at, each in self.bank if at <= as_of],
+                rules=MatchRules(),
+                as_of=as_of,
+                coverage=COVERED,
+            )
+        )
         parts = [
             e for e in self.parts if (e.received_at if isinstance(e, Taken) else e.at) <= as_of
         ]
@@ -71,15 +113,19 @@ class World:
             placements=[each for each in parts if isinstance(each, Placement)],
         )
         return [
-            *transactions(seen, start=START, end=end, revenue=self.revenue),
+            *transactions(seen, start=START, end=end, revenue=self.revenue, bank=bank),
             *of_suspense(nowhere, start=START, end=end, revenue=self.revenue),
+            *confirmed(bank, start=START, end=end),
+            *written_off(
+                WRITTEN_OFF, [e for e in self.steps if e.at <= as_of], start=START, end=end
+            ),
         ]
 
 
 @st.composite
 def worlds(draw: st.DrawFn) -> World:
-    """Draw events, states, statement lines, assignments and a fulfilment; some become known
-    late."""
+    """Draw events, states, statement and bank lines, assignments, write-offs and a fulfilment; some
+    become known late."""
 
     def late(day: int) -> Instant:
         return START + (day + draw(st.sampled_from([0, 0, 20, 50]))) * DAY
@@ -118,8 +164,24 @@ def worlds(draw: st.DrawFn) -> World:
         line = StatementLine(
             line_id=f"stm_{number}", payment="pay_1", order=None, kind="payment", currency="KES",
             gross=minor, fee=100, net=minor - 100, settled_at=START + day * DAY, source="shop",
+            payout=draw(st.sampled_from([None, "PO-100200"])),
         )  # fmt: skip
         lines.append((late(day), line))
+    bank = []
+    for number in range(draw(st.integers(0, 2))):
+        day, minor = draw(DAYS), draw(SUMS) - draw(st.sampled_from([100, 200, 0]))
+        booked = BankLine(
+            line_id=f"bnk_{number}.1", account="main", currency="KES", minor=minor,
+            booked_at=START + day * DAY, text=draw(st.sampled_from([None, "PO-100200"])),
+        )  # fmt: skip
+        bank.append((late(day), booked))
+    steps = []
+    for day in sorted(draw(st.lists(DAYS, max_size=4))):
+        left = Money(minor=draw(st.sampled_from([100, 200])), currency="KES")
+        kind: Any = draw(st.sampled_from(["opened", "accepted", "accepted", "changed", "closed"]))
+        steps.append(
+            Step(at=Instant(START + day * DAY), kind=kind, money=left, by="ann", left=(left,))
+        )
     parts: list[Taken | Placement] = []
     for number in range(draw(st.integers(0, 2))):
         day = draw(DAYS)
@@ -134,7 +196,9 @@ def worlds(draw: st.DrawFn) -> World:
         acted = Instant(START + draw(DAYS) * DAY + HOUR)
         parts.append(Placement(at=acted, into=into, order="ORD-1", record=f"rec_{number}"))
     revenue = draw(st.sampled_from([None, Revenue(taxes={"sales": 160_000, "refunds": 160_000})]))
-    return World(deliveries=heard, revenue=revenue, lines=lines, parts=parts)
+    return World(
+        deliveries=heard, revenue=revenue, lines=lines, parts=parts, bank=bank, steps=steps
+    )
 
 
 def frozen(month: Month, some: Iterable[Transaction]) -> FrozenMonth:
