@@ -1,6 +1,6 @@
 """Mappings of columns: drafted on the page of a file that waits, saved by name, and deleted."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from app.console.imports_pages import KINDS, upload_of
@@ -34,6 +34,11 @@ DATES: Final = (
     ("unix_s", "seconds since 1970"), ("unix_ms", "milliseconds since 1970"),
     ("excel", "numbers of Excel"),
 )  # fmt: skip
+
+
+NAMES_COLUMNS: Final = "names"
+
+FIRST_ROWS: Final = ((NAMES_COLUMNS, "names the columns"), ("data", "is a row like the others"))
 
 
 async def _looked_at(view: View, upload: Upload) -> TablePreview:
@@ -104,6 +109,7 @@ async def ask_map(view: View) -> Form:
         fields=(
             *words,
             *asked,
+            Field(name="first", label="The first row", choices=FIRST_ROWS),
             Field(name="dates", label="How dates are written", choices=DATES),
             numbers,
             zone,
@@ -124,7 +130,7 @@ def _word_fields(seen: TablePreview, kind: ImportKind, given: Mapping[str, str])
     """Return a field for each word of the chosen columns that hold words of ours."""
     found = []
     for name, meanings in FIELDS[kind].words.items():
-        for place, word in enumerate(seen.words.get(given.get(f"column.{name}", ""), ())):
+        for place, word in enumerate(_words_in(seen, given.get(f"column.{name}", ""), given)):
             choices = (
                 ("", "I do not know: its rows are not clear"),
                 *((each, each.replace("_", " ")) for each in meanings),
@@ -142,6 +148,13 @@ def _word_fields(seen: TablePreview, kind: ImportKind, given: Mapping[str, str])
     return found
 
 
+def _words_in(seen: TablePreview, column: str, given: Mapping[str, str]) -> Sequence[str]:
+    """Return a column's words; without a heading, what is shown as its name is one of them."""
+    words = seen.words.get(column, ())
+    is_word = words and given.get("first", NAMES_COLUMNS) != NAMES_COLUMNS
+    return list(dict.fromkeys([column, *words])) if is_word else words
+
+
 async def do_map(view: View, reason: str) -> str:
     """Read the file by the chosen columns, in a dry run."""
     upload, kind, given = upload_of(view, view.needed("upload")), _kind(view), view.given
@@ -151,16 +164,24 @@ async def do_map(view: View, reason: str) -> str:
     if not {*columns.values(), *less.values()} <= {"", *seen.columns}:
         raise UsageError("the file has no column of this name")
     numbers, dates = given.get("numbers", ""), given.get("dates", "iso")
-    if numbers not in dict(NUMBERS) or dates not in dict(DATES):
+    first = given.get("first", NAMES_COLUMNS)
+    if numbers not in dict(NUMBERS) or dates not in dict(DATES) or first not in dict(FIRST_ROWS):
         raise UsageError("this is no form of this console")
+    words = {name: _words_in(seen, column, given) for name, column in columns.items()}
+    if first != NAMES_COLUMNS:
+        if not {*columns.values(), *less.values()} <= {"", *seen.places}:
+            raise UsageError("two columns begin alike: name the columns by place in a mapping file")
+        columns = {name: seen.places.get(column, "") for name, column in columns.items()}
+        less = {name: seen.places.get(column, "") for name, column in less.items()}
     draft = MappingDraft(
         kind=kind,
         columns=columns,
+        has_heading=first == NAMES_COLUMNS,
         less=less,
         words={
             name: {
                 word: given.get(f"word.{name}.{place}", "")
-                for place, word in enumerate(seen.words.get(columns[name], ()))
+                for place, word in enumerate(words[name])
             }
             for name in known.words
         },
@@ -178,7 +199,7 @@ async def do_map(view: View, reason: str) -> str:
     begin_reading(
         view,
         upload,
-        content=draft.toml(known, seen.columns),
+        content=draft.toml(known, seen.columns if draft.has_heading else []),
         kind=kind,
         source=given.get("source") or None if kind == "statement" else "",
     )

@@ -462,6 +462,25 @@ async def test_the_columns_of_an_unknown_file_are_mapped_and_the_mapping_is_save
     assert rows == [("mapping_saved", "our till"), ("mapping_deleted", "our till")]
 
 
+async def test_the_columns_of_a_file_without_a_heading_are_mapped_by_place(
+    console: RunningConsole,
+) -> None:
+    content = OWN_FORM.partition(b"\n")[2]
+    mapping = {**COLUMNS, "column.settled_at": "20.11.2026", "column.payment_reference": "pay_1"}
+    mapping |= {"column.gross": "1.500,00", "less.gross": "", "column.type": "Zahlung"}
+    mapping |= {"first": "data", "word.type.0": "payment", "word.type.1": "ignore",
+                "word.type.2": "ignore"}  # fmt: skip
+    async with console.signed_in("finance") as client:
+        sent = await drop(client, ("own.csv", content))
+        path = f"/do/map-columns?upload={place(sent).rpartition('/')[2]}&kind=statement"
+        chosen = await send(client, path, **mapping)
+        found = (await client.get(f"{place(chosen)}.json")).json()
+    assert "heading_row = 0" in found["drafted"]
+    assert '"payment_reference" = "2"' in found["drafted"]
+    assert found["problems"] == []
+    assert [(each["row"], each["gross"]["amount"]) for each in found["rows"]] == [(1, "1500.00")]
+
+
 async def test_a_mapping_without_a_needed_column_says_which(console: RunningConsole) -> None:
     async with console.signed_in("finance") as client:
         sent = await drop(client, ("own.csv", OWN_FORM))

@@ -33,10 +33,12 @@ IGNORED: Final = "ignore"
 class TablePreview:
     """Heading and first rows of a file, with phone numbers and addresses masked.
 
-    words  by column its words in the first BATCH rows, where they are at most MOST_WORDS
+    places  by column its place from "1" on, which is its name in a file without a heading
+    words   by column its words in the first BATCH rows, where they are at most MOST_WORDS
     """
 
     columns: Sequence[str]
+    places: Mapping[str, str]
     rows: Sequence[Sequence[str]]
     words: Mapping[str, Sequence[str]]
 
@@ -72,6 +74,7 @@ def preview_table(
     named = [(place, name) for place, name in enumerate(columns) if name]
     return TablePreview(
         columns=[name for _, name in named],
+        places={name: str(place + 1) for place, name in named if columns.count(name) == 1},
         rows=[
             [_shown(row[place] if place < len(row) else "") for place, _ in named]
             for row in first.rows[:MOST_ROWS]
@@ -102,7 +105,7 @@ def _words_of(cells: Iterable[str]) -> Sequence[str]:
 class MappingDraft:
     """A person's choices.
 
-    columns   by field the column that says it; empty: none
+    columns   by field the column that says it, or its place without a heading; empty: none
     less      by field of money the column that is subtracted
     words     by field the meaning of each word of its column, or IGNORED
     keys      keys of a mapping such as `dates`, of which empty ones are left out
@@ -111,6 +114,7 @@ class MappingDraft:
 
     kind: str
     columns: Mapping[str, str]
+    has_heading: bool = True
     less: Mapping[str, str] = field(default_factory=dict)
     words: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     keys: Mapping[str, str] = field(default_factory=dict)
@@ -125,7 +129,7 @@ class MappingDraft:
             if (column := self.columns.get(name, "")) or tables.plain_name(name) in plain
             if not self.less.get(name)
         }
-        lines = [f"kind = {_quoted(self.kind)}"]
+        lines = [f"kind = {_quoted(self.kind)}", *([] if self.has_heading else ["heading_row = 0"])]
         lines += [f"{key} = {_quoted(value)}" for key, value in self.keys.items() if value]
         lines += _section("columns", singles)
         for name, less in self.less.items():
