@@ -84,8 +84,8 @@ async def watched(tmp_path: Path) -> AsyncIterator[Watched]:
 
 
 DECLARED = {
-    "paypal_activity", "quickbooks_invoices", "quickbooks_sales", "square_transactions",
-    "woocommerce_orders", "xero_invoices",
+    "mollie_settlement", "paypal_activity", "quickbooks_invoices", "quickbooks_sales",
+    "square_transactions", "woocommerce_orders", "xero_invoices",
 }  # fmt: skip
 """Presets of files that state no currency or zone, or where the day may come before the month."""
 

@@ -71,6 +71,7 @@ SAMPLE: Final[Mapping[str, Sample]] = {
     "etsy_statement": Sample(read=8, ignored=2),
     "flutterwave_settlement": Sample(read=2, ignored=1),
     "klarna_settlement": Sample(read=4),
+    "mollie_settlement": Sample(read=6, said={"zone": "Europe/Amsterdam"}),
     "mpesa_portal": Sample(read=6, ignored=2),
     "paypal_activity": Sample(read=9, ignored=1, said={"dates": "month_first"}),
     "paystack_settlement": Sample(read=2),
@@ -366,6 +367,14 @@ async def test_a_copy_of_a_preset_is_saved_as_a_mapping_and_recognized(
         ("amazon_settlement", "Cost of Advertising", "Storage", 12, "'Storage' is none of"),
         ("amazon_settlement", "\t39.98\tAFN", "\t39.98", 3, "the row has 18 cells, and the head"),
         ("etsy_statement", "Marketing,", "Mystery,", 7, "'Mystery' is none of"),
+        (
+            "mollie_settlement",
+            "Withheld transaction fees MOL-2026-0001",
+            "Reserve",
+            7,
+            "'Reserve' is",
+        ),
+        ("mollie_settlement", "chb_", "tbt_", 6, "is none of payment, refund"),
     ],
 )
 async def test_a_row_function_reports_what_does_not_fit(

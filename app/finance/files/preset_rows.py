@@ -90,7 +90,7 @@ def _amazon_settlement(table: MadeRows) -> Iterator[Row]:
         fees = [amount for of, amount in parts if of.casefold() not in _OF_BUYER]
         try:
             net = table.add_up([*paid, *fees], [])
-            made = [kind, table.add_up(paid, []), table.add_up([], fees) or "0", net]
+            made = [kind, table.add_up(paid, []), table.add_up([], fees), net]
         except tables.UnclearCell as error:
             table.report(number, str(error), column="amount")
             made = ["", "", "", ""]
@@ -123,6 +123,27 @@ def _etsy_statement(table: MadeRows) -> Iterator[Row]:
         yield number, [*row, order, about]
 
 
+_MOLLIE_PAYMENT: Final = re.compile(r"\btr_\w{1,40}", re.ASCII)
+_MOLLIE_IDS: Final = {"tr": "payment", "cpt": "payment", "re": "refund", "chb": "dispute"}
+
+
+def _mollie_settlement(table: MadeRows) -> Iterator[Row]:
+    """Add what a row is, as its id begins, and the payment that it is of or names.
+
+    Costs have no id, and neither have reserves: these are known by their description.
+    """
+    for number, row in table.rows:
+        own, described = table.cell(row, "ID"), table.cell(row, "Description")
+        kind = _MOLLIE_IDS.get(own.partition("_")[0], "") if own else ""
+        if not own:
+            words = described.casefold().split()
+            kind = "fee" if words[:1] == ["withheld"] and "fees" in words else described
+        named = None if kind == "payment" and own.startswith("tr_") else (
+            _MOLLIE_PAYMENT.search(described)
+        )  # fmt: skip
+        yield number, [*row, kind, own if named is None else named[0]]
+
+
 ROW_FUNCTIONS: Final[Mapping[str, RowFunction]] = {
     "amazon_settlement": RowFunction(
         reads=(
@@ -134,5 +155,8 @@ ROW_FUNCTIONS: Final[Mapping[str, RowFunction]] = {
     ),
     "etsy_statement": RowFunction(
         reads=("Title", "Info"), adds=("order", "about"), make=_etsy_statement
+    ),
+    "mollie_settlement": RowFunction(
+        reads=("ID", "Description"), adds=("kind", "payment"), make=_mollie_settlement
     ),
 }  # fmt: skip
