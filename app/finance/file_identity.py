@@ -216,7 +216,7 @@ def _kinds_of(
     saved: Sequence[NamedMapping],
 ) -> FileIdentity:
     """Return what is known of the file without its source. Raises RefusedTable."""
-    form = bank_formats.bank_format(request.path)
+    form = bank_formats.bank_format(request.table_path)
     if form is not None and kind in (None, "bank"):
         return FileIdentity(kinds=["bank"], because=[f"It is a bank's file, in {form}."])
     if request.preset not in (None, presets.NO_PRESET):
@@ -225,7 +225,7 @@ def _kinds_of(
         return FileIdentity(kinds=[kind or preset.kind], preset=shown)
     if kind is not None and (request.mapped or request.preset is not None):
         return FileIdentity(kinds=[kind])
-    rows = presets.first_rows(request.path, encoding=request.encoding, sheet=request.sheet)
+    rows = presets.first_rows(request.table_path, encoding=request.encoding, sheet=request.sheet)
     if not request.mapped and request.preset is None:
         own = [presets.export_in(each.name, each.toml, kind=each.kind) for each in saved]
         several = [each for each in own if len(each.columns.needed) > 1]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from contextlib import closing
+from collections.abc import AsyncIterator, Collection, Sequence
+from contextlib import ExitStack, asynccontextmanager, closing, suppress
 from dataclasses import replace
 from datetime import UTC
 from functools import partial
@@ -22,6 +22,7 @@ from app.finance import (
 from app.finance.files import (
     bank,
     books,
+    containers,
     mapping_draft,
     opening,
     presets,
@@ -154,13 +155,13 @@ async def import_book(
     sources  the names that a source may have; None: any
     Raises as `import_file` does, and UsageError for a mapping.
     """
-    request = await named_mappings.with_named_mapping(context, request)
-    chosen = presets.choose(request, "book", unstated=_unstated(context))
-    form = books.BookForm(chosen.mapping, sources=sources)
-    name = request.book or (THE_BOOK if chosen.preset is None else chosen.preset.name)
-    return await import_file(
-        context, request, chosen, form=form, kind=BOOK, name=name, progress=progress
-    )
+    async with _unpacked(context, request) as request:
+        chosen = presets.choose(request, "book", unstated=_unstated(context))
+        form = books.BookForm(chosen.mapping, sources=sources)
+        name = request.book or (THE_BOOK if chosen.preset is None else chosen.preset.name)
+        return await import_file(
+            context, request, chosen, form=form, kind=BOOK, name=name, progress=progress
+        )
 
 
 async def import_statement(
@@ -177,16 +178,16 @@ async def import_statement(
     own_orders  whether the source's orders are apart from all others
     Raises as `import_book` does.
     """
-    request = await named_mappings.with_named_mapping(context, request)
-    chosen = presets.choose(request, "statement", unstated=_unstated(context))
-    if chosen.preset is not None:
-        file_identity.check_source(
-            context.settings.sources, source, chosen.preset.profiles, known=chosen.notes
+    async with _unpacked(context, request) as request:
+        chosen = presets.choose(request, "statement", unstated=_unstated(context))
+        if chosen.preset is not None:
+            file_identity.check_source(
+                context.settings.sources, source, chosen.preset.profiles, known=chosen.notes
+            )
+        form = statements.StatementForm(chosen.mapping, source=source, own_orders=own_orders)
+        done = await import_file(
+            context, request, chosen, form=form, kind=STATEMENT, name=source, progress=progress
         )
-    form = statements.StatementForm(chosen.mapping, source=source, own_orders=own_orders)
-    done = await import_file(
-        context, request, chosen, form=form, kind=STATEMENT, name=source, progress=progress
-    )
     done.source = source
     return done
 
@@ -198,52 +199,70 @@ async def import_bank(
     progress: Progress = lambda done, total: None,
 ) -> Imported:
     """Import a bank's file: CAMT.053, MT940, OFX, or a table. Raises as `import_book` does."""
-    request = await named_mappings.with_named_mapping(context, request)
-    chosen = presets.choose_mapping(request, bank.BankForm.FIELDS, unstated=_unstated(context))
-    if request.account:
-        defaults = {**chosen.mapping.defaults, "account": request.account}
-        chosen = replace(chosen, mapping=replace(chosen.mapping, defaults=defaults))
-    form = bank.BankForm(chosen.mapping)
-    return await import_file(
-        context, request, chosen, form=form, kind=BANK, name="", progress=progress
-    )
+    async with _unpacked(context, request) as request:
+        chosen = presets.choose_mapping(request, bank.BankForm.FIELDS, unstated=_unstated(context))
+        if request.account:
+            defaults = {**chosen.mapping.defaults, "account": request.account}
+            chosen = replace(chosen, mapping=replace(chosen.mapping, defaults=defaults))
+        form = bank.BankForm(chosen.mapping)
+        return await import_file(
+            context, request, chosen, form=form, kind=BANK, name="", progress=progress
+        )
 
 
 async def identify(
     context: AppContext, request: ImportRequest, *, kind: ImportKind | None, source: str | None
 ) -> file_identity.FileIdentity:
     """Identify a file among the configured sources. Raises as `identify_file` does."""
-    return file_identity.identify_file(
-        await named_mappings.with_named_mapping(context, request),
-        sources=context.settings.sources,
-        kind=kind,
-        source=source,
-        account=request.account,
-        saved=await named_mappings.list_mappings(context),
-    )
+    async with _unpacked(context, request) as request:
+        found = file_identity.identify_file(
+            request,
+            sources=context.settings.sources,
+            kind=kind,
+            source=source,
+            account=request.account,
+            saved=await named_mappings.list_mappings(context),
+        )
+    return found
 
 
 async def sheets_of(context: AppContext, request: ImportRequest) -> Sequence[str]:
     """Return the sheets of a workbook that have content, of another file none."""
-    try:
-        if opening.format_of(request.path) == "workbook":
-            return workbooks.sheets_with_rows(request.path)
-    except tables.RefusedTable:  # reading the file says why
-        pass
+    async with _unpacked(context, request) as request:
+        try:
+            if opening.format_of(request.table_path) == "workbook":
+                return workbooks.sheets_with_rows(request.table_path)
+        except tables.RefusedTable:  # reading the file says why
+            pass
     return ()
 
 
 async def preview(context: AppContext, request: ImportRequest) -> mapping_draft.TablePreview:
     """Look at a file of which no column is known. Raises UsageError if it has no table."""
-    try:
-        return mapping_draft.preview_table(
-            request.path,
-            delimiter=request.delimiter,
-            encoding=request.encoding,
-            sheet=request.sheet,
-        )
-    except tables.RefusedTable as refused:
-        raise UsageError(str(refused)) from None
+    async with _unpacked(context, request) as request:
+        try:
+            return mapping_draft.preview_table(
+                request.table_path,
+                delimiter=request.delimiter,
+                encoding=request.encoding,
+                sheet=request.sheet,
+            )
+        except tables.RefusedTable as refused:
+            raise UsageError(str(refused)) from None
+
+
+@asynccontextmanager
+async def _unpacked(context: AppContext, request: ImportRequest) -> AsyncIterator[ImportRequest]:
+    """Yield the request with its saved mapping, and with the table that its file contains.
+
+    A container that cannot be read is refused where the file is opened.
+    """
+    request = await named_mappings.with_named_mapping(context, request)
+    with ExitStack() as stack:
+        with suppress(tables.RefusedTable, OSError):
+            table = stack.enter_context(containers.unpacked(request.path))
+            request = replace(request, inside=table)
+        yield request
 
 
 async def import_kind(

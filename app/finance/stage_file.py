@@ -331,11 +331,14 @@ class StagedFile:
                 self.done.covers.append(line)
 
     def _open(self) -> tables.SourceTable:
-        return self._chosen.open(self._request.path, self._form, opens=self._kind.opens)
+        return self._chosen.open(self._request.table_path, self._form, opens=self._kind.opens)
 
     async def _read_rows(self) -> books.Understanding:
         done, chosen = self.done, self._chosen
         done.preset = None if chosen.preset is None else chosen.preset.name
+        if self._request.inside is not None:
+            inside = printable(self._request.inside.name)
+            done.notes.append(f"Read from {inside}, the table that it contains.")
         done.notes += chosen.notes
         table = self._open()
         done.notes += table.notes
@@ -355,7 +358,7 @@ class StagedFile:
             await anyio.lowlevel.checkpoint()
         done.ignored = dict(understanding.ignored())
         done.notes += understanding.notes()
-        self._spans = stated_period.spans_of(table, self._request.path, chosen)
+        self._spans = stated_period.spans_of(table, self._request.table_path, chosen)
         if not done.read and not self._spans:
             left_out = f"; {sum(done.ignored.values()):,} are left out" if done.ignored else ""
             raise tables.RefusedTable(

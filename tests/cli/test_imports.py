@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import zipfile
 from pathlib import Path
 from unittest.mock import ANY
 
@@ -241,6 +242,23 @@ def test_another_sheet_is_noted_and_read_by_its_name(
     assert (told["read"], told["new"]) == (1, 0 if refused else 1)
     none = " ".join(run(*command, str(path), "--sheet", "Nov").out.split())
     assert "there is no sheet 'Nov'; there are: 'Sheet', 'Oct'" in none
+
+
+@pytest.mark.parametrize("kind", ["book", "bank"])
+def test_a_table_in_an_archive_is_imported_and_kept_under_the_archives_digest(
+    run: Run, files: Path, kind: str
+) -> None:
+    path = files / "october.zip"
+    heading = "reference,amount,currency,account,booked_at\n"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("in/oct.csv", heading + "A,1.00,KES,1,2026-11-01\n")
+    told = json.loads(run("import", str(path), "--kind", kind, "--format", "json").out)
+    assert (told["file"], told["new"]) == ("october.zip", 1)
+    assert "Read from oct.csv, the table that it contains." in told["notes"]
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr("in/nov.csv", heading)
+    ended = run("import", str(path), "--kind", kind)
+    assert (ended.code, "in/oct.csv, in/nov.csv: unpack it" in ended.out) == (1, True)
 
 
 SAMPLES = Path(__file__).parents[1] / "finance" / "presets"

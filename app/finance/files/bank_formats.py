@@ -24,7 +24,7 @@ from xml.parsers import expat
 from app.finance.files import tables
 from app.finance.files.bank import MAX_TEXT, reference_in
 from app.finance.files.mapping import Fields, FileMapping
-from app.finance.files.opening import Check, as_mapped, open_table, start_of
+from app.finance.files.opening import Check, as_mapped, no_table, open_table, start_of
 
 HEADING: Final = (
     "account",
@@ -66,7 +66,10 @@ def bank_format(path: Path) -> Literal["CAMT.053", "MT940", "OFX"] | None:
 
     Raises as `start_of` does.
     """
-    text = start_of(path).decode("latin-1").lstrip("\xef\xbb\xbf\xff\xfe \t\r\n")
+    start = start_of(path)
+    if no_table(start) is not None:
+        return None
+    text = start.decode("latin-1").lstrip("\xef\xbb\xbf\xff\xfe \t\r\n")
     plain = text.replace("\0", "")  # of UTF-16
     if plain.startswith("OFXHEADER") or "<OFX>" in plain or "<?OFX" in plain:
         return "OFX"

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, NoReturn
 
 from app.core.errors import NotFoundError, UsageError
-from app.finance.files import shaping, tables
+from app.finance.files import containers, shaping, tables
 from app.finance.files.mapping import Fields, FileMapping
 from app.finance.files.workbooks import XlsxTable
 
@@ -160,8 +160,20 @@ _DECODER: Final = json.JSONDecoder(
 # --- opens a file as a table, by its content ------------------------------------------------------
 
 
-_ZIP: Final = b"PK\x03\x04"
 _OLD_OFFICE: Final = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
+_DIRECTORY: Final = 16 * 1024
+"""Bytes of the directory of an old Office file that are searched; a workbook has a few entries."""
+
+_IN_OLD_OFFICE: Final = (
+    ("EncryptedPackage", "a workbook with a password: save it without one in its own program"),
+    ("Workbook", "a workbook of Excel before 2007 (.xls): save it as .xlsx, or as CSV"),
+    ("Book", "a workbook of Excel before 2007 (.xls): save it as .xlsx, or as CSV"),
+    ("WordDocument", "a text document of Word: export its table as CSV"),
+    ("__substg1.0_", "an e-mail of Outlook: save the file that is attached, and import that"),
+)
+"""Streams by which such a file is known ([MS-OFFCRYPTO] 2.3.4.4, [MS-XLS] 2.1.2, [MS-DOC] 2.1.1,
+[MS-OXMSG] 2.1)."""
+
 _ARRAY: Final = re.compile(rb"(?:\xef\xbb\xbf)?\s*\[\s*[{\]]")
 """The beginning of a JSON array of objects, which no table's heading has."""
 
@@ -218,39 +230,78 @@ def as_mapped(
     return table
 
 
-_NO_TABLES: Final = (
-    (b"%PDF-", "a PDF"),
-    (b"\x89PNG\r\n", "a picture"),
-    (b"\xff\xd8\xff", "a picture"),
-    (b"GIF8", "a picture"),
+_NO_ROWS: Final = (
+    "{}, of which no rows are read: have whoever made it export the same as CSV or as a workbook "
+    "(.xlsx)"
 )
+_NAMED_XLS: Final = (
+    "{}, whatever its name says: open it in a spreadsheet program, and save it as .xlsx"
+)
+
+_NO_TABLES: Final = tuple(
+    (re.compile(pattern, re.IGNORECASE | re.DOTALL), sentence)
+    for pattern, sentence in (
+        (rb"%PDF-", _NO_ROWS.format("a PDF")),
+        (rb"\x89PNG\r\n|\xff\xd8\xff|GIF8", _NO_ROWS.format("a picture")),
+        (
+            rb"\s*(?:<\?xml[^>]*>\s*)?(?:<!--.*?-->\s*)?"
+            rb"<(?:!doctype html|html|head|body|table|meta|style)",
+            _NAMED_XLS.format("a web page (HTML)"),
+        ),
+        (
+            rb"\s*<.*(?:progid=\"Excel\.Sheet\"|urn:schemas-microsoft-com:office:spreadsheet)",
+            _NAMED_XLS.format("an XML spreadsheet of Excel 2003"),
+        ),
+        (
+            rb"(?:\{1:.*\{2:[IO]103|:20:.*:23B:)",
+            "an MT103, the message on one payment: import the account's statement (MT940 or "
+            "CAMT.053)",
+        ),
+    )
+)  # fmt: skip
 """The beginnings of files that people send instead of the export, and what each is."""
+
+_MARK: Final = re.compile(rb"\A(?:\xef\xbb\xbf|\xff\xfe|\xfe\xff)")
+_XML: Final = re.compile(rb"\s*<(?:\?xml|[A-Za-z][\w:.-]*[\s>])", re.ASCII)
+
+
+def no_table(start: bytes) -> str | None:
+    """Return what a file is that begins so and has no table, and what to do; None for others."""
+    text = _MARK.sub(b"", start).replace(b"\0", b"")  # of UTF-16
+    found = (sentence for pattern, sentence in _NO_TABLES if pattern.match(text))
+    return next(found, None)
+
+
+def _old_office(path: Path) -> str:
+    """Return what an old Office file is, and what to do, by its directory ([MS-CFB] 2.2, 2.6)."""
+    with path.open("rb") as file:
+        header = file.read(512)
+        sector = 1 << min(int.from_bytes(header[30:32], "little"), 12)
+        file.seek(min(int.from_bytes(header[48:52], "little") + 1, 1 << 21) * sector)
+        directory = file.read(_DIRECTORY)
+    known = (said for name, said in _IN_OLD_OFFICE if name.encode("utf-16-le") in directory)
+    return next(known, "a document of an old Office program: save it as .xlsx, or as CSV")
 
 
 def format_of(path: Path) -> Literal["workbook", "json_lines", "text"]:
     """Recognize a file's format by its first bytes. Raises as `open_table` does."""
     start = start_of(path)
-    if start.startswith(_OLD_OFFICE):
-        raise tables.RefusedTable(
-            1,
-            "this is an encrypted workbook, or one of Excel before 2007: save it anew "
-            "as .xlsx without a password, or as CSV",
-        )
-    for mark, what in _NO_TABLES:
-        if start.startswith(mark):
-            raise tables.RefusedTable(
-                1,
-                f"this is {what}, of which no rows are read: have whoever made it export the same "
-                "as CSV or as a workbook (.xlsx)",
-            )
-    if start.startswith(_ZIP):
+    what = _old_office(path) if start.startswith(_OLD_OFFICE) else no_table(start)
+    if what is not None:
+        raise tables.RefusedTable(1, f"this is {what}")
+    if start.startswith(containers.ZIP) and containers.is_workbook(path):
         return "workbook"
+    if start.startswith((*containers.ZIP, containers.GZIP)):
+        with containers.unpacked(path):  # it says why it cannot be
+            raise tables.RefusedTable(1, "this is an archive: unpack it, and import what is in it")
     if _ARRAY.match(start):
         raise tables.RefusedTable(
             1,
             "this is one JSON array: write each of its objects on a line of its own, "
             "without the brackets around them and the commas between",
         )
+    if _XML.match(_MARK.sub(b"", start).replace(b"\0", b"")):
+        raise tables.RefusedTable(1, "this is XML, which is no table of rows and columns")
     begins_an_object = start.removeprefix(BOM_UTF8).lstrip().startswith(b"{")
     return "json_lines" if begins_an_object else "text"
 

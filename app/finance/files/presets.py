@@ -468,12 +468,14 @@ def _first_rows(path: Path, encoding: str | None, sheet: str | None) -> Iterator
 class ReadingRequest:
     """A file, and what the caller declares about it, which replaces a mapping's own keys.
 
+    inside    the table that the file contains, unpacked; None where it is the table itself
     content   the mapping's text, in place of its file
     preset    a preset's name or path, or NO_PRESET; None: the preset whose heading the file has
     currency  the currency of rows without one
     """
 
     path: Path
+    inside: Path | None = None
     mapping: Path | None = None
     content: str = ""
     preset: str | None = None
@@ -483,6 +485,11 @@ class ReadingRequest:
     dates: str | None = None
     zone: str | None = None
     currency: str | None = None
+
+    @property
+    def table_path(self) -> Path:
+        """Return the path of the table."""
+        return self.inside or self.path
 
     @property
     def mapped(self) -> bool:
@@ -574,7 +581,9 @@ def choose_mapping(
 
 
 def _by_heading(request: ReadingRequest, kind: PresetKind) -> ChosenReading:
-    fitting = recognized(request.path, kind=kind, encoding=request.encoding, sheet=request.sheet)
+    fitting = recognized(
+        request.table_path, kind=kind, encoding=request.encoding, sheet=request.sheet
+    )
     if len(fitting) > 1:
         names = " or ".join(f"--preset {each.export.name}" for each in fitting)
         reasons = " ".join(each.because for each in fitting)
@@ -605,7 +614,9 @@ def _as_stated_above(mapping: FileMapping, request: ReadingRequest) -> FileMappi
     labels = {tables.plain_name(label): name for name, label in mapping.above.items()}
     with suppress(tables.RefusedTable, TallyhookError, OSError):  # reading the file reports it
         rows = first_rows(
-            request.path, encoding=request.encoding, sheet=request.sheet or mapping.sheet
+            request.table_path,
+            encoding=request.encoding,
+            sheet=request.sheet or mapping.sheet,
         )
         for _, row in rows:
             label, _, text = " ".join(cell.strip() for cell in row).partition(":")

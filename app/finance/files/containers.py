@@ -1,0 +1,153 @@
+"""The table in a ZIP or gzip file. It is unpacked to a file of its own while it is read.
+
+A workbook is a ZIP file, too, and no container.
+"""
+
+import gzip
+import tempfile
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+from typing import IO, Final
+
+from app.core.text import printable
+from app.finance.files import tables
+
+ZIP: Final = (b"PK\x03\x04", b"PK\x05\x06")
+"""The beginnings of a ZIP file, and of one without files."""
+
+GZIP: Final = b"\x1f\x8b"
+
+MAX_UNPACKED: Final = 1024**3
+"""Bytes of the table, as of a workbook's content; ten million rows have about as many."""
+
+MAX_RATIO: Final = 200
+"""Unpacked bytes for each packed one, beyond FREE_CONTENT; tables have 5 to 50."""
+
+FREE_CONTENT: Final = 10 * 1024**2
+
+MAX_LISTED: Final = 10
+"""Files that a refusal names."""
+
+_PART: Final = 1024**2
+_ENCRYPTED: Final = 0x1
+_TABLES: Final = frozenset((
+    ".csv", ".tsv", ".txt", ".xlsx", ".xlsm", ".json", ".jsonl", ".ndjson", ".xml", ".sta", ".940",
+    ".mt940", ".942", ".ofx", ".qfx", ".qbo", ".bai", ".c53", ".swi",
+))  # fmt: skip
+"""Endings of tables, where a ZIP file holds other files, too."""
+
+_WORKBOOK: Final = "xl/workbook.xml"
+_DOCUMENTS: Final = {
+    "xl/workbook.bin": "a binary workbook (.xlsb)",
+    "word/document.xml": "a text document of Word",
+    "ppt/presentation.xml": "a presentation",
+    "content.xml": "an OpenDocument file (.ods)",
+    "index/document.iwa": "a document of Numbers",
+}
+"""Parts that only such a document has. The workbook library reads some of them, unguarded."""
+
+
+def is_workbook(path: Path) -> bool:
+    """Return whether a ZIP file is a workbook; also one that is damaged, which reading reports.
+
+    Raises RefusedTable for a document of another program.
+    """
+    try:
+        with zipfile.ZipFile(path) as archive:
+            names = {name.lower() for name in archive.namelist()}
+    except (zipfile.BadZipFile, ValueError, OSError):
+        return True
+    what = next((said for part, said in _DOCUMENTS.items() if part in names), None)
+    if what is not None:
+        raise tables.RefusedTable(1, f"this is {what}: save it as a workbook (.xlsx) or as CSV")
+    return _WORKBOOK in names
+
+
+@contextmanager
+def unpacked(path: Path) -> Iterator[Path | None]:
+    """Yield the only table in a container, in a file of its own; None for any other file.
+
+    Raises RefusedTable for a container of several, or of none that can be read.
+    """
+    with path.open("rb") as file:
+        start = file.read(4)
+    if not start.startswith((*ZIP, GZIP)) or (start.startswith(ZIP) and is_workbook(path)):
+        yield None
+        return
+    with tempfile.TemporaryDirectory(prefix="tallyhook-unpacked-") as folder:
+        try:
+            if start.startswith(GZIP):
+                name = path.stem if path.suffix.lower() in (".gz", ".gzip") else path.name
+                target = Path(folder) / name
+                with gzip.open(path) as packed:
+                    _copy(packed, target, size=path.stat().st_size)
+            else:
+                with zipfile.ZipFile(path) as archive:
+                    table = _only_table(archive)
+                    target = Path(folder) / PurePosixPath(table.filename).name
+                    with archive.open(table) as packed:
+                        _copy(packed, target, size=table.compress_size)
+        except (
+            zipfile.BadZipFile, gzip.BadGzipFile, zlib.error, EOFError, NotImplementedError,
+            ValueError,
+        ) as error:  # fmt: skip
+            kind = "gzip" if start.startswith(GZIP) else "ZIP"
+            raise tables.RefusedTable(
+                1,
+                f"the {kind} file is cut short or damaged, fetch it again ({type(error).__name__})",
+            ) from None
+        with target.open("rb") as file:
+            start = file.read(512)
+        if start[257:262] == b"ustar" or start.startswith(GZIP) or (
+            start.startswith(ZIP) and not is_workbook(target)
+        ):  # fmt: skip
+            raise tables.RefusedTable(
+                1, "there is another archive in this one: unpack both, and import the table in it"
+            )
+        yield target
+
+
+def _only_table(archive: zipfile.ZipFile) -> zipfile.ZipInfo:
+    files = [
+        each
+        for each in archive.infolist()
+        if not each.is_dir()
+        and not any(part.startswith((".", "__MACOSX")) for part in each.filename.split("/"))
+    ]
+    found = files
+    if len(files) > 1:
+        found = [each for each in files if PurePosixPath(each.filename).suffix.lower() in _TABLES]
+    if len(found) == 1:
+        if found[0].flag_bits & _ENCRYPTED:
+            raise tables.RefusedTable(
+                1, "the ZIP file has a password: unpack it, and import the table in it"
+            )
+        return found[0]
+    named = [printable(each.filename)[:60] for each in (found or files)]
+    listed = ", ".join(named[:MAX_LISTED])
+    more = f" and {len(named) - MAX_LISTED:,} more" if len(named) > MAX_LISTED else ""
+    if found:
+        sentence = f"there are several tables in the ZIP file, {listed}{more}: unpack it, and "
+        raise tables.RefusedTable(1, sentence + "import them one by one")
+    raise tables.RefusedTable(
+        1, f"there is no table in the ZIP file, only {listed}{more}" if files else
+        "the ZIP file is empty"
+    )  # fmt: skip
+
+
+def _copy(packed: IO[bytes] | gzip.GzipFile, target: Path, *, size: int) -> None:
+    """Unpack a file. Raises RefusedTable beyond the limits; size: its bytes as packed."""
+    most, length = min(MAX_UNPACKED, max(FREE_CONTENT, size * MAX_RATIO)), 0
+    with target.open("xb") as file:
+        while part := packed.read(_PART):
+            length += len(part)
+            if length > most:
+                raise tables.RefusedTable(
+                    1,
+                    f"the table unpacks to more than {most >> 20:,} MiB: unpack it yourself, and "
+                    "import it in parts",
+                )
+            file.write(part)
