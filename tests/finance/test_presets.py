@@ -9,7 +9,7 @@ import csv
 import re
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,8 +22,11 @@ from app.context.context import AppContext
 from app.core.clock import SetClock
 from app.core.errors import NotFoundError, UsageError
 from app.finance.file_identity import identify_file
+from app.finance.files.books import Understanding
 from app.finance.files.presets import (
+    ReadingDefaults,
     ReadingRequest,
+    choose,
     export_in,
     load_preset,
     preset_text,
@@ -32,6 +35,7 @@ from app.finance.files.presets import (
     recognized_in,
     shipped_presets,
 )
+from app.finance.files.statements import StatementForm
 from app.finance.imports import (
     Imported,
     ImportRequest,
@@ -512,16 +516,94 @@ async def test_a_type_of_row_that_a_preset_does_not_know_is_a_problem(
     assert done.number is None
 
 
+PURCHASES = [
+    ("Express Checkout Payment", "-15.00", "disbursement"),
+    ("PreApproved Payment Bill User Payment", "\u221215.00", "disbursement"),
+    ("General Payment", "15.00", "payment"),
+    ("Payment Refund", "15.00", "disbursement"),
+    ("Payment Refund", "-15.00", "refund"),
+]
+
+
+@pytest.mark.parametrize(("stated", "gross", "kind"), PURCHASES)
+def test_what_a_merchant_buys_from_the_account_is_no_customer_s_payment(
+    stated: str, gross: str, kind: str, tmp_path: Path
+) -> None:
+    """Nor is what comes back from such a purchase; neither is a refund."""
+    row = PAYPAL.format(type=stated, gross=gross, status="Completed", impact="x")
+    rows, problems, _ = read_with("paypal_activity", row.replace(",x", ",Debit"), tmp_path)
+    assert (problems, [each["type"] for each in rows]) == ([], [kind])
+
+
+@pytest.mark.parametrize(("status", "taken"), [
+    ("Completed", 1), ("Refunded", 1), ("Placed", 1), ("Pending", 0), ("Denied", 0), ("Odd", None),
+])  # fmt: skip
+def test_without_its_column_of_impact_the_status_keeps_out_what_changed_no_balance(
+    status: str, taken: int | None, tmp_path: Path
+) -> None:
+    """A status that says neither is a problem."""
+    text = PAYPAL.format(type="General Payment", gross="5.00", status=status, impact="")
+    text = text.replace(",Balance Impact", "").replace(",\n", "\n")
+    rows, problems, ignored = read_with("paypal_activity", text, tmp_path)
+    assert len(rows) == (taken or 0)
+    assert ignored == ({("Status", status): 1} if taken == 0 else {})
+    assert ["does not say whether" in each for each in problems] == [True] * (taken is None)
+
+
+@pytest.mark.parametrize(("details", "came", "left", "linked", "reason", "kind"), [
+    ("Pay Bill from 2547 Acc. 1", "100.00", "", "", "Pay Utility", "payment"),
+    ("Pay Bill Charge", "", "-5.00", "", "Pay Utility", "fee"),
+    ("To a person", "", "-5.00", "", "Salary Payment", "disbursement"),
+    ("To a person", "", "-5.00", "UJ9", "Business Payment to Customer", "refund"),
+    ("From a person", "5.00", "", "UJ9", "Business Payment to Customer", "disbursement"),
+])  # fmt: skip
+def test_a_till_s_charges_and_refunds_are_told_by_details_and_linked_receipts(
+    details: str, came: str, left: str, linked: str, reason: str, kind: str, tmp_path: Path
+) -> None:
+    text = (
+        "Account:,Utility\nReceipt No.,Completion Time,Details,Transaction Status,Paid In,"
+        "Withdrawn,Reason Type,Linked Transaction ID\n"
+        f"UJ1,31-10-2026 09:15:02,{details},Completed,{came},{left},{reason},{linked}\n"
+    )
+    rows, problems, _ = read_with("mpesa_portal", text, tmp_path)
+    assert (problems, [each["type"] for each in rows]) == ([], [kind])
+
+
+PAYPAL = (
+    "Date,Time,TimeZone,Type,Status,Currency,Gross,Fee,Net,Transaction ID,Reference Txn ID,"
+    "Balance Impact\n"
+    "10/30/2026,08:15:00,PDT,{type},{status},USD,{gross},0.00,{gross},T1,B-1,{impact}\n"
+)
+
+
+def read_with(
+    preset: str, text: str, folder: Path
+) -> tuple[list[dict[str, Any]], list[str], Mapping[Any, int]]:
+    """Read a statement by a preset; return its rows, its problems, and what was left out."""
+    path = folder / "export.csv"
+    path.write_text(text)
+    request = ReadingRequest(path=path, preset=preset, dates=SAMPLE[preset].said.get("dates"))
+    chosen = choose(request, "statement", unstated=ReadingDefaults(zone=UTC))
+    form = StatementForm(chosen.mapping, source="shop")
+    table = chosen.open(path, form)
+    understanding = Understanding(table, form, chosen.mapping)
+    found = [understanding.batch(batch) for batch in table.batches()]
+    return (
+        [form.shown(row) for each in found for row in each.rows],
+        [problem.sentence for each in found for problem in each.problems],
+        dict(understanding.ignored()),
+    )
+
+
 async def test_a_refund_that_brings_money_is_refused_where_the_signs_of_the_file_mean_something(
     context: AppContext, tmp_path: Path
 ) -> None:
-    """PayPal gives back what the merchant bought himself; it is not taken for money that went."""
+    """It is not taken for money that went."""
     export = tmp_path / "november.csv"
-    text = sample("paypal_activity").read_text()
-    export.write_text(text.replace('"-100.00","0.00","-100.00"', '"100.00","0.00","100.00"'))
-    request = ImportRequest(path=export, dates="month_first")
-    refused = await import_statement(context, request, source="")
-    assert [(each.row, each.column) for each in refused.problems] == [(4, None)]
+    text = sample("stripe_balance").read_text()
+    export.write_text(text.replace("-40.00,0.00,-40.00", "40.00,0.00,40.00"))
+    refused = await import_statement(context, ImportRequest(path=export), source="")
+    assert [(each.row, each.column) for each in refused.problems] == [(3, None)]
     assert "by its sign money came" in refused.problems[0].sentence
     plain = tmp_path / "plain.csv"
     plain.write_text("payment_reference,gross,net,currency,type\np,100.00,100.00,USD,refund\n")

@@ -1,10 +1,12 @@
 """Row functions of presets: what a single export needs and no key of a mapping describes.
 
 A preset names its function with `rows`. A function adds columns to the rows of the export, which
-the preset reads as its others, and may make one row of several.
+the preset reads as its others, may make one row of several, or leave rows out. One that adds no
+column changes nothing in rows that it made before.
 """
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -12,6 +14,7 @@ from itertools import groupby
 from typing import Final
 
 from app.finance.files import tables
+from app.finance.files.amounts import MINUS_SIGNS
 
 Row = tuple[int, Sequence[str]]
 """A row's number and its cells."""
@@ -24,17 +27,24 @@ AddUp = Callable[[Sequence[str], Sequence[str]], str]
 class MadeRows:
     """The rows of one table while a function makes others of them.
 
-    places  the place of each column that the function reads
+    places  the place of each column that the function reads and the file has
     broken  takes the problem of each row that is not clear, by the row's number
+    ignored takes the number of rows that are left out, by column and word
     """
 
     rows: Iterator[Row]
     places: Mapping[str, int]
     add_up: AddUp
     broken: dict[int, tables.Problem] = field(default_factory=dict)
+    ignored: Counter[tuple[str, str]] = field(default_factory=Counter)
 
     def cell(self, row: Sequence[str], name: str) -> str:
-        return row[self.places[name]].strip()
+        """Return the cell of a column, empty for one that the file lacks."""
+        return row[self.places[name]].strip() if name in self.places else ""
+
+    def changed(self, row: Sequence[str], name: str, cell: str) -> Sequence[str]:
+        """Return a copy of the row with another cell."""
+        return [*row[: self.places[name]], cell, *row[self.places[name] + 1 :]]
 
     def report(self, number: int, sentence: str, *, column: str | None = None) -> None:
         problem = tables.Problem(row=number, column=column, sentence=sentence)
@@ -43,10 +53,14 @@ class MadeRows:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowFunction:
-    """A function with the columns that it reads, and those that it adds behind them."""
+    """A function with the columns that it reads, and those that it adds behind them.
+
+    may_read  columns that a file may lack
+    """
 
     reads: Sequence[str]
-    adds: Sequence[str]
+    may_read: Sequence[str] = ()
+    adds: Sequence[str] = ()
     make: Callable[[MadeRows], Iterator[Row]]
 
 
@@ -144,6 +158,76 @@ def _mollie_settlement(table: MadeRows) -> Iterator[Row]:
         yield number, [*row, kind, own if named is None else named[0]]
 
 
+_PAYPAL_PAYMENTS: Final = frozenset({
+    "direct credit card payment", "donation payment", "ebay auction payment",
+    "express checkout payment", "general payment", "generic instrument funded payment",
+    "mobile payment", "preapproved payment bill user payment", "subscription payment",
+    "website payment",
+})  # fmt: skip
+"""Types that are credits of who sells, and debits of who buys."""
+
+_BALANCE_CHANGED: Final = frozenset({
+    "completed", "partially refunded", "refunded", "reversed", "placed", "cleared",
+})  # fmt: skip
+_BALANCE_KEPT: Final = frozenset({
+    "pending", "denied", "failed", "voided", "expired", "canceled", "cancelled", "unclaimed",
+})  # fmt: skip
+"""Statuses of rows that changed the balance, and of rows that did not."""
+
+
+def _paypal_activity(table: MadeRows) -> Iterator[Row]:
+    """Leave out rows that change no balance; tell purchases from customers' payments.
+
+    Without the column "Balance Impact" the status decides. A payment that leaves the account was
+    made by the merchant, and a refund that comes is of such a payment: both are disbursements.
+    PayPal's table of event codes lists these types as credits and as debits.
+    """
+    column, kept, changed = "Status", _BALANCE_KEPT, _BALANCE_CHANGED
+    if "Balance Impact" in table.places:
+        column, kept, changed = (
+            "Balance Impact",
+            frozenset({"memo"}),
+            frozenset({"credit", "debit"}),
+        )
+    for number, row in table.rows:
+        word = table.cell(row, column)
+        if word.casefold() in kept:
+            table.ignored[column, word] += 1
+            continue
+        if word.casefold() not in changed and any(row):
+            words = ", ".join(sorted(changed | kept))
+            table.report(
+                number,
+                f"{tables.quoted(word)} does not say whether the row changed the balance: it is "
+                f"none of {words}",
+                column=column,
+            )
+        stated = table.cell(row, "Type").casefold()
+        leaves = table.cell(row, "Gross").startswith(tuple(MINUS_SIGNS))
+        if stated in _PAYPAL_PAYMENTS if leaves else stated == "payment refund":
+            yield number, table.changed(row, "Type", "disbursement")
+        else:
+            yield number, row
+
+
+def _mpesa_portal(table: MadeRows) -> Iterator[Row]:
+    """Tell charges from what they are of, and refunds from other money paid to persons.
+
+    A charge has the reason type of its payment, and says in its details that it is one. Money paid
+    to a person for a payment that the row names is its refund.
+    """
+    paid_to_persons = ("business payment", "promotion payment", "salary payment")
+    for number, row in table.rows:
+        stated = table.cell(row, "Reason Type").casefold()
+        back = table.cell(row, "Linked Transaction ID") and not table.cell(row, "Paid In")
+        if stated and table.cell(row, "Details").casefold().endswith(" charge"):
+            yield number, table.changed(row, "Reason Type", "fee")
+        elif back and stated.startswith(paid_to_persons):
+            yield number, table.changed(row, "Reason Type", "refund")
+        else:
+            yield number, row
+
+
 ROW_FUNCTIONS: Final[Mapping[str, RowFunction]] = {
     "amazon_settlement": RowFunction(
         reads=(
@@ -158,5 +242,13 @@ ROW_FUNCTIONS: Final[Mapping[str, RowFunction]] = {
     ),
     "mollie_settlement": RowFunction(
         reads=("ID", "Description"), adds=("kind", "payment"), make=_mollie_settlement
+    ),
+    "paypal_activity": RowFunction(
+        reads=("Type", "Status", "Gross"), may_read=("Balance Impact",), make=_paypal_activity
+    ),
+    "mpesa_portal": RowFunction(
+        reads=("Reason Type", "Paid In"),
+        may_read=("Details", "Linked Transaction ID"),
+        make=_mpesa_portal,
     ),
 }  # fmt: skip

@@ -100,7 +100,9 @@ class Shaped:
         self._table, self._shape = table, mapping.shape
         self._function: RowFunction | None = ROW_FUNCTIONS.get(mapping.rows or "")
         self._add_up = SumOfCells(mapping.marks).total
-        if self._function is not None and not {*self._function.adds} <= {*self.heading}:
+        self.ignored: Counter[Ignored] = Counter()
+        adds = {*(self._function.adds if self._function else ())}
+        if self._function is not None and not (adds and adds <= {*self.heading}):
             self._width = len(self.heading)
             self.heading = [*self.heading, *self._function.adds]
         else:
@@ -111,7 +113,6 @@ class Shaped:
         if mapping.shape.fold is not None:
             names = mapping.looked_for(fields)
             self._fold = _Folding(mapping.shape.fold, self, names, mapping.marks)
-        self.ignored: Counter[Ignored] = Counter()
 
     def _rules(self, rules: Mapping[str, Sequence[str]]) -> list[tuple[str, int, WordFilter]]:
         place = partial(tables.column_place, heading=self.heading, row=self.heading_row)
@@ -155,12 +156,15 @@ class Shaped:
                     broken.setdefault(number, problem)
                     unfit.append((number, row))
 
+        there = {tables.plain_name(name) for name in self._table.heading}
+        may_read = [n for n in self._function.may_read if tables.plain_name(n) in there]
         made = self._function.make(
             MadeRows(
                 rows=whole(),
-                places={name: place(name) for name in self._function.reads},
+                places={name: place(name) for name in (*self._function.reads, *may_read)},
                 add_up=self._add_up,
                 broken=broken,
+                ignored=self.ignored,
             )
         )
         rows = chain(made, unfit)

@@ -130,7 +130,6 @@ class StatementForm:
         originals = attempt(
             "original_payment", books.read_optional_references, cells["original_payment"]
         )
-        kinds = attempt("type", _of_receipts, kinds, originals, gross, net)
         orders = attempt("order_reference", self._orders, cells["order_reference"])
         payouts = attempt(
             "payout", books.read_optional_references, self._fill_payout(cells["payout"])
@@ -232,20 +231,6 @@ class StatementForm:
             "refund": refund,
             "details": None if details is None else json.loads(details),
         }
-
-
-def _of_receipts(
-    kinds: Sequence[str], originals: Sequence[str | None], gross: Minor, net: Minor
-) -> Sequence[str]:
-    """Return the kinds; money paid to a person for a payment that the row names is its refund."""
-    if not any(originals):
-        return kinds
-    return [
-        "refund"
-        if kind == "disbursement" and original is not None and ((n if g is None else g) or 0) < 0
-        else kind
-        for kind, original, g, n in zip(kinds, originals, gross, net, strict=True)
-    ]
 
 
 def _payments(

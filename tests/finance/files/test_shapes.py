@@ -350,7 +350,7 @@ def test_a_fee_of_its_own_with_a_positive_amount_is_clear_where_signs_are_said(
         assert (problems, amounts) == ([], [("0.00", "-10.00", "10.00")])
 
 
-def test_money_paid_to_a_person_is_a_refund_where_it_names_the_payment(tmp_path: Path) -> None:
+def test_money_paid_to_a_person_is_no_refund_for_naming_a_payment(tmp_path: Path) -> None:
     rows, problems = statement(
         "payment_reference,original_payment,order_reference,gross,type\n"
         "b-1,p-1,,-5.00,disbursement\nb-2,,ORD-1,-5.00,disbursement\n"
@@ -360,7 +360,7 @@ def test_money_paid_to_a_person_is_a_refund_where_it_names_the_payment(tmp_path:
     )
     assert problems == []
     assert [(row["type"], row["payment_reference"]) for row in rows] == [
-        ("refund", "p-1"), ("disbursement", "b-2"), ("disbursement", "b-3"),
+        ("disbursement", "b-1"), ("disbursement", "b-2"), ("disbursement", "b-3"),
     ]  # fmt: skip
 
 
