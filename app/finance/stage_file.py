@@ -253,9 +253,8 @@ class StagedFile:
         self.done = Imported(
             file=printable(request.path.name), kind=kind.name, sha256=request.sha256
         )
-        self.staged = Staged(
-            ("number", *form.STAGED), order=(*line_version_store.LINES[kind.name].group, "number")
-        )
+        # A statement's rows are of one source, so this keeps each group of lines together.
+        self.staged = Staged(("number", *form.STAGED), order=(*kind.identity, "number"))
         self._problems = Staged(("row", "named", "sentence"), order=("row",))
         self._negative = self._claims = self.names = False
         self._spans: list[tuple[str, Span]] = []
