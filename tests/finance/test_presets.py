@@ -81,12 +81,12 @@ SAMPLE: Final[Mapping[str, Sample]] = {
     "paystack_settlement": Sample(read=2),
     "paystack_transactions": Sample(read=2, ignored=2),
     "quickbooks_invoices": Sample(
-        read=2, ignored=4, said={"dates": "month_first", "currency": "usd"}
+        read=3, ignored=4, said={"dates": "month_first", "currency": "usd"}
     ),
     "quickbooks_sales": Sample(read=2, ignored=7, said={"dates": "month_first", "currency": "usd"}),
     "razorpay_settlement": Sample(read=3, ignored=1),
     "shopify_orders": Sample(read=4),
-    "square_transactions": Sample(read=3, ignored=1, said={"currency": "usd"}),
+    "square_transactions": Sample(read=5, ignored=1, said={"currency": "usd"}),
     "stripe_balance": Sample(read=8),
     "stripe_payouts": Sample(read=7),
     "woocommerce_orders": Sample(read=4, said={"zone": "Africa/Nairobi"}),
@@ -378,6 +378,7 @@ async def test_a_copy_of_a_preset_is_saved_as_a_mapping_and_recognized(
             7,
             "'Reserve' is",
         ),
+        ("square_transactions", ",-$1.00,,$0.00", ",-$1.00,$0.00", 3, "the row has 30 cells"),
         ("mollie_settlement", "chb_", "tbt_", 6, "is none of payment, refund"),
     ],
 )

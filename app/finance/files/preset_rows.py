@@ -228,6 +228,31 @@ def _mpesa_portal(table: MadeRows) -> Iterator[Row]:
             yield number, row
 
 
+MAX_LINKED: Final = 200_000
+"""Transactions whose payment is remembered, about 50 MB; refunds of others are not linked."""
+
+
+def _square_transactions(table: MadeRows) -> Iterator[Row]:
+    """Add to each refund the payment of its transaction, if the file has exactly one.
+
+    Refunds come last: the export begins with the latest rows, before their payments.
+    """
+    payments: dict[str, str] = {}
+    refunds: list[Row] = []
+    for number, row in table.rows:
+        if table.cell(row, "Event Type").casefold() == "refund":
+            refunds.append((number, row))
+            continue
+        transaction = table.cell(row, "Transaction ID")
+        if transaction in payments:
+            payments[transaction] = ""
+        elif len(payments) < MAX_LINKED:
+            payments[transaction] = table.cell(row, "Payment ID")
+        yield number, [*row, ""]
+    for number, row in refunds:
+        yield number, [*row, payments.get(table.cell(row, "Transaction ID"), "")]
+
+
 ROW_FUNCTIONS: Final[Mapping[str, RowFunction]] = {
     "amazon_settlement": RowFunction(
         reads=(
@@ -250,5 +275,10 @@ ROW_FUNCTIONS: Final[Mapping[str, RowFunction]] = {
         reads=("Reason Type", "Paid In"),
         may_read=("Details", "Linked Transaction ID"),
         make=_mpesa_portal,
+    ),
+    "square_transactions": RowFunction(
+        reads=("Event Type", "Transaction ID", "Payment ID"),
+        adds=("refunded payment",),
+        make=_square_transactions,
     ),
 }  # fmt: skip

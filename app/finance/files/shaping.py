@@ -167,9 +167,15 @@ class Shaped:
                 ignored=self.ignored,
             )
         )
-        rows = chain(made, unfit)
-        while part := list(islice(rows, tables.BATCH)):
-            yield tables.Batch([row for _, row in part], [number for number, _ in part], broken)
+        rows: list[Sequence[str]] = []
+        numbers: list[int] = []
+        for number, row in chain(made, unfit):
+            if numbers and (number < numbers[-1] or len(numbers) == tables.BATCH):
+                yield tables.Batch(rows, numbers, broken)  # the numbers of a batch ascend
+                rows, numbers = [], []
+            rows.append(row)
+            numbers.append(number)
+        yield tables.Batch(rows, numbers, broken)
 
     def _chosen(self, batches: Iterator[tables.Batch]) -> Iterator[tables.Batch]:
         if not self._keep and not self._ignore:
