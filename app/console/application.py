@@ -281,10 +281,11 @@ class Application:
         except UsageError as error:
             document = {
                 "problem": str(error), "looked_for": [], "orders": [], "notes": [], "more": False,
-                "money": [],
+                "money": [], "more_money": False, "searched_to": None, "go_on_with": "",
             }  # fmt: skip
             status = 400
-        alone = not (document["more"] or document.get("unallocated"))
+        others = document.get("unallocated") or document["searched_to"]
+        alone = not (document["more"] or others)
         if len(document["orders"]) == 1 and alone:
             only = document["orders"][0]["order"]
             return RedirectResponse(address("orders", only), status_code=303)

@@ -260,7 +260,8 @@ def saved_lists(kept: Sequence[Any], page: str) -> list[dict[str, str]]:
 
 
 async def find_document(view: View, text: str) -> Document:
-    """POST /find. The text is not shown again: it may be a phone number."""
+    """POST /find?before=. The text is not shown again: it may be a phone number. Where it is none,
+    and not all bank lines were searched, it goes into the form that goes on before an instant."""
     found = await find_orders.find_orders(
         view.context,
         text,
@@ -268,11 +269,17 @@ async def find_document(view: View, text: str) -> Document:
         refused=view.person.may("refused_deliveries"),
         by=view.person.name,
     )
+    money = trail.FoundMoney(rows=[])
+    if view.person.may("bank"):
+        money = await trail.find_money(view.context, text, before=view.instant("before"))
     return {
         "looked_for": found.looked_for,
         "looked_in": found.looked_in,
         "unallocated": found.unallocated,
-        "money": await trail.find_money(view.context, text) if view.person.may("bank") else [],
+        "money": money.rows,
+        "more_money": money.more,
+        "searched_to": format_known(money.before),
+        "go_on_with": "" if money.before is None else text,
         "orders": [
             _row(hit) | {"phone": hit["phone"], "found": hit["found"]} for hit in found.hits
         ],

@@ -14,7 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.database.statements import Rows, select_in, statement, stream
 from app.finance import import_store
-from reconcile.instants import Instant
+from reconcile.instants import EARLIEST, LATEST, Instant
 from reconcile.matching.bank import Payout
 from reconcile.matching.books import BankLine
 
@@ -43,13 +43,21 @@ _NAMED: Final = statement(
     known=import_store.KNOWN_AT,
 )
 
-SEARCHED: Final = 20_000
-"""Newest versions of lines in whose texts words are searched: tens of milliseconds."""
+STRETCH: Final = 20_000
+"""Versions of lines in whose texts words are searched at a time: about 0.15 seconds."""
+
+STRETCHES: Final = 10
+"""Stretches of one search: it takes a second or two, and a person may go on."""
+
+_STRETCH: Final = (
+    "SELECT booked_at FROM bank_lines WHERE booked_at < :before ORDER BY booked_at DESC "
+    "LIMIT 1 OFFSET :stretch"
+)
 
 _SAYING: Final = statement(
     "SELECT line || '.' || since, account, currency, minor, booked_at, reference, counterparty, "
-    "told FROM (SELECT * FROM bank_lines ORDER BY booked_at DESC LIMIT :searched) AS newest "
-    "WHERE {known} AND (lower(told) LIKE :like ESCAPE '!' "
+    "told FROM bank_lines WHERE booked_at >= :first AND booked_at < :before "
+    "AND {known} AND (lower(told) LIKE :like ESCAPE '!' "
     "OR lower(counterparty) LIKE :like ESCAPE '!' OR lower(reference) LIKE :like ESCAPE '!') "
     "ORDER BY booked_at DESC, line LIMIT :limit",
     known=import_store.KNOWN,
@@ -96,16 +104,32 @@ async def bank_lines(connection: AsyncConnection, *, as_of: Instant) -> AsyncIte
 
 
 async def bank_lines_saying(
-    connection: AsyncConnection, words: str, *, as_of: Instant, limit: int
-) -> list[BankLine]:
+    connection: AsyncConnection,
+    words: str,
+    *,
+    as_of: Instant,
+    limit: int,
+    before: Instant | None = None,
+) -> tuple[list[BankLine], Instant | None]:
     """Return lines with these words in a text, in any case of ASCII letters, the newest first.
 
-    Only the newest SEARCHED are searched.
+    With them comes the instant before which lines were not searched; None if all were, or if
+    `limit` lines were found.
+    before  search lines that were booked before it
     """
     number = await import_store.newest_published(connection, as_of=as_of)
     escaped = words.lower().replace("!", "!!").replace("%", "!%").replace("_", "!_")
-    values = {"number": number, "like": f"%{escaped}%", "limit": limit, "searched": SEARCHED}
-    return [bank_line_of(row) for row in await connection.execute(text(_SAYING), values)]
+    found, until = list[BankLine](), LATEST if before is None else before
+    for _ in range(STRETCHES):
+        span = {"before": until, "stretch": STRETCH - 1}
+        first = await connection.scalar(text(_STRETCH), span)
+        values = {"number": number, "like": f"%{escaped}%", "limit": limit - len(found)}
+        values |= {"first": EARLIEST if first is None else first, "before": until}
+        found += [bank_line_of(row) for row in await connection.execute(text(_SAYING), values)]
+        if first is None or len(found) >= limit:
+            return found, None
+        until = Instant(first)
+    return found, until
 
 
 async def bank_lines_named(

@@ -13,7 +13,7 @@ from app.core.masking import looks_like_a_phone
 from app.finance import bank_store, book_line_store, break_acts, ledger_line_store, statement_store
 from app.finance.bank_match import Booked, bank_words, booked_with, payout_document
 from app.finance.read_lines import book_document, statement_document
-from reconcile.instants import format_instant
+from reconcile.instants import Instant, format_instant
 from reconcile.matching.bank import Payout
 from reconcile.matching.books import BookLine, StatementLine, match_key
 from reconcile.matching.rows import subject_of
@@ -41,15 +41,35 @@ SHORTEST_WORDS: Final = 3
 """Characters of a text that is searched: shorter ones are in most lines."""
 
 
-async def find_money(context: AppContext, words: str) -> list[dict[str, Any]]:
-    """Return payouts with this reference, and bank lines with these words in a text."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundMoney:
+    """Payouts and bank lines of a search.
+
+    more    whether there may be more bank lines than FOUND
+    before  lines that were booked before it were not searched; None: all were
+    """
+
+    rows: list[dict[str, Any]]
+    more: bool = False
+    before: Instant | None = None
+
+
+async def find_money(
+    context: AppContext, words: str, *, before: Instant | None = None
+) -> FoundMoney:
+    """Find payouts with this reference, and bank lines with these words in a text.
+
+    before  go on with a search at lines that were booked before it
+    """
     sought, now = words.strip(), context.clock.now()
     if len(sought) < SHORTEST_WORDS or looks_like_a_phone(sought):
-        return []
+        return FoundMoney(rows=[])
     async with context.database.reading() as connection:
         paid = await statement_store.payouts_called(connection, sought, as_of=now)
-        booked = await bank_store.bank_lines_saying(connection, sought, as_of=now, limit=FOUND)
-    return [
+        booked, rest = await bank_store.bank_lines_saying(
+            connection, sought, as_of=now, limit=FOUND, before=before
+        )
+    rows: list[dict[str, Any]] = [
         *[
             {"name": bank_store.payout_id(source, sought, currency), "payout": sought,
              "source": source, "text": None, "booked_at": None, "amount": None}
@@ -62,6 +82,7 @@ async def find_money(context: AppContext, words: str) -> list[dict[str, Any]]:
             for each in booked
         ],
     ]  # fmt: skip
+    return FoundMoney(rows=rows, more=len(booked) == FOUND, before=rest)
 
 
 async def trail_document(context: AppContext, name: str) -> dict[str, Any]:

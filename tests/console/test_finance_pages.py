@@ -22,6 +22,7 @@ from app.console.finance_pages import CHECKS
 from app.console.words import BREAK_STATES, CAUSES, SIDE_SENTENCES, STEPS
 from app.core.jobs import Jobs
 from app.core.schedule import schedule_entries
+from app.finance import bank_store
 from app.finance.break_acts import finished_run
 from app.finance.close_period import CloseRequest, against_closing
 from app.finance.imports import ImportRequest, import_bank, import_book
@@ -882,3 +883,21 @@ async def test_now_shows_finance_to_roles_that_read_breaks(
         html = (await client.get("/")).text
     assert ("Assigned to me" in html) == seen
     assert "/runs/1" not in html
+
+
+async def test_a_search_of_the_banks_texts_goes_on_where_it_stopped(
+    console: RunningConsole, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It says how far back it came; nothing is found nowhere before all was searched."""
+    await import_bank_and_statement(console)
+    monkeypatch.setattr(bank_store, "STRETCH", 1)
+    monkeypatch.setattr(bank_store, "STRETCHES", 1)
+    async with console.signed_in("finance") as client:
+        path, pages = "/find", list[str]()
+        while path:
+            page = (await client.post(path, data={"text": "no such words"})).text
+            pages.append(shown(page))
+            on = re.search(r'action="(/find\?before=[^"]+)"', page)
+            path = unescape(on[1]) if on else ""
+    stopped = ["Bank lines were searched back to" in page for page in pages]
+    assert stopped == [True, True, False]

@@ -31,7 +31,6 @@ NEWEST_FIRST: Final = (
     "ORDER BY notifications.seq DESC LIMIT",
     "FROM (SELECT notifications.seq AS seq FROM notifications WHERE",
     'FROM unsealed ORDER BY "row" LIMIT',
-    "FROM (SELECT * FROM bank_lines ORDER BY booked_at DESC LIMIT",
 )
 """What a scan may be of: the first so many rows of an index, with no condition on them; or a count
 that ends at a bound."""

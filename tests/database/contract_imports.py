@@ -12,7 +12,7 @@ from app.access.proposal import Proposal
 from app.access.proposals import Proposals
 from app.core.errors import NotFoundError, UsageError
 from app.core.masking import written_pattern
-from app.finance import import_store, line_version_store, write_import
+from app.finance import bank_store, import_store, line_version_store, write_import
 from app.finance.bank_store import bank_lines, payouts, rewrite_bank_texts, withdrawals
 from app.finance.book_line_store import (
     LineKey,
@@ -56,7 +56,7 @@ from app.finance.trail import find_money, trail_document
 from app.finance.withdraw_import import ACTIONS, Withdrawn, withdraw_import, withdrawal_kind
 from app.privacy.erase_texts import bank_lines_with
 from app.receiving.inbox import Inbox
-from reconcile.instants import EARLIEST, LATEST, TICK
+from reconcile.instants import EARLIEST, LATEST, TICK, Instant
 from reconcile.matching.books import Methods
 from reconcile.matching.rows import subject_of
 from tests.database.builders import arrival, context, fetch, keep, rows, said
@@ -189,11 +189,31 @@ class ImportContract:
         await bank(inbox, tmp_path, "2026-11-20,5.00,KES,1,PO-1000 Payer 100% Ltd")
         at = context(inbox, at=9)
         found = {words: await find_money(at, words) for words in ("PO-1000", "100% LTD", "0_ Ltd")}
-        assert [len(each) for each in found.values()] == [2, 1, 0]
-        for name in ("ORD-1", "PO-1000", found["PO-1000"][0]["name"], found["100% LTD"][0]["name"]):
+        assert [len(each.rows) for each in found.values()] == [2, 1, 0]
+        names = [found[words].rows[0]["name"] for words in ("PO-1000", "100% LTD")]
+        for name in ("ORD-1", "PO-1000", *names):
             trail = await trail_document(at, name)
             assert trail["orders"] == ["ORD-1"]
             assert [len(trail[kind]) for kind in ("statement", "payouts", "bank")] == [1, 1, 1]
+
+    async def test_bank_texts_are_searched_back_in_stretches_to_the_first_line(
+        self, inbox: Inbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """After so many stretches a search says how far it came, and goes on from there."""
+        days = [f"2026-11-{day:02},5.00,KES,{day},Payer {day % 4}" for day in range(1, 11)]
+        await bank(inbox, tmp_path, *days)
+        monkeypatch.setattr(bank_store, "STRETCH", 2)
+        at, found = context(inbox, at=9), list[list[str]]()
+        for stretches in (9, 2):
+            monkeypatch.setattr(bank_store, "STRETCHES", stretches)
+            before: Instant | None = None
+            while True:
+                some = await find_money(at, "payer 1", before=before)
+                found.append([each["booked_at"][8:10] for each in some.rows])
+                before = some.before
+                if before is None:
+                    break
+        assert found == [["09", "05", "01"], ["09"], ["05"], ["01"]]
 
     async def test_orders_that_a_bank_line_may_pay_are_found_by_method_or_name(
         self, inbox: Inbox, tmp_path: Path
