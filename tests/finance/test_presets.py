@@ -286,6 +286,8 @@ def heading(*names: str, less: str = "") -> str:
         (heading("stripe_balance", less="available_on"), ["stripe_balance"]),
         (heading("stripe_balance", less="available_on_utc"), ["stripe_balance"]),
         (heading("stripe_balance", less="card_country"), ["stripe_balance"]),
+        (heading("paypal_activity"), ["paypal_activity"]),
+        (heading("paypal_activity", less="Balance Impact"), ["paypal_activity"]),
         (heading("stripe_payouts"), ["stripe_payouts"]),
         (heading("stripe_payouts", less="automatic_payout_id"), ["stripe_balance"]),
         (heading("stripe_payouts", less="reporting_category"), []),

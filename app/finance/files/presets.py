@@ -99,14 +99,16 @@ def export_columns(values: Mapping[str, Any]) -> ExportColumns:
     fold = values.get("fold", {})
     rest = [values.get("zone_column", ""), fold.get("by", ""), *fold.get("sum", ())]
     rest += [*values.get("keep", {}), *values.get("ignore", {}), *recognize.get("columns", ())]
-    function = ROW_FUNCTIONS.get(values.get("rows", ""))
+    function, may_read = ROW_FUNCTIONS.get(values.get("rows", "")), list[str]()
     if function is not None:
         rest += function.reads
+        may_read += function.may_read
         groups = [each for each in groups if {*each[1]}.isdisjoint(function.adds)]
     groups += [("", [name]) for name in rest if name]
     plain = [(name, tuple(map(tables.plain_name, names))) for name, names in groups]
+    read = [*(name for _, names in groups for name in names), *may_read]
     return ExportColumns(
-        names={tables.plain_name(name): name for _, names in groups for name in names},
+        names={tables.plain_name(name): name for name in read},
         needed=list(
             dict.fromkeys(names for name, names in plain if names and name not in optional)
         ),
