@@ -75,8 +75,8 @@ def _plain(text: str) -> str:
     return plain.strip()
 
 
-def amount(text: str, currency: str, notation: Notation) -> int:
-    """Return the minor units of a text. Raises Unclear."""
+def amount(text: str, currency: str, notation: Notation) -> Decimal:
+    """Return the amount that a text states, in major units. Raises Unclear."""
     left, ways, seen = _plain(text), list[str](), False
     while left and not (left[0].isdigit() and left[-1].isdigit()):
         sign = next((s for s in notation.signs if left.startswith(s) or left.endswith(s)), None)
@@ -114,9 +114,8 @@ def amount(text: str, currency: str, notation: Notation) -> int:
     declared = bool(notation.decimal or notation.thousands)
     if len(decimals) == 3 and DECIMALS[currency] < 3 and not declared:
         raise Unclear("three digits may be thousands")
-    return minor(Decimal("".join(groups) + mark.replace(",", ".") + decimals), currency) * (
-        -1 if ways == ["minus"] else 1
-    )
+    value = Decimal("".join(groups) + mark.replace(",", ".") + decimals)
+    return -value if ways == ["minus"] else value
 
 
 def minor(value: Decimal, currency: str) -> int:

@@ -37,7 +37,7 @@ NAMES: Final[dict[Kind, tuple[str, str, str]]] = {
 }
 """Our names of the reference, the amount and the date."""
 
-COLUMNS: Final = ("Ref", "Sum", "When", "Cur", "Zone", "Note")
+COLUMNS: Final = ("Ref", "Sum", "Out", "When", "Clock", "Cur", "Zone", "Note")
 """The file's names, in the order of a row's cells."""
 
 Row = tuple[int, str, int, str, str | None]
@@ -85,6 +85,14 @@ class Table:
         lines += [f'encoding = "{self.encoding}"'] if self.form == "csv" else []
         lines += [] if self.has_heading else ["heading_row = 0"]
         lines += [f'zone_column = "{shown["Zone"]}"'] if "Zone" in self.places else []
+        made = []
+        if "Out" in self.places:
+            made = [f"[amounts.{amount_name}]", f'add = ["{shown["Sum"]}"]']
+            made += [f'subtract = ["{shown["Out"]}"]', "unsigned = true"]
+            del ours[amount_name]
+        if "Clock" in self.places:
+            made += ["[joined]", f'{date_name} = ["{shown["When"]}", "{shown["Clock"]}"]']
+            del ours[date_name]
         columns = [f'{our} = "{shown[name]}"' for our, name in ours.items()]
         defaults = {
             "book": 'kind = "entry"',
@@ -93,7 +101,7 @@ class Table:
         }
         return "\n".join([
             *lines, self.notation.mapping(), "[columns]", *columns, "[defaults]",
-            defaults[self.kind], self.notation.sections(),
+            defaults[self.kind], *made, self.notation.sections(),
         ])  # fmt: skip
 
 
@@ -216,7 +224,8 @@ def make_table(random: Random) -> Table:
     form: Literal["csv", "xlsx", "jsonl"] = random.choice(("csv", "csv", "csv", "xlsx", "jsonl"))
     kind: Kind = random.choice(tuple(NAMES))
     notation = _notation(random, DATES)
-    names = [name for name in COLUMNS if name not in ("Zone", "Note") or random.random() < 0.4]
+    often = {"Zone": 0.4, "Note": 0.4, "Out": 0.2 * (kind != "statement"), "Clock": 0.2}
+    names = [name for name in COLUMNS if random.random() < often.get(name, 1)]
     random.shuffle(names)
     places = {name: place for place, name in enumerate(names)}
     texts = [_row(random, kind, notation, places) for _ in range(random.randrange(3, 14))]
@@ -230,7 +239,8 @@ def make_table(random: Random) -> Table:
             kind=kind, form=form, notation=notation, places=places,
             content=_json_lines(random, places, texts).encode(),
         )  # fmt: skip
-    has_heading = random.random() < 0.85
+    # A last column without a cell is no column of a sheet that has no heading.
+    has_heading = random.random() < 0.7 or names[-1] not in ("Ref", "Cur")
     workbook = openpyxl.Workbook()
     sheet: Any = workbook.active
     if has_heading:
@@ -281,9 +291,13 @@ def _row(random: Random, kind: Kind, notation: Notation, places: dict[str, int])
         "Sum": text,
         "When": _date_text(random, notation, "Zone" in places),
         "Cur": random.choice((currency, currency.lower(), f" {currency}")),
+        "Out": "",
+        "Clock": random.choice(("", "10:00", "9:05:07 PM", "23:59:59 EAT", "25:00")),
         "Zone": random.choice(ZONES),
         "Note": random.choice(("", "plain", "two\nlines", 'a "quoted" word', "a,b;c")),
     }
+    if "Out" in places and random.random() < 0.5:
+        some |= {"Out": text, "Sum": random.choice(("", "", "1", "0.00"))}
     for name, place in places.items():
         cells[place] = some[name]
     return cells
@@ -409,12 +423,7 @@ def _row_of(number: int, cells: dict[str, Any], table: Table) -> Row:
     currency = str(cells["Cur"] or "").strip().upper()
     if currency not in DECIMALS:
         raise Unclear("is no currency of this corpus")
-    value = cells["Sum"]
-    if isinstance(value, str | None):
-        units = amount(value or "", currency, notation)
-    else:
-        number_of = value if isinstance(value, Decimal) else Decimal(f"{value:.15g}")
-        units = minor(number_of, currency)
+    units = minor(_amount_of(cells, currency, notation), currency)
     if units < 0 and kind == "statement":
         raise Unclear("a payment brings money")
     when, zone = cells["When"], str(cells.get("Zone") or "").strip()
@@ -422,7 +431,9 @@ def _row_of(number: int, cells: dict[str, Any], table: Table) -> Row:
         is_day = when.time() == datetime.min.time()
         when = when.strftime("%Y-%m-%d" if is_day else "%Y-%m-%d %H:%M:%S")
         notation = replace(notation, dates="iso")  # it is a date already
-    instant = date(_as_text(when), notation, column=zone)
+    written = [_as_text(when), *([cells["Clock"] or ""] if "Clock" in cells else [])]
+    whole = " ".join(each.strip() for each in written if each.strip())
+    instant = date(whole, notation, column=zone)
     name = _as_text(cells["Ref"])
     if kind == "bank":
         if instant is None:
@@ -432,6 +443,23 @@ def _row_of(number: int, cells: dict[str, Any], table: Table) -> Row:
             raise Unclear("is too long")
         return number, found, units, currency, instant
     return number, reference(name), units, currency, instant
+
+
+def _amount_of(cells: dict[str, Any], currency: str, notation: Notation) -> Decimal:
+    """Return what came; less what left, where that has a column of its own. Raises Unclear."""
+    found = []
+    for name in ("Sum", "Out") if "Out" in cells else ("Sum",):
+        value = cells[name]
+        if isinstance(value, str | None):
+            if "Out" not in cells or (value or "").strip():
+                found.append((name, amount(value or "", currency, notation)))
+        else:
+            found.append((name, Decimal(f"{value:.15g}") if isinstance(value, float) else value))
+    if not found:
+        raise Unclear("no column has an amount")
+    if "Out" not in cells:
+        return Decimal(found[0][1])
+    return sum((-abs(each) if name == "Out" else abs(each) for name, each in found), Decimal(0))
 
 
 def _as_text(cell: Any) -> str:

@@ -108,7 +108,9 @@ class Amounts:
         if match is None:
             return None if typed else self._peeled(cell)
         direction, whole, decimals = match.groups("")
-        if self._thousands and not typed:
+        if typed:
+            return direction, whole, decimals.rstrip("0"), ""
+        if self._thousands:
             whole = whole.replace(self._thousands, "")
         return direction.strip("+"), whole, decimals, ""
 

@@ -372,10 +372,15 @@ class JoinedCells:
             dated = isinstance(row[0], tables.CellMoment)
             if dated:
                 # A workbook's day may come with a midnight, and its time of day with one of 1899.
-                row = (row[0].partition("T")[0], *(cell.rpartition("T")[2] for cell in row[1:]))
+                first = row[0].removesuffix("T00:00:00")
+                row = (first, *(_time_in(cell) for cell in row[1:]))
             text = " ".join(cell.strip() for cell in row if cell.strip())
             found.append(tables.CellMoment(text) if dated else text)
         return found
+
+
+def _time_in(cell: str) -> str:
+    return cell.rpartition("T")[2] if isinstance(cell, tables.CellMoment) else cell
 
 
 _EXACT: Final = Context(prec=200)

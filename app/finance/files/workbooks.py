@@ -453,12 +453,14 @@ class XlsxTable:
             yield tables.Batch(cut, numbers, broken)
 
     def _rows(self) -> Iterator[tuple[int, list[str]]]:
-        doubts, number, width = self._doubts.cells, 0, self._sheet.total_width
+        doubts, number = self._doubts.cells, 0
+        # The library leaves out empty columns on the left, and rows of formulas alone.
+        left = [""] * (self._sheet.start[1] if self._sheet.start else 0)
         for number, row in enumerate(self._sheet.iter_rows(), 1):
-            cells = [cell if type(cell) is str else _text(cell) for cell in row]
+            cells = left + [cell if type(cell) is str else _text(cell) for cell in row]
             yield number, _with_errors(cells, doubts[number]) if number in doubts else cells
-        # Rows of formulas alone, which the library does not give.
         for beyond in sorted(each for each in doubts if each > number):
+            width = len(left) + self._sheet.total_width
             yield beyond, _with_errors([""] * width, doubts[beyond])
 
     def _problems(self, wanted: set[str]) -> Iterator[tuple[int, tables.Problem]]:

@@ -1,6 +1,7 @@
 """What a mapping says beyond names: which rows are data, and fields that are made of several."""
 
 import re
+from datetime import UTC
 from itertools import product
 from pathlib import Path
 from time import thread_time
@@ -9,7 +10,10 @@ import openpyxl
 import pytest
 
 from app.core.errors import UsageError
-from app.finance.files.shaping import WordFilter, pattern_of
+from app.finance.files.dates import Dates
+from app.finance.files.shaping import JoinedCells, WordFilter, pattern_of
+from app.finance.files.tables import CellMoment
+from reconcile.instants import format_instant
 from tests.finance.files.reading import Found, book, statement
 
 KES = '[defaults]\ncurrency = "KES"\n'
@@ -67,6 +71,19 @@ def test_columns_of_a_sheet_without_a_heading_are_named_by_place(tmp_path: Path)
     assert [(row["row"], row["reference"], row["amount"]["amount"]) for row in rows] == [
         (1, "A", "1.50"), (2, "B", "2.00"),
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("day", "time", "expected"), [
+    (CellMoment("2026-11-20T00:00:00"), "23:59:59 EST", "2026-11-21T04:59:59Z"),
+    (CellMoment("2026-11-20T00:00:00"), CellMoment("1899-12-30T10:00:00"), "2026-11-20T10:00:00Z"),
+    (CellMoment("2026-11-20T09:30:00"), "", "2026-11-20T09:30:00Z"),
+    ("2026-11-20", "10:00 EAT", "2026-11-20T07:00:00Z"),
+])  # fmt: skip
+def test_day_and_time_of_two_cells_lose_nothing(day: str, time: str, expected: str) -> None:
+    (cell,) = JoinedCells([0, 1]).read([[day], [time]])
+    (found,) = Dates("iso", UTC).read([cell])
+    assert found is not None
+    assert format_instant(found) == expected
 
 
 def test_rows_at_both_ends_are_skipped(tmp_path: Path) -> None:

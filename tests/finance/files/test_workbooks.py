@@ -135,6 +135,26 @@ def test_errors_and_formulas_without_a_value_are_problems_with_sheet_and_cell(
     assert (number, sentence.startswith(f"Sheet 'Orders', {said}")) == (2, True)
 
 
+def test_empty_columns_on_the_left_move_no_cell(tmp_path: Path) -> None:
+    rows, problems = book(
+        workbook(["A", "#REF!", "KES"], ["B", 1, "=1+1"], ["C", 2, "KES"], before=2),
+        folder=tmp_path,
+    )
+    assert [row["reference"] for row in rows] == ["C"]
+    assert [(row, column, sentence[:22]) for row, column, sentence in problems] == [
+        (4, "amount", "Sheet 'Sheet', cell C4"), (5, "currency", "Sheet 'Sheet', cell D5"),
+    ]  # fmt: skip
+    by_place = 'heading_row = 0\nskip_first = 1\n[columns]\nreference = "2"\namount = "3"\n'
+    rows, _ = book(
+        workbook(["A", 1.5], ["B", 2], before=1),
+        by_place + '[defaults]\ncurrency = "KES"\n',
+        folder=tmp_path,
+    )
+    assert [(row["reference"], row["amount"]["amount"]) for row in rows] == [
+        ("A", "1.50"), ("B", "2.00"),
+    ]  # fmt: skip
+
+
 def test_a_formula_with_its_value_is_read_and_errors_in_other_columns_are_not(
     tmp_path: Path,
 ) -> None:
