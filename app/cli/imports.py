@@ -635,7 +635,7 @@ COLUMNS = ("line", "booked_at", "account", "amount", "stands", "payouts", "refer
 
 
 @bank_group.command("import", epilog="Such as: tallyhook bank import october.xml --dry-run")
-@importing(without=("book", "preset"))
+@importing(without=("book",))
 def import_bank_lines(
     file: Annotated[
         Path, typer.Argument(help="The file: CAMT.053, MT940, OFX, or CSV, XLSX, JSON Lines.")

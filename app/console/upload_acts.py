@@ -272,7 +272,7 @@ async def _request(view: View, file: ReceivedFile) -> imports.ImportRequest:
         path=file.path,
         account=given.get("account", "").strip(),
         mapping=mappings.get(mapping),
-        preset=(preset if given.get("kind", "") != "bank" else "") or None,
+        preset=preset or None,
         delimiter={"": None, "tab": "\t"}.get(delimiter, delimiter),
         encoding=given.get("encoding", "").strip() or None,
         sheet=given.get("sheet") or None,

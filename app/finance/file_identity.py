@@ -22,21 +22,9 @@ from app.finance.files import bank, bank_formats, books, mapping, presets, state
 from app.finance.import_store import ImportKind, NamedMapping
 from app.providers.profile import shipped_profiles
 
-KIND_NAMES: Final[Mapping[ImportKind, str]] = {
-    "book": presets.KIND_NAMES["book"],
-    "statement": presets.KIND_NAMES["statement"],
-    "bank": "a bank's file",
-}
-COMMANDS: Final[Mapping[ImportKind, str]] = {
-    "book": presets.COMMANDS["book"],
-    "statement": presets.COMMANDS["statement"],
-    "bank": "tallyhook bank import",
-}
-FIELDS: Final[Mapping[ImportKind, mapping.Fields]] = {
-    "book": books.BookForm.FIELDS,
-    "statement": statements.StatementForm.FIELDS,
-    "bank": bank.BankForm.FIELDS,
-}
+KIND_NAMES: Final[Mapping[ImportKind, str]] = presets.KIND_NAMES
+COMMANDS: Final[Mapping[ImportKind, str]] = presets.COMMANDS
+FIELDS: Final[Mapping[ImportKind, mapping.Fields]] = presets.KINDS
 FORMS: Final[Mapping[ImportKind, Any]] = {
     "book": books.BookForm,
     "statement": lambda mapped: statements.StatementForm(mapped, source=""),

@@ -200,7 +200,7 @@ async def import_bank(
 ) -> Imported:
     """Import a bank's file: CAMT.053, MT940, OFX, or a table. Raises as `import_book` does."""
     async with _unpacked(context, request) as request:
-        chosen = presets.choose_mapping(request, bank.BankForm.FIELDS, unstated=_unstated(context))
+        chosen = presets.choose(request, "bank", unstated=_unstated(context))
         if request.account:
             defaults = {**chosen.mapping.defaults, "account": request.account}
             chosen = replace(chosen, mapping=replace(chosen.mapping, defaults=defaults))

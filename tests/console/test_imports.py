@@ -219,7 +219,7 @@ async def test_a_known_export_is_recognized_or_chosen(console: RunningConsole) -
         wrong = await read(client, STATEMENT, preset="paystack_transactions")
         of_book = await upload(client, EXPORT, kind="book", preset="paystack_transactions")
         unknown = await upload(client, EXPORT, preset="../../etc/passwd")
-        bank = await read(client, BANK, kind="bank", preset="paystack_transactions")
+        of_bank = await upload(client, BANK, kind="bank", preset="paystack_transactions")
         sent = await confirm(client, found["upload"])
     assert "recognize it" in form
     assert "Paystack, transactions (a statement)" in form
@@ -229,8 +229,8 @@ async def test_a_known_export_is_recognized_or_chosen(console: RunningConsole) -
     assert "1 row, of which Status is failed" in page
     assert (plain["preset"], plain["refused"]) == (None, True)
     assert "this is not the file that the preset paystack_transactions reads" in str(wrong)
-    assert {of_book.status_code, unknown.status_code} == {400}
-    assert bank["ready"] is True, "banks have no presets, and their formats are recognized"
+    assert {of_book.status_code, unknown.status_code, of_bank.status_code} == {400}
+    assert "say `tallyhook statement import`" in shown(of_bank.text)
     assert (sent.status_code, lines_of(console)) == (303, 1)
 
 

@@ -85,7 +85,7 @@ async def watched(tmp_path: Path) -> AsyncIterator[Watched]:
 
 DECLARED = {
     "mollie_settlement", "paypal_activity", "quickbooks_invoices", "quickbooks_sales",
-    "square_transactions", "woocommerce_orders", "xero_invoices",
+    "square_transactions", "wise_statement", "woocommerce_orders", "xero_invoices",
 }  # fmt: skip
 """Presets of files that state no currency or zone, or where the day may come before the month."""
 

@@ -51,7 +51,7 @@ from reconcile.instants import format_instant
 from reconcile.matching.books import STATEMENT_KINDS
 from reconcile.money import Money
 from tests.database.builders import context as context_of
-from tests.database.builders import opened
+from tests.database.builders import opened, rows
 from tests.reconcile.build import seconds
 from tests.reconcile.pinned import FOLDER, WRITE
 
@@ -89,6 +89,7 @@ SAMPLE: Final[Mapping[str, Sample]] = {
     "square_transactions": Sample(read=5, ignored=1, said={"currency": "usd"}),
     "stripe_balance": Sample(read=8),
     "stripe_payouts": Sample(read=7),
+    "wise_statement": Sample(read=2, said={"zone": "Europe/Berlin"}),
     "woocommerce_orders": Sample(read=4, said={"zone": "Africa/Nairobi"}),
     "woopayments_transactions": Sample(read=4),
     "xero_invoices": Sample(read=2, ignored=2, said={"dates": "day_first"}),
@@ -128,6 +129,16 @@ async def lines_of(context: AppContext, name: str) -> list[str]:
             f"{each.reference} {each.kind} {each.money} {_at(each.placed_at)} {each.status} "
             f"refunded {each.refunded} by {each.method}"
             for each in await list_book(later, reference=None, as_of=None, limit=99)
+        ]
+    if load_preset(name).kind == "bank":
+        told = await rows(
+            context,
+            "SELECT account, currency, minor, booked_at, entry, reference, counterparty, told "
+            "FROM bank_lines ORDER BY booked_at, entry",
+        )
+        return [
+            f"{account} {Money(minor=minor, currency=currency)} {_at(at)} {rest}"
+            for account, currency, minor, at, *rest in told
         ]
     return [
         f"{each.payment} {each.order} {each.kind} "

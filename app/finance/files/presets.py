@@ -20,7 +20,7 @@ from pydantic import AfterValidator
 
 from app.core.errors import NotFoundError, TallyhookError, UsageError
 from app.core.toml_file import EMPTY, TomlTable
-from app.finance.files import amounts, books, opening, statements, tables, workbooks
+from app.finance.files import amounts, bank, books, opening, statements, tables, workbooks
 from app.finance.files.mapping import (
     MAX_BYTES,
     NONE,
@@ -41,17 +41,23 @@ SHIPPED: Final = Path(__file__).parents[1] / "presets"
 NO_PRESET: Final = "none"
 """In place of a preset's name: read the file by the usual column names, whatever it looks like."""
 
-PresetKind = Literal["book", "statement"]
+PresetKind = Literal["book", "statement", "bank"]
 
 KINDS: Final[Mapping[PresetKind, Fields]] = {
     "book": books.BookForm.FIELDS,
     "statement": statements.StatementForm.FIELDS,
+    "bank": bank.BankForm.FIELDS,
 }
 
-KIND_NAMES: Final[Mapping[PresetKind, str]] = {"book": "an order book", "statement": "a statement"}
+KIND_NAMES: Final[Mapping[PresetKind, str]] = {
+    "book": "an order book",
+    "statement": "a statement",
+    "bank": "a bank's file",
+}
 COMMANDS: Final[Mapping[PresetKind, str]] = {
     "book": "tallyhook records import",
     "statement": "tallyhook statement import",
+    "bank": "tallyhook bank import",
 }
 
 
@@ -575,13 +581,6 @@ def choose(
     return unstated.beside(replace(chosen, mapping=_as_stated_above(chosen.mapping, request)))
 
 
-def choose_mapping(
-    request: ReadingRequest, fields: Fields, *, unstated: ReadingDefaults
-) -> ChosenReading:
-    """Choose for a kind of file without presets: the request's mapping, else usual column names."""
-    return unstated.beside(requested_reading(request, fields))
-
-
 def _by_heading(request: ReadingRequest, kind: PresetKind) -> ChosenReading:
     fitting = recognized(
         request.table_path, kind=kind, encoding=request.encoding, sheet=request.sheet
@@ -670,7 +669,7 @@ def reading_in(
     content: bytes, fields: Fields, *, name: str, beside: Mapping[str, Any] | None = None
 ) -> ChosenReading:
     """Return the mapping or preset in a file's content. Raises UsageError with all its mistakes."""
-    known = next((each for each, theirs in KINDS.items() if theirs is fields), "bank")
+    known = next(each for each, theirs in KINDS.items() if theirs is fields)
     text = content.decode(errors="replace")
     if (kind := _key_of(text, "kind")) not in (None, known):
         raise UsageError(f"{name} is a mapping of another kind of file: {kind}")
