@@ -230,7 +230,7 @@ async def test_a_known_export_is_recognized_or_chosen(console: RunningConsole) -
     assert (plain["preset"], plain["refused"]) == (None, True)
     assert "this is not the file that the preset paystack_transactions reads" in str(wrong)
     assert {of_book.status_code, unknown.status_code, of_bank.status_code} == {400}
-    assert "say `tallyhook statement import`" in shown(of_bank.text)
+    assert "reads a statement (Paystack, transactions)" in shown(of_bank.text)
     assert (sent.status_code, lines_of(console)) == (303, 1)
 
 
