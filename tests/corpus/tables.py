@@ -408,10 +408,9 @@ def read_by_others(table: Table) -> Expected:
             for name, place in table.places.items()
         }  # fmt: skip
         try:
-            row = _row_of(number, some, table)
             if _as_text(some["Ref"]) not in TOTALS:
-                rows.append(row)
-            elif row[2] != sum(each[2] for each in rows):
+                rows.append(_row_of(number, some, table))
+            elif _units(some, table.notation) != sum(each[2] for each in rows):
                 refused[number] = "is called a total, and is none"
         except Unclear as reason:
             refused[number] = str(reason)
@@ -420,10 +419,7 @@ def read_by_others(table: Table) -> Expected:
 
 def _row_of(number: int, cells: dict[str, Any], table: Table) -> Row:
     notation, kind = table.notation, table.kind
-    currency = str(cells["Cur"] or "").strip().upper()
-    if currency not in DECIMALS:
-        raise Unclear("is no currency of this corpus")
-    units = minor(_amount_of(cells, currency, notation), currency)
+    currency, units = _currency(cells), _units(cells, notation)
     if units < 0 and kind == "statement":
         raise Unclear("a payment brings money")
     when, zone = cells["When"], str(cells.get("Zone") or "").strip()
@@ -443,6 +439,15 @@ def _row_of(number: int, cells: dict[str, Any], table: Table) -> Row:
             raise Unclear("is too long")
         return number, found, units, currency, instant
     return number, reference(name), units, currency, instant
+
+
+def _currency(cells: dict[str, Any]) -> str:
+    return str(cells["Cur"]).strip().upper()
+
+
+def _units(cells: dict[str, Any], notation: Notation) -> int:
+    currency = _currency(cells)
+    return minor(_amount_of(cells, currency, notation), currency)
 
 
 def _amount_of(cells: dict[str, Any], currency: str, notation: Notation) -> Decimal:
