@@ -26,6 +26,9 @@ from typing import Any, Final, Protocol
 
 from app.core.cells import BYTE_ORDER_MARK, cell_text, csv_line, safe_cell
 from app.core.errors import UsageError
+from app.finance.files import encodings
+from app.finance.files.encodings import encoding_of as encoding_of
+from app.finance.files.encodings import known_encoding as known_encoding
 
 Recognize = Callable[[Sequence[str]], int]
 """Counts how many columns of a heading are known."""
@@ -328,76 +331,7 @@ class SourceTable(Protocol):
 MAX_LINE: Final = 1024 * 1024
 """Characters of a line; thousands of characters mean another kind of file."""
 
-_MARKS: Final = (
-    (codecs.BOM_UTF8, "utf-8-sig"),
-    (codecs.BOM_UTF16_LE, "utf-16"),
-    (codecs.BOM_UTF16_BE, "utf-16"),
-)
-"""Byte order marks; each says its encoding for certain."""
-
-_ENCODINGS: Final = re.compile(
-    r"ascii|utf-8|utf-8-sig|utf-16(-[lb]e)?|iso8859-\d+|cp\d+|mac-\w+|koi8-\w|gb\w+|big5\w*|euc_\w+"
-    r"|shift_jis\w*|tis-620"
-)
-"""Text encodings in which programs write tables. Python's list has others that are not for text."""
-
 _SEARCHED: Final = 1024 * 1024
-
-
-def known_encoding(name: str) -> str:
-    """Return Python's name of the encoding. Raises UsageError for one that tables do not use."""
-    try:
-        found = codecs.lookup(name).name
-    except (LookupError, ValueError):
-        found = ""
-    if not _ENCODINGS.fullmatch(found):
-        raise UsageError(
-            f"{name[:40]!r} is no encoding; say one such as utf-8, cp1252, latin-1 or utf-16"
-        )
-    return found
-
-
-def encoding_of(path: Path, declared: str | None) -> str:
-    """Return the encoding of a file.
-
-    The declared one counts, else the byte order mark, else UTF-8 if the whole file decodes, else
-    the only one of GUESSED that decodes it. Otherwise UTF-8: reading then names the wrong byte.
-    """
-    if declared is not None:
-        return known_encoding(declared)
-    with path.open("rb") as file:
-        start = file.read(4)
-    marked = next((name for mark, name in _MARKS if start.startswith(mark)), None)
-    if marked is not None:
-        return marked
-    if path.suffix.lower() == ".xlsx" or _decodes(path, "utf-8"):
-        return "utf-8"
-    found = _fitting(path)
-    return found[0] if len(found) == 1 else "utf-8"
-
-
-GUESSED: Final = {"cp1252": "Windows-1252", "cp932": "Shift-JIS"}
-"""Encodings told apart by which one decodes: each has bytes that the other cannot have."""
-
-_NO_CONTROLS: Final = bytes(byte for byte in range(32) if byte not in b"\t\n\f\r")
-
-
-def _fitting(path: Path) -> list[str]:
-    """Return the encodings of GUESSED in which the whole file is text."""
-    return [name for name in GUESSED if _decodes(path, name)]
-
-
-def _decodes(path: Path, encoding: str) -> bool:
-    decoder = codecs.getincrementaldecoder(encoding)()
-    with path.open("rb") as file:
-        for part in chain(iter(partial(file.read, _SEARCHED), b""), [b""]):
-            if encoding != "utf-8" and len(part.translate(None, _NO_CONTROLS)) != len(part):
-                return False
-            try:
-                decoder.decode(part, final=not part)
-            except UnicodeError:
-                return False
-    return True
 
 
 def lines(path: Path, encoding: str) -> Iterator[str]:
@@ -409,16 +343,19 @@ def lines(path: Path, encoding: str) -> Iterator[str]:
                 if len(line) == MAX_LINE and not line.endswith(("\n", "\r")):
                     raise RefusedTable(number, f"the line is longer than {MAX_LINE:,} characters")
                 if "\0" in line:
-                    raise _no_text(path, number, _NO_TEXT)
+                    raise _no_text(path, number, _zero_byte(path))
                 yield line
         except UnicodeError:
             raise _undecodable(path, encoding) from None
 
 
-_NO_TEXT: Final = (
-    "there is a zero byte: this is no table of text, or it is UTF-16 without its mark "
-    "(say --encoding utf-16-le)"
-)
+def _zero_byte(path: Path) -> str:
+    if (found := encodings.without_mark(path)) is None:
+        return "there is a zero byte: this is no table of text"
+    return (
+        "there is a zero byte: this is UTF-16 without its mark, and can be read: say --encoding "
+        f"{found}"
+    )
 
 
 _NO_WORKBOOK: Final = (
@@ -440,9 +377,9 @@ def _undecodable(path: Path, encoding: str) -> RefusedTable:
             except UnicodeDecodeError as error:
                 offset = before - held + error.start
                 row += error.object[: error.start].count(b"\n")
-                return _no_text(path, row, _sentence(offset, encoding, _fitting(path)))
+                return _no_text(path, row, _sentence(offset, encoding, path))
             except UnicodeError:
-                return _no_text(path, row, _sentence(before, encoding, []))
+                return _no_text(path, row, _sentence(before, encoding, path))
             if not part:
                 return RefusedTable(row, "the file changed while it was read; import it again")
             before += len(part)
@@ -455,12 +392,14 @@ def _no_text(path: Path, row: int, why: str) -> RefusedTable:
     return RefusedTable(row, why)
 
 
-def _sentence(offset: int, encoding: str, fitting: Sequence[str]) -> str:
+def _sentence(offset: int, encoding: str, path: Path) -> str:
     start = f"byte {offset:,} of the file (counted from 0) is not {encoding.removesuffix('-sig')}"
-    if len(fitting) > 1:
-        names = " and ".join(f"{GUESSED[name]} (--encoding {name})" for name in fitting)
-        return f"{start}, and {names} both fit: say which one it is"
-    return f"{start}: say --encoding NAME, such as cp1252 for files of Excel on Windows, or latin-1"
+    fits = encodings.fitting(path)
+    found = encodings.readings(path, fits if len(fits) > 1 else ())
+    if not found:
+        return f"{start}, and no other encoding that is tried reads the file as text"
+    both = " or ".join(found.values())
+    return f"{start}; it is {both}: say which one is right, or name another one"
 
 
 # --- tables of delimited text ---------------------------------------------------------------------
@@ -506,7 +445,7 @@ class CsvTable:
             first_line = file.readline(MAX_LINE).decode("latin-1")  # the heading we wrote is ASCII
         of_ours = _delimiter_of_ours(first_line)
         if of_ours is not None:
-            delimiter, encoding = of_ours, None if _decodes(path, "utf-8") else encoding
+            delimiter, encoding = of_ours, None if encodings.decodes(path, "utf-8") else encoding
         self._encoding = encoding_of(path, encoding)
         self._skipped, line, declared = self._heading_line(delimiter, recognize, heading_row)
         self.head = list(islice(lines(path, self._encoding), self._skipped))
@@ -522,9 +461,9 @@ class CsvTable:
         self._ended = len(heading) < cells  # some programs end lines with a delimiter
         self.heading_row = self._skipped + 1
         self.notes: Sequence[str] = []
-        if encoding is None and self._encoding in GUESSED:
-            name = GUESSED[self._encoding]
-            self.notes = [f"Read as {name}, which decodes the file where UTF-8 does not."]
+        if encoding is None and (name := encodings.GUESSED.get(self._encoding)):
+            word = encodings.first_word(path, self._encoding)
+            self.notes = [f"Read as {name}, as UTF-8 does not decode it: a word is {word!r}."]
         if len(self.heading) > MAX_COLUMNS:
             raise RefusedTable(self.heading_row, f"there are more than {MAX_COLUMNS} columns")
 

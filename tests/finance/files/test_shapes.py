@@ -436,24 +436,46 @@ def test_a_number_that_is_no_day_since_1970_is_a_problem(cell: str, tmp_path: Pa
 
 
 @pytest.mark.parametrize(("text", "encoding"), [
-    ("café", "cp1252"), ("Müller", "cp1252"), ("“A”", "cp1252"),
-    ("注文番号、一", "cp932"), ("領収書①", "cp932"),
+    ("café", "cp1252"), ("Müller", "cp1252"), ("“A”", "cp1252"), ("„Wort“", "cp1252"),
+    ("Köln – 5 €", "cp1252"), ("don’t", "cp1252"),
+    ("注文番号、一", "cp932"), ("領収書①", "cp932"), ("Tシャツ", "cp932"), ("ｶﾀｶﾅ", "cp932"),
+    ("Müller", "cp850"), ("für Größe", "cp850"), ("Köln", "cp850"), ("MÜLLER KÄSE", "cp850"),
+    ("été à la forêt", "cp850"), ("niño", "cp850"),
 ])  # fmt: skip
-def test_windows_1252_and_shift_jis_are_distinguished_by_what_decodes(
+def test_encodings_that_decode_each_others_bytes_are_known_by_what_reads_well(
     text: str, encoding: str, tmp_path: Path
 ) -> None:
     content = f"reference,amount,currency\n{text},1.00,KES\n".encode(encoding)
     assert references(book(content, folder=tmp_path)) == [text]
 
 
-def test_text_that_is_both_is_asked_for(tmp_path: Path) -> None:
-    content = "reference,amount,currency\nÖ,1.00,KES\n".encode("cp1252")
-    _, problems = book(content, folder=tmp_path)
-    assert problems[0][0] == 2
-    assert (
-        "Windows-1252 (--encoding cp1252) and Shift-JIS (--encoding cp932) both fit"
-        in (problems[0][2])
-    )
+@pytest.mark.parametrize(("text", "encoding", "others"), [
+    ("Ö", "cp1252", {"cp932": "ﾖ"}), ("Malmö", "cp850", {"cp1252": "Malm”"}),
+    ("Заказ", "cp1251", {"cp1252": "Çàêàç"}), ("订单", "gb18030", {"cp1252": "¶©µ¥"}),
+    ("Öl", "cp850", {"cp932": "冤"}), ("São", "cp1252", {"cp932": "S縊"}),
+])  # fmt: skip
+def test_of_encodings_that_read_as_well_a_person_is_asked_by_a_word(
+    text: str, encoding: str, others: dict[str, str], tmp_path: Path
+) -> None:
+    content = f"reference,amount,currency\n{text},1.00,KES\n".encode(encoding)
+    _, ((row, _, sentence),) = book(content, folder=tmp_path)
+    assert (row, ": say which one is right" in sentence) == (2, True)
+    for name, word in {encoding: text, **others}.items():
+        assert f"(--encoding {name}), by which a word is {word!r}" in sentence
+
+
+def test_an_encoding_is_suggested_only_if_it_decodes_the_file(tmp_path: Path) -> None:
+    text = HEADING_OF_ORDERS + "A,1.00,KES\n"
+    for encoding in ("utf-16-le", "utf-16-be"):
+        _, ((row, _, sentence),) = book(text.encode(encoding), folder=tmp_path)
+        assert (row, sentence.endswith(f"say --encoding {encoding}")) == (1, True)
+        assert references(book(text.encode(encoding), f'encoding = "{encoding}"', folder=tmp_path))
+    for content in (b"\0\1\2\3" * 9, b"\xff\x01\x02\xfe,\n"):
+        _, ((_, _, sentence),) = book(content, folder=tmp_path)
+        assert "--encoding" not in sentence
+
+
+HEADING_OF_ORDERS = "reference,amount,currency\n"
 
 
 def test_a_column_that_is_missing_is_reported_with_the_nearest_and_all_that_are_there(
