@@ -156,7 +156,7 @@ def readings(path: Path, names: Sequence[str] = ()) -> Mapping[str, str]:
     return {
         name: f"{_TRIED[name]} (--encoding {name}), by which a word is {first_word(path, name)!r}"
         for name in names or _TRIED
-        if names or decodes(path, name)
+        if decodes(path, name)
     }
 
 

@@ -395,7 +395,7 @@ def _no_text(path: Path, row: int, why: str) -> RefusedTable:
 def _sentence(offset: int, encoding: str, path: Path) -> str:
     start = f"byte {offset:,} of the file (counted from 0) is not {encoding.removesuffix('-sig')}"
     fits = encodings.fitting(path)
-    found = encodings.readings(path, fits if len(fits) > 1 else ())
+    found = encodings.readings(path, [*fits, "gb18030", "euc_kr"] if len(fits) > 1 else ())
     if not found:
         return f"{start}, and no other encoding that is tried reads the file as text"
     both = " or ".join(found.values())
