@@ -17,7 +17,8 @@ from random import Random
 from typing import Any, Final
 
 from app.finance.files.bank import BankForm
-from app.finance.files.bank_formats import HEADING, open_bank_table
+from app.finance.files.bank_formats import open_bank_table
+from app.finance.files.banks.entries import HEADING
 from app.finance.files.books import BookForm, Understanding
 from app.finance.files.containers import unpacked
 from app.finance.files.mapping import read_mapping

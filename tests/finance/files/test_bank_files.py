@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from app.finance.files import bank_formats
 from app.finance.files.bank import BankForm
 from app.finance.files.bank_formats import open_bank_table
+from app.finance.files.banks import ofx
 from app.finance.files.books import Understanding
 from app.finance.files.mapping import read_mapping
 from reconcile.matching.books import match_key
@@ -416,7 +416,7 @@ def test_what_is_refused_as_a_whole(tmp_path: Path, name: str) -> None:
 def test_a_file_of_ofx_beyond_the_bound_is_not_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bank_formats, "MAX_OFX_BYTES", 100)
+    monkeypatch.setattr(ofx, "MAX_OFX_BYTES", 100)
     _, problems = bank(OFX, folder=tmp_path)
     assert "fetch it month by month" in problems[0][2]
 

@@ -1,0 +1,264 @@
+"""CAMT.053, ISO 20022 BankToCustomerStatement, of any version; streamed, without entities."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, Final
+from xml.parsers import expat
+
+from app.finance.files import tables
+from app.finance.files.bank import reference_in
+from app.finance.files.banks.entries import (
+    Balances,
+    BankTable,
+    Row,
+    amount_cell,
+    cells_of,
+    joined_text,
+)
+
+MAX_DEPTH: Final = 40
+"""Nested elements; the schema nests fifteen."""
+
+MAX_VALUE: Final = 8 * 1024
+"""Characters of one element's text; the schema allows 500."""
+
+MAX_TAG: Final = 1024 * 1024
+"""Bytes of one tag or comment. Until it ends, expat before 2.6 looks at all of it with each part,
+which takes time quadratic in its length."""
+
+_PART: Final = 64 * 1024
+
+_CODES_OF_BALANCES: Final = {"OPBD": "opening", "PRCD": "opening", "CLBD": "closing"}
+"""ISO 20022 BalanceType12Code: opening booked, previously closed booked, closing booked."""
+
+
+class CamtTable(BankTable):
+    """One file of CAMT.053. All document types and entities are refused: the format has none, and
+    XML with them can read other files or fill memory."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self._path = path
+
+    def _rows(self) -> Iterator[Row]:
+        self.periods.clear()
+        reading = _Camt(self.periods)
+        with self._path.open("rb") as file:
+            while part := file.read(_PART):
+                reading.feed(part, last=False)
+                yield from reading.ready()
+            reading.feed(b"", last=True)
+            yield from reading.ready()
+
+
+@dataclass(slots=True)
+class _CamtEntry:
+    """One `Ntry` while it is read."""
+
+    amount: str = ""
+    currency: str = ""
+    debit: bool = False
+    status: str = ""
+    booked: str = ""
+    valued: str = ""
+    servicer: str = ""
+    own: str = ""
+    end_to_end: list[str] = field(default_factory=list)
+    parties: dict[str, list[str]] = field(default_factory=lambda: {"Dbtr": [], "Cdtr": []})
+    texts: list[str] = field(default_factory=list)
+
+
+class _Camt:
+    """Follows the elements of one document; their path gives their meaning."""
+
+    def __init__(self, periods: list[tables.StatedPeriod]) -> None:
+        """Add the period of each statement to `periods`."""
+        self._periods, self._days = periods, dict[str, str]()
+        self._parser = expat.ParserCreate(namespace_separator=" ")
+        self._parser.buffer_text = True
+        self._parser.StartElementHandler = self._start
+        self._parser.EndElementHandler = self._end
+        self._parser.CharacterDataHandler = self._text
+        self._parser.StartDoctypeDeclHandler = self._refuse
+        self._parser.EntityDeclHandler = self._refuse
+        self._parser.ExternalEntityRefHandler = self._refuse
+        self._path: list[str] = []
+        self._value: list[str] = []
+        self._length = 0
+        self._entry: _CamtEntry | None = None
+        self._account: dict[str, str] = {}
+        self._balance, self._code, self._debit = Balances(), "", False
+        self._balance_amount = ""
+        self._number = self._fed = 0
+        self._ready: list[Row] = []
+
+    def feed(self, part: bytes, *, last: bool) -> None:
+        """Parse more bytes. Raises RefusedTable for a document of another kind."""
+        try:
+            self._parser.Parse(part, last)
+        except expat.ExpatError as error:
+            raise tables.RefusedTable(
+                error.lineno, f"the XML breaks here: {expat.ErrorString(error.code)}"
+            ) from None
+        except (LookupError, ValueError):  # it declares an encoding that expat lacks
+            raise tables.RefusedTable(
+                1, "the XML is in an encoding that is not read: have the bank write it in UTF-8"
+            ) from None
+        self._fed += len(part)
+        if self._fed - self._parser.CurrentByteIndex > MAX_TAG:
+            raise tables.RefusedTable(
+                self._parser.CurrentLineNumber,
+                f"the XML has a tag or a comment of more than {MAX_TAG:,} bytes",
+            )
+
+    def ready(self) -> list[Row]:
+        """Return the entries read since the last call."""
+        found, self._ready = self._ready, []
+        return found
+
+    def _refuse(self, *_: Any) -> int:
+        raise tables.RefusedTable(
+            self._parser.CurrentLineNumber,
+            "the XML declares a document type or entities, which no bank statement has: fetch the "
+            "file anew from the bank",
+        )
+
+    def _start(self, name: str, attributes: dict[str, str]) -> None:
+        space, _, tag = name.rpartition(" ")
+        if not self._path and "camt.053" not in space:
+            raise tables.RefusedTable(
+                self._parser.CurrentLineNumber,
+                "the XML is no CAMT.053 statement: ask the bank for camt.053 (end of day "
+                "statement), or export CSV",
+            )
+        self._path.append(tag)
+        if len(self._path) > MAX_DEPTH:
+            raise tables.RefusedTable(
+                self._parser.CurrentLineNumber, f"the XML nests more than {MAX_DEPTH} elements"
+            )
+        self._value, self._length = [], 0
+        if tag == "Stmt":
+            self._account, self._balance, self._days = {}, Balances(), {}
+        elif tag == "Ntry":
+            self._entry = _CamtEntry()
+        elif tag == "Bal":
+            self._code, self._debit, self._balance_amount = "", False, ""
+        elif tag == "Amt" and self._entry is not None and self._path[-2] == "Ntry":
+            self._entry.currency = attributes.get("Ccy", "")
+
+    def _text(self, text: str) -> None:
+        self._length += len(text)
+        if self._length > MAX_VALUE:
+            raise tables.RefusedTable(
+                self._parser.CurrentLineNumber,
+                f"an element holds more than {MAX_VALUE:,} characters",
+            )
+        self._value.append(text)
+
+    def _end(self, name: str) -> None:
+        value, self._value = "".join(self._value).strip(), []
+        tag = self._path[-1]
+        if tag == "Ntry" and self._entry is not None:
+            self._take(self._entry)
+            self._entry = None
+        elif self._entry is not None:
+            self._in_entry(self._entry, tag, value)
+        elif tag == "Stmt":
+            self._balance.check(max(self._number, 1))
+            self._state_period()
+        else:
+            self._in_statement(tag, value)
+        self._path.pop()
+
+    def _in_statement(self, tag: str, value: str) -> None:
+        within = self._path[-5:]
+        if within[-2:] == ["Id", "IBAN"] and "Acct" in within:
+            self._account.setdefault("IBAN", value)
+        elif within[-3:] == ["Id", "Othr", "Id"] and "Acct" in within:
+            self._account.setdefault("Othr", value)
+        elif within[-2:] == ["CdOrPrtry", "Cd"] and "Bal" in within:
+            self._code = value
+        elif within[-2:] == ["Bal", "Amt"]:
+            self._balance_amount = value
+        elif within[-2:] == ["Bal", "CdtDbtInd"]:
+            self._debit = value == "DBIT"
+        elif within[-2:-1] == ["FrToDt"]:
+            self._days[tag] = value
+        elif within[-3:] == ["Bal", "Dt", "Dt"]:
+            self._days[self._code] = value
+        elif tag == "Bal":
+            side = _CODES_OF_BALANCES.get(self._code)
+            amount = amount_cell(self._balance_amount, debit=self._debit)
+            if side is not None and isinstance(amount, tables.Number):
+                setattr(self._balance, side, Decimal(amount))
+
+    def _state_period(self) -> None:
+        """State what the statement covers: its own period, else the days of its balances."""
+        days = self._days
+        since, until = days.get("FrDtTm"), days.get("ToDtTm")
+        if since is None or until is None:
+            since, until = days.get("OPBD"), days.get("CLBD")
+        if since and until:
+            account = self._account.get("IBAN") or self._account.get("Othr", "")
+            self._periods.append(tables.StatedPeriod(since=since, until=until, name=account))
+
+    def _in_entry(self, entry: _CamtEntry, tag: str, value: str) -> None:
+        match self._path[-2], tag:
+            case "Ntry", "Amt":
+                entry.amount = value
+            case "Ntry", "CdtDbtInd":
+                entry.debit = value == "DBIT"
+            case "Ntry", "Sts":
+                entry.status = entry.status or value
+            case "Ntry", "AcctSvcrRef":
+                entry.servicer = reference_in(value)
+            case "Ntry", "NtryRef":
+                entry.own = reference_in(value)
+            case "Ntry", "AddtlNtryInf":
+                entry.texts.append(value)
+            case "Ntry", _:
+                pass
+            case "Sts", _:
+                entry.status = value
+            case "BookgDt", _:
+                entry.booked = value
+            case "ValDt", _:
+                entry.valued = value
+            case "Refs", "EndToEndId" | "InstrId" | "TxId" | "PmtInfId" | "MsgId":
+                if reference_in(value):
+                    (entry.end_to_end if tag == "EndToEndId" else entry.texts).append(value)
+            case "Dbtr" | "Cdtr" as party, "Nm":
+                entry.parties[party].append(value)
+            case "Pty", "Nm" if self._path[-3] in entry.parties:
+                entry.parties[self._path[-3]].append(value)
+            case ("CdtrRefInf", "Ref") | (_, "Ustrd" | "AddtlTxInf" | "AddtlRmtInf"):
+                entry.texts.append(value)
+
+    def _take(self, entry: _CamtEntry) -> None:
+        self._number += 1
+        # Only what is booked (EntryStatus1Code BOOK) has moved money.
+        if entry.status not in ("BOOK", ""):
+            return
+        amount = amount_cell(entry.amount, debit=entry.debit)
+        self._balance.add(amount)
+        other = entry.parties["Cdtr" if entry.debit else "Dbtr"]
+        end_to_end = list(dict.fromkeys(entry.end_to_end))
+        if len(end_to_end) > 1:
+            entry.texts += end_to_end
+        # The bank's day: a moment belongs to the day that it has in the bank's own zone.
+        booked = entry.booked or entry.valued
+        day = re.fullmatch(r"(\d{4}-\d\d-\d\d)(?:T.*|Z|[+-]\d\d:\d\d)?", booked)
+        cells = cells_of(
+            account=self._account.get("IBAN") or self._account.get("Othr", ""),
+            booked_at=tables.CellMoment(day[1]) if day else booked,
+            amount=amount,
+            currency=entry.currency,
+            entry_reference=entry.servicer or entry.own,
+            reference=end_to_end[0] if len(end_to_end) == 1 else "",
+            counterparty=joined_text(other[:1]),
+            text=joined_text(entry.texts),
+        )
+        self._ready.append((self._number, cells))

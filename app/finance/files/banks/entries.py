@@ -1,0 +1,97 @@
+"""Booked entries as rows, and the balances that they must agree with: what all formats share."""
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+from itertools import islice
+from typing import Final
+
+from app.finance.files import tables
+from app.finance.files.bank import MAX_TEXT
+
+HEADING: Final = (
+    "account",
+    "booked_at",
+    "amount",
+    "currency",
+    "entry_reference",
+    "reference",
+    "counterparty",
+    "text",
+)
+
+Row = tuple[int, Sequence[str]]
+"""The number of a row, and its cells in the order of HEADING."""
+
+
+class BankTable(ABC):
+    """Base of the three formats: the heading, and rows in batches."""
+
+    heading: Sequence[str] = HEADING
+    heading_row = 1
+    notes: Sequence[str] = ()
+    of_ours = False
+    head: Sequence[str] = ()
+
+    def __init__(self) -> None:
+        self.periods: list[tables.StatedPeriod] = []
+
+    def batches(self) -> Iterator[tables.Batch]:
+        rows, read = self._rows(), 0
+        while part := list(islice(rows, tables.BATCH)):
+            read += len(part)
+            if read > tables.MAX_ROWS:
+                raise tables.RefusedTable(
+                    part[0][0],
+                    f"there are more than {tables.MAX_ROWS:,} entries: import it in parts",
+                )
+            yield tables.Batch([cells for _, cells in part], [number for number, _ in part])
+
+    @abstractmethod
+    def _rows(self) -> Iterator[Row]:
+        """Yield every booked entry, with its row's number."""
+
+
+def cells_of(**found: str) -> Sequence[str]:
+    return [found.get(name, "") for name in HEADING]
+
+
+def amount_cell(text: str, *, debit: bool) -> str:
+    """Return a cell with the amount; other text stays as it is, so that the form refuses it."""
+    if not re.fullmatch(r"[0-9]{1,30}(\.[0-9]{0,60})?", text):
+        return text
+    return tables.Number(("-" if debit and text.strip("0.") else "") + text.removesuffix("."))
+
+
+def joined_text(texts: Sequence[str]) -> str:
+    joined = " ".join(dict.fromkeys(" ".join(text.split()) for text in texts if text.strip()))
+    return joined[:MAX_TEXT]
+
+
+@dataclass(slots=True)
+class Balances:
+    """One statement's balances, and the sum of its entries."""
+
+    opening: Decimal | None = None
+    closing: Decimal | None = None
+    moved: Decimal = Decimal(0)
+
+    def add(self, cell: str) -> None:
+        """Add a booked entry. If its amount is not clear, that is a problem of the row."""
+        try:
+            self.moved += Decimal(cell)
+        except InvalidOperation:
+            self.opening = None
+
+    def check(self, row: int) -> None:
+        """Raise RefusedTable if the entries are not the difference of the balances."""
+        if self.opening is None or self.closing is None:
+            return
+        if self.opening + self.moved != self.closing:
+            raise tables.RefusedTable(
+                row,
+                "the entries of the statement that ends here are not what lies between its opening "
+                "and its closing balance: the file is cut or was changed; fetch it anew",
+            )

@@ -1,0 +1,205 @@
+"""MT940, SWIFT's customer statement message; streamed, line by line."""
+
+import re
+from collections.abc import Iterator, Sequence
+from datetime import date, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Final
+
+from app.finance.files import tables
+from app.finance.files.bank import reference_in
+from app.finance.files.banks.entries import Balances, BankTable, Row, cells_of, joined_text
+
+_TAG: Final = re.compile(r":(\d\d[A-Z]?):(.*)", re.DOTALL)
+
+_ENTRY: Final = re.compile(
+    r"(?P<year>\d\d)(?P<month>\d\d)(?P<day>\d\d)(?P<entry>\d{4})?(?P<mark>R?[CD])(?P<funds>[A-Z])?"
+    r"(?P<amount>\d{1,12},\d{0,3})(?P<type>[A-Z][A-Z0-9]{3})"
+    r"(?P<own>(?:(?!//)[^\n]){0,16})(?://(?P<bank>[^\n]{0,34}))?(?:\n(?P<more>.*))?",
+    re.DOTALL,
+)
+"""SWIFT, Standards Category 9, MT940 field 61: 6!n[4!n]2a[1!a]15d1!a3!c16x[//16x][34x]. Some banks
+give the bank's reference more characters."""
+
+_BALANCE: Final = re.compile(
+    r"(?P<mark>[CD])(?P<day>\d{6})(?P<currency>[A-Z]{3})(?P<amount>\d{1,15},\d{0,3})"
+)
+"""Fields 60F, 60M, 62F and 62M: 1!a6!n3!a15d."""
+
+_CODE: Final = re.compile(r"\?(\d\d)")
+_KEYWORD: Final = re.compile(r"(?:EREF|KREF|MREF|CRED|DEBT|COAM|OAMT|SVWZ|ABWA|ABWE|IBAN|BIC)\+")
+"""Begins a part of the purpose, on a line of its own (DK, "Anlage 3"); a part that is broken at the
+end of a line goes on without a keyword."""
+_PURPOSE: Final = (*range(20, 30), *range(60, 64))
+_NAMES: Final = (32, 33)
+_NAMED: Final = re.compile(r"/NAME/([^/]{1,70})")
+
+_BROKEN_NUMBER: Final = re.compile(r"(?<=^.{64}[0-9])\n(?=[0-9])", re.MULTILINE)
+"""The end of a full line of field 86 (6*65x) between two digits: banks break a number there."""
+
+MAX_FIELD: Final = 64
+"""Lines of one field; field 86 has six."""
+
+
+class Mt940Table(BankTable):
+    """One file of MT940 messages."""
+
+    heading_row = 1
+
+    def __init__(self, path: Path, *, encoding: str | None) -> None:
+        super().__init__()
+        self._path = path
+        self._encoding = tables.encoding_of(path, encoding)
+
+    def _rows(self) -> Iterator[Row]:
+        account, currency, balance = "", "", None
+        waiting: tuple[int, re.Match[str]] | None = None
+        number, ended, opened, entries = 1, False, "", set[str]()
+        self.periods.clear()
+        for number, tag, value in self._fields():
+            if waiting is not None and tag != "86":
+                yield _swift_row(waiting, account, currency, "")
+                waiting = None
+            if tag == "20":
+                if balance is not None:
+                    raise tables.RefusedTable(
+                        number,
+                        "a message begins before the last one has its closing balance (:62F:): "
+                        "fetch the file anew",
+                    )
+                account, currency, balance = "", "", None
+            elif tag == "25":
+                account = value.strip()
+            elif tag in ("60F", "60M"):
+                found = _balance_in(number, value)
+                currency, opened = found["currency"], _swift_day(found["day"])
+                entries.clear()
+                balance = Balances(opening=_signed(found))
+            elif tag == "61":
+                entry = _ENTRY.fullmatch(value)
+                if entry is None:
+                    raise tables.RefusedTable(
+                        number,
+                        "field :61: is not as SWIFT has it (value date, D or C, amount with a "
+                        "comma, type, reference): a part of an entry cannot be left out, so "
+                        "nothing is taken",
+                    )
+                waiting = number, entry
+                if balance is None:
+                    raise tables.RefusedTable(
+                        number, "an entry comes before any opening balance (:60F:)"
+                    )
+                balance.moved += _signed(entry)
+                entries.add(_booked(entry))
+            elif tag == "86" and waiting is not None:
+                yield _swift_row(waiting, account, currency, value)
+                waiting = None
+            elif tag in ("62F", "62M") and balance is not None:
+                found = _balance_in(number, value)
+                balance.closing, closed = _signed(found), _swift_day(found["day"])
+                # Banks date the opening balance on the first day, or as the statement before was
+                # closed: a statement of a month then opens on the last day of the month before.
+                if opened not in entries and _day_after(opened).endswith("-01"):
+                    opened = min(_day_after(opened), closed)
+                period = tables.StatedPeriod(since=opened, until=closed, name=account)
+                self.periods.append(period)
+                balance.check(number)
+                balance, ended = None, True
+        if waiting is not None or balance is not None or not ended:
+            raise tables.RefusedTable(
+                number, "the file ends before the closing balance (:62F:): fetch it anew"
+            )
+
+    def _fields(self) -> Iterator[tuple[int, str, str]]:
+        """Yield (line, tag, value) of each field, with its further lines."""
+        begun: tuple[int, str, list[str]] | None = None
+        for number, line in enumerate(tables.lines(self._path, self._encoding), 1):
+            text = line.rstrip("\r\n")
+            found = _TAG.match(text)
+            ends = text.startswith(("-}", "{")) or text.strip() == "-"
+            if found is None and begun is not None and not ends:
+                begun[2].append(text)
+                if len(begun[2]) > MAX_FIELD:
+                    raise tables.RefusedTable(
+                        begun[0], f"the field has more than {MAX_FIELD} lines"
+                    )
+                continue
+            if begun is not None:
+                yield begun[0], begun[1], "\n".join(begun[2])
+                begun = None
+            block = _TAG.search(text) if text.startswith("{") else found
+            if block is not None:
+                begun = (number, block[1], [block[2]])
+        if begun is not None:
+            yield begun[0], begun[1], "\n".join(begun[2])
+
+
+def _balance_in(number: int, value: str) -> re.Match[str]:
+    found = _BALANCE.fullmatch(value.strip())
+    if found is None:
+        raise tables.RefusedTable(
+            number, "the balance is not as SWIFT has it, such as C261101KES1000,00"
+        )
+    return found
+
+
+def _swift_day(digits: str) -> str:
+    return f"20{digits[:2]}-{digits[2:4]}-{digits[4:]}"
+
+
+def _day_after(day: str) -> str:
+    try:
+        return (date.fromisoformat(day) + timedelta(days=1)).isoformat()
+    except (ValueError, OverflowError):
+        return day
+
+
+def _booked(entry: re.Match[str]) -> str:
+    """Return the day on which an entry was booked."""
+    year, month, day = 2000 + int(entry["year"]), int(entry["month"]), int(entry["day"])
+    if entry["entry"]:  # the entry's day has no year: it is near the value date
+        booked, day = int(entry["entry"][:2]), int(entry["entry"][2:])
+        year += (booked < month - 6) - (booked > month + 6)
+        month = booked
+    return f"{year:04}-{month:02}-{day:02}"
+
+
+def _signed(found: re.Match[str]) -> Decimal:
+    # RC takes a credit back, RD a debit.
+    amount = Decimal(found["amount"].replace(",", ".").removesuffix("."))
+    return -amount if found["mark"] in ("D", "RC") else amount
+
+
+def _swift_row(
+    entry: tuple[int, re.Match[str]], account: str, currency: str, information: str
+) -> tuple[int, Sequence[str]]:
+    number, found = entry
+    text, name = _information(information)
+    return number, cells_of(
+        account=account,
+        booked_at=tables.CellMoment(_booked(found)),
+        amount=tables.Number(format(_signed(found), "f")),
+        currency=currency,
+        entry_reference=reference_in(found["bank"] or ""),
+        reference=reference_in(found["own"]),
+        counterparty=name,
+        text=joined_text([found["more"] or "", text]),
+    )
+
+
+def _information(written: str) -> tuple[str, str]:
+    """Return text and counterparty of field 86.
+
+    The field has codes (`?20…?32…`), SWIFT's own words (`/NAME/`), or plain text.
+    """
+    flat = written.replace("\n", "")
+    parts = _CODE.split(flat)
+    if len(parts) < 3:
+        named = _NAMED.search(flat)
+        written = _BROKEN_NUMBER.sub("", written)
+        return written.replace("\n", " "), "" if named is None else named[1].strip()
+    fields = [(int(code), text) for code, text in zip(parts[1::2], parts[2::2], strict=True)]
+    lines = [text for code, text in fields if code in _PURPOSE]
+    purpose = "".join(f" {line}" if _KEYWORD.match(line) else line for line in lines)
+    return purpose, "".join(text for code, text in fields if code in _NAMES).strip()

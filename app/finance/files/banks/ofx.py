@@ -1,0 +1,126 @@
+"""OFX, Open Financial Exchange, 1.x (SGML) and 2.x (XML); read whole, up to MAX_OFX_BYTES."""
+
+import re
+from collections.abc import Iterator, Sequence
+from html import unescape
+from pathlib import Path
+from typing import Final
+
+from app.finance.files import tables
+from app.finance.files.banks.entries import BankTable, Row, cells_of, joined_text
+
+MAX_OFX_BYTES: Final = 64 * 1024 * 1024
+"""OFX elements may end anywhere, so a file is read whole; a busy account has some MB a year."""
+
+MAX_OPEN: Final = 100
+"""Elements open at a time; one without a value counts as open until its parent ends."""
+
+# Possessive: a name that does not end would otherwise be tried at each of its lengths.
+_ELEMENT: Final = re.compile(r"<(/?)([A-Za-z0-9._]++)[^<>]*+>([^<]*+)")
+_CHARSET: Final = re.compile(r"^CHARSET:\s*(\S+)", re.MULTILINE)
+_DECLARED: Final = re.compile(r"""^\s*<\?xml[^>]*encoding=["']([\w.-]+)["']""")
+_POSTED: Final = re.compile(r"(\d{4})(\d\d)(\d\d)(?:\d{6}.*)?")
+_ACCOUNTS: Final = ("BANKACCTFROM", "CCACCTFROM")
+
+AMOUNT_IN: Final = "CURRENCY.CURSYM"
+"""The currency of an entry's amount if it is not the account's. OFX 2.2, section 5.2: with
+`<CURRENCY>` an amount is in that currency; with `<ORIGCURRENCY>` it was converted to the account's,
+and the element only tells the original one."""
+
+
+class OfxTable(BankTable):
+    """One file of OFX, of bank or card accounts."""
+
+    def __init__(self, path: Path, *, encoding: str | None) -> None:
+        super().__init__()
+        if path.stat().st_size > MAX_OFX_BYTES:
+            raise tables.RefusedTable(
+                1, f"the file is larger than {MAX_OFX_BYTES >> 20} MiB: fetch it month by month"
+            )
+        content = path.read_bytes()
+        head = content[:2_000].decode("latin-1")
+        declared = _DECLARED.search(head)
+        charset = _CHARSET.search(head)
+        name = encoding or (declared[1] if declared else "utf-8")
+        if encoding is None and charset is not None and charset[1].isdigit():
+            name = f"cp{charset[1]}"
+        try:
+            text = content.decode(tables.known_encoding(name))
+        except UnicodeDecodeError as error:
+            raise tables.RefusedTable(
+                1, f"byte {error.start:,} of the file is not {name}: say --encoding NAME"
+            ) from None
+        if "<!" in text:
+            raise tables.RefusedTable(
+                1, "the file declares a document type or entities: fetch it anew"
+            )
+        begins = re.search(r"<OFX>", text, re.IGNORECASE)
+        if begins is None:
+            raise tables.RefusedTable(1, "there is no <OFX> in the file: fetch it anew")
+        self._body = text[begins.start() :]
+
+    def _rows(self) -> Iterator[Row]:
+        within: list[str] = []
+        account, currency, number, days = "", "", 0, dict[str, str]()
+        self.periods.clear()
+        entry: dict[str, str] | None = None
+        for found in _ELEMENT.finditer(self._body):  # a list of them takes thirty times the file
+            close, tag, text = found.groups()
+            name, value = tag.upper(), unescape(text).strip()
+            if close:
+                if name in within:
+                    while within.pop() != name:
+                        pass
+                if name == "STMTTRN" and entry is not None:
+                    yield number, _ofx_row(entry, account, currency)
+                    entry = None
+                elif name == "BANKTRANLIST" and len(days) == 2:
+                    since, until = days["DTSTART"], days["DTEND"]
+                    period = tables.StatedPeriod(since=since, until=until, name=account)
+                    self.periods.append(period)
+                    days = {}
+                continue
+            if name == "STMTTRN":
+                if entry is not None:
+                    raise tables.RefusedTable(
+                        number, "a transaction begins before the last one ends"
+                    )
+                entry, number = {}, number + 1
+            elif value and entry is not None:
+                if name == "CURSYM" and "CURRENCY" in within:
+                    name = AMOUNT_IN
+                entry.setdefault(name, value)
+            elif name in ("DTSTART", "DTEND") and (stated := _POSTED.fullmatch(value)):
+                days[name] = "-".join(stated.groups())
+            elif name == "CURDEF":
+                currency = value
+            elif name == "ACCTID" and any(each in within for each in _ACCOUNTS):
+                account = value
+            if not value:
+                within.append(name)
+                if len(within) > MAX_OPEN:
+                    raise tables.RefusedTable(
+                        max(number, 1), f"more than {MAX_OPEN} elements are open at a time"
+                    )
+        if entry is not None or not re.search(r"</OFX>\s*\Z", self._body, re.IGNORECASE):
+            raise tables.RefusedTable(max(number, 1), "the file ends before </OFX>: fetch it anew")
+
+
+def _ofx_row(entry: dict[str, str], account: str, currency: str) -> Sequence[str]:
+    amount = entry.get("TRNAMT", "")
+    found = re.fullmatch(r"([+-]?)([0-9]{1,30})(?:[.,]([0-9]{1,60}))?", amount)
+    if found is not None:
+        sign = "-" if found[1] == "-" else ""
+        amount = tables.Number(f"{sign}{found[2]}" + (f".{found[3]}" if found[3] else ""))
+    posted = _POSTED.fullmatch(entry.get("DTPOSTED", ""))
+    day = "-".join(posted.groups()) if posted else entry.get("DTPOSTED", "")
+    return cells_of(
+        account=account,
+        booked_at=tables.CellMoment(day) if posted else day,
+        amount=amount,
+        currency=entry.get(AMOUNT_IN, currency),
+        entry_reference=entry.get("FITID", ""),
+        reference=entry.get("REFNUM", ""),
+        counterparty=entry.get("NAME", ""),
+        text=joined_text([entry.get("MEMO", ""), entry.get("CHECKNUM", "")]),
+    )
