@@ -12,8 +12,9 @@ from typing import Any, Final
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.database.statements import Rows, select_in, statement, stream
+from app.database.statements import Rows, statement, stream
 from app.finance import import_store
+from app.finance.line_version_store import lines_known
 from reconcile.instants import EARLIEST, LATEST, Instant
 from reconcile.matching.bank import Payout
 from reconcile.matching.books import BankLine
@@ -31,16 +32,13 @@ def payout_id(source: str, reference: str, currency: str) -> str:
 AT_ONCE: Final = 4_000
 """Lines in memory at a time, less than half a kilobyte each."""
 
-_LINES: Final = statement(
-    "SELECT line || '.' || since, account, currency, minor, booked_at, reference, counterparty, "
-    "told FROM bank_lines WHERE {known} ORDER BY subject, ordinal",
-    known=import_store.KNOWN,
+_ROW: Final = (
+    "line || '.' || since, account, currency, minor, booked_at, reference, counterparty, told"
 )
-
-_NAMED: Final = statement(
-    "SELECT line || '.' || since, account, currency, minor, booked_at, reference, counterparty, "
-    "told FROM bank_lines WHERE {known} AND line IN ({})",
-    known=import_store.KNOWN_AT,
+_LINES: Final = statement(
+    "SELECT {row} FROM bank_lines WHERE {known} ORDER BY subject, ordinal",
+    row=_ROW,
+    known=import_store.KNOWN,
 )
 
 STRETCH: Final = 20_000
@@ -55,11 +53,11 @@ _STRETCH: Final = (
 )
 
 _SAYING: Final = statement(
-    "SELECT line || '.' || since, account, currency, minor, booked_at, reference, counterparty, "
-    "told FROM bank_lines WHERE booked_at >= :first AND booked_at < :before "
+    "SELECT {row} FROM bank_lines WHERE booked_at >= :first AND booked_at < :before "
     "AND {known} AND (lower(told) LIKE :like ESCAPE '!' "
     "OR lower(counterparty) LIKE :like ESCAPE '!' OR lower(reference) LIKE :like ESCAPE '!') "
     "ORDER BY booked_at DESC, line LIMIT :limit",
+    row=_ROW,
     known=import_store.KNOWN,
 )
 
@@ -136,9 +134,8 @@ async def bank_lines_named(
     connection: AsyncConnection, names: Iterable[str], *, as_of: Instant
 ) -> list[BankLine]:
     """Return lines by their subjects (`subject_of`), as they were known at an instant."""
-    number = await import_store.newest_published(connection, as_of=as_of)
     wanted = [name.partition(".")[0] for name in names]
-    rows = await select_in(connection, sql=_NAMED, values=wanted, first=(number, number))
+    rows = await lines_known(connection, "bank", _ROW, as_of=as_of, line=wanted)
     return [bank_line_of(row) for row in sorted(rows)]
 
 

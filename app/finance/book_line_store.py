@@ -14,7 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.database.statements import Rows, select_in, statement, stream
 from app.finance import import_store
-from app.finance.line_version_store import ERASED_PHONE
+from app.finance.line_version_store import ERASED_PHONE, lines_known
 from reconcile.instants import EARLIEST, Instant
 from reconcile.matching.books import BookLine, Methods
 from reconcile.money import Money
@@ -31,27 +31,7 @@ _ROWS_FROM: Final = statement(_ROWS, row=_ROW, known=import_store.KNOWN, keys="m
 _ROWS_BETWEEN: Final = statement(
     _ROWS, row=_ROW, known=import_store.KNOWN, keys="match_key >= :first AND match_key < :beyond"
 )
-_OF_KEYS: Final = statement(
-    "SELECT {row} FROM book_lines WHERE {known} AND match_key IN ({})",
-    row=_ROW,
-    known=import_store.KNOWN_AT,
-)
-_OF_GROUPS: Final = statement(
-    "SELECT {row} FROM book_lines WHERE {known} AND group_key IN ({})",
-    row=_ROW,
-    known=import_store.KNOWN_AT,
-)
 _METHODS: Final = "SELECT DISTINCT method FROM book_lines WHERE method IS NOT NULL"
-_OF_METHODS: Final = statement(
-    "SELECT {row} FROM book_lines WHERE {known} AND method IN ({})",
-    row=_ROW,
-    known=import_store.KNOWN_AT,
-)
-_NAMED: Final = statement(
-    "SELECT {row} FROM book_lines WHERE {known} AND line IN ({})",
-    row=_ROW,
-    known=import_store.KNOWN_AT,
-)
 # --- reading --------------------------------------------------------------------------------------
 
 
@@ -77,8 +57,7 @@ async def book_rows(
 
 async def book_rows_of(connection: AsyncConnection, keys: Iterable[str], *, as_of: Instant) -> Rows:
     """Return rows as of `book_rows`, of these keys."""
-    number = await import_store.newest_published(connection, as_of=as_of)
-    return await select_in(connection, sql=_OF_KEYS, values=set(keys), first=(number, number))
+    return await lines_known(connection, "book", _ROW, as_of=as_of, match_key=keys)
 
 
 async def outside_orders(
@@ -88,12 +67,9 @@ async def outside_orders(
 
     named  subjects of lines
     """
-    number = await import_store.newest_published(connection, as_of=as_of)
     cells = [row[0] for row in await connection.execute(text(_METHODS))]
     chosen = [cell for cell in cells if methods.parts(cell) & {"outside", "bank"}]
-    rows = set[tuple[Any, ...]]()
-    for sql, values in ((_OF_METHODS, chosen), (_NAMED, list(named))):
-        rows |= set(await select_in(connection, sql=sql, values=values, first=(number, number)))
+    rows = await lines_known(connection, "book", _ROW, as_of=as_of, method=chosen, line=named)
     return [book_line_of(row) for row in sorted(rows, key=lambda row: row[1])]
 
 
@@ -101,10 +77,10 @@ async def book_lines_of(
     connection: AsyncConnection, keys: Iterable[str], *, as_of: Instant
 ) -> list[tuple[str, BookLine]]:
     """Return (key, line) of the lines that these keys name, by reference or by group."""
-    number = await import_store.newest_published(connection, as_of=as_of)
-    rows = set[tuple[Any, ...]]()
-    for sql in (_OF_KEYS, _OF_GROUPS):
-        rows |= set(await select_in(connection, sql=sql, values=set(keys), first=(number, number)))
+    wanted = set(keys)
+    rows = await lines_known(
+        connection, "book", _ROW, as_of=as_of, match_key=wanted, group_key=wanted
+    )
     return [(row[0], book_line_of(row)) for row in sorted(rows, key=lambda row: row[:2])]
 
 

@@ -203,9 +203,6 @@ def import_of(row: Any) -> Import:
 KNOWN: Final = "since <= :number AND (until IS NULL OR until > :number)"
 """Versions that the imports up to `:number` left in force."""
 
-KNOWN_AT: Final = "since <= ? AND (until IS NULL OR until > ?)"
-"""KNOWN with positional values: the number twice."""
-
 
 HALF: Final = 1_000_000_000
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter, defaultdict
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import count, groupby
@@ -31,10 +31,18 @@ from app.database.statements import (
     Rows,
     insert_rows,
     run,
+    select_in,
     select_rows,
     statement,
 )
-from app.finance.import_store import Import, ImportKind, newest_published, sum_of, summed
+from app.finance.import_store import (
+    KNOWN,
+    Import,
+    ImportKind,
+    newest_published,
+    sum_of,
+    summed,
+)
 from reconcile.instants import EARLIEST, Instant
 from reconcile.matching.rows import Moved, is_like, is_same, paired
 from reconcile.money import Money
@@ -410,6 +418,36 @@ def _supersede(connection: PlainConnection, lines: LineKind, rows: Rows, number:
         same=" AND ".join(f"{lines.table}.{name}=behind.{name}" for name in keys),
     )
     connection.ask(sql, (number, *columns))
+
+
+# --- lines as of an instant -----------------------------------------------------------------------
+
+
+async def lines_known(
+    connection: AsyncConnection,
+    kind: ImportKind,
+    columns: str,
+    *,
+    as_of: Instant,
+    **having: Iterable[str],
+) -> Rows:
+    """Return lines as they were known at an instant, each once, in no order.
+
+    columns  of the rows, in SQL
+    having   by column, values one of which a line has
+    """
+    number, found = await newest_published(connection, as_of=as_of), dict[Row, None]()
+    for name, values in having.items():
+        sql = statement(
+            "SELECT {columns} FROM {table} WHERE {known} AND {name} IN ({})",
+            columns=columns,
+            table=LINES[kind].table,
+            known=KNOWN.replace(":number", "?"),
+            name=name,
+        )
+        rows = await select_in(connection, sql=sql, values=set(values), first=(number, number))
+        found |= dict.fromkeys(rows)
+    return list(found)
 
 
 # --- undoing what a killed import left ------------------------------------------------------------

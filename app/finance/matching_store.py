@@ -21,7 +21,8 @@ from sqlalchemy.util import await_only
 
 from app.database.statements import select_in, statement, stream
 from app.finance.book_line_store import book_rows_of
-from app.finance.import_store import KNOWN, KNOWN_AT, newest_published
+from app.finance.import_store import KNOWN, newest_published
+from app.finance.line_version_store import lines_known
 from app.finance.statement_store import ROW_FIELDS
 from reconcile.instants import Instant
 from reconcile.matching.books import match_key
@@ -168,11 +169,7 @@ _CONTESTED: Final = statement(
 
 _NAMED_BOOK: Final = "SELECT match_key FROM book_lines WHERE line IN ({})"
 
-_NAMED_LINES: Final = statement(
-    "SELECT coalesce(match_key, ''), {row} FROM statement_lines WHERE {known} AND line IN ({})",
-    row=ROW_FIELDS,
-    known=KNOWN_AT,
-)
+_NAMED_LINES: Final = statement("coalesce(match_key, ''), {row}", row=ROW_FIELDS)
 
 _ORDERS: Final = "SELECT order_key FROM links WHERE kind = 'payment' AND reference IN ({})"
 
@@ -206,8 +203,8 @@ async def joined_lines(
     subjects = {name for name in names if name.startswith(("bok_", "stm_"))}
     keys.update(match_key(name) for name in names - subjects)
     keys.update(row[0] for row in await select_in(connection, sql=_NAMED_BOOK, values=subjects))
-    known = (number, number)
-    for row in await select_in(connection, sql=_NAMED_LINES, values=subjects, first=known):
+    named = await lines_known(connection, "statement", _NAMED_LINES, as_of=as_of, line=subjects)
+    for row in named:
         lines[row[1]] = StatementRow(*row)
         keys.add(row[0])
     payments = {line.payment for line in lines.values() if line.payment is not None}

@@ -18,6 +18,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.database.statements import Rows, select_in, statement, stream
 from app.finance import import_store, staged_rows
+from app.finance.line_version_store import lines_known
 from reconcile.instants import Instant
 from reconcile.matching.bank import Payout
 from reconcile.matching.books import StatementLine, match_key
@@ -104,22 +105,7 @@ _NAMED_BETWEEN: Final = statement(
     known=import_store.KNOWN,
     keys="match_key >= :first AND match_key < :beyond",
 )
-_OF_KEYS: Final = statement(
-    "SELECT match_key, {row} FROM statement_lines WHERE {known} AND match_key IN ({})",
-    row=ROW_FIELDS,
-    known=import_store.KNOWN_AT,
-)
-_OF_SUBJECTS: Final = statement(
-    "SELECT match_key, {row} FROM statement_lines WHERE {known} AND subject IN ({})",
-    row=ROW_FIELDS,
-    known=import_store.KNOWN_AT,
-)
-
-_OF_NAMES: Final = statement(
-    "SELECT match_key, {row} FROM statement_lines WHERE {known} AND line IN ({})",
-    row=ROW_FIELDS,
-    known=import_store.KNOWN_AT,
-)
+_KEYED: Final = statement("match_key, {row}", row=ROW_FIELDS)
 _OF_PAYOUT: Final = statement(
     "SELECT match_key, {row} FROM statement_lines WHERE {known} AND payout = :payout "
     "AND source = :source AND currency = :currency ORDER BY line, since LIMIT :limit",
@@ -294,13 +280,10 @@ async def statement_lines_of(
     as_of: Instant,
 ) -> list[StatementLine]:
     """Return the lines that name one of these orders, by `match_key`, or one of these payments."""
-    number = await import_store.newest_published(connection, as_of=as_of)
-    rows = set[tuple[Any, ...]]()
-    subjects = (f"p:{payment}" for payment in payments)
-    for sql, wanted in ((_OF_KEYS, keys), (_OF_SUBJECTS, subjects)):
-        rows |= set(
-            await select_in(connection, sql=sql, values=set(wanted), first=(number, number))
-        )
+    subjects = [f"p:{payment}" for payment in payments]
+    rows = await lines_known(
+        connection, "statement", _KEYED, as_of=as_of, match_key=keys, subject=subjects
+    )
     return [statement_line_of(row) for row in sorted(rows, key=lambda row: row[1])]
 
 
@@ -308,8 +291,7 @@ async def statement_lines_named(
     connection: AsyncConnection, names: Iterable[str], *, as_of: Instant
 ) -> list[StatementLine]:
     """Return lines by their subjects (`subject_of`), as they were known at an instant."""
-    number = await import_store.newest_published(connection, as_of=as_of)
-    rows = await select_in(connection, sql=_OF_NAMES, values=names, first=(number, number))
+    rows = await lines_known(connection, "statement", _KEYED, as_of=as_of, line=names)
     return [statement_line_of(row) for row in rows]
 
 
