@@ -401,6 +401,7 @@ def last_decisions(
         yield from matching.rest()
         return
     yield from matching.rest(beside=bank.credits_alone())
+    bank.expect(matching.unsettled())
     yield from bank.decisions(period, unpaid=matching.unpaid)
 
 

@@ -39,7 +39,9 @@ from reconcile.matching.rules import (
     common_spans,
     waits_in,
 )
+from reconcile.matching.tally import Unsettled
 from reconcile.matching.texts import named_in, telling
+from reconcile.matching.wallets import PAST_MOST, due_after
 from reconcile.money import MAX_MINOR, Money
 from reconcile.values import frozen
 
@@ -141,6 +143,7 @@ class BankLeg:
     links      groups that belong together, sorted
     transfers  bank lines of orders paid outside providers
     alone      the other payouts and lines, sorted
+    late       breaks about providers that pay out late, once `expect` was called
     """
 
     def __init__(
@@ -164,6 +167,8 @@ class BankLeg:
         self._payers = tuple([each.casefold() for each in rules.bank_payers])
         self._others = tuple([each.casefold() for each in rules.other_business])
         self._joined: set[str] = set()
+        self.late: tuple[Break, ...] = ()
+        self._stated = {each.name: each.spans for each in coverage.statements}
         self._orders, hands = Transfers(orders, methods=rules.methods), tuple(hands)
         links = [*self._by_name(hands)]
         transfers = [*self._claimed(self._orders.by_hand(self._left_lines(), hands))]
@@ -408,6 +413,52 @@ class BankLeg:
         for each in self.alone:
             if (period is None or each.at in period) and each.bucket in _ALONE:
                 yield _alone(each, near)
+        for late in self.late:
+            if period is None or late.since in period:
+                yield late
+
+    def expect(self, unsettled: Iterable[Unsettled]) -> None:
+        """Find providers that pay out later than ever, as far as their captures wait for it.
+
+        Payouts from wallets are left to `Wallets`, which knows what is there. Captures count that
+        are older than the longest time between two payouts.
+        """
+        waiting = list(unsettled)
+        paid: dict[tuple[str, str], list[Payout]] = defaultdict(list)
+        for each in self._payouts:
+            if each.paid_at is not None and each.minor > 0 and not each.withdrawn:
+                paid[each.source, each.currency].append(each)
+        self.late = ()
+        for (source, currency), own in sorted(paid.items()):
+            last, days = own[-1], sorted({each.paid_at or 0 for each in own})[-PAST_MOST:]
+            due = due_after([Instant(each) for each in days])
+            if due is None or due > self._as_of or last.paid_at is None:
+                continue
+            spans = self._stated.get(source, ())
+            minor = sum(
+                each.minor
+                for each in waiting
+                if (each.source, each.currency) == (source, currency)
+                and each.days * DAY >= due - last.paid_at
+            )
+            if minor > 0 and any(e.since <= last.paid_at and due <= e.until for e in spans):
+                money = Money(minor=minor, currency=currency)
+                facts: Facts = (
+                    ("wallet", source),
+                    ("waiting", money),
+                    ("last_at", last.paid_at),
+                    ("due_at", due),
+                )
+                self.late += (
+                    Break(
+                        cause="payout_late",
+                        subject=last.payout_id,
+                        money=money,
+                        since=due,
+                        cites=(last.payout_id,),
+                        facts=facts,
+                    ),
+                )
 
     def placed(self, period: Period | None = None) -> list[tuple[Bucket, Payout | BankLine]]:
         """Return every payout and line of a period, or of all time, with its bucket."""

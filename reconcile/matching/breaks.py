@@ -530,8 +530,8 @@ SENTENCES: Final[dict[BreakCause, str]] = {
     "of {wallet}, and no statement of another one has the other side",
     "release_without_hold": "{released} of {wallet} was released at {moved_at}, and no imported "
     "statement says that so much had been held",
-    "payout_late": "Nothing was withdrawn from {wallet} since {last_at}, for longer than between "
-    "any two payouts before; {waiting} is there, and was due by {due_at}",
+    "payout_late": "Nothing was paid out from {wallet} since {last_at}, for longer than between "
+    "any two payouts before; {waiting} waits there, and was due by {due_at}",
     "payment_unallocated": "{captured} of the payment {payment} is on no order",
     "assignment_contradicted": "{captured} was captured, and the payment that was assigned to this "
     "order was named for another one later",

@@ -29,7 +29,7 @@ from reconcile.matching.group import Deciding
 from reconcile.matching.rows import BookRow, StatementRow, TakingRow, claims, lines_of
 from reconcile.matching.rules import Coverage, HandMatch, MatchRules, Terms
 from reconcile.matching.suspense import NO_SUSPENSE, UNALLOCATED, Suspended, Suspense
-from reconcile.matching.tally import Group, KeepingTally, Plain, Tally, merge
+from reconcile.matching.tally import Group, KeepingTally, Plain, Tally, Unsettled, merge
 from reconcile.money import Money
 from reconcile.values import frozen
 
@@ -333,11 +333,10 @@ class Matching:
         """Return the totals of all decisions so far; complete after `rest`."""
         return self._tally.control(self._terms.as_of)
 
-    def unsettled(self) -> Iterator[tuple[str, int, int, int]]:
-        """Yield currency, age in days, number and sum of captures that wait for their statement
-        line, or miss it."""
-        for (currency, days), sums in sorted(self._tally.unsettled.items()):
-            yield currency, days, sums[0], sums[1]
+    def unsettled(self) -> Iterator[Unsettled]:
+        """Yield captures that wait for their statement line, or miss it."""
+        for (source, currency, days), sums in sorted(self._tally.unsettled.items()):
+            yield Unsettled(source, currency, days, number=sums[0], minor=sums[1])
 
 
 class OtherPeriods:

@@ -33,12 +33,23 @@ class Sheet(dict[str, Sums]):
         return sums
 
 
+class Unsettled(NamedTuple):
+    """Captures of one source, currency and age in whole days that no statement line settles."""
+
+    source: str
+    currency: str
+    days: int
+    number: int
+    minor: int
+
+
 class Tally:
     """The counts of one matching or a part of it, and decisions to report until taken.
 
     plain    plain orders that agree, counted once for book and ledger lines
     settled  plain captures with their statement line
-    unsettled  captures that a statement should have, or will, by currency and age in whole days
+    unsettled  captures that a statement should have, or will, by source, currency and age in whole
+               days
     """
 
     def __init__(self, home: str) -> None:
@@ -50,7 +61,7 @@ class Tally:
         self.placed: dict[tuple[Side, Bucket], Sheet] = {}
         self.breaks: dict[tuple[str, str], Sums] = {}
         self.plain, self.settled = Sheet(), Sheet()
-        self.unsettled: dict[tuple[str, int], Sums] = {}
+        self.unsettled: dict[tuple[str, str, int], Sums] = {}
         self.unsearched = 0
         self._decisions: list[Decision] = []
 
@@ -122,7 +133,8 @@ class Tally:
 
     def keep_unsettled(self, capture: Capture, *, days: int) -> None:
         """Count a capture without a statement line, so many days after it."""
-        sums = self.unsettled.setdefault((capture.currency, days), [0, 0, 0, 0])
+        key = (capture.source, capture.currency, days)
+        sums = self.unsettled.setdefault(key, [0, 0, 0, 0])
         _add(sums, capture.minor)
 
     def place_lines(self, rows: Iterable[StatementRow], bucket: Bucket) -> None:

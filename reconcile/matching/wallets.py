@@ -122,6 +122,18 @@ class WalletOpening:
     line_id: str
 
 
+def due_after(paid: Sequence[Instant]) -> Instant | None:
+    """Return when the payout after these, sorted ones is late; None where they have no rhythm.
+
+    Payouts have a rhythm if the longest time between two is at most twice the usual one.
+    """
+    if len(paid) < PAST_LEAST:
+        return None
+    apart = sorted([after - before for before, after in pairwise(paid)])
+    usual, longest = apart[len(apart) // 2], apart[-1]
+    return Instant(paid[-1] + longest + GRACE) if longest <= 2 * usual else None
+
+
 def name_of(source: str, wallet: str) -> str:
     return f"{source} {wallet}".strip()
 
@@ -222,20 +234,14 @@ class Wallets:
         return sums
 
     def _late(self, sent: Sequence[WalletRow], balance: int) -> None:
-        """Report that nothing was withdrawn for longer than ever before, with enough to withdraw.
-
-        Payouts have a rhythm if the longest time between two is at most twice the usual one.
-        """
-        if len(sent) < PAST_LEAST or balance < min([-row.net for row in sent]):
+        """Report that nothing was withdrawn for longer than ever, with enough to withdraw."""
+        due = due_after([row.at for row in sent])
+        if due is None or balance < min([-row.net for row in sent]):
             return
-        apart = sorted([after.at - before.at for before, after in pairwise(sent)])
-        usual, longest = apart[len(apart) // 2], apart[-1]
         last = sent[-1]
-        due = last.at + longest + GRACE
         spans = self._covered.get(last.source, ())
         if (
-            longest <= 2 * usual
-            and due <= self._until
+            due <= self._until
             and due in self._period
             and any(span.since <= last.at and due <= span.until for span in spans)
         ):

@@ -17,6 +17,7 @@ from reconcile.matching.breaks import BREAK_CAUSES, BreakCause, at_risk
 from reconcile.matching.ledger_lines import LedgerLine, Taken
 from reconcile.matching.rules import Coverage
 from reconcile.matching.suspense import Suspended, age_of
+from reconcile.matching.tally import Unsettled
 from reconcile.matching.wallets import WalletSums
 from reconcile.money import Money
 from reconcile.periods import IN_UTC, Calendar
@@ -344,10 +345,11 @@ class PeriodTally:
             for (currency, into), (count, captured, gross) in sorted(self._settled_in.items())
         )
 
-    def unsettled(self, captures: Iterable[tuple[str, int, int, int]]) -> None:
-        """Add captures without a statement line: currency, age in days, number and sum."""
-        for currency, days, count, minor in captures:
-            self._unsettled.add((currency, r.AGES[bisect_left(_AGES, days)]), count, minor)
+    def unsettled(self, captures: Iterable[Unsettled]) -> None:
+        """Add captures without a statement line."""
+        for each in captures:
+            age = r.AGES[bisect_left(_AGES, each.days)]
+            self._unsettled.add((each.currency, age), each.number, each.minor)
 
     def _unsettled_rows(self) -> tuple[r.UnsettledRow, ...]:
         found = {key: (count, total) for key, (count, total) in self._unsettled.items()}

@@ -35,6 +35,7 @@ from reconcile.matching.rules import (
     Span,
     Tolerance,
 )
+from reconcile.matching.tally import Unsettled
 from reconcile.matching.texts import named_in
 from reconcile.money import Money
 from reconcile.reporting.input import BankView, OrderSeen
@@ -575,6 +576,36 @@ def test_two_periods_that_meet_are_together_the_whole(world: Any, day: int) -> N
     assert Counter(reported) == Counter(repr(each) for each in found.decisions())
     whole = found.control(halves[0]) + found.control(halves[1])
     assert whole == found.control()
+
+
+DAILY = tuple(paid(f"D-{day}", 1_000, day) for day in (0, 1, 2, 4, 5, 6, 7))
+
+
+@pytest.mark.parametrize(
+    ("payouts", "waits", "told"),
+    [
+        # The longest time between two was 2 days: 2 and one of grace after day 7 it is late.
+        (DAILY, [("shop", 3, 700), ("shop", 2, 50), ("other", 9, 90)], 700),
+        (DAILY, [("shop", 2, 700)], None),  # it may have come after the expected payout
+        (DAILY[:4], [("shop", 20, 700)], None),  # no rhythm yet
+        ((*DAILY, paid("D-30", 1_000, 30)), [("shop", 20, 700)], None),  # a pause is usual
+        ((*DAILY, paid("D-48", 1_000, 48)), [("shop", 20, 700)], None),
+        (tuple(replace(each, withdrawn=True) for each in DAILY), [("shop", 9, 700)], None),
+    ],
+)
+def test_a_provider_that_pays_out_later_than_ever_is_reported_with_what_waits(
+    payouts: tuple[Payout, ...], waits: list[tuple[str, int, int]], told: int | None
+) -> None:
+    found = leg(*payouts, edges=False)
+    found.expect([Unsettled(name, "KES", days, number=1, minor=of) for name, days, of in waits])
+    late = [each for each in breaks(found) if each.cause == "payout_late"]
+    assert [each.money.minor for each in late] == ([] if told is None else [told])
+    assert [each.since for each in late] == ([] if told is None else [T + 10 * DAY])
+    counted = {each.cause: each.count for each in found.control().breaks}
+    assert counted.get("payout_late", 0) == len(late)
+    unknown = leg(*payouts, edges=False, coverage=replace(COVERAGE, statements=()))
+    unknown.expect([Unsettled("shop", "KES", 9, number=1, minor=700)])
+    assert unknown.late == ()
 
 
 def settled(payouts: list[Payout]) -> list[OrderSeen]:
