@@ -868,7 +868,7 @@ async def test_months_begin_with_what_came_or_was_imported_first(console: Runnin
     async with console.signed_in("finance") as client:
         now = (await client.get("/now.json")).json()["finance"]
         listed = (await client.get("/periods.json")).json()["open"]
-    assert "none yet: nothing has come or was imported" in html
+    assert "none yet: months begin with the first arrival or import" in html
     assert "each that is over is closed" not in html
     assert now["month"]["period"] == imported
     assert listed[0]["period"] == imported
