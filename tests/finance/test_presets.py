@@ -315,7 +315,7 @@ def test_the_preset_that_reads_most_of_a_heading_is_recognized(
     assert [each.export.name for each in recognized(path)] == names
 
 
-def test_two_presets_that_read_equally_much_are_a_question(tmp_path: Path) -> None:
+def test_two_presets_that_read_equally_much_are_a_question() -> None:
     own = [
         export_in(name, f'kind = "book"\n[columns]\nreference = "No"\namount = "{name}"\n')
         for name in ("Sum", "Total")
@@ -356,7 +356,7 @@ async def test_a_file_that_is_nearly_a_known_export_says_which_column_it_lacks(
 async def test_a_copy_of_a_preset_is_saved_as_a_mapping_and_recognized(
     context: AppContext, tmp_path: Path
 ) -> None:
-    """It outweighs the shipped preset, and knows the provider and the account."""
+    """It outweighs the shipped preset, and knows provider and account; a file of it is one, too."""
     text = preset_text("mpesa_portal")
     await save_named(context, "our till", kind="statement", toml=text, by=None)
     sources = {
@@ -372,6 +372,10 @@ async def test_a_copy_of_a_preset_is_saved_as_a_mapping_and_recognized(
     done = await import_statement(context, request, source="shop")
     assert (done.preset, done.new, done.problems) == ("our till", 6, [])
     assert await lines_of(context, "mpesa_portal") == golden()["mpesa_portal"]
+    (tmp_path / "till.toml").write_text(text)
+    request = ImportRequest(path=sample("mpesa_portal"), mapping=tmp_path / "till.toml")
+    by_path = await import_statement(context, request, source="shop")
+    assert (by_path.preset, by_path.unchanged) == ("till", 6)
     with pytest.raises(UsageError, match="a mapping of another kind of file: statement"):
         await save_named(context, "our till", kind="book", toml=text, by=None)
 
