@@ -165,15 +165,18 @@ def _of_source(found: FileIdentity, sources: Mapping[str, SourceSettings]) -> Fi
     because = list(found.because)
     possible = sorted(sources)
     profiles = () if found.preset is None else found.preset.export.profiles
-    if profiles:
+    if found.preset is not None and found.preset.export.title:  # its maker is known
         theirs = _of_profiles(sources, profiles)
         shipped = {*shipped_profiles()} - ANY_PROVIDER
         possible = theirs or [name for name in possible if sources[name].profile not in shipped]
-        if not possible and sources:
+        if not possible and profiles and sources:
             raise UsageError(
                 f"no source has the profile {' or '.join(profiles)}, whose statement this "
                 f"is: connect that provider first. {' '.join(because)}"
             )
+        if not possible and sources:
+            because.append("Every source is of another provider than the maker of the file.")
+            return replace(found, sources=sorted(sources), because=because, unsure=True)
     accounts = frozenset() if found.preset is None else found.preset.accounts
     stated = {name: _accounts_of(sources[name]) for name in possible}
     if accounts and any(stated.values()):

@@ -39,6 +39,7 @@ def identified(name: str, sources: dict[str, SourceSettings], **said: Any) -> Fi
         }, ["eu"]),
         ("stripe_payouts", {"own": PLAIN, "mpesa": TILL}, ["own"]),
         ("stripe_payouts", {}, [""]),
+        ("ebay_transactions", {"stripe": STRIPE, "own": PLAIN}, ["own"]),
     ],
 )  # fmt: skip
 def test_the_source_follows_from_the_provider_and_the_account_in_the_file(
@@ -54,6 +55,7 @@ def test_the_source_follows_from_the_provider_and_the_account_in_the_file(
         ("stripe_payouts", {"de": STRIPE, "fr": STRIPE, "mpesa": TILL}, ["de", "fr"]),
         ("mpesa_portal", {"mombasa": OTHER_TILL}, ["mombasa"]),
         ("mpesa_portal", {"a": TILL, "b": TILL}, ["a", "b"]),
+        ("ebay_transactions", {"stripe": STRIPE}, ["stripe"]),
     ],
 )
 def test_a_source_is_not_guessed_where_the_file_does_not_settle_it(

@@ -97,7 +97,8 @@ SAMPLE: Final[Mapping[str, Sample]] = {
 
 
 WITHOUT_PROFILE: Final = {
-    "amazon_settlement", "ebay_transactions", "etsy_statement", "klarna_settlement"
+    "amazon_settlement", "ebay_transactions", "etsy_statement", "klarna_settlement",
+    "woopayments_transactions",
 }  # fmt: skip
 
 
