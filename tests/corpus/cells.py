@@ -29,7 +29,7 @@ class Notation:
     decimal   None: not declared
     suffixes  word behind an amount to its sign
     empty     words of cells that say nothing
-    zone      of times without one
+    zone      of times without one; None: such times must be refused
     """
 
     decimal: str | None = None
@@ -39,12 +39,13 @@ class Notation:
     suffixes: Mapping[str, str] = field(default_factory=dict)
     empty: Sequence[str] = ()
     dates: str = "iso"
-    zone: str = "UTC"
+    zone: str | None = "UTC"
     zones: Mapping[str, str] = field(default_factory=dict)
 
     def mapping(self) -> str:
         """Return the lines of a mapping that say this."""
-        lines = [f'dates = "{self.dates}"', f'zone = "{self.zone}"']
+        lines = [f'dates = "{self.dates}"']
+        lines += [f'zone = "{self.zone}"'] if self.zone else []
         lines += [f'thousands = "{self.thousands}"'] if self.thousands else []
         lines += [f'decimal = "{self.decimal}"'] if self.decimal else []
         lines += ['brackets = "negative"'] if self.brackets else []
@@ -164,7 +165,7 @@ def date(text: str, notation: Notation, *, column: str = "") -> str | None:
         days, part = divmod(Decimal(plain), 1)
         moment = datetime(1899, 12, 30) + timedelta(days=int(days))
         moment += timedelta(seconds=int((part * 86_400).to_integral_value()))
-        return _told(_placed(moment, column if part else "", notation))
+        return _told(_placed(moment, column if part else "", notation, is_day=not part))
     plain = re.sub(r"(?<=\d)T(?=\d)", " ", plain).replace("Sept ", "Sep ")
     body, zone = plain, ""
     found = re.search(r" ?([+-]\d\d:?\d\d|(?<=\d)Z)$| ([A-Z]{3,4}|\w+/\w+)$", plain)
@@ -177,7 +178,7 @@ def date(text: str, notation: Notation, *, column: str = "") -> str | None:
         except ValueError:
             continue
         if ":" not in form:
-            return _told(_placed(moment, "", notation))
+            return _told(_placed(moment, "", notation, is_day=True))
         if zone and column and _zone(zone, moment, notation) != _zone(column, moment, notation):
             raise Unclear("two zones")
         return _told(_placed(moment, zone or column, notation))
@@ -196,8 +197,11 @@ def _zone(name: str, moment: datetime, notation: Notation) -> timedelta:
     raise Unclear("nothing is said of the zone")
 
 
-def _placed(moment: datetime, zone: str, notation: Notation) -> datetime:
-    return (moment - _zone(zone or notation.zone, moment, notation)).replace(tzinfo=UTC)
+def _placed(moment: datetime, zone: str, notation: Notation, *, is_day: bool = False) -> datetime:
+    if not (zone or notation.zone or is_day):
+        raise Unclear("nothing is said of its zone")
+    zone = zone or notation.zone or "UTC"
+    return (moment - _zone(zone, moment, notation)).replace(tzinfo=UTC)
 
 
 def _told(moment: datetime) -> str:

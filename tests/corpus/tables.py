@@ -211,7 +211,7 @@ def _notation(random: Random, dates: Sequence[str]) -> Notation:
         suffixes={"DR": "minus", "CR": "plus", "-": "minus"} if maybe() < 0.3 else {},
         empty=("--", "N/A") if maybe() < 0.3 else (),
         dates=random.choice(dates),
-        zone=random.choice(("UTC", "Africa/Nairobi", "Europe/Berlin")),
+        zone=random.choice(("UTC", "Africa/Nairobi", "Europe/Berlin", None)),
         zones={"CST": "America/Chicago"} if maybe() < 0.5 else {},
     )
 
