@@ -69,6 +69,7 @@ class Table:
     encoding: str = "utf-8"
     before: int = 0
     has_heading: bool = True
+    is_guessed: bool = True
 
     @property
     def name(self) -> str:
@@ -81,8 +82,10 @@ class Table:
             name: name if self.has_heading else str(place + 1)
             for name, place in self.places.items()
         }
-        lines = [f'delimiter = "{self.delimiter}"'.replace("\t", "\\t")]
-        lines += [f'encoding = "{self.encoding}"'] if self.form == "csv" else []
+        lines = []
+        if not self.is_guessed:
+            lines += [f'delimiter = "{self.delimiter}"'.replace("\t", "\\t")]
+            lines += [f'encoding = "{self.encoding}"']
         lines += [] if self.has_heading else ["heading_row = 0"]
         lines += [f'zone_column = "{shown["Zone"]}"'] if "Zone" in self.places else []
         made = []
@@ -330,6 +333,7 @@ def _csv(
     return Table(
         kind=kind, form="csv", content=content, notation=notation, places=places,
         delimiter=delimiter, encoding=encoding, before=before, has_heading=has_heading,
+        is_guessed=has_heading and encoding.startswith("utf") and random.random() < 0.5,
     )  # fmt: skip
 
 
