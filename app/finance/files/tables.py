@@ -344,7 +344,8 @@ def lines(path: Path, encoding: str) -> Iterator[str]:
                     raise RefusedTable(number, f"the line is longer than {MAX_LINE:,} characters")
                 if "\0" in line:
                     raise _no_text(path, number, _zero_byte(path))
-                yield line
+                # Programs that join files leave the marks of the later ones.
+                yield line.lstrip(BYTE_ORDER_MARK) if line[0] == BYTE_ORDER_MARK else line
         except UnicodeError:
             raise _undecodable(path, encoding) from None
 
@@ -530,13 +531,15 @@ class CsvTable:
                 )
             first, last = line + 1, self._line(reader)
             numbers: Sequence[int] = range(first, last + 1)
+            broken: _Broken = {}
             if len(numbers) != len(rows):  # some rows have several lines
                 heights = (1 + sum(len(_LINE_END.findall(cell)) for cell in row) for row in rows)
                 numbers = list(accumulate(heights, initial=first))[:-1]
+                broken = self._swallowed(rows, numbers)
             if self._ended:
                 width = len(self.heading)
                 rows = [row if any(row[width:]) else row[:width] for row in rows]
-            yield Batch([*map(self._as_it_was, rows)] if self.of_ours else rows, numbers)
+            yield Batch([*map(self._as_it_was, rows)] if self.of_ours else rows, numbers, broken)
 
     def _line(self, reader: Iterator[list[str]]) -> int:
         return self._skipped + int(reader.line_num)  # type: ignore[attr-defined]
@@ -549,11 +552,46 @@ class CsvTable:
                 line = self._line(reader)
                 next(reader)
         except (csv.Error, StopIteration):
-            return RefusedTable(
-                line + 1,
-                "the quotation marks of this row do not end where a cell ends, or a cell is "
-                f"longer than {csv.field_size_limit():,} characters ({error})",
+            most = csv.field_size_limit()
+            why = next(
+                (sentence for sign, sentence in _MISQUOTED if sign in str(error)),
+                "the quotation marks of this row do not end where a cell ends",
             )
+            return RefusedTable(line + 1, f"{why.format(most=most)} ({error})")
+
+    def _swallowed(self, rows: Sequence[Sequence[str]], numbers: Sequence[int]) -> _Broken:
+        """Return the rows with a cell that holds whole rows, up to the next quotation mark."""
+        width, found = len(self.heading), dict[int, Problem]()
+        for number, row in zip(numbers, rows, strict=True):
+            for cell in row if width >= _TELLING else ():
+                ends = len(_LINE_END.findall(cell))
+                if ends and cell.count(self._delimiter) == ends * (width - 1):
+                    sentence = (
+                        f"a cell of this row holds {ends:,} more with as many cells as the "
+                        "heading: close its quotation marks, or double one that is text"
+                    )
+                    found[number] = Problem(row=number, column=None, sentence=sentence)
+        return found
+
+
+_Broken = Mapping[int, Problem]
+
+_TELLING: Final = 5
+"""Columns from which on a text with line breaks has as many delimiters as rows by chance only."""
+
+_MISQUOTED: Final = (
+    ("unexpected end", "the quotation marks that begin in this row are not closed until the end"),
+    (
+        "limit",
+        "a cell of this row is longer than {most:,} characters: its quotation marks may not be "
+        "closed",
+    ),
+    (
+        "expected after",
+        "the quotation marks of this row do not end where a cell ends: double one that is text",
+    ),
+)
+"""What the reader says of quotation marks, and what it means."""
 
 
 def _delimiter_of_ours(line: str) -> str | None:

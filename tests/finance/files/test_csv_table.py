@@ -76,6 +76,38 @@ def test_a_file_that_cannot_be_read_is_refused_where_it_ends_to_make_sense(
     assert said in problems[-1][2]
 
 
+@pytest.mark.parametrize(("rows", "said"), [
+    ('"A,1.00,KES\nB,1.00,KES\n', "are not closed until the end"),
+    ('"A"x,1.00,KES\n', "double one that is text"),
+    ('"' + "x\n" * 70_000, "longer than 131,072 characters: its quotation marks may not be closed"),
+])  # fmt: skip
+def test_quotation_marks_that_do_not_fit_are_told_with_their_row(
+    rows: str, said: str, tmp_path: Path
+) -> None:
+    _, problems = book(HEADING + "Z,1.00,KES\n" + rows, folder=tmp_path)
+    assert [(row, said in sentence) for row, _, sentence in problems] == [(3, True)]
+
+
+def test_rows_within_the_quotation_marks_of_an_unread_cell_are_not_lost(tmp_path: Path) -> None:
+    content = "reference,amount,currency,note,name\n" + 'A,1.00,KES,"x,n\nB,1.00,KES,y",n\n'
+    rows, ((row, _, sentence),) = book(content, folder=tmp_path)
+    assert (rows, row, "holds 1 more with as many cells" in sentence) == ([], 2, True)
+    rows, problems = book(content.replace("x,n", "x,n,"), folder=tmp_path)
+    assert (len(rows), problems) == (1, [])
+
+
+@pytest.mark.parametrize("content", [
+    f"\ufeff\ufeff{HEADING}A,1.00,KES\n", f"{HEADING}\ufeffA,1.00,KES\n",
+    f"\ufeffsep=,\n\ufeff{HEADING}A,1.00,KES\n",
+])  # fmt: skip
+@pytest.mark.parametrize("mapping", ["", 'encoding = "utf-8"'])
+def test_byte_order_marks_within_a_file_are_no_text(
+    content: str, mapping: str, tmp_path: Path
+) -> None:
+    rows, problems = book(content, mapping, folder=tmp_path)
+    assert ([row["reference"] for row in rows], problems) == (["A"], [])
+
+
 def test_rows_count_from_the_first_line_through_blank_ones_and_long_cells(tmp_path: Path) -> None:
     content = HEADING + '\nA,1.00,KES\n"B\r\nb\nb",x,KES\n\n,,\nC,y,KES\n'
     rows, problems = book(content, folder=tmp_path)
