@@ -421,7 +421,8 @@ class BankLeg:
         """Find providers that pay out later than ever, as far as their captures wait for it.
 
         Payouts from wallets are left to `Wallets`, which knows what is there. Captures count that
-        are older than the longest time between two payouts.
+        are older than the longest time between two payouts, and of which each is not yet reported
+        by itself because it is not settled.
         """
         waiting = list(unsettled)
         paid: dict[tuple[str, str], list[Payout]] = defaultdict(list)
@@ -439,7 +440,7 @@ class BankLeg:
                 each.minor
                 for each in waiting
                 if (each.source, each.currency) == (source, currency)
-                and each.days * DAY >= due - last.paid_at
+                and due - last.paid_at <= each.days * DAY < self._rules.settle_margin
             )
             if minor > 0 and any(e.since <= last.paid_at and due <= e.until for e in spans):
                 money = Money(minor=minor, currency=currency)
