@@ -356,7 +356,8 @@ class StagedFile:
             self._progress(done.read, None)
             await anyio.lowlevel.checkpoint()
         done.ignored = dict(understanding.ignored())
-        done.notes += understanding.notes()
+        said = [*table.notes, *understanding.notes()]
+        done.notes += [each for each in said if each not in done.notes]
         self._spans = stated_period.spans_of(table, self._request.table_path, chosen)
         if not done.read and not self._spans:
             left_out = f"; {sum(done.ignored.values()):,} are left out" if done.ignored else ""

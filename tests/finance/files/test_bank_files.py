@@ -186,6 +186,67 @@ def test_a_number_that_a_full_line_of_mt940_breaks_is_whole_again(
     assert (match_key(f"{number}9001.2610.01") in named_in([row["text"]])) == whole
 
 
+DIALECTS = [
+    # field 61, its reference, the bank's reference, the text, and what is noted
+    ("2612310102C500,5NTRF" + "N" * 17, "N" * 17, "", "", "a reference of more than 16 characters"),
+    ("2612310102C500,5NTRF" + "R" * 37, "R" * 37, "", "", "a reference of more than 16 characters"),
+    ("2612310102C500,5N044R-1             Jo Doe", "R-1", "", "Jo Doe",
+     "a reference of more than 16 characters"),
+    ("2612310102C500,5NET NONREF", "", "", "", "a type with a blank, or none"),
+    ("2612310102CF500,5S   X", "X", "", "", "a type with a blank, or none"),
+    ("2612310102C500,5NONREF", "", "", "", "a type with a blank, or none"),
+    ("2612310102C500,5//B-1", "", "B-1", "", "a type with a blank, or none"),
+    ("270102    C500,5NTRFOWN", "OWN", "", "", "blanks in place of the entry date"),
+    ("2612310102C500,5 NMSCOWN//B-1", "OWN", "B-1", "", "a blank before the type"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("field", "own", "by_bank", "text", "noted"), DIALECTS)
+def test_an_entry_of_mt940_in_a_bank_s_dialect_is_taken_where_the_balances_tie(
+    tmp_path: Path, field: str, own: str, by_bank: str, text: str, noted: str
+) -> None:
+    """With a note; with balances that do not tie it is refused by its row."""
+    content = MT940.replace("2612310102C500,5NTRFNONREF//BANK-1\nSUPPLEMENT", field)
+    content = content.replace(":86:166?00GUTSCHRIFT?20EREF+PO-100200?21SVWZ+PAYOUT PO-1002?2200 "
+                              "THANKS?32PROVIDE\nR GMBH\n", "")  # fmt: skip
+    path = tmp_path / "bank"
+    path.write_text(content)
+    table = open_bank_table(path, read_mapping(b"", BankForm.FIELDS), BankForm.FIELDS)
+    assert not table.notes
+    assert shown(bank(content, folder=tmp_path))[0] == (
+        6, "2027-01-02", "500.50", "EUR", by_bank, own, "", text
+    )  # fmt: skip
+    assert sum(len(batch.rows) for batch in table.batches()) == 3
+    assert [f"1 with {noted}." in each for each in table.notes] == [True]
+    _, problems = bank(content.replace("EUR1499,00", "EUR1499,01"), folder=tmp_path)
+    assert [each[0] for each in problems] == [6]
+    assert "field :61: is not as SWIFT has it" in problems[0][2]
+    assert (
+        "add up to 499.00 EUR, the balances to 499.01 EUR, a difference of 0.01" in problems[0][2]
+    )
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        "2612310102C500.50NTRFNONREF",
+        "2612310102C500,5.0NTRFNONREF",
+        "2612310102C500,50,0NTRFNONREF",
+        "2612310102X500,5NTRFNONREF",
+        "26123101  C500,5NTRFNONREF",
+        "      0102C500,5NTRFNONREF",
+        "2612310102C500,5NTRF" + "x" * 65,
+    ],
+)
+def test_mark_amount_and_value_date_of_mt940_are_as_swift_has_them(
+    tmp_path: Path, field: str
+) -> None:
+    content = MT940.replace("2612310102C500,5NTRFNONREF//BANK-1", field)
+    _, problems = bank(content, folder=tmp_path)
+    assert [each[0] for each in problems] == [6]
+    assert "field :61: is not as SWIFT has it" in problems[0][2]
+
+
 def test_camt_053_in_utf_16(tmp_path: Path) -> None:
     plain = bank(CAMT, folder=tmp_path)
     for order in ("utf-16-le", "utf-16-be"):

@@ -72,11 +72,12 @@ def joined_text(texts: Sequence[str]) -> str:
 
 @dataclass(slots=True)
 class Balances:
-    """One statement's balances, and the sum of its entries."""
+    """One statement's balances, and the sum of its entries, in its currency."""
 
     opening: Decimal | None = None
     closing: Decimal | None = None
     moved: Decimal = Decimal(0)
+    currency: str = ""
 
     def add(self, cell: str) -> None:
         """Add a booked entry. If its amount is not clear, that is a problem of the row."""
@@ -85,13 +86,26 @@ class Balances:
         except InvalidOperation:
             self.opening = None
 
+    def difference(self) -> Decimal:
+        """Return what the balances differ by beyond the entries; 0 if one is not known."""
+        if self.opening is None or self.closing is None:
+            return Decimal(0)
+        return self.closing - self.opening - self.moved
+
+    def said(self) -> str:
+        """Say both sums and their difference."""
+        if self.opening is None or self.closing is None:
+            return ""
+        between, unit = self.closing - self.opening, f" {self.currency}".rstrip()
+        return (
+            "the entries of the statement are not what lies between its opening and its closing "
+            f"balance: they add up to {self.moved:f}{unit}, the balances to {between:f}{unit}, a "
+            f"difference of {self.difference():f}{unit}"
+        )
+
     def check(self, row: int) -> None:
         """Raise RefusedTable if the entries are not the difference of the balances."""
-        if self.opening is None or self.closing is None:
-            return
-        if self.opening + self.moved != self.closing:
+        if self.difference():
             raise tables.RefusedTable(
-                row,
-                "the entries of the statement that ends here are not what lies between its opening "
-                "and its closing balance: the file is cut or was changed; fetch it anew",
+                row, f"{self.said()}; the file is cut or was changed: fetch it anew"
             )

@@ -1,6 +1,7 @@
 """MT940, SWIFT's customer statement message; streamed, line by line."""
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import date, timedelta
 from decimal import Decimal
@@ -13,14 +14,40 @@ from app.finance.files.banks.entries import Balances, BankTable, Row, cells_of, 
 
 _TAG: Final = re.compile(r":(\d\d[A-Z]?):(.*)", re.DOTALL)
 
+_MONEY: Final = r"(?P<mark>R?[CD])(?P<funds>[A-Z])?(?P<amount>\d{1,12},\d{0,3})(?![\d,.])"
 _ENTRY: Final = re.compile(
-    r"(?P<year>\d\d)(?P<month>\d\d)(?P<day>\d\d)(?P<entry>\d{4})?(?P<mark>R?[CD])(?P<funds>[A-Z])?"
-    r"(?P<amount>\d{1,12},\d{0,3})(?P<type>[A-Z][A-Z0-9]{3})"
+    rf"(?P<year>\d\d)(?P<month>\d\d)(?P<day>\d\d)(?P<entry>\d{{4}})?{_MONEY}"
+    r"(?P<type>(?!NONREF)[A-Z][A-Z0-9]{3})"
     r"(?P<own>(?:(?!//)[^\n]){0,16})(?://(?P<bank>[^\n]{0,34}))?(?:\n(?P<more>.*))?",
     re.DOTALL,
 )
 """SWIFT, Standards Category 9, MT940 field 61: 6!n[4!n]2a[1!a]15d1!a3!c16x[//16x][34x]. Some banks
 give the bank's reference more characters."""
+
+_DIALECT: Final = re.compile(
+    rf"(?P<year>\d\d)(?P<month>\d\d)(?P<day>\d\d)(?P<entry>\d{{4}}| {{4}})?{_MONEY}"
+    r"(?P<blank> )?(?P<type>(?!NONREF)(?:[A-Z][A-Z0-9]{3}|[SNF][A-Z0-9 ]{3}))?"
+    r"(?P<own>(?:(?!//)[^\n]){0,64})(?://(?P<bank>[^\n]{0,64}))?(?:\n(?P<more>.*))?",
+    re.DOTALL,
+)
+"""Field 61 as living banks write it: lenient in entry date, type and references alone. Entries that
+only this form reads count where the balances of their statement tie."""
+
+
+def _unusual(entry: re.Match[str]) -> Iterator[str]:
+    """Yield what an entry has that SWIFT's field 61 lacks."""
+    kind, own, bank = (entry[name] or "" for name in ("type", "own", "bank"))
+    if entry["entry"] and not entry["entry"].strip():
+        yield "blanks in place of the entry date"
+    if entry["blank"]:
+        yield "a blank before the type"
+    if not kind or " " in kind:
+        yield "a type with a blank, or none"
+    if len(own) > 16:
+        yield "a reference of more than 16 characters"
+    if len(bank) > 34:
+        yield "a bank's reference of more than 34 characters"
+
 
 _BALANCE: Final = re.compile(
     r"(?P<mark>[CD])(?P<day>\d{6})(?P<currency>[A-Z]{3})(?P<amount>\d{1,15},\d{0,3})"
@@ -38,6 +65,11 @@ _NAMED: Final = re.compile(r"/NAME/([^/]{1,70})")
 _BROKEN_NUMBER: Final = re.compile(r"(?<=^.{64}[0-9])\n(?=[0-9])", re.MULTILINE)
 """The end of a full line of field 86 (6*65x) between two digits: banks break a number there."""
 
+_NOT_AS_SWIFT: Final = (
+    "field :61: is not as SWIFT has it (value date, D or C, amount with a comma, type, reference), "
+    "and a part of an entry cannot be left out, so nothing is taken"
+)
+
 MAX_FIELD: Final = 64
 """Lines of one field; field 86 has six."""
 
@@ -51,12 +83,15 @@ class Mt940Table(BankTable):
         super().__init__()
         self._path = path
         self._encoding = tables.encoding_of(path, encoding)
+        self.notes = self._notes = list[str]()
 
     def _rows(self) -> Iterator[Row]:
         account, currency, balance = "", "", None
         waiting: tuple[int, re.Match[str]] | None = None
         number, ended, opened, entries = 1, False, "", set[str]()
+        unusual, first = Counter[str](), 0
         self.periods.clear()
+        self._notes.clear()
         for number, tag, value in self._fields():
             if waiting is not None and tag != "86":
                 yield _swift_row(waiting, account, currency, "")
@@ -75,16 +110,14 @@ class Mt940Table(BankTable):
                 found = _balance_in(number, value)
                 currency, opened = found["currency"], _swift_day(found["day"])
                 entries.clear()
-                balance = Balances(opening=_signed(found))
+                balance, first = Balances(opening=_signed(found), currency=currency), 0
             elif tag == "61":
                 entry = _ENTRY.fullmatch(value)
+                if entry is None and (entry := _DIALECT.fullmatch(value)) is not None:
+                    first = first or number
+                    unusual.update(_unusual(entry))
                 if entry is None:
-                    raise tables.RefusedTable(
-                        number,
-                        "field :61: is not as SWIFT has it (value date, D or C, amount with a "
-                        "comma, type, reference): a part of an entry cannot be left out, so "
-                        "nothing is taken",
-                    )
+                    raise tables.RefusedTable(number, _NOT_AS_SWIFT)
                 waiting = number, entry
                 if balance is None:
                     raise tables.RefusedTable(
@@ -104,11 +137,19 @@ class Mt940Table(BankTable):
                     opened = min(_day_after(opened), closed)
                 period = tables.StatedPeriod(since=opened, until=closed, name=account)
                 self.periods.append(period)
+                if first and balance.difference():
+                    raise tables.RefusedTable(first, f"{_NOT_AS_SWIFT}: {balance.said()}")
                 balance.check(number)
                 balance, ended = None, True
         if waiting is not None or balance is not None or not ended:
             raise tables.RefusedTable(
                 number, "the file ends before the closing balance (:62F:): fetch it anew"
+            )
+        if unusual:
+            said = ", ".join(f"{count:,} with {what}" for what, count in unusual.items())
+            self._notes.append(
+                f"Entries (:61:) that are not written as SWIFT has them: {said}. They were taken, "
+                "as the balances of their statements agree."
             )
 
     def _fields(self) -> Iterator[tuple[int, str, str]]:
@@ -158,7 +199,7 @@ def _day_after(day: str) -> str:
 def _booked(entry: re.Match[str]) -> str:
     """Return the day on which an entry was booked."""
     year, month, day = 2000 + int(entry["year"]), int(entry["month"]), int(entry["day"])
-    if entry["entry"]:  # the entry's day has no year: it is near the value date
+    if (entry["entry"] or "").strip():  # the entry's day has no year: it is near the value date
         booked, day = int(entry["entry"][:2]), int(entry["entry"][2:])
         year += (booked < month - 6) - (booked > month + 6)
         month = booked
@@ -176,15 +217,19 @@ def _swift_row(
 ) -> tuple[int, Sequence[str]]:
     number, found = entry
     text, name = _information(information)
+    # A reference that is filled up to its 16 characters is followed by a name or a text.
+    own, rest = found["own"], ""
+    if own[:16].endswith("  "):
+        own, rest = own[:16], own[16:]
     return number, cells_of(
         account=account,
         booked_at=tables.CellMoment(_booked(found)),
         amount=tables.Number(format(_signed(found), "f")),
         currency=currency,
         entry_reference=reference_in(found["bank"] or ""),
-        reference=reference_in(found["own"]),
+        reference=reference_in(own),
         counterparty=name,
-        text=joined_text([found["more"] or "", text]),
+        text=joined_text([rest, found["more"] or "", text]),
     )
 
 
