@@ -84,10 +84,11 @@ async def watched(tmp_path: Path) -> AsyncIterator[Watched]:
 
 
 DECLARED = {
-    "mollie_settlement", "paypal_activity", "quickbooks_invoices", "quickbooks_sales",
-    "square_transactions", "wise_statement", "woocommerce_orders", "xero_invoices",
+    "chase_checking", "deutsche_bank", "mollie_settlement", "paypal_activity",
+    "quickbooks_invoices", "quickbooks_sales", "square_transactions", "wise_statement",
+    "woocommerce_orders", "xero_invoices",
 }  # fmt: skip
-"""Presets of files that state no currency or zone, or where the day may come before the month."""
+"""Presets of files without currency, zone or account, or where the day may precede the month."""
 
 
 async def test_the_sample_of_every_preset_is_imported_unless_something_must_be_declared(
