@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from app.finance.imports import Imported, ImportKind, ImportRequest
 
 
-FileArgument = Annotated[Path, typer.Argument(help="The file: CSV, XLSX or JSON Lines.")]
+FileArgument = Annotated[
+    Path, typer.Argument(help="The file: CSV, XLSX or JSON Lines, also in a ZIP or gzip.")
+]
 MappingOption = Annotated[
     Path | None,
     typer.Option(

@@ -32,7 +32,7 @@ from app.finance.files import (
 )
 from app.finance.import_store import ImportKind as ImportKind
 from app.finance.order_references import name_references, unfit_references
-from app.finance.stage_file import BANK, BOOK, STATEMENT, ImportForm, StagedFile
+from app.finance.stage_file import BANK, BOOK, FORMS, STATEMENT, ImportForm, StagedFile
 from app.finance.stage_file import Imported as Imported
 from app.finance.stage_file import ImportRequest as ImportRequest
 from app.finance.staged_rows import chunks
@@ -129,11 +129,28 @@ def _suggest_kind(context: AppContext, request: ImportRequest, done: Imported) -
         what = "is"
         if preset is not None:
             what = f"looks like {preset.export.name} ({preset.export.title}), which is"
-        done.suggestion = (
-            f"The file {what} {name}: import it with `{file_identity.COMMANDS[found.kind]}`, or "
-            "with `tallyhook import`, which recognizes it."
-        )
+        if (fault := _fault_of(context, request, found.kind)) is not None:
+            done.suggestion = f"The file {what} {name}, but cannot be read as one either: {fault}."
+        else:
+            done.suggestion = (
+                f"The file {what} {name}: import it with `{file_identity.COMMANDS[found.kind]}`, "
+                "or with `tallyhook import`, which recognizes it."
+            )
     done.notes += found.nearly
+
+
+def _fault_of(context: AppContext, request: ImportRequest, kind: ImportKind) -> str | None:
+    """Read the first rows as this kind, and return why that fails; None if it does not."""
+    try:
+        chosen = presets.choose(request, kind, unstated=_unstated(context))
+        form = file_identity.FORMS[kind](chosen.mapping)
+        table = chosen.open(request.table_path, form, opens=FORMS[kind].opens)
+        found = next(books.Understanding(table, form, chosen.mapping).batches(), None)
+    except (tables.RefusedTable, TallyhookError) as error:
+        return str(error)
+    if found is None or found.rows or not found.problems:
+        return None
+    return f"row {found.problems[0].row:,} {found.problems[0].sentence}"
 
 
 THE_BOOK: Final = "book"

@@ -356,6 +356,14 @@ def test_a_wrong_kind_of_file_is_refused_with_the_right_command(
     assert (done.code, done.document["import"], right in note) == (1, None, True)
 
 
+def test_another_command_is_suggested_only_if_it_can_read_the_file(run: Run, files: Path) -> None:
+    (files / "bank.xml").write_text(CAMT[: len(CAMT) // 2])
+    done = run("records", "import", str(files / "bank.xml"), "--format", "json")
+    (note,) = done.document["notes"]
+    assert "is a bank's file, but cannot be read as one either: the XML breaks here" in note
+    assert "bank import" not in note
+
+
 def test_presets_are_listed_and_shown_to_be_copied(run: Run, tmp_path: Path) -> None:
     listed = run("presets", "list", "--format", "json").document
     assert [each["preset"] for each in listed] == sorted(path.stem for path in SAMPLES.iterdir())
