@@ -29,6 +29,12 @@ NUMBERS: Final = (
 )  # fmt: skip
 """Notations of amounts: the mark of decimals, and that of thousands."""
 
+SIGNS: Final = (
+    ("", "as the usual columns have it"), ("none", "500.00; its type or column says that it left"),
+    ("minus", "-500.00"), ("any", "with any sign; its type or column says that it left"),
+)  # fmt: skip
+"""Ways in which a file writes money that left."""
+
 DATES: Final = (
     ("iso", "2026-11-20"), ("day_first", "20/11/2026"), ("month_first", "11/20/2026"),
     ("unix_s", "seconds since 1970"), ("unix_ms", "milliseconds since 1970"),
@@ -86,6 +92,7 @@ async def ask_map(view: View) -> Form:
     words = _word_fields(seen, kind, given)
     shown = any(field.name in given for field in words)
     numbers = Field(name="numbers", label="How amounts are written", choices=NUMBERS)
+    signs = Field(name="signs", label="How money that left is written", choices=SIGNS)
     zone = Field(
         name="zone",
         label="Zone of times that name none",
@@ -112,6 +119,7 @@ async def ask_map(view: View) -> Form:
             Field(name="first", label="The first row", choices=FIRST_ROWS),
             Field(name="dates", label="How dates are written", choices=DATES),
             numbers,
+            *((signs,) if kind in ("statement", "bank") else ()),
             zone,
             Field(
                 name="currency",
@@ -165,7 +173,9 @@ async def do_map(view: View, reason: str) -> str:
         raise UsageError("the file has no column of this name")
     numbers, dates = given.get("numbers", ""), given.get("dates", "iso")
     first = given.get("first", NAMES_COLUMNS)
-    if numbers not in dict(NUMBERS) or dates not in dict(DATES) or first not in dict(FIRST_ROWS):
+    signs = given.get("signs", "")
+    asked = ((numbers, NUMBERS), (dates, DATES), (first, FIRST_ROWS), (signs, SIGNS))
+    if not all(value in dict(choices) for value, choices in asked):
         raise UsageError("this is no form of this console")
     words = {name: _words_in(seen, column, given) for name, column in columns.items()}
     if first != NAMES_COLUMNS:
@@ -190,6 +200,7 @@ async def do_map(view: View, reason: str) -> str:
             "thousands": numbers[1:],
             "dates": dates,
             "zone": given.get("zone", "").strip(),
+            "signs": signs,
         },
         defaults={
             "currency": given.get("currency", "").strip().upper(),

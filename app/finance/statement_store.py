@@ -84,7 +84,7 @@ ROW_FIELDS: Final = statement(_FIELDS, payment="payment", seen_at=_SEEN_AT)
 
 # By the order's own events: a name that several payments share stays as the file has it.
 _OF_PAYMENT: Final = """
-    CASE WHEN statement_lines.kind IN ('refund', 'refund_failed', 'dispute') THEN coalesce((
+    CASE WHEN statement_lines.kind IN ('refund', 'returned', 'dispute') THEN coalesce((
         SELECT CASE WHEN min(events.payment) = max(events.payment) THEN min(events.payment) END
         FROM events WHERE events.order_key = statement_lines.order_ref
         AND events.movement = statement_lines.payment AND events.standing <> 'unconfirmed'
@@ -158,7 +158,7 @@ _BY_OWN_NAME: Final = (
 """Refunds and disputes by their own references. No index has these: ask once, and only if a line
 needs it."""
 
-_GOING_BACK: Final = ("refund", "refund_failed", "dispute")
+_GOING_BACK: Final = ("refund", "returned", "dispute")
 """Kinds of lines that their file may name by their own reference."""
 
 _Reported = dict[str, dict[str, set[tuple[str | None, str]]]]

@@ -25,7 +25,7 @@ StatementKind = Literal[
     "fee",
     "dispute",
     "carried",
-    "refund_failed",
+    "returned",
     "withdrawal",
     "withdrawal_failed",
     "deposit",
@@ -102,7 +102,8 @@ class StatementLine:
 
     kind             `carried`: money that the provider holds back from a payout or moves to a later
                      one; no movement of an order
-                     `refund_failed`: a refund that could not be paid and came back
+                     `returned`: money that came back, of a refund that failed or a chargeback
+                     that was reversed
                      `withdrawal`, `withdrawal_failed`, `deposit`: from the wallet to the bank, that
                      money back, and from the bank to the wallet
                      `transfer`: one side of a movement between two wallets of the merchant
@@ -116,7 +117,7 @@ class StatementLine:
     source           whose statement it is; empty if unknown
     wallet           account at the provider whose balance it changes, as the provider names it;
                      None if the file states no running balance of an account
-    refund           the refund's own reference, of a refund or one that failed
+    refund           the refund's own reference, of a refund or of money returned
     details          canonical JSON object of what fees may depend on, such as `method`, `scheme`
                      and `card_country`; None if the file states nothing of the kind
     """

@@ -45,7 +45,7 @@ def is_of(row: StatementRow, taken: Return, terms: Terms) -> bool:
 def may_be_of(row: StatementRow, taken: Return, terms: Terms) -> bool:
     """Return whether a line may settle this return, whatever the amount."""
     return (
-        row.kind != "refund_failed"
+        row.kind != "returned"
         and taken.currency == row.currency
         and terms.settles(row.source, taken.source)
         and row.payment in (None, taken.payment)
@@ -103,7 +103,7 @@ def parts_of(rows: Sequence[StatementRow], unused: Sequence[Return], terms: Term
 def undone(rows: Iterable[StatementRow]) -> tuple[list[StatementRow], list[StatementRow]]:
     """Split off pairs that undo each other. Return the pairs and the rest.
 
-    They are disputes that took money and their wins, and refunds and their failures. The ledger has
+    They are disputes that took money and their wins, and refunds and what was returned of them. The ledger has
     no movement for these pairs, in whatever statements their lines are.
     """
     found: list[StatementRow] = []
@@ -134,9 +134,10 @@ def _undoes(row: StatementRow, other: StatementRow) -> bool:
     if row.currency != other.currency or balance_of(row) != -balance_of(other):
         return False
     kinds = {row.kind, other.kind}
-    if kinds == {"refund", "refund_failed"} and row.refund and other.refund:
+    if kinds == {"refund", "returned"} and row.refund and other.refund:
         return row.refund == other.refund
-    return row.payment == other.payment and kinds in ({"dispute"}, {"refund", "refund_failed"})
+    undone = ({"dispute"}, {"dispute", "returned"}, {"refund", "returned"})
+    return row.payment == other.payment and kinds in undone
 
 
 def less(unused: Sequence[Return], back: Sequence[Return], minor: int) -> list[Return]:

@@ -121,7 +121,7 @@ _SETTLES: Final[dict[StatementKind, tuple[EntryKind, ...]]] = {
     "dispute": ("dispute_lost",),
     "fee": (),
     "carried": (),
-    "refund_failed": (),
+    "returned": (),
     **dict.fromkeys(OF_WALLET, ()),
 }
 

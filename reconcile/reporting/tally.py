@@ -214,7 +214,7 @@ BREAK_LINES_MAX: Final = 100_000
 _FLOW_OF_LINE: Final[dict[StatementKind, r.Flow]] = {
     "payment": "captured",
     "refund": "refunded",
-    "refund_failed": "refunded",
+    "returned": "refunded",
     "dispute": "lost_in_disputes",
 }
 

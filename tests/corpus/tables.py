@@ -91,7 +91,8 @@ class Table:
         made = []
         if "Out" in self.places:
             made = [f"[amounts.{amount_name}]", f'add = ["{shown["Sum"]}"]']
-            made += [f'subtract = ["{shown["Out"]}"]', "unsigned = true"]
+            made += [f'subtract = ["{shown["Out"]}"]']
+            lines += ['signs = "any"']
             del ours[amount_name]
         if "Clock" in self.places:
             made += ["[joined]", f'{date_name} = ["{shown["When"]}", "{shown["Clock"]}"]']

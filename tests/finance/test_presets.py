@@ -35,7 +35,7 @@ from app.finance.files.presets import (
     recognized_in,
     shipped_presets,
 )
-from app.finance.files.statements import StatementForm
+from app.finance.files.statements import TYPES, StatementForm
 from app.finance.imports import (
     Imported,
     ImportRequest,
@@ -48,7 +48,6 @@ from app.finance.named_mappings import list_mappings, save_named, with_named_map
 from app.finance.read_lines import list_book, list_statement
 from app.providers.profile import shipped_profiles
 from reconcile.instants import format_instant
-from reconcile.matching.books import STATEMENT_KINDS
 from reconcile.money import Money
 from tests.database.builders import context as context_of
 from tests.database.builders import opened, rows
@@ -185,6 +184,11 @@ def test_every_statement_names_the_profiles_of_its_provider() -> None:
         named = preset.kind == "statement" and preset.name not in WITHOUT_PROFILE
         assert bool(preset.profiles) == named
         assert {*preset.profiles} <= {*shipped_profiles()}
+
+
+def test_every_statement_declares_how_money_that_leaves_is_written() -> None:
+    for preset in map(load_preset, shipped_presets()):
+        assert (preset.mapping.signs is not None) == (preset.kind == "statement")
 
 
 def test_every_preset_has_a_sample() -> None:
@@ -458,7 +462,7 @@ async def test_a_word_without_a_meaning_is_named_with_both_ways_out(
     refused = await import_statement(context, ImportRequest(path=export), source="")
     assert (refused.problems[0].row, refused.problems[0].column) == (8, "Reason Type")
     assert refused.problems[0].sentence == (
-        f"'Tips' is none of {', '.join(STATEMENT_KINDS)}: write it under [words.type] with one of "
+        f"'Tips' is none of {', '.join(TYPES)}: write it under [words.type] with one of "
         "them, or under [ignore], in a copy of the preset (`tallyhook presets show mpesa_portal > "
         "my.toml`), and import with --preset ./my.toml"
     )
@@ -628,7 +632,7 @@ async def test_a_refund_that_brings_money_is_refused_where_the_signs_of_the_file
     text = sample("stripe_balance").read_text()
     export.write_text(text.replace("-40.00,0.00,-40.00", "40.00,0.00,40.00"))
     refused = await import_statement(context, ImportRequest(path=export), source="")
-    assert [(each.row, each.column) for each in refused.problems] == [(3, None)]
+    assert [(each.row, each.column) for each in refused.problems] == [(3, "reporting_category")]
     assert "by its sign money came" in refused.problems[0].sentence
     plain = tmp_path / "plain.csv"
     plain.write_text("payment_reference,gross,net,currency,type\np,100.00,100.00,USD,refund\n")

@@ -29,7 +29,7 @@ from tests.reconcile.books_truth import (
 WINDOW = MatchRules(date_window=DAY)
 AMOUNTS = st.sampled_from([100, 300, 400, 500, 1_500, 150_000])
 CURRENCIES = st.sampled_from(["KES", "KES", "UGX"])
-LINES: tuple[StatementKind, ...] = ("payment", "payment", "refund", "dispute", "refund_failed")
+LINES: tuple[StatementKind, ...] = ("payment", "payment", "refund", "dispute", "returned")
 BACK: tuple[EntryKind, ...] = ("refunded", "reversed", "dispute_lost")
 
 Clearing = Counter[str]

@@ -527,16 +527,22 @@ def test_a_refund_and_its_failure_undo_each_other(
 ) -> None:
     """The lines may be of two months' statements; no webhook needs to say either."""
     made = case().pays().books().settles()
-    for kind, gross, name in (("refund", -500, refund), ("refund_failed", minor, failure)):
+    for kind, gross, name in (("refund", -500, refund), ("returned", minor, failure)):
         made.settles(kind=kind, gross=gross, fee=0)  # type: ignore[arg-type]
         made.lines[-1] = replace(made.lines[-1], refund=name)
     assert causes(decided(made)[0]) == expected
 
 
+@pytest.mark.parametrize("kind", ["dispute", "returned"])
+def test_a_chargeback_and_what_was_returned_of_it_undo_each_other(kind: StatementKind) -> None:
+    made = case().pays().books().settles().settles(kind="dispute", gross=-500, fee=0)
+    assert causes(decided(made.settles(kind=kind, gross=500, fee=0))[0]) == []
+
+
 def test_a_refund_that_failed_is_still_missing_if_a_webhook_says_that_it_went() -> None:
     made = case()
     made.pays(more=(made.taken(minor=-500, kind="refunded"),)).settles()
-    made.settles(kind="refund", gross=-500, fee=0).settles(kind="refund_failed", gross=500, fee=0)
+    made.settles(kind="refund", gross=-500, fee=0).settles(kind="returned", gross=500, fee=0)
     assert "refund_not_settled" in causes(decided(made)[0])
 
 

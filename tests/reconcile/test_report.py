@@ -436,9 +436,7 @@ def test_a_refund_that_failed_comes_back_in_the_month_of_its_failure() -> None:
     paid = taken(1_000, WITHIN)
     settles = line(paid, WITHIN)
     went = replace(settles, line_id="stm_b.1", kind="refund", gross=-400, net=-400, refund="re")
-    failed = replace(
-        went, line_id="stm_c.1", kind="refund_failed", gross=400, net=400, settled_at=AFTER
-    )
+    failed = replace(went, line_id="stm_c.1", kind="returned", gross=400, net=400, settled_at=AFTER)
     order = OrderSeen(taking=taking("A", WITHIN, paid), lines=(settles, went, failed))
     end = AFTER + DAY
     later = added_up(order, basis="settled", start=END, end=end, as_of=end)

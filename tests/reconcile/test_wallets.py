@@ -261,7 +261,7 @@ def line(
         (line("hold", -7), "wallet/Utility Account -7, wallet/Held 7"),
         (line("release", 7), "wallet/Utility Account 7, wallet/Held -7"),
         (line("disbursement", -7), "wallet/Utility Account -7, other_business 7"),
-        (line("refund_failed", 7), "wallet/Utility Account 7, clearing -7"),
+        (line("returned", 7), "wallet/Utility Account 7, clearing -7"),
         (line("payment", 97, fee=3, payout="po"), "bank 97, fees 3, clearing -100"),
         (line("hold", -7, payout="po"), "bank -7, wallet/Held 7"),
     ],

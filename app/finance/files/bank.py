@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC
+from functools import partial
 from typing import Any, Final
 
 from app.core.masking import without_phones
@@ -10,7 +11,7 @@ from app.core.text import printable
 from app.finance.files.amounts import Amounts, read_currencies
 from app.finance.files.books import NO_CURRENCY, WHOLE_ROW, Attempt, Cells, Columns, with_default
 from app.finance.files.dates import Dates
-from app.finance.files.mapping import Fields, FileMapping
+from app.finance.files.mapping import Fields, FileMapping, Signs
 from app.finance.files.tables import UnclearCell
 from reconcile.instants import Instant, format_instant
 from reconcile.money import Money, to_json
@@ -66,6 +67,7 @@ class BankForm:
         self._amounts = Amounts(mapping.marks)
         self._dates = Dates(mapping.dates, mapping.zone, mapping.zones)
         self._calendar = Calendar(mapping.zone or UTC)
+        self._signed = partial(_signed, signs=mapping.signs)
 
     def missing(self, places: Mapping[str, int]) -> Iterator[str]:
         if "account" not in places and not self._has_account:
@@ -94,7 +96,7 @@ class BankForm:
             attempt(name, self._amounts.optional, cells[name], currencies)
             for name in ("amount", "credit", "debit")
         )
-        minor = attempt(WHOLE_ROW, _signed, amounts, credits, debits)
+        minor = attempt(WHOLE_ROW, self._signed, amounts, credits, debits)
         booked = attempt("booked_at", self._booked, cells["booked_at"])
         entries = attempt("entry_reference", _references, cells["entry_reference"])
         references = attempt("reference", _references, cells["reference"])
@@ -170,9 +172,14 @@ def _accounts(cells: Sequence[str]) -> list[str]:
 
 
 def _signed(
-    amounts: Sequence[int | None], credits: Sequence[int | None], debits: Sequence[int | None]
+    amounts: Sequence[int | None],
+    credits: Sequence[int | None],
+    debits: Sequence[int | None],
+    *,
+    signs: Signs | None,
 ) -> list[int]:
-    """Return amounts with their signs. Raises UnclearCell where a row has none, or two."""
+    """Return amounts with their signs. Raises UnclearCell where a row has none, or two, or a debit
+    with a sign against those that the mapping declares; by default a debit has no minus sign."""
     signed = []
     for amount, credit, debit in zip(amounts, credits, debits, strict=True):
         if sum(1 for each in (amount, credit, debit) if each) > 1:
@@ -181,7 +188,14 @@ def _signed(
             raise UnclearCell("the row has no amount")
         if not amount and credit is not None and credit < 0:
             raise UnclearCell("a credit is negative: money that leaves is a debit")
-        signed.append(amount or credit or -abs(debit or 0))
+        if debit and signs not in ("any", "sum") and (debit < 0) != (signs == "minus"):
+            raise UnclearCell(
+                f"a debit is written {'with' if debit < 0 else 'without'} a minus sign: correct "
+                "the row, or say in a mapping how the file writes what leaves, with signs = "
+                '"minus", "none" or "any"'
+            )
+        left = debit or 0 if signs == "sum" else abs(debit or 0)
+        signed.append(amount or credit or -left)
     return signed
 
 

@@ -2,7 +2,7 @@
 
 kind = "statement"         delimiter = ";"            encoding = "cp1252"
 sheet = "Orders"
-decimal = ","              thousands = "."
+decimal = ","              thousands = "."          signs = "minus"
 dates = "day_first"        zone = "Africa/Nairobi"    phone_country = "254"
 
 heading_row = 7            skip_first = 1             skip_last = 2
@@ -20,7 +20,6 @@ placed_at = ["Date", "Time"]
 [amounts.gross]            # columns that are added and subtracted
 add = ["Paid In"]
 subtract = ["Withdrawn"]
-unsigned = true            # each counts without a minus sign of its own
 sign = "DR/CR"             # the column that says the direction, in
 plus = ["CR"]              # words that keep the sum's sign, and
 minus = ["DR"]             # words that turn it round
@@ -60,12 +59,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import tzinfo
 from functools import cache
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, get_args
 
 from pydantic import AfterValidator, create_model
 
 from app.core.errors import ConfigurationError, UsageError
-from app.core.toml_file import EMPTY, TomlMistake, TomlTable, Values, read_toml, yes_or_no
+from app.core.toml_file import EMPTY, TomlMistake, TomlTable, Values, read_toml
 from app.finance.files.amounts import (
     DECIMAL_MARKS,
     MINUS_SIGNS,
@@ -112,9 +111,16 @@ class JoinedOf:
     names: Sequence[str]
 
 
+Signs = Literal["minus", "none", "any", "sum"]
+SIGNS: Final[tuple[Signs, ...]] = get_args(Signs)
+"""How a file writes money that leaves: with a minus sign; without one, so that its type or its
+column says it; with a sign that says nothing beside those; or so that columns are added and
+subtracted as they stand."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SumOf:
-    """An amount made of columns added and subtracted; unsigned: each without its minus sign.
+    """An amount made of columns added and subtracted.
 
     sign         the column that says the sum's direction; None: its own sign does
     plus, minus  the words in that column that keep the sum's sign, and those that turn it round
@@ -122,7 +128,6 @@ class SumOf:
 
     add: Sequence[str]
     subtract: Sequence[str] = ()
-    unsigned: bool = False
     sign: str | None = None
     plus: Sequence[str] = ()
     minus: Sequence[str] = ()
@@ -189,6 +194,7 @@ class FileMapping:
     """A valid mapping. What it leaves out has the usual names and forms.
 
     kind    the kind of file that it is for; None: it does not say it
+    signs   how the file writes money that leaves; None: not declared
     preset  the name of the shipped preset that it is; empty: a preset that a person changed; None:
             no preset
     """
@@ -211,6 +217,7 @@ class FileMapping:
     defaults: Mapping[str, str] = field(default_factory=dict)
     above: Mapping[str, str] = field(default_factory=dict)
     words: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    signs: Signs | None = None
     preset: str | None = None
     rows: str | None = None
 
@@ -326,7 +333,6 @@ _Columns = Annotated[Any, AfterValidator(words_of_columns)]
 class _SumKeys(TomlTable):
     add: _Texts = NONE
     subtract: _Texts = NONE
-    unsigned: Annotated[Any, AfterValidator(yes_or_no)] = False
     sign: str | None = None
     plus: _Texts = NONE
     minus: _Texts = NONE
@@ -344,6 +350,9 @@ class MappingFile(TomlTable):
     heading_row: Annotated[Any, _row_count(0)] | None = None
     skip_first: Annotated[Any, _row_count(0)] = 0
     skip_last: Annotated[Any, _row_count(0)] = 0
+    signs: (
+        Annotated[str, _checked(SIGNS.__contains__, f"must be one of {', '.join(SIGNS)}")] | None
+    ) = None
     brackets: Annotated[str, _checked("negative".__eq__, 'must be "negative"')] | None = None
     zone_column: str | None = None
     optional: _Texts = NONE
@@ -480,6 +489,7 @@ def mapping_of(values: Values, *, only_named: Sequence[str] = ()) -> FileMapping
         dates=values["dates"],
         zone=None if values["zone"] is None else zone_of(values["zone"]),
         phone_country=values["phone_country"],
+        signs=values["signs"],
         columns=dict.fromkeys((*only_named, *made), "") | singles,
         made=made,
         optional=frozenset(values["optional"]),

@@ -131,12 +131,13 @@ class MappingDraft:
         }
         lines = [f"kind = {_quoted(self.kind)}", *([] if self.has_heading else ["heading_row = 0"])]
         lines += [f"{key} = {_quoted(value)}" for key, value in self.keys.items() if value]
+        if any(self.less.values()) and not self.keys.get("signs"):
+            lines += ['signs = "none"']
         lines += _section("columns", singles)
         for name, less in self.less.items():
             if less:
                 added = [f"add = [{_quoted(column)}]" for column in [self.columns[name]] if column]
                 lines += ["", f"[amounts.{name}]", *added, f"subtract = [{_quoted(less)}]"]
-                lines += ["unsigned = true"]
         defaults = {name: value for name, value in self.defaults.items() if value}
         lines += _section("defaults", defaults)
         ignored = dict[str, list[str]]()

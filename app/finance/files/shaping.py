@@ -35,6 +35,7 @@ from app.finance.files.mapping import (
     Fold,
     JoinedOf,
     Made,
+    Signs,
     SumOf,
 )
 from app.finance.files.preset_rows import ROW_FUNCTIONS, MadeRows, RowFunction
@@ -307,7 +308,13 @@ class _Folding:
 
 
 def made_cells(
-    made: Made, heading: Sequence[str], *, row: int, optional: bool, marks: Marks
+    made: Made,
+    heading: Sequence[str],
+    *,
+    row: int,
+    optional: bool,
+    marks: Marks,
+    signs: Signs | None,
 ) -> MadeCells | None:
     """Choose how to read a field under this heading; None if it is optional and not in the file.
 
@@ -331,7 +338,11 @@ def made_cells(
     places = [tables.column_place(name, heading, row=row) for name in made.names]
     if isinstance(made, JoinedOf):
         return JoinedCells(places)
-    return SummedCells(made, places, marks)
+    return SummedCells(made, places, marks=marks, signs=signs)
+
+
+DIRECTED: Final = frozenset({"amount", "gross", "net"})
+"""Fields whose sign says whether money came or left."""
 
 
 def all_made(mapping: FileMapping, heading: Sequence[str], *, row: int) -> dict[str, MadeCells]:
@@ -341,7 +352,12 @@ def all_made(mapping: FileMapping, heading: Sequence[str], *, row: int) -> dict[
     """
     found = {
         name: made_cells(
-            made, heading, row=row, optional=name in mapping.optional, marks=mapping.marks
+            made,
+            heading,
+            row=row,
+            optional=name in mapping.optional,
+            marks=mapping.marks,
+            signs=mapping.signs if name in DIRECTED else "sum",
         )
         for name, made in mapping.made.items()
     }
@@ -390,8 +406,8 @@ _EXACT: Final = Context(prec=200)
 class SumOfCells:
     """Adds cells, and writes the sum as the file would."""
 
-    def __init__(self, marks: Marks, *, unsigned: bool = False) -> None:
-        self._amounts, self._decimal, self._unsigned = Amounts(marks), marks.decimal, unsigned
+    def __init__(self, marks: Marks, *, signs: Signs | None = "sum") -> None:
+        self._amounts, self._decimal, self._signs = Amounts(marks), marks.decimal, signs
 
     def total(self, add: Sequence[str], subtract: Sequence[str]) -> str:
         """Return the sum, empty if all cells are. Raises UnclearCell."""
@@ -406,21 +422,53 @@ class SumOfCells:
         total = Decimal(0)
         for factor, minus, whole, decimals, _ in parts:
             value = Decimal(f"{whole}.{decimals}" if decimals else whole)
-            negative = (factor < 0) != bool(minus and not self._unsigned)
+            negative = self._is_negative(factor < 0, bool(minus), not value)
             total = _EXACT.add(total, value.copy_negate() if negative else value)
         if typed:
             return tables.Number(format(total, "f"))
         digits = format(total.copy_abs(), "f").replace(".", self._decimal)
         return f"{'-' if total < 0 else ''}{''.join(shown)}{digits}"
 
+    def _is_negative(self, subtracted: bool, minus: bool, zero: bool) -> bool:
+        """Return whether a part counts as negative. Raises UnclearCell for a sign against those
+        that the mapping declares."""
+        if self._signs == "none" and minus and not zero:
+            raise tables.UnclearCell(CONTRADICTS_NONE)
+        if self._signs is None and subtracted and minus and not zero:
+            raise tables.UnclearCell(UNDECLARED)
+        if self._signs == "minus" and subtracted:
+            if not minus and not zero:
+                raise tables.UnclearCell(CONTRADICTS_MINUS)
+            return True
+        return subtracted != (minus and self._signs != "any")
+
+
+UNDECLARED: Final = (
+    "has a minus sign in a column that is subtracted: say in the mapping how the file writes money "
+    'that leaves, with signs = "minus", "none" or "any", or "sum" if columns are added and '
+    "subtracted as they stand"
+)
+CONTRADICTS_NONE: Final = (
+    'has a minus sign, and the mapping says signs = "none", by which the type or the column says '
+    'which way money went: correct the row, or say signs = "minus" or "any", if that holds for all'
+)
+CONTRADICTS_MINUS: Final = (
+    'has no minus sign, and the mapping says signs = "minus", by which money that leaves has one: '
+    'correct the row, or say signs = "none" or "any", if that holds for all'
+)
+
 
 class SummedCells:
     """Some columns less others; one more may give the direction of the sum."""
 
-    def __init__(self, made: SumOf, places: Sequence[int], marks: Marks) -> None:
+    def __init__(
+        self, made: SumOf, places: Sequence[int], *, marks: Marks, signs: Signs | None
+    ) -> None:
         self.places: Sequence[int] = places
         self._split, self._end = len(made.add), len(made.add) + len(made.subtract)
-        self._sum = SumOfCells(marks, unsigned=made.unsigned)
+        # A sum without columns to add turns the signs round.
+        self._sum = SumOfCells(marks, signs=signs if made.add else signs or "sum")
+        self._signs = signs
         self._ways = None if made.sign is None else (WordFilter(made.plus), WordFilter(made.minus))
 
     def read(self, columns: Sequence[Sequence[str]]) -> Sequence[str]:
@@ -438,10 +486,14 @@ class SummedCells:
                 f"goes by {tables.quoted(row[-1])}, of which the mapping does not say which way it "
                 "went: write it under plus or under minus"
             )
+        if self._signs == "minus":
+            if turns != total.startswith("-") and total.strip("-0.,"):
+                raise tables.UnclearCell(f"has a sign that contradicts {tables.quoted(row[-1])}")
+            return total
         if total.startswith("-"):
             raise tables.UnclearCell(
                 f"has a minus sign beside {tables.quoted(row[-1])}: where both say the same, say "
-                "unsigned = true in the mapping"
+                'signs = "minus" in the mapping'
             )
         return type(total)(f"-{total}") if turns else total
 

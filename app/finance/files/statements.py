@@ -10,9 +10,9 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from app.finance.files import amounts, books, tables
+from app.finance.files import amounts, books, shaping, tables
 from app.finance.files.dates import Dates
-from app.finance.files.mapping import Fields, FileMapping, SumOf
+from app.finance.files.mapping import Fields, FileMapping, Signs, SumOf
 from reconcile.canonical import canonical_json
 from reconcile.instants import format_known
 from reconcile.matching.books import OF_WALLET, STATEMENT_KINDS, TO_BANK
@@ -25,12 +25,17 @@ DETAILS: Final = ("method", "scheme", "card_type", "card_country", "channel")
 MAX_DETAIL: Final = 100
 """Characters of one detail: a name of a method or scheme, or a country's code."""
 
-_REFUNDS: Final = frozenset({"refund", "refund_failed"})
+_REFUNDS: Final = frozenset({"refund", "returned"})
 
-_OF_ORIGINAL: Final = frozenset({"refund", "dispute", "refund_failed", "release"})
+_OF_ORIGINAL: Final = frozenset({"refund", "dispute", "returned", "release"})
 """Kinds of rows that belong to the payment, or the hold, that they name as their original."""
 
 _OF_PAYOUTS: Final = OF_WALLET | {"fee", "carried"}
+
+
+TYPES: Final = (*STATEMENT_KINDS, "payment_reversal")
+"""Types that rows may have. A payment reversal takes back a part of a payment that was announced
+and not captured, or did not come: it is a negative part of the payment."""
 
 
 class StatementForm:
@@ -53,7 +58,7 @@ class StatementForm:
             "balance",
             *DETAILS,
         ),
-        words={"type": STATEMENT_KINDS},
+        words={"type": TYPES},
         defaults=("type", "currency", "payout", "wallet"),
         amounts=("gross", "fee", "net", "balance"),
         dates=("settled_at",),
@@ -92,11 +97,15 @@ class StatementForm:
         self._fill_currency = books.with_default(mapping.defaults.get("currency"))
         self._fill_wallet = books.with_default(mapping.defaults.get("wallet"))
         self._fill_payout = books.with_default(mapping.defaults.get("payout"))
-        self._kinds = books.Vocabulary("type", STATEMENT_KINDS, mapping=mapping, default="payment")
-        self._of_preset = mapping.preset is not None
-        self._fee_signed = self._of_preset or "fee" in mapping.made
+        self._types = books.Vocabulary("type", TYPES, mapping=mapping, default="payment")
+        self._fee_signed = mapping.preset is not None or "fee" in mapping.made
         self._fee_added_up = isinstance(mapping.made.get("fee"), SumOf)
-        self._signed = self._of_preset or not mapping.made.keys().isdisjoint(("gross", "net"))
+        # The amounts themselves say which way money went, or else the types do.
+        self._signed = mapping.signs in ("minus", "sum") or not mapping.made.keys().isdisjoint(
+            ("gross", "net")
+        )
+        self._by_type = None if self._signed else mapping.signs
+        self._refunds_signed = self._by_type is None and (self._signed or mapping.names("type"))
         self._amounts = amounts.Amounts(mapping.marks)
         self._dates = Dates(mapping.dates, mapping.zone, mapping.zones)
 
@@ -122,8 +131,14 @@ class StatementForm:
             attempt(name, self._amounts.optional, cells[name], currencies)
             for name in ("gross", "fee", "net")
         )
-        kinds = attempt("type", self._kinds.read, cells["type"])
-        kinds = attempt("type", _by_sign, kinds, gross, net)
+        types = attempt("type", self._types.read, cells["type"])
+        if self._by_type is not None:
+            gross, net = (
+                attempt(name, _directed, types, minors, self._by_type)
+                for name, minors in (("gross", gross), ("net", net))
+            )
+        attempt("type", self._check_signs, types, gross, net)
+        kinds = attempt("type", _kinds, types, gross, net)
         own = attempt(
             "payment_reference", books.read_optional_references, cells["payment_reference"]
         )
@@ -162,19 +177,31 @@ class StatementForm:
             balances,
         )
 
+    def _check_signs(self, types: Sequence[str], gross: Minor, net: Minor) -> None:
+        """Raise UnclearCell for a row whose sign contradicts its type."""
+        if types.count("payment") == len(types) and not any(map(_is_negative, gross)):
+            return
+        for kind, g, n in zip(types, gross, net, strict=True):
+            minor = (n if g is None else g) or 0
+            if kind == "payment" and minor < 0:
+                raise tables.UnclearCell(
+                    "is a payment, and by its sign money left: what goes back is of type refund or "
+                    "dispute, and what you paid yourself of type disbursement"
+                )
+            if kind == "refund" and minor > 0 and self._refunds_signed:
+                raise tables.UnclearCell(
+                    "is a refund, and by its sign money came: of one that failed the type is "
+                    "returned; where every refund is written without a minus sign, say signs = "
+                    '"none" in the mapping'
+                )
+            if (kind == "returned" and minor < 0) or (kind == "payment_reversal" and minor > 0):
+                way = "left" if minor < 0 else "came"
+                raise tables.UnclearCell(f"is of type {kind}, and by its sign money {way}")
+
     def _complete(
         self, kinds: Sequence[str], gross: Minor, fee: Minor, net: Minor
     ) -> tuple[list[int], list[int], list[int]]:
         """Return gross, fee and net of each row, none of them missing. Raises UnclearCell."""
-        if self._of_preset and any(
-            kind == "refund" and ((n if g is None else g) or 0) > 0
-            for kind, g, n in zip(kinds, gross, net, strict=True)
-        ):
-            raise tables.UnclearCell(
-                "the row is a refund, and by its sign money came, as of one that failed, or of "
-                "something that you bought: leave such rows out with a copy of the preset (under "
-                "[ignore]), or say there what they are (under [words.type])"
-            )
         if self._fee_added_up:  # a fee whose parts are all empty is zero
             fee = [0 if f is None and g is None else f for f, g in zip(fee, gross, strict=True)]
         given = list(zip(kinds, gross, fee, net, strict=True))
@@ -303,8 +330,37 @@ def _details(columns: Sequence[Sequence[str]]) -> Sequence[str | None]:
     return found
 
 
-def _by_sign(kinds: Sequence[str], gross: Minor, net: Minor) -> Sequence[str]:
-    """Return the kinds; the sign decides between what leaves a wallet and what comes back."""
+def _is_negative(minor: int | None) -> bool:
+    return minor is not None and minor < 0
+
+
+def _directed(types: Sequence[str], minors: Minor, signs: Signs) -> Minor:
+    """Return amounts with the signs of their types. Raises UnclearCell for a sign in the file that
+    no amount of it should have, and for types of money that goes either way."""
+    if signs == "none" and any(map(_is_negative, minors)):
+        raise tables.UnclearCell(shaping.CONTRADICTS_NONE)
+    found = list[int | None]()
+    for kind, minor in zip(types, minors, strict=True):
+        if minor and kind not in _LEAVES and kind not in _COMES:
+            raise tables.UnclearCell(
+                f"is of type {kind}, whose money may go either way, and no sign says which way"
+            )
+        found.append(minor and (-abs(minor) if kind in _LEAVES else abs(minor)))
+    return found
+
+
+_LEAVES: Final = frozenset(
+    {"refund", "dispute", "fee", "withdrawal", "hold", "disbursement", "payment_reversal"}
+)
+_COMES: Final = frozenset({"payment", "returned", "withdrawal_failed", "deposit", "release"})
+"""Types whose money leaves, and comes, where amounts have no sign."""
+
+
+def _kinds(types: Sequence[str], gross: Minor, net: Minor) -> Sequence[str]:
+    """Return the kinds of lines; the sign decides between what leaves a wallet and comes back."""
+    kinds = types
+    if "payment_reversal" in kinds:
+        kinds = ["payment" if each == "payment_reversal" else each for each in kinds]
     if _OPPOSITE.keys().isdisjoint(kinds):
         return kinds
     return [
@@ -377,10 +433,6 @@ def _complete_row(
         if net is None or fee is None:
             raise tables.UnclearCell("the row has no gross amount, and not both net and fee")
         gross = net + fee
-    if kind == "payment" and gross < 0:
-        raise tables.UnclearCell(
-            "a payment is negative: money that goes back is of type refund or dispute"
-        )
     if kind == "refund" and gross > 0:
         gross, net = -gross, None if net is None else -abs(net)
     if fee is None:

@@ -24,7 +24,7 @@ PIECES = st.sampled_from([
 SHAPES = (
     'skip_first = 1\nskip_last = 1\nbrackets = "negative"\n[keep]\ncurrency = ["*"]\n',
     '[fold]\nby = "currency"\n[ignore]\ncurrency = ["-"]\n[joined]\n{date} = ["currency"]\n'
-    '[amounts.{money}]\nadd = ["{money}"]\nsubtract = ["{money}"]\nunsigned = true\n',
+    '[amounts.{money}]\nadd = ["{money}"]\nsubtract = ["{money}"]\n',
 )
 """What mappings say of rows and of fields that are made of several columns."""
 

@@ -327,6 +327,21 @@ def test_a_table_with_credit_and_debit(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize(("signs", "debit", "read"), [
+    ("", "100.00", "-100.00"), ("", "-25.00", None), ("none", "-25.00", None),
+    ("minus", "-25.00", "-25.00"), ("minus", "100.00", None), ("any", "-25.00", "-25.00"),
+    ("any", "100.00", "-100.00"), ("sum", "-25.00", "25.00"),
+])  # fmt: skip
+def test_a_debit_has_the_sign_that_is_declared(
+    signs: str, debit: str, read: str | None, tmp_path: Path
+) -> None:
+    """Two ways of writing it in one file are a question to a person."""
+    row = f"account,booked_at,credit,debit,currency,text\nmain,2026-11-02,,{debit},KES,x\n"
+    rows, problems = bank(row, f'signs = "{signs}"' * bool(signs), folder=tmp_path)
+    assert [each["amount"]["amount"] for each in rows] == ([] if read is None else [read])
+    assert ["a debit is written" in each[2] for each in problems] == [True] * (read is None)
+
+
 @pytest.mark.parametrize(
     ("total", "is_one"),
     [

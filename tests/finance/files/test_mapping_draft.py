@@ -50,7 +50,7 @@ def test_a_draft_is_a_mapping_that_says_what_was_chosen() -> None:
     assert read.columns["payment_reference"] == 'Beleg "Nr"'
     assert read.columns["fee"] == "", "the file has a column of this name, and it was not chosen"
     assert "net" not in read.columns
-    assert read.made["gross"] == SumOf(add=("Eingang",), subtract=("Ausgang",), unsigned=True)
+    assert read.made["gross"] == SumOf(add=("Eingang",), subtract=("Ausgang",))
     assert read.words == {"type": {"Zahlung": "payment"}}
     assert read.shape.ignore == {"Art": ("Gebühr",)}
     assert (read.marks.decimal, read.marks.thousands, read.dates) == (",", ".", "day_first")

@@ -261,20 +261,64 @@ def test_a_negative_amount_may_have_a_sign_inside_or_outside(cell: str, tmp_path
     assert (problems, rows[0]["amount"]["amount"]) == ([], "-5.00")
 
 
-@pytest.mark.parametrize(("money_in", "money_out", "gross"), [
-    ("500.00", "", "500.00"), ("", "200.00", "-200.00"), ("", "-200.00", "-200.00"),
-    ("500.00", "0.00", "500.00"), ("0", "1.5", "-1.50"),
+@pytest.mark.parametrize(("signs", "money_in", "money_out", "gross"), [
+    ("none", "500.00", "", "500.00"), ("none", "", "200.00", "-200.00"),
+    ("none", "500.00", "0.00", "500.00"), ("none", "0", "1.5", "-1.50"),
+    ("none", "", "-200.00", None), ("minus", "", "-200.00", "-200.00"),
+    ("minus", "", "25.00", None), ("sum", "", "-25.00", "25.00"), ("", "", "-25.00", None),
+    ("", "", "25.00", "-25.00"),
+    ("minus", "500.00", "0.00", "500.00"), ("any", "", "-200.00", "-200.00"),
+    ("any", "", "200.00", "-200.00"),
 ])  # fmt: skip
-def test_money_in_and_money_out_are_one_amount(
-    money_in: str, money_out: str, gross: str, tmp_path: Path
+def test_money_in_and_money_out_are_one_amount_with_the_declared_signs(
+    signs: str, money_in: str, money_out: str, gross: str | None, tmp_path: Path
 ) -> None:
+    """A row with another sign is a problem."""
     mapping = (
-        '[amounts.gross]\nadd = ["In"]\nsubtract = ["Out"]\nunsigned = true\n'
+        f'signs = "{signs}"\n' * bool(signs) + '[amounts.gross]\nadd = ["In"]\nsubtract = ["Out"]\n'
         '[words.type]\nany = "dispute"\n' + KES
     )
     content = f"payment_reference,In,Out,type\np,{money_in},{money_out},any\n"
     rows, problems = statement(content, mapping, folder=tmp_path)
-    assert (problems, rows[0]["gross"]["amount"]) == ([], gross)
+    assert [row["gross"]["amount"] for row in rows] == ([] if gross is None else [gross])
+    said = f'says signs = "{signs}"' if signs else "has a minus sign in a column that is subtracted"
+    assert [said in each[2] for each in problems] == [True] * (gross is None)
+
+
+@pytest.mark.parametrize(("signs", "kind", "gross", "read"), [
+    ("minus", "refund", "-5.00", "-5.00"), ("minus", "refund", "424.40", None),
+    ("minus", "returned", "424.40", "424.40"), ("minus", "returned", "-5.00", None),
+    ("minus", "payment", "-5.00", None), ("minus", "dispute", "5.00", "5.00"),
+    ("minus", "payment_reversal", "-5.00", "-5.00"), ("minus", "payment_reversal", "5.00", None),
+    ("none", "refund", "5.00", "-5.00"), ("none", "refund", "-5.00", None),
+    ("none", "dispute", "5.00", "-5.00"), ("none", "returned", "5.00", "5.00"),
+    ("none", "carried", "5.00", None), ("any", "refund", "-5.00", "-5.00"),
+    ("any", "returned", "-5.00", "5.00"), ("", "refund", "5.00", None),
+    ("", "refund", "-5.00", "-5.00"),
+])  # fmt: skip
+def test_a_type_sets_the_sign_only_where_the_mapping_says_so(
+    signs: str, kind: str, gross: str, read: str | None, tmp_path: Path
+) -> None:
+    """A sign that contradicts the type is a problem of its row."""
+    mapping = f'signs = "{signs}"\n' * bool(signs) + f'[words.type]\nword = "{kind}"\n{KES}'
+    content = f"payment_reference,gross,type\np,{gross},word\n"
+    rows, problems = statement(content, mapping, folder=tmp_path)
+    assert [row["gross"]["amount"] for row in rows] == ([] if read is None else [read])
+    assert [each[0] for each in problems] == [2] * (read is None)
+
+
+def test_an_empty_cell_of_a_named_type_is_a_problem_unless_the_mapping_gives_it_a_meaning(
+    tmp_path: Path,
+) -> None:
+    """As of money from the merchant's own bank, which a till's statement gives no reason type."""
+    content = "payment_reference,gross,Reason\np,600000.00,\n"
+    named = KES + '[columns]\ntype = "Reason"\n'
+    rows, problems = statement(content, named, folder=tmp_path)
+    assert ([each[:2] for each in problems], rows) == ([(2, "Reason")], [])
+    assert problems[0][2].startswith("an empty cell is none of payment, refund")
+    for meant in (named + '[words.type]\n"" = "payment"\n', KES.rstrip() + '\ntype = "payment"\n'):
+        rows, problems = statement(content, meant, folder=tmp_path)
+        assert ([row["type"] for row in rows], problems) == (["payment"], [])
 
 
 WAYS = '[amounts.gross]\nadd = ["Sum"]\nsign = "DR/CR"\nplus = ["cr", "H"]\nminus = ["Dr", "S"]\n'
@@ -295,10 +339,10 @@ def test_a_column_may_say_which_way_the_money_went(
     assert [row["gross"]["amount"] for row in rows] == ([] if gross is None else [gross])
     assert [each[:2] for each in problems] == ([(2, "Sum")] if gross is None else [])
     if cell.startswith("-") and gross is None and way != "x":
-        mapping = mapping.replace("sign =", "unsigned = true\nsign =")
-        rows, problems = statement(content, mapping, folder=tmp_path)
-        signed = "-7.00" if way == "DR" else "7.00"
-        assert (problems, rows[0]["gross"]["amount"]) == ([], signed)
+        rows, problems = statement(content, 'signs = "minus"\n' + mapping, folder=tmp_path)
+        agrees = way == "DR"
+        assert [row["gross"]["amount"] for row in rows] == ["-7.00"] * agrees
+        assert ["contradicts" in each[2] for each in problems] == [True] * (not agrees)
 
 
 def test_a_total_of_amounts_whose_way_stands_beside_them_is_found(tmp_path: Path) -> None:
@@ -505,8 +549,8 @@ def test_a_column_that_is_missing_is_reported_with_the_nearest_and_all_that_are_
     ('[keep]\nStatus = "x"', "'Status' must be words in square brackets"),
     ('[joined]\nplaced_at = "Date"', "joined.placed_at: must be texts in square brackets"),
     ('[columns]\nplaced_at = "A"\n[joined]\nplaced_at = ["B"]', "there is a column for it already"),
-    ("[amounts.amount]\nunsigned = true", "amounts.amount: names no column"),
-    ('[amounts.amount]\nadd = ["A"]\nunsigned = 1', "must be true or false"),
+    ("[amounts.amount]\nadd = []", "amounts.amount: names no column"),
+    ('signs = "unsigned"', "signs: must be one of minus, none, any, sum"),
     ('[words.kind]\n"*sale*" = "order"', "'*sale*' has a star, which could give a meaning"),
     ('[amounts.amount]\nadd = ["A"]\nsign = "B"\nplus = ["C*"]\nminus = ["D"]', "'C*' has a star"),
     ("[fold]", "fold.by: is missing"),
