@@ -55,8 +55,7 @@ def read_by_product(path: Path, kind: Kind, mapping: str) -> Expected:
         with unpacked(path) as inside:
             table = opens(inside or path, said, FIELDS[kind])
             understanding = Understanding(table, form, said)
-            for batch in table.batches():
-                found = understanding.batch(batch)
+            for found in understanding.batches():
                 for row in map(form.shown, found.rows):
                     money = row[amount]
                     units = int(money["amount"].replace(".", ""))

@@ -185,6 +185,8 @@ class Understanding:
         if self._nameless[:1] == [0] and _counts(batch.rows):
             self._nameless = self._nameless[1:]
         for number, row in self._totals.named(batch).items():
+            if number in batch.broken:
+                continue
             place = bisect_left(rest.numbers, number)
             self._take(tables.Batch(rest.rows[:place], rest.numbers[:place], rest.broken), found)
             rest = tables.Batch(rest.rows[place + 1 :], rest.numbers[place + 1 :], rest.broken)
