@@ -103,8 +103,8 @@ def parts_of(rows: Sequence[StatementRow], unused: Sequence[Return], terms: Term
 def undone(rows: Iterable[StatementRow]) -> tuple[list[StatementRow], list[StatementRow]]:
     """Split off pairs that undo each other. Return the pairs and the rest.
 
-    They are disputes that took money and their wins, and refunds and what was returned of them. The ledger has
-    no movement for these pairs, in whatever statements their lines are.
+    They are disputes that took money and their wins, and refunds and what was returned of them. The
+    ledger has no movement for these pairs, in whatever statements their lines are.
     """
     found: list[StatementRow] = []
     left: dict[str, StatementRow] = {}
