@@ -9,7 +9,7 @@ from app.console.uploads import Upload
 from app.console.view import Field, Form, View
 from app.console.words import address
 from app.core.errors import UsageError
-from app.finance.file_identity import FIELDS
+from app.finance.files import presets
 from app.finance.files.mapping_draft import IGNORED, MappingDraft, TablePreview
 from app.finance.imports import ImportKind, preview
 from app.finance.named_mappings import delete_named, one_mapping, save_named
@@ -65,7 +65,7 @@ async def ask_map(view: View) -> Form:
     """Ask which column says what; then, of columns with words of ours, what each word means."""
     upload, kind = upload_of(view, view.needed("upload")), _kind(view)
     seen = await _looked_at(view, upload)
-    known, given = FIELDS[kind], view.given
+    known, given = presets.KINDS[kind], view.given
     columns = (("", "no column"), *((name, name) for name in seen.columns))
     asked = []
     for name in known.names:
@@ -137,7 +137,7 @@ async def ask_map(view: View) -> Form:
 def _word_fields(seen: TablePreview, kind: ImportKind, given: Mapping[str, str]) -> list[Field]:
     """Return a field for each word of the chosen columns that hold words of ours."""
     found = []
-    for name, meanings in FIELDS[kind].words.items():
+    for name, meanings in presets.KINDS[kind].words.items():
         for place, word in enumerate(_words_in(seen, given.get(f"column.{name}", ""), given)):
             choices = (
                 ("", "I do not know: its rows are not clear"),
@@ -166,7 +166,7 @@ def _words_in(seen: TablePreview, column: str, given: Mapping[str, str]) -> Sequ
 async def do_map(view: View, reason: str) -> str:
     """Read the file by the chosen columns, in a dry run."""
     upload, kind, given = upload_of(view, view.needed("upload")), _kind(view), view.given
-    seen, known = await _looked_at(view, upload), FIELDS[kind]
+    seen, known = await _looked_at(view, upload), presets.KINDS[kind]
     columns = {name: given.get(f"column.{name}", "") for name in known.names}
     less = {name: given.get(f"less.{name}", "") for name in LESS & {*known.names}}
     if not {*columns.values(), *less.values()} <= {"", *seen.columns}:

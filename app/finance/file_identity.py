@@ -22,10 +22,7 @@ from app.finance.files import bank, bank_formats, books, mapping, presets, state
 from app.finance.import_store import ImportKind, NamedMapping
 from app.providers.profile import shipped_profiles
 
-KIND_NAMES: Final[Mapping[ImportKind, str]] = presets.KIND_NAMES
-COMMANDS: Final[Mapping[ImportKind, str]] = presets.COMMANDS
-FIELDS: Final[Mapping[ImportKind, mapping.Fields]] = presets.KINDS
-FORMS: Final[Mapping[ImportKind, Any]] = {
+ROW_FORMS: Final[Mapping[ImportKind, Any]] = {
     "book": books.BookForm,
     "statement": lambda mapped: statements.StatementForm(mapped, source=""),
     "bank": bank.BankForm,
@@ -88,7 +85,7 @@ class FileIdentity:
                 f"known: name its columns with --mapping FILE. {why}"
             )
         if self.kind is None:
-            names = " or ".join(KIND_NAMES[each] for each in self.kinds)
+            names = " or ".join(presets.KIND_NAMES[each] for each in self.kinds)
             choices = " or ".join(f"--kind {each}" for each in self.kinds)
             raise UsageError(f"the file may be {names}: say {choices}")
         if self.source is None:
@@ -247,7 +244,7 @@ def _by_columns(
     """
     read: dict[ImportKind, set[str]] = {}
     mistakes = []
-    for kind, fields in FIELDS.items():
+    for kind, fields in presets.KINDS.items():
         try:
             mapped = presets.requested_reading(request, fields).mapping
         except UsageError as error:
@@ -255,7 +252,7 @@ def _by_columns(
             continue
         if account and kind == "bank":
             mapped = replace(mapped, defaults={**mapped.defaults, "account": account})
-        form = FORMS[kind](mapped)
+        form = ROW_FORMS[kind](mapped)
         for _, row in rows:
             plain = {tables.plain_name(name) for name in row}
             named = {
@@ -266,7 +263,7 @@ def _by_columns(
             if not any(form.missing(places)):
                 read.setdefault(kind, set()).update(*named.values())
                 break
-    if len(mistakes) == len(FIELDS):
+    if len(mistakes) == len(presets.KINDS):
         raise mistakes[0]
     kinds = [kind for kind in read if not any(read[kind] < other for other in read.values())]
     if not kinds:

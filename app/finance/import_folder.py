@@ -37,8 +37,9 @@ from app.context.work import Work
 from app.core.errors import NotFoundError, UnreachableError, UsageError
 from app.core.logs import Repeating
 from app.core.text import counted, printable
-from app.finance import file_identity, import_store, imports
+from app.finance import import_store, imports
 from app.finance.coverage_store import coverage_lines
+from app.finance.files import presets
 from app.finance.import_store import ImportTask, import_tasks, replace_import_tasks
 from reconcile.instants import format_instant
 
@@ -366,10 +367,10 @@ async def _identity(
     request = found.reading(request)
     if found.kind != kind:
         is_what = "nothing that is known" if found.kind is None else (
-            file_identity.KIND_NAMES[found.kind]
+            presets.KIND_NAMES[found.kind]
         )  # fmt: skip
         raise UsageError(
-            f"it is {is_what}, and this folder takes {file_identity.KIND_NAMES[kind]}: move it, or "
+            f"it is {is_what}, and this folder takes {presets.KIND_NAMES[kind]}: move it, or "
             "import it on the page Imports"
         )
     if kind != "statement":

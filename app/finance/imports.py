@@ -125,7 +125,7 @@ def _suggest_kind(context: AppContext, request: ImportRequest, done: Imported) -
         return
     if found.kind not in (None, done.kind):
         done.looks_like = found.kind
-        name, preset = file_identity.KIND_NAMES[found.kind], found.preset
+        name, preset = presets.KIND_NAMES[found.kind], found.preset
         what = "is"
         if preset is not None:
             what = f"looks like {preset.export.name} ({preset.export.title}), which is"
@@ -133,7 +133,7 @@ def _suggest_kind(context: AppContext, request: ImportRequest, done: Imported) -
             done.suggestion = f"The file {what} {name}, but cannot be read as one either: {fault}."
         else:
             done.suggestion = (
-                f"The file {what} {name}: import it with `{file_identity.COMMANDS[found.kind]}`, "
+                f"The file {what} {name}: import it with `{presets.COMMANDS[found.kind]}`, "
                 "or with `tallyhook import`, which recognizes it."
             )
     done.notes += found.nearly
@@ -143,7 +143,7 @@ def _fault_of(context: AppContext, request: ImportRequest, kind: ImportKind) -> 
     """Read the first rows as this kind, and return why that fails; None if it does not."""
     try:
         chosen = presets.choose(request, kind, unstated=_unstated(context))
-        form = file_identity.FORMS[kind](chosen.mapping)
+        form = file_identity.ROW_FORMS[kind](chosen.mapping)
         table = chosen.open(request.table_path, form, opens=FORMS[kind].opens)
         found = next(books.Understanding(table, form, chosen.mapping).batches(), None)
     except (tables.RefusedTable, TallyhookError) as error:

@@ -8,8 +8,7 @@ from typing import Final, TypeVar
 from app.access.operators import note_in_trail, permitted
 from app.context.context import AppContext
 from app.core.errors import NotFoundError, UsageError
-from app.finance.file_identity import FIELDS
-from app.finance.files.presets import ReadingRequest, reading_in
+from app.finance.files.presets import KINDS, ReadingRequest, reading_in
 from app.finance.import_store import (
     ImportKind,
     NamedMapping,
@@ -56,7 +55,7 @@ async def save_named(
             "a mapping's name has letters, digits, blanks, dots and hyphens, at most 60, and does "
             "not end in .toml"
         )
-    reading_in(toml.encode(), FIELDS[kind], name=name)
+    reading_in(toml.encode(), KINDS[kind], name=name)
     async with context.database.writing() as connection:
         who = await permitted(connection, by=by, action="mapping_saved")
         known = await named_mappings(connection)
