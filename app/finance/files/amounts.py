@@ -168,6 +168,8 @@ class Amounts:
         text = cell.translate(_ALIKE).strip()
         if not text:
             return "is empty"
+        if type(cell) is Number:  # no declaration changes what its format says
+            return f"{quoted(cell)} is not an amount such as 1500.00"
         if text.startswith("="):
             return "is a formula: put its value there"
         if text.startswith("(") and text.endswith(")") and not self._marks.brackets:
@@ -181,8 +183,7 @@ class Amounts:
                 f'ends with {ended[1]!r}: say whether that is "minus" or "plus", under '
                 "[suffixes] in a mapping"
             )
-        readings = "" if type(cell) is Number else self._readings(cell, currency)
-        return readings or f"{quoted(cell)} is not an amount such as 1500.00"
+        return self._readings(cell, currency) or f"{quoted(cell)} is not an amount such as 1500.00"
 
     def _readings(self, cell: str, currency: str | None) -> str:
         """Return a sentence on what the cell is under other marks; empty if it is no amount."""

@@ -247,6 +247,22 @@ def test_mark_amount_and_value_date_of_mt940_are_as_swift_has_them(
     assert "field :61: is not as SWIFT has it" in problems[0][2]
 
 
+@pytest.mark.parametrize(("content", "amount"), [
+    (CAMT, ">10.25<"), (OFX, ">-1.00<"),
+])  # fmt: skip
+@pytest.mark.parametrize("written", ["+10.250-", "1,234.50", "\u22125.25", "1.234,50", "(5.25)"])
+def test_an_amount_is_as_its_format_has_it_whatever_a_mapping_declares(
+    content: str, amount: str, written: str, tmp_path: Path
+) -> None:
+    """Text could say a sign beside the element that says debit; marks are no remedy."""
+    other = f">{written}<"
+    declared = 'decimal = "."\nthousands = ","\nbrackets = "negative"\n[suffixes]\n"-" = "minus"\n'
+    found = [bank(content.replace(amount, other), said, folder=tmp_path) for said in ("", declared)]
+    assert found[0] == found[1]
+    (problem,) = found[0][1]
+    assert "not an amount such as 1500.00" in problem[2]
+
+
 def test_camt_053_in_utf_16(tmp_path: Path) -> None:
     plain = bank(CAMT, folder=tmp_path)
     for order in ("utf-16-le", "utf-16-be"):

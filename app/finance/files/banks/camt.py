@@ -2,8 +2,9 @@
 
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Any, Final
 from xml.parsers import expat
@@ -192,8 +193,9 @@ class _Camt:
         elif tag == "Bal":
             side = _CODES_OF_BALANCES.get(self._code)
             amount = amount_cell(self._balance_amount, debit=self._debit)
-            if side is not None and isinstance(amount, tables.Number):
-                setattr(self._balance, side, Decimal(amount))
+            if side is not None:
+                with suppress(InvalidOperation):
+                    setattr(self._balance, side, Decimal(amount))
 
     def _state_period(self) -> None:
         """State what the statement covers: its own period, else the days of its balances."""

@@ -59,9 +59,12 @@ def cells_of(**found: str) -> Sequence[str]:
 
 
 def amount_cell(text: str, *, debit: bool) -> str:
-    """Return a cell with the amount; other text stays as it is, so that the form refuses it."""
+    """Return a cell with the amount. Other text stands there as a number that is refused.
+
+    As text it could be read with a sign or marks of its own, against the element that says debit.
+    """
     if not re.fullmatch(r"[0-9]{1,30}(\.[0-9]{0,60})?", text):
-        return text
+        return tables.Number(f"{'debit' if debit else 'credit'} {text}")
     return tables.Number(("-" if debit and text.strip("0.") else "") + text.removesuffix("."))
 
 

@@ -107,7 +107,7 @@ class OfxTable(BankTable):
 
 
 def _ofx_row(entry: dict[str, str], account: str, currency: str) -> Sequence[str]:
-    amount = entry.get("TRNAMT", "")
+    amount = tables.Number(entry.get("TRNAMT", ""))  # as text, marks of a mapping could be in it
     found = re.fullmatch(r"([+-]?)([0-9]{1,30})(?:[.,]([0-9]{1,60}))?", amount)
     if found is not None:
         sign = "-" if found[1] == "-" else ""
