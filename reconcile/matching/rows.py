@@ -349,11 +349,13 @@ def is_same(one: Moved, other: Moved, calendar: Calendar = IN_UTC) -> bool:
     """Return whether two rows that differ can only be one movement, stated twice.
 
     Different amounts are different movements. Only the amount of a payment may have been corrected,
-    unless the times of day differ: then they are two captures. Lines of two wallets are two
+    unless the times of day differ: then they are two captures. One of them may also take the other
+    back: then their signs differ. Lines of two wallets are two
     movements: one receipt may stand in both. Otherwise the payout decides if both name one, else
     the day of settlement if both have one, in whatever zone it was read.
     """
-    if one.money != other.money and (one.kind != "payment" or _timed_apart(one, other)):
+    opposite = (one.money[1] < 0) != (other.money[1] < 0)
+    if one.money != other.money and (one.kind != "payment" or opposite or _timed_apart(one, other)):
         return False
     if one.wallet is not None and other.wallet is not None and one.wallet != other.wallet:
         return False

@@ -111,6 +111,14 @@ def test_the_amount_of_a_payment_may_be_corrected_for_it_is_captured_once() -> N
     assert pairs(stated=[moved("payment", gross=1400, payout="po_2")], known=[known]) == [None]
 
 
+@pytest.mark.parametrize("taken", [1500, 400])
+def test_what_takes_a_payment_back_in_a_later_file_does_not_replace_it(taken: int) -> None:
+    """A charge that failed may be available on the day of its charge, and be in another export."""
+    charge, failure = moved("payment", gross=1500), moved("payment", gross=-taken)
+    assert pairs(stated=[failure], known=[charge]) == [None]
+    assert pairs(stated=[charge], known=[failure]) == [None]
+
+
 TEN = D + 10 * HOUR + 7 * MINUTE
 """A time of day; a day alone is a midnight, and zones lie a quarter of an hour apart at least."""
 
