@@ -364,6 +364,19 @@ def test_another_command_is_suggested_only_if_it_can_read_the_file(run: Run, fil
     assert "bank import" not in note
 
 
+def test_an_export_that_lacks_a_column_is_told_which_and_of_which_preset(
+    run: Run, tmp_path: Path
+) -> None:
+    path = tmp_path / "activity.csv"
+    text = (SAMPLES / "paypal_activity.csv").read_text()
+    path.write_text(text.replace('"TimeZone"', '"Clock"', 1))
+    for words in (("import",), ("statement", "import")):
+        done = run(*words, str(path))
+        said = " ".join(done.err.split())
+        assert done.code != 0
+        assert "Nearly paypal_activity (PayPal, activity download): 'TimeZone' is missing." in said
+
+
 def test_presets_are_listed_and_shown_to_be_copied(run: Run, tmp_path: Path) -> None:
     listed = run("presets", "list", "--format", "json").document
     assert [each["preset"] for each in listed] == sorted(path.stem for path in SAMPLES.iterdir())

@@ -216,6 +216,8 @@ async def test_a_known_export_is_recognized_or_chosen(console: RunningConsole) -
         found = await read(client, EXPORT)
         page = shown((await client.get(f"/imports/{found['upload']}")).text)
         plain = await read(client, EXPORT, preset="none")
+        nearly = await read(client, EXPORT.replace(b"Channel", b"Way"))
+        lacking = shown((await client.get(f"/imports/{nearly['upload']}")).text)
         wrong = await read(client, STATEMENT, preset="paystack_transactions")
         of_book = await upload(client, EXPORT, kind="book", preset="paystack_transactions")
         unknown = await upload(client, EXPORT, preset="../../etc/passwd")
@@ -228,6 +230,7 @@ async def test_a_known_export_is_recognized_or_chosen(console: RunningConsole) -
     assert "Read with the preset paystack_transactions (Paystack, transactions), for row 1" in page
     assert "1 row, of which Status is failed" in page
     assert (plain["preset"], plain["refused"]) == (None, True)
+    assert "Nearly paystack_transactions (Paystack, transactions): 'Channel' is missing" in lacking
     assert "this is not the file that the preset paystack_transactions reads" in str(wrong)
     assert {of_book.status_code, unknown.status_code, of_bank.status_code} == {400}
     assert "reads a statement (Paystack, transactions)" in shown(of_bank.text)
