@@ -354,8 +354,9 @@ def is_same(one: Moved, other: Moved, calendar: Calendar = IN_UTC) -> bool:
     movements: one receipt may stand in both. Otherwise the payout decides if both name one, else
     the day of settlement if both have one, in whatever zone it was read.
     """
-    opposite = (one.money[1] < 0) != (other.money[1] < 0)
-    if one.money != other.money and (one.kind != "payment" or opposite or _timed_apart(one, other)):
+    if one.money != other.money and (
+        one.kind != "payment" or _opposite(one, other) or _timed_apart(one, other)
+    ):
         return False
     if one.wallet is not None and other.wallet is not None and one.wallet != other.wallet:
         return False
@@ -371,7 +372,7 @@ def is_like(one: Moved, other: Moved, calendar: Calendar = IN_UTC) -> bool:
 
     An example is two refunds of one payment on one day.
     """
-    if one.money == other.money or _timed_apart(one, other):
+    if one.money == other.money or _opposite(one, other) or _timed_apart(one, other):
         return False
     return is_same(replace(one, money=other.money), other, calendar)
 
@@ -381,6 +382,10 @@ _EAST: Final[Duration] = 14 * HOUR
 
 _QUARTER: Final[Duration] = 15 * MINUTE
 """Zones differ by multiples of a quarter of an hour."""
+
+
+def _opposite(one: Moved, other: Moved) -> bool:
+    return (one.money[1] < 0) != (other.money[1] < 0)
 
 
 def _timed_apart(one: Moved, other: Moved) -> bool:

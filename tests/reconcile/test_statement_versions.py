@@ -96,6 +96,7 @@ def test_a_refund_that_differs_is_another_unless_it_can_only_be_the_same(
     ({"gross": -300, "payout": "po_2"}, False),
     ({"gross": -300, "payout": None, "settled_at": D + DAY}, False),
     ({"fee": 7}, False),
+    ({"gross": 500}, False),
 ])  # fmt: skip
 def test_a_refund_of_another_amount_may_correct_one_of_its_payout_or_day(
     change: dict[str, object], like: bool
