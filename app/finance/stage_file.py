@@ -39,6 +39,7 @@ from app.finance.files import (
     stated_period,
     tables,
 )
+from app.finance.files.banks.entries import BankTable
 from app.finance.import_store import ImportKind
 from app.finance.order_references import Unfit
 from app.finance.staged_rows import Staged
@@ -359,7 +360,8 @@ class StagedFile:
         said = [*table.notes, *understanding.notes()]
         done.notes += [each for each in said if each not in done.notes]
         self._spans = stated_period.spans_of(table, self._request.table_path, chosen)
-        if not done.read and not self._spans:
+        is_empty = isinstance(table, BankTable) and table.statements
+        if not done.read and not self._spans and not is_empty:
             left_out = f"; {sum(done.ignored.values()):,} are left out" if done.ignored else ""
             raise tables.RefusedTable(
                 table.heading_row, f"the file has a heading and no rows{left_out}"

@@ -142,6 +142,46 @@ async def shop(empty: Shop) -> Shop:
     return empty.at(600)
 
 
+BALANCE = """<Bal><Tp><CdOrPrtry><Cd>{code}</Cd></CdOrPrtry></Tp><Amt Ccy="KES">5.00</Amt>
+<CdtDbtInd>CRDT</CdtDbtInd><Dt><Dt>2026-01-{day}</Dt></Dt></Bal>"""
+OPENING, BEFORE, CLOSING = (
+    BALANCE.format(code=code, day=day)
+    for code, day in (("OPBD", "07"), ("PRCD", "06"), ("CLBD", "07"))
+)
+CAMT = (
+    "<Document><BkToCstmrStmt><Stmt><Acct><Id><IBAN>main</IBAN></Id></Acct>{balances}</Stmt>"
+    "</BkToCstmrStmt></Document>"
+)
+OFX = (
+    "<OFX><BANKMSGSRSV1><STMTTRNRS><STMTRS><CURDEF>KES<BANKACCTFROM><ACCTID>main</BANKACCTFROM>"
+    "<BANKTRANLIST>{days}</BANKTRANLIST></STMTRS></STMTTRNRS></BANKMSGSRSV1></OFX>"
+)
+AGREES = "0 entries, the balance agrees."
+
+
+@pytest.mark.parametrize(
+    ("content", "covered", "note"),
+    [
+        (":20:S\n:25:main\n:60F:C260107KES5,\n:62F:C260107KES5,\n-\n", True, AGREES),
+        (CAMT.format(balances=BEFORE + CLOSING), True, AGREES),
+        (CAMT.format(balances=OPENING + CLOSING), True, AGREES),
+        (CAMT.format(balances=""), False, "0 entries."),
+        (OFX.format(days="<DTSTART>20260107<DTEND>20260107"), True, "0 entries."),
+        (OFX.format(days=""), False, "0 entries."),
+    ],
+)
+async def test_a_day_without_bookings_is_imported_and_counts_as_covered(
+    empty: Shop, content: str, covered: bool, note: str
+) -> None:
+    """A file that states no day is no error either, and covers none."""
+    done = await empty.bank(content, days=None)
+    assert (done.problems, done.read, note in done.notes) == ([], 0, True)
+    assert done.number is not None
+    day = parse_instant("2026-01-07T00:00:00Z")
+    found = [(line.name, line.since, line.until) for line in done.covers if line.since is not None]
+    assert found == [("main", day, day + DAY)] * covered
+
+
 def counts(done: Imported) -> tuple[int, int, int]:
     """Return the numbers of new, changed and unchanged lines."""
     assert not done.problems

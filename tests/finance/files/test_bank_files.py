@@ -139,6 +139,58 @@ def test_camt_053_of_a_later_version(tmp_path: Path) -> None:
     assert (shown(found)[0][6], found[0][0]["account"]) == ("PROVIDER LTD", "0100")
 
 
+DAYLESS = CAMT.replace(
+    "<BookgDt><Dt>2026-11-02</Dt></BookgDt><ValDt><Dt>2026-11-03</Dt></ValDt>", ""
+)
+FROM_TO = (
+    "<FrToDt><FrDtTm>2026-11-02T00:00:00</FrDtTm><ToDtTm>2026-11-02T23:59:59</ToDtTm></FrToDt>"
+)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        DAYLESS.replace("<Dt><Dt>2026-11-03</Dt></Dt>", "<Dt><Dt>2026-11-02</Dt></Dt>"),
+        DAYLESS.replace("<Acct>", f"{FROM_TO}<Acct>", 1),
+    ],
+)
+def test_an_entry_of_camt_without_a_day_is_of_its_statement_s_only_day(
+    tmp_path: Path, content: str
+) -> None:
+    path = tmp_path / "bank"
+    assert shown(bank(content, folder=tmp_path))[0][:2] == (1, "2026-11-02")
+    table = open_bank_table(path, read_mapping(b"", BankForm.FIELDS), BankForm.FIELDS)
+    assert [*table.batches()]
+    assert table.notes == ["1 entry has no date of its own: the day of its statement is used."]
+
+
+def test_an_entry_of_camt_without_a_day_in_a_statement_of_several_is_a_problem(
+    tmp_path: Path,
+) -> None:
+    rows, problems = bank(DAYLESS, folder=tmp_path)
+    assert ([each["row"] for each in rows], [each[:2] for each in problems]) == (
+        [2], [(1, "booked_at")]
+    )  # fmt: skip
+    assert "its statement is not of a single day" in problems[0][2]
+
+
+DOCUMENT = CAMT.partition("?>\n")[2]
+PLAIN = DOCUMENT.replace(' xmlns="urn:iso:std:iso:20022:tech:xsd:camt.053.001.02"', "")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        PLAIN,
+        f"<Envelope><Header><Ntry><Amt>1</Amt></Ntry></Header><Body>{DOCUMENT}</Body></Envelope>",
+        f'<e:Msg xmlns:e="urn:x"><AppHdr xmlns="urn:iso:std:iso:20022:tech:xsd:head.001.001.02">'
+        f"<MsgDefIdr>camt.053.001.02</MsgDefIdr></AppHdr>{PLAIN}</e:Msg>",
+    ],
+)
+def test_camt_053_in_an_envelope_or_without_a_namespace(tmp_path: Path, content: str) -> None:
+    assert bank(content, folder=tmp_path) == bank(CAMT, folder=tmp_path)
+
+
 def test_a_batch_of_several_transfers_is_one_row_with_all_their_references(tmp_path: Path) -> None:
     more = "<TxDtls><Refs><EndToEndId>PO-100201</EndToEndId></Refs></TxDtls></NtryDtls>"
     ((_, _, _, _, _, reference, _, text), _) = shown(
@@ -315,6 +367,16 @@ def test_an_amount_of_ofx_is_in_the_currency_that_it_names(tmp_path: Path) -> No
         assert (amount, stated_currency) == ("5.25", currency)
 
 
+def test_comments_and_cdata_of_ofx_are_read_as_text(tmp_path: Path) -> None:
+    """What looks like an element in them is none."""
+    content = OFX_2.replace("<NAME>Ünal</NAME>", "<NAME><![CDATA[Ünal <b> &amp; Co]]> 1</NAME>")
+    content = content.replace("<STMTTRN>", "<!-- <STMTTRN> <![CDATA[ --><STMTTRN>")
+    content = content.replace("<OFX>", "<!-- <OFX> --><OFX>")
+    assert shown(bank(content, folder=tmp_path)) == [
+        (1, "2026-11-02", "5.25", "EUR", "F9", "PO-7", "Ünal <b> &amp; Co 1", "")
+    ]
+
+
 def test_a_number_in_a_text_is_not_given_away_by_what_names_the_line(tmp_path: Path) -> None:
     """Texts that differ in hidden digits only are one subject; those of other last digits are not,
     and neither are short numbers."""
@@ -441,6 +503,15 @@ REFUSED: dict[str, tuple[str, str]] = {
         for encoding in ("utf-7", "shift_jis", "zlib", "idna", "undefined", "nobodys")
     },
     "another message": (CAMT.replace("camt.053", "camt.054"), "is no CAMT.053 statement"),
+    "several messages in one envelope": (
+        f"<Envelope>{CAMT.partition('?>')[2] * 2}</Envelope>",
+        "has several statement messages",
+    ),
+    "a message that is not CAMT.053 in an envelope": (
+        f"<Envelope>{CAMT.partition('?>')[2].replace('camt.053', 'camt.052')}</Envelope>",
+        "but CAMT.052, a report within the day",
+    ),
+    "XML of something else": ("<a>" + "<b/>" * 300 + "</a>", "is no CAMT.053 statement: ask"),
     "XML that ends early": (CAMT[:1200], "the XML breaks here"),
     "XML without end of depth": (
         CAMT.replace("<GrpHdr>", "<GrpHdr>" + "<a>" * 50, 1),
@@ -487,6 +558,14 @@ REFUSED: dict[str, tuple[str, str]] = {
     "OFX with entities": (
         OFX_2.replace("<OFX>", f"{ENTITY}<OFX>"),
         "declares a document type or entities",
+    ),
+    "OFX with a comment without end": (
+        OFX_2.replace("<STMTTRN>", "<!-- <STMTTRN>"),
+        "the file ends within a section <!-- that has no -->",
+    ),
+    "OFX of a sign-on that was refused": (
+        OFX.replace("<CODE>0<SEVERITY>INFO", "<CODE>15500<SEVERITY>ERROR<MESSAGE>No"),
+        "but the error 15500 (the sign-on was refused: wrong user or password)",
     ),
     "OFX with elements without end": (
         OFX.replace("<STMTRS>", "<STMTRS>" + "<A>" * 200),

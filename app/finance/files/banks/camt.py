@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 from xml.parsers import expat
 
+from app.core.text import counted
 from app.finance.files import tables
 from app.finance.files.bank import reference_in
 from app.finance.files.banks.entries import (
@@ -17,6 +18,7 @@ from app.finance.files.banks.entries import (
     Row,
     amount_cell,
     cells_of,
+    day_after,
     joined_text,
 )
 
@@ -32,6 +34,14 @@ which takes time quadratic in its length."""
 
 _PART: Final = 64 * 1024
 
+MAX_ENVELOPE: Final = 200
+"""Elements around the message; a business application header or a SOAP envelope has some dozens."""
+
+_OTHER_MESSAGES: Final = {
+    "camt.052": "CAMT.052, a report within the day",
+    "camt.054": "CAMT.054, a notification of single bookings",
+}
+
 _CODES_OF_BALANCES: Final = {"OPBD": "opening", "PRCD": "opening", "CLBD": "closing"}
 """ISO 20022 BalanceType12Code: opening booked, previously closed booked, closing booked."""
 
@@ -45,14 +55,21 @@ class CamtTable(BankTable):
         self._path = path
 
     def _rows(self) -> Iterator[Row]:
-        self.periods.clear()
-        reading = _Camt(self.periods)
+        reading = _Camt(self)
         with self._path.open("rb") as file:
             while part := file.read(_PART):
                 reading.feed(part, last=False)
                 yield from reading.ready()
             reading.feed(b"", last=True)
             yield from reading.ready()
+        if reading.of_the_day:
+            self._notes.append(
+                counted(
+                    reading.of_the_day,
+                    "entry has no date of its own: the day of its statement is used.",
+                    "entries have no date of their own: the day of their statement is used.",
+                )
+            )
 
 
 @dataclass(slots=True)
@@ -75,9 +92,10 @@ class _CamtEntry:
 class _Camt:
     """Follows the elements of one document; their path gives their meaning."""
 
-    def __init__(self, periods: list[tables.StatedPeriod]) -> None:
-        """Add the period of each statement to `periods`."""
-        self._periods, self._days = periods, dict[str, str]()
+    def __init__(self, table: CamtTable) -> None:
+        """Count statements, and add their periods and problems, in `table`."""
+        self._table, self._days, self.of_the_day = table, dict[str, str](), 0
+        self._message, self._around, self._ended = 0, 0, False
         self._parser = expat.ParserCreate(namespace_separator=" ")
         self._parser.buffer_text = True
         self._parser.StartElementHandler = self._start
@@ -108,6 +126,8 @@ class _Camt:
             raise tables.RefusedTable(
                 1, "the XML is in an encoding that is not read: have the bank write it in UTF-8"
             ) from None
+        if last and not self._ended:
+            raise self._no_statement("")
         self._fed += len(part)
         if self._fed - self._parser.CurrentByteIndex > MAX_TAG:
             raise tables.RefusedTable(
@@ -129,19 +149,15 @@ class _Camt:
 
     def _start(self, name: str, attributes: dict[str, str]) -> None:
         space, _, tag = name.rpartition(" ")
-        if not self._path and "camt.053" not in space:
-            raise tables.RefusedTable(
-                self._parser.CurrentLineNumber,
-                "the XML is no CAMT.053 statement: ask the bank for camt.053 (end of day "
-                "statement), or export CSV",
-            )
         self._path.append(tag)
         if len(self._path) > MAX_DEPTH:
             raise tables.RefusedTable(
                 self._parser.CurrentLineNumber, f"the XML nests more than {MAX_DEPTH} elements"
             )
         self._value, self._length = [], 0
-        if tag == "Stmt":
+        if not self._message:
+            self._begin(space, tag)
+        elif tag == "Stmt":
             self._account, self._balance, self._days = {}, Balances(), {}
         elif tag == "Ntry":
             self._entry = _CamtEntry()
@@ -149,6 +165,32 @@ class _Camt:
             self._code, self._debit, self._balance_amount = "", False, ""
         elif tag == "Amt" and self._entry is not None and self._path[-2] == "Ntry":
             self._entry.currency = attributes.get("Ccy", "")
+        elif tag == "Amt" and self._path[-2] == "Bal":
+            self._balance.currency = attributes.get("Ccy", "")
+
+    def _begin(self, space: str, tag: str) -> None:
+        """Look for the only statement message, whatever elements are around it."""
+        self._around += 1
+        other = re.search(r"camt\.0\d\d", space)
+        if other is not None and other[0] != "camt.053":
+            found = f", but {_OTHER_MESSAGES.get(other[0], other[0].upper())}"
+            raise self._no_statement(found)
+        if self._path[-2:] == ["Document", "BkToCstmrStmt"] and (other or not space):
+            if self._ended:
+                raise tables.RefusedTable(
+                    self._parser.CurrentLineNumber,
+                    "the XML has several statement messages: import each as a file of its own",
+                )
+            self._message = len(self._path)
+        elif self._around > MAX_ENVELOPE:
+            raise self._no_statement("")
+
+    def _no_statement(self, found: str) -> tables.RefusedTable:
+        return tables.RefusedTable(
+            self._parser.CurrentLineNumber,
+            f"the XML is no CAMT.053 statement{found}: ask the bank for camt.053 (end of day "
+            "statement), or export CSV",
+        )
 
     def _text(self, text: str) -> None:
         self._length += len(text)
@@ -162,13 +204,18 @@ class _Camt:
     def _end(self, name: str) -> None:
         value, self._value = "".join(self._value).strip(), []
         tag = self._path[-1]
-        if tag == "Ntry" and self._entry is not None:
+        if not self._message:
+            pass
+        elif len(self._path) == self._message:
+            self._message, self._ended = 0, True
+        elif tag == "Ntry" and self._entry is not None:
             self._take(self._entry)
             self._entry = None
         elif self._entry is not None:
             self._in_entry(self._entry, tag, value)
         elif tag == "Stmt":
-            self._balance.check(max(self._number, 1))
+            self._table.statements += 1
+            self._table.compared += self._balance.check(max(self._number, 1))
             self._state_period()
         else:
             self._in_statement(tag, value)
@@ -188,8 +235,8 @@ class _Camt:
             self._debit = value == "DBIT"
         elif within[-2:-1] == ["FrToDt"]:
             self._days[tag] = value
-        elif within[-3:] == ["Bal", "Dt", "Dt"]:
-            self._days[self._code] = value
+        elif within[-3:-1] == ["Bal", "Dt"]:
+            self._days[self._code] = value[:10]
         elif tag == "Bal":
             side = _CODES_OF_BALANCES.get(self._code)
             amount = amount_cell(self._balance_amount, debit=self._debit)
@@ -202,10 +249,25 @@ class _Camt:
         days = self._days
         since, until = days.get("FrDtTm"), days.get("ToDtTm")
         if since is None or until is None:
-            since, until = days.get("OPBD"), days.get("CLBD")
+            since, until = days.get("OPBD") or day_after(days.get("PRCD", "")), days.get("CLBD")
         if since and until:
             account = self._account.get("IBAN") or self._account.get("Othr", "")
-            self._periods.append(tables.StatedPeriod(since=since, until=until, name=account))
+            self._table.periods.append(tables.StatedPeriod(since=since, until=until, name=account))
+
+    def _only_day(self) -> str:
+        """Return the day of a statement of one day, for an entry that names none; else ""."""
+        days = self._days
+        for first, last in (("OPBD", "CLBD"), ("FrDtTm", "ToDtTm")):
+            if (day := days.get(first, "")[:10]) and day == days.get(last, "")[:10]:
+                self.of_the_day += 1
+                return day
+        self._table.broken[self._number] = tables.Problem(
+            row=self._number,
+            column="booked_at",
+            sentence="has neither a booking date nor a value date, and its statement is not of a "
+            "single day: opening and closing balance are not of the same date",
+        )
+        return ""
 
     def _in_entry(self, entry: _CamtEntry, tag: str, value: str) -> None:
         match self._path[-2], tag:
@@ -251,7 +313,7 @@ class _Camt:
         if len(end_to_end) > 1:
             entry.texts += end_to_end
         # The bank's day: a moment belongs to the day that it has in the bank's own zone.
-        booked = entry.booked or entry.valued
+        booked = entry.booked or entry.valued or self._only_day()
         day = re.fullmatch(r"(\d{4}-\d\d-\d\d)(?:T.*|Z|[+-]\d\d:\d\d)?", booked)
         cells = cells_of(
             account=self._account.get("IBAN") or self._account.get("Othr", ""),

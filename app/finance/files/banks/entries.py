@@ -4,6 +4,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import date, timedelta
 from decimal import Decimal, InvalidOperation
 from itertools import islice
 from typing import Final
@@ -27,7 +28,12 @@ Row = tuple[int, Sequence[str]]
 
 
 class BankTable(ABC):
-    """Base of the three formats: the heading, and rows in batches."""
+    """Base of the three formats: the heading, and rows in batches.
+
+    statements  statements that were read to their end
+    compared    those of them whose balances agree with their entries
+    broken      problems of the entries to come, by row number
+    """
 
     heading: Sequence[str] = HEADING
     heading_row = 1
@@ -37,9 +43,16 @@ class BankTable(ABC):
 
     def __init__(self) -> None:
         self.periods: list[tables.StatedPeriod] = []
+        self._notes: list[str] = []
+        self.notes = self._notes
+        self.statements = self.compared = 0
+        self.broken: dict[int, tables.Problem] = {}
 
     def batches(self) -> Iterator[tables.Batch]:
         rows, read = self._rows(), 0
+        self.statements = self.compared = 0
+        for of_last_time in (self.periods, self.broken, self._notes):
+            of_last_time.clear()
         while part := list(islice(rows, tables.BATCH)):
             read += len(part)
             if read > tables.MAX_ROWS:
@@ -47,7 +60,12 @@ class BankTable(ABC):
                     part[0][0],
                     f"there are more than {tables.MAX_ROWS:,} entries: import it in parts",
                 )
-            yield tables.Batch([cells for _, cells in part], [number for number, _ in part])
+            numbers = [number for number, _ in part]
+            broken = {each: self.broken.pop(each) for each in numbers if each in self.broken}
+            yield tables.Batch([cells for _, cells in part], numbers, broken)
+        if not read and self.statements:
+            agrees = ", the balance agrees" if self.compared == self.statements else ""
+            self._notes.append(f"0 entries{agrees}.")
 
     @abstractmethod
     def _rows(self) -> Iterator[Row]:
@@ -71,6 +89,13 @@ def amount_cell(text: str, *, debit: bool) -> str:
 def joined_text(texts: Sequence[str]) -> str:
     joined = " ".join(dict.fromkeys(" ".join(text.split()) for text in texts if text.strip()))
     return joined[:MAX_TEXT]
+
+
+def day_after(day: str) -> str:
+    try:
+        return (date.fromisoformat(day) + timedelta(days=1)).isoformat()
+    except (ValueError, OverflowError):
+        return day
 
 
 @dataclass(slots=True)
@@ -106,9 +131,13 @@ class Balances:
             f"difference of {self.difference():f}{unit}"
         )
 
-    def check(self, row: int) -> None:
-        """Raise RefusedTable if the entries are not the difference of the balances."""
+    def check(self, row: int) -> bool:
+        """Return whether both balances are known.
+
+        Raises RefusedTable if the entries are not their difference.
+        """
         if self.difference():
             raise tables.RefusedTable(
                 row, f"{self.said()}; the file is cut or was changed: fetch it anew"
             )
+        return self.opening is not None and self.closing is not None

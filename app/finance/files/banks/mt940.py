@@ -3,14 +3,20 @@
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from datetime import date, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Final
 
 from app.finance.files import tables
 from app.finance.files.bank import reference_in
-from app.finance.files.banks.entries import Balances, BankTable, Row, cells_of, joined_text
+from app.finance.files.banks.entries import (
+    Balances,
+    BankTable,
+    Row,
+    cells_of,
+    day_after,
+    joined_text,
+)
 
 _TAG: Final = re.compile(r":(\d\d[A-Z]?):(.*)", re.DOTALL)
 
@@ -83,15 +89,12 @@ class Mt940Table(BankTable):
         super().__init__()
         self._path = path
         self._encoding = tables.encoding_of(path, encoding)
-        self.notes = self._notes = list[str]()
 
     def _rows(self) -> Iterator[Row]:
         account, currency, balance = "", "", None
         waiting: tuple[int, re.Match[str]] | None = None
         number, ended, opened, entries = 1, False, "", set[str]()
         unusual, first = Counter[str](), 0
-        self.periods.clear()
-        self._notes.clear()
         for number, tag, value in self._fields():
             if waiting is not None and tag != "86":
                 yield _swift_row(waiting, account, currency, "")
@@ -133,13 +136,14 @@ class Mt940Table(BankTable):
                 balance.closing, closed = _signed(found), _swift_day(found["day"])
                 # Banks date the opening balance on the first day, or as the statement before was
                 # closed: a statement of a month then opens on the last day of the month before.
-                if opened not in entries and _day_after(opened).endswith("-01"):
-                    opened = min(_day_after(opened), closed)
+                if opened not in entries and day_after(opened).endswith("-01"):
+                    opened = min(day_after(opened), closed)
                 period = tables.StatedPeriod(since=opened, until=closed, name=account)
                 self.periods.append(period)
                 if first and balance.difference():
                     raise tables.RefusedTable(first, f"{_NOT_AS_SWIFT}: {balance.said()}")
-                balance.check(number)
+                self.statements += 1
+                self.compared += balance.check(number)
                 balance, ended = None, True
         if waiting is not None or balance is not None or not ended:
             raise tables.RefusedTable(
@@ -187,13 +191,6 @@ def _balance_in(number: int, value: str) -> re.Match[str]:
 
 def _swift_day(digits: str) -> str:
     return f"20{digits[:2]}-{digits[2:4]}-{digits[4:]}"
-
-
-def _day_after(day: str) -> str:
-    try:
-        return (date.fromisoformat(day) + timedelta(days=1)).isoformat()
-    except (ValueError, OverflowError):
-        return day
 
 
 def _booked(entry: re.Match[str]) -> str:

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from html import unescape
+from html import escape, unescape
 from pathlib import Path
 from typing import Final
 
@@ -20,7 +20,20 @@ _ELEMENT: Final = re.compile(r"<(/?)([A-Za-z0-9._]++)[^<>]*+>([^<]*+)")
 _CHARSET: Final = re.compile(r"^CHARSET:\s*(\S+)", re.MULTILINE)
 _DECLARED: Final = re.compile(r"""^\s*<\?xml[^>]*encoding=["']([\w.-]+)["']""")
 _POSTED: Final = re.compile(r"(\d{4})(\d\d)(\d\d)(?:\d{6}.*)?")
+_STATEMENTS: Final = ("STMTRS", "CCSTMTRS")
 _ACCOUNTS: Final = ("BANKACCTFROM", "CCACCTFROM")
+
+_ERRORS: Final = {
+    "2000": "an error that it does not name",
+    "2003": "the account was not found",
+    "2004": "the account is closed",
+    "2005": "the account is not open to this user",
+    "15000": "the password must be changed first",
+    "15500": "the sign-on was refused: wrong user or password",
+    "15501": "the account is in use",
+    "15502": "the password is locked",
+}
+"""Codes of a `<STATUS>` and what they mean, as OFX 2.x lists them."""
 
 AMOUNT_IN: Final = "CURRENCY.CURSYM"
 """The currency of an entry's amount if it is not the account's. OFX 2.2, section 5.2: with
@@ -50,10 +63,7 @@ class OfxTable(BankTable):
             raise tables.RefusedTable(
                 1, f"byte {error.start:,} of the file is not {name}: say --encoding NAME"
             ) from None
-        if "<!" in text:
-            raise tables.RefusedTable(
-                1, "the file declares a document type or entities: fetch it anew"
-            )
+        text = _without_marks(text)
         begins = re.search(r"<OFX>", text, re.IGNORECASE)
         if begins is None:
             raise tables.RefusedTable(1, "there is no <OFX> in the file: fetch it anew")
@@ -61,8 +71,7 @@ class OfxTable(BankTable):
 
     def _rows(self) -> Iterator[Row]:
         within: list[str] = []
-        account, currency, number, days = "", "", 0, dict[str, str]()
-        self.periods.clear()
+        account, currency, code, number, days = "", "", "", 0, dict[str, str]()
         entry: dict[str, str] | None = None
         for found in _ELEMENT.finditer(self._body):  # a list of them takes thirty times the file
             close, tag, text = found.groups()
@@ -74,6 +83,8 @@ class OfxTable(BankTable):
                 if name == "STMTTRN" and entry is not None:
                     yield number, _ofx_row(entry, account, currency)
                     entry = None
+                elif name in _STATEMENTS:
+                    self.statements += 1
                 elif name == "BANKTRANLIST" and len(days) == 2:
                     since, until = days["DTSTART"], days["DTEND"]
                     period = tables.StatedPeriod(since=since, until=until, name=account)
@@ -92,6 +103,14 @@ class OfxTable(BankTable):
                 entry.setdefault(name, value)
             elif name in ("DTSTART", "DTEND") and (stated := _POSTED.fullmatch(value)):
                 days[name] = "-".join(stated.groups())
+            elif name == "CODE" and "STATUS" in within:
+                code = value
+            elif name == "SEVERITY" and value.upper() == "ERROR":
+                raise tables.RefusedTable(
+                    max(number, 1),
+                    f"the bank's answer has no whole statement, but the error {code} "
+                    f"({_ERRORS.get(code, 'see the bank')}): fetch it anew",
+                )
             elif name == "CURDEF":
                 currency = value
             elif name == "ACCTID" and any(each in within for each in _ACCOUNTS):
@@ -104,6 +123,34 @@ class OfxTable(BankTable):
                     )
         if entry is not None or not re.search(r"</OFX>\s*\Z", self._body, re.IGNORECASE):
             raise tables.RefusedTable(max(number, 1), "the file ends before </OFX>: fetch it anew")
+
+
+def _without_marks(text: str) -> str:
+    """Return the text without comments, and with the content of CDATA sections escaped.
+
+    Raises RefusedTable for a document type or entities, and for a section without an end.
+    """
+    parts, at = list[str](), 0
+    while (begins := text.find("<!", at)) >= 0:
+        parts.append(text[at:begins])
+        for opens, closes in (("<!--", "-->"), ("<![CDATA[", "]]>")):
+            if text.startswith(opens, begins):
+                ends = text.find(closes, begins + len(opens))
+                if ends < 0:
+                    raise tables.RefusedTable(
+                        1,
+                        f"the file ends within a section {opens} that has no {closes}: fetch it "
+                        "anew",
+                    )
+                if opens != "<!--":
+                    parts.append(escape(text[begins + len(opens) : ends]))
+                at = ends + len(closes)
+                break
+        else:
+            raise tables.RefusedTable(
+                1, "the file declares a document type or entities: fetch it anew"
+            )
+    return "".join((*parts, text[at:]))
 
 
 def _ofx_row(entry: dict[str, str], account: str, currency: str) -> Sequence[str]:
