@@ -103,8 +103,9 @@ def parts_of(rows: Sequence[StatementRow], unused: Sequence[Return], terms: Term
 def undone(rows: Iterable[StatementRow]) -> tuple[list[StatementRow], list[StatementRow]]:
     """Split off pairs that undo each other. Return the pairs and the rest.
 
-    They are disputes that took money and their wins, and refunds and what was returned of them. The
-    ledger has no movement for these pairs, in whatever statements their lines are.
+    They are disputes that took money and their wins, refunds and what was returned of them, and
+    payments that were announced and did not come. The ledger has no movement for these pairs, in
+    whatever statements their lines are.
     """
     found: list[StatementRow] = []
     left: dict[str, StatementRow] = {}
@@ -136,7 +137,7 @@ def _undoes(row: StatementRow, other: StatementRow) -> bool:
     kinds = {row.kind, other.kind}
     if kinds == {"refund", "returned"} and row.refund and other.refund:
         return row.refund == other.refund
-    undone = ({"dispute"}, {"dispute", "returned"}, {"refund", "returned"})
+    undone = ({"dispute"}, {"dispute", "returned"}, {"payment"}, {"refund", "returned"})
     return row.payment == other.payment and kinds in undone
 
 

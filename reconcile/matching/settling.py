@@ -63,6 +63,11 @@ class Settling:
         others = [row for row in moving if returning.gives_back(row, unused, self._terms)]
         back = set(map(id, others))
         payments = [row for row in moving if id(row) not in back]
+        if any(row.gross < 0 for row in payments):
+            known = {capture.payment for capture in captures}
+            done, _ = returning.undone([row for row in payments if row.payment not in known])
+            self._tally.place_lines(done, "returned")
+            payments = [row for row in payments if row not in done]
         moved = bool(captures)
         if len(funds) == 1 and moved:
             captures, payments = self._exchanged(captures, payments, rows=rows)

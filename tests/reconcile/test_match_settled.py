@@ -539,6 +539,14 @@ def test_a_chargeback_and_what_was_returned_of_it_undo_each_other(kind: Statemen
     assert causes(decided(made.settles(kind=kind, gross=500, fee=0))[0]) == []
 
 
+def test_what_was_announced_and_not_captured_is_a_negative_part_of_the_payment() -> None:
+    """A payment that was announced and failed, and that no webhook told of, is no payment."""
+    made = case().pays().books().settles(gross=2_500, fee=0).settles(gross=-1_000, fee=0)
+    for gross in (700, -700):
+        made.settles(payment="pay_9", order="", gross=gross, fee=0)
+    assert causes(decided(made)[0]) == ["by_group"]
+
+
 def test_a_refund_that_failed_is_still_missing_if_a_webhook_says_that_it_went() -> None:
     made = case()
     made.pays(more=(made.taken(minor=-500, kind="refunded"),)).settles()

@@ -65,6 +65,9 @@ class WordFilter:
 MAX_WORD: Final = 200
 """Characters of a cell that are compared: patterns take long over long texts."""
 
+MAX_REPORTED: Final = 50
+"""Texts that a star stood for and that are reported; of more, the word with the star."""
+
 MAX_REMEMBERED: Final = 10_000
 """Cells whose result is cached: few columns of words have more."""
 
@@ -205,8 +208,13 @@ class Shaped:
         if not any(row):
             return False
         for name, place, words in self._ignore:
-            word = words.fitting(_cell(row, place))
+            cell = _cell(row, place)
+            word = words.fitting(cell)
             if word is not None:
+                # Say what a star stands for: it might be money that nobody thought of.
+                known = (name, cell.strip()) in self.ignored or len(self.ignored) < MAX_REPORTED
+                if "*" in word and known and tables.is_quotable(cell):
+                    word = cell.strip()
                 self.ignored[name, word or "(nothing)"] += 1
                 return False
         for name, place, words in self._keep:

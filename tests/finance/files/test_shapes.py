@@ -10,8 +10,11 @@ import openpyxl
 import pytest
 
 from app.core.errors import UsageError
+from app.finance.files.books import BookForm
 from app.finance.files.dates import Dates
-from app.finance.files.shaping import JoinedCells, WordFilter, pattern_of
+from app.finance.files.mapping import read_mapping
+from app.finance.files.opening import open_table
+from app.finance.files.shaping import JoinedCells, Shaped, WordFilter, pattern_of
 from app.finance.files.tables import CellMoment
 from reconcile.instants import format_instant
 from tests.finance.files.reading import Found, book, statement
@@ -121,6 +124,16 @@ def test_only_rows_with_a_word_are_kept_and_none_with_one_that_is_ignored(tmp_pa
     assert references(book(content, rules, folder=tmp_path)) == ["A", "D"]
     rules = '[ignore]\nSort = [""]\nState = ["fail*"]\n'
     assert references(book(content, rules, folder=tmp_path)) == ["A", "C"]
+
+
+def test_what_a_star_stood_for_is_reported_by_its_words(tmp_path: Path) -> None:
+    path = tmp_path / "book.csv"
+    path.write_text("reference,amount,currency,Sort\nA,1.00,KES,a hold\nB,2.00,KES,hold 2\n")
+    mapping = read_mapping(b'[ignore]\nSort = ["*hold*"]\n', BookForm.FIELDS)
+    table = open_table(path, mapping, BookForm.FIELDS)
+    assert [batch.rows for batch in table.batches()] == [[]]
+    assert isinstance(table, Shaped)
+    assert dict(table.ignored) == {("Sort", "a hold"): 1, ("Sort", "hold 2"): 1}
 
 
 def test_a_word_may_say_which_rows_are_not_left_out(tmp_path: Path) -> None:
@@ -556,6 +569,9 @@ def test_a_column_that_is_missing_is_reported_with_the_nearest_and_all_that_are_
     ("[fold]", "fold.by: is missing"),
     ('[currency_signs]\n"$" = "dollars"', "is not a currency code"),
     ('[currency_signs]\n"." = "USD"', "could be part of an amount"),
+    ('[currency_signs]\n"\u2212" = "USD"', "could be part of an amount"),
+    ('[currency_signs]\n"-" = "USD"', "could be part of an amount"),
+    ('[currency_signs]\n"5" = "USD"', "could be part of an amount"),
     ('[suffixes]\nDR = "left"', "must be a section, such as DR"),
     ('[suffixes]\n"0" = "minus"', "neither letters nor a minus sign"),
     ('empty = "--"', "empty: must be texts in square brackets"),
