@@ -118,12 +118,10 @@ def _beyond_ascii(path: Path) -> list[bytes]:
     """Return the first lines with bytes beyond ASCII."""
     found = list[bytes]()
     with path.open("rb") as file:
-        for line in iter(partial(file.readline, _LINE), b""):
-            if not line.isascii():
-                found.append(line)
-                if len(found) == _JUDGED:
-                    break
-    return found
+        while (part := file.read(_SEARCHED) + file.readline(_LINE)) and len(found) < _JUDGED:
+            if not part.isascii():
+                found += (line for line in part.split(b"\n") if not line.isascii())
+    return found[:_JUDGED]
 
 
 def decodes(path: Path, encoding: str) -> bool:
@@ -142,7 +140,11 @@ def decodes(path: Path, encoding: str) -> bool:
 
 def first_word(path: Path, encoding: str) -> str:
     """Return the first word beyond ASCII as this encoding reads it; empty if there is none."""
-    for line in _beyond_ascii(path):
+    return _first_word(_beyond_ascii(path), encoding)
+
+
+def _first_word(lines: Sequence[bytes], encoding: str) -> str:
+    for line in lines:
         if found := _WORD.search(line.decode(encoding, errors="replace")):
             return printable(found[0])[:_SHOWN]
     return ""
@@ -153,8 +155,9 @@ def readings(path: Path, names: Sequence[str] = ()) -> Mapping[str, str]:
 
     names  the only ones to try; else those of _TRIED
     """
+    lines = _beyond_ascii(path)
     return {
-        name: f"{_TRIED[name]} (--encoding {name}), by which a word is {first_word(path, name)!r}"
+        name: f"{_TRIED[name]} (--encoding {name}), by which a word is {_first_word(lines, name)!r}"
         for name in names or _TRIED
         if decodes(path, name)
     }
