@@ -112,7 +112,9 @@ class Understanding:
             raise tables.RefusedTable(
                 table.heading_row, sentence + tables.found_instead(names, table.heading)
             )
-        self._nameless = [n for n, name in enumerate(table.heading) if not name.strip()]
+        self._nameless = [] if mapping.unnamed_ignored else [
+            place for place, name in enumerate(table.heading) if not name.strip()
+        ]  # fmt: skip
         self._shortened = ShortenedReferences(
             {name: (place, table.heading[place]) for name, place in self._places.items()}
         )
@@ -277,7 +279,10 @@ class Understanding:
         where = f"column {place} ({tables.column_letters(place)}) has content"
         if beyond[0] >= width:
             return f"the row has {len(row)} cells, and the heading {width}: {where}, and no name"
-        return f"{where}, and no name in the heading: name it there, or clear its cells"
+        return (
+            f"{where}, and no name in the heading: name it there, clear its cells, or say "
+            'unnamed = "ignored" in a mapping'
+        )
 
     def _values(self, rows: Sequence[Sequence[str]], attempt: Attempt) -> Columns:
         columns = list(zip(*rows, strict=True))

@@ -8,6 +8,7 @@ dates = "day_first"        zone = "Africa/Nairobi"    phone_country = "254"
 heading_row = 7            skip_first = 1             skip_last = 2
 brackets = "negative"      zone_column = "TimeZone"   optional = ["payout"]
 empty = ["--", "N/A"]      # cells that say nothing, in any column
+unnamed = "ignored"        # cells under a heading without a name; else they are problems
 
 [columns]                  # our name = the file's name; "" leaves a column out; with
                            # heading_row = 0 a column's name is its place: "1", "2"
@@ -211,6 +212,7 @@ class FileMapping:
     columns: Mapping[str, str] = field(default_factory=dict)
     made: Mapping[str, Made] = field(default_factory=dict)
     optional: frozenset[str] = frozenset()
+    unnamed_ignored: bool = False
     zone_column: str | None = None
     zones: Mapping[str, str] = field(default_factory=dict)
     shape: RowRules = field(default_factory=RowRules)
@@ -354,6 +356,7 @@ class MappingFile(TomlTable):
         Annotated[str, _checked(SIGNS.__contains__, f"must be one of {', '.join(SIGNS)}")] | None
     ) = None
     brackets: Annotated[str, _checked("negative".__eq__, 'must be "negative"')] | None = None
+    unnamed: Annotated[str, _checked("ignored".__eq__, 'must be "ignored"')] | None = None
     zone_column: str | None = None
     optional: _Texts = NONE
     empty: _Texts = NONE
@@ -493,6 +496,7 @@ def mapping_of(values: Values, *, only_named: Sequence[str] = ()) -> FileMapping
         columns=dict.fromkeys((*only_named, *made), "") | singles,
         made=made,
         optional=frozenset(values["optional"]),
+        unnamed_ignored=values["unnamed"] is not None,
         zone_column=values["zone_column"],
         zones=values["zones"],
         shape=RowRules(

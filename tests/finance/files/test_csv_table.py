@@ -145,6 +145,10 @@ def test_content_without_a_name_is_a_problem_of_its_row(
     assert [problem in each[2] if problem else each for each in problems] == [True] * bool(
         problem
     ) * (2 - len(rows))
+    within_the_heading = not content.startswith(HEADING.strip())
+    if within_the_heading:
+        found, problems = book(content, 'unnamed = "ignored"', folder=tmp_path)
+        assert (len(found), problems) == (2, [])
 
 
 def test_a_delimiter_that_is_not_clear_is_asked_for_and_a_declared_one_wins(
