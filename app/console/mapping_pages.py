@@ -147,7 +147,7 @@ def _word_fields(seen: TablePreview, kind: ImportKind, given: Mapping[str, str])
             found.append(
                 Field(
                     name=f"word.{name}.{place}",
-                    label=f"{name.capitalize()} “{word}” means",
+                    label=f"{name.capitalize()} {f'“{word}”' if word else '(an empty cell)'} means",
                     choices=choices,
                     value=word.lower() if word.lower() in meanings else "",
                     required=False,

@@ -92,13 +92,13 @@ def _shown(cell: str) -> str:
 
 
 def _words_of(cells: Iterable[str]) -> Sequence[str]:
-    """Return the words of a column; none if there are many, or long ones."""
+    """Return the words of a column, the empty one last; none if there are many, or long ones."""
     words = dict[str, None]()
     for cell in cells:
         words[cell.strip()] = None
         if len(words) > MOST_WORDS or len(cell) > MOST_CELL:
             return ()
-    return [word for word in words if word]
+    return sorted(words, key=lambda word: not word) if any(words) else ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,6 +24,8 @@ def test_the_heading_is_the_fullest_row_and_numbers_are_masked(tmp_path: Path) -
     assert seen.rows[0][:5] == ["20.11.2026", "R-1", "10,00", "", "Zahlung"]
     assert "254712345678" not in str(seen.rows)
     assert seen.words["Art"] == ["Zahlung", "Gebühr"]
+    path.write_text(OWN + "22.11.2026;R-3;;1,00;;\n")
+    assert preview_table(path).words["Art"] == ["Zahlung", "Gebühr", ""]
 
 
 @pytest.mark.parametrize("content", ['{"a": 1}\n', "%PDF-1.7\n", ""])
@@ -40,7 +42,7 @@ def test_a_draft_is_a_mapping_that_says_what_was_chosen() -> None:
         kind="statement",
         columns={"payment_reference": 'Beleg "Nr"', "gross": "Eingang", "type": "Art", "fee": ""},
         less={"gross": "Ausgang"},
-        words={"type": {"Zahlung": "payment", "Gebühr": IGNORED, "Rest": ""}},
+        words={"type": {"Zahlung": "payment", "Gebühr": IGNORED, "Rest": "", "": "fee"}},
         keys={"decimal": ",", "thousands": ".", "dates": "day_first", "zone": ""},
         defaults={"currency": "EUR", "payout": ""},
     )
@@ -51,7 +53,8 @@ def test_a_draft_is_a_mapping_that_says_what_was_chosen() -> None:
     assert read.columns["fee"] == "", "the file has a column of this name, and it was not chosen"
     assert "net" not in read.columns
     assert read.made["gross"] == SumOf(add=("Eingang",), subtract=("Ausgang",))
-    assert read.words == {"type": {"Zahlung": "payment"}}
+    assert read.words == {"type": {"Zahlung": "payment", "": "fee"}}
+    assert read.signs == "none"
     assert read.shape.ignore == {"Art": ("Gebühr",)}
     assert (read.marks.decimal, read.marks.thousands, read.dates) == (",", ".", "day_first")
     assert read.defaults == {"currency": "EUR"}
