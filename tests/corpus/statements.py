@@ -37,6 +37,7 @@ class Statement:
 
     form: Format
     content: bytes
+    encoding: str
     kind: Kind = "bank"
 
     @property
@@ -44,7 +45,8 @@ class Statement:
         return f"file.{self.form}"
 
     def mapping(self) -> str:
-        return '[defaults]\naccount = "main"\n'
+        said = f'encoding = "{self.encoding}"\n' if self.form == "mt940" else ""
+        return f'{said}[defaults]\naccount = "main"\n'
 
 
 OWN: Final = ("NONREF", "INV-17", "R 100/2", "A" * 16, "", "+4917")
@@ -72,10 +74,17 @@ def make_statement(random: Random) -> Statement:
     form: Format = random.choice(("camt", "mt940", "mt940", "ofx1", "ofx2"))
     currency = random.choice(tuple(DECIMALS))
     made = _WRITERS[form](random, currency)
-    encoding = "utf-8"
+    encoding = random.choice(("utf-8", "utf-8", "cp1252"))
     if form == "mt940" and random.random() < 0.5:
         made = made.replace("\n", "\r\n")
-    return Statement(form=form, content=made.encode(encoding))
+    if form == "camt":
+        encoding = random.choice(("utf-8", "utf-8", "utf-16", "iso-8859-1"))
+        made = made.replace("UTF-8", encoding)
+    elif form == "ofx1" and encoding == "cp1252":
+        made = made.replace("ENCODING:UTF-8\nCHARSET:NONE", "ENCODING:USASCII\nCHARSET:1252")
+    elif form == "ofx2":
+        made = made.replace("UTF-8", encoding)
+    return Statement(form=form, content=made.encode(encoding), encoding=encoding)
 
 
 def _major(units: int, currency: str, mark: str) -> str:
@@ -98,10 +107,16 @@ def _camt(random: Random, currency: str) -> str:
     statements = "".join(_camt_statement(random, currency) for _ in range(random.choice((1, 1, 2))))
     head = random.choice(("", "", "", "", '<!DOCTYPE Document [<!ENTITY a "b">]>'))
     comment = random.choice(("", "<!-- <Ntry> -->"))
+    space = random.choice(
+        (f' xmlns="urn:iso:std:iso:20022:tech:xsd:camt.053.001.{version}"',) * 4 + ("",)
+    )
+    before, after = random.choice(
+        (("", ""), ("", ""), ("<Env><Hdr>x</Hdr><Body>", "</Body></Env>"))
+    )
     return (
-        f'<?xml version="1.0" encoding="UTF-8"?>{head}'
-        f'<Document xmlns="urn:iso:std:iso:20022:tech:xsd:camt.053.001.{version}">{comment}'
+        f'<?xml version="1.0" encoding="UTF-8"?>{head}{before}<Document{space}>{comment}'
         f"<BkToCstmrStmt><GrpHdr><MsgId>1</MsgId></GrpHdr>{statements}</BkToCstmrStmt></Document>"
+        f"{after}"
     )
 
 
@@ -125,6 +140,8 @@ def _camt_statement(random: Random, currency: str) -> str:
         amount = _major(entry.minor, currency, ".")
         if "." in amount:
             amount = random.choice((amount, amount + "0", amount + "00"))
+        if random.random() < 0.02:
+            amount = random.choice(("+5.00", "5,00", "1,234.50", "-5.00", "5.00-", "1.2345", ""))
         reference = f"<AcctSvcrRef>{_escaped(entry.reference)}</AcctSvcrRef>"
         parts.append(
             f'<Ntry><Amt Ccy="{currency}">{amount}</Amt>'
@@ -148,8 +165,8 @@ def _camt_statement(random: Random, currency: str) -> str:
     return f"<Stmt><Id>1</Id><Acct><Id><IBAN>X1</IBAN></Id></Acct>{balances}{''.join(parts)}</Stmt>"
 
 
-def _read_camt(content: bytes) -> Iterator[Row]:
-    if b"<!DOCTYPE" in content:
+def _read_camt(content: bytes, encoding: str) -> Iterator[Row | tuple[int, str]]:
+    if "<!DOCTYPE" in content.decode(encoding):
         raise Unclear("it declares a document type")
     root, number = ElementTree.fromstring(content), 0
     for each in root.iter():
@@ -170,7 +187,12 @@ def _read_camt(content: bytes) -> Iterator[Row]:
                 continue
             amount = entry.find("Amt")
             assert amount is not None
-            value = Decimal(amount.text or "")
+            digits = amount.text or ""
+            if not digits.replace(".", "", 1).isdigit():
+                moved = Decimal("NaN")  # nothing ties to it
+                yield number, "the amount is not as ISO 20022 has it"
+                continue
+            value = Decimal(digits)
             value = -value if entry.findtext("CdtDbtInd") == "DBIT" else value
             moved += value
             when = entry.find("BookgDt")
@@ -181,8 +203,11 @@ def _read_camt(content: bytes) -> Iterator[Row]:
             currency = amount.attrib["Ccy"]
             own = entry.findtext("NtryDtls/TxDtls/Refs/EndToEndId")
             names = _names(entry.findtext("AcctSvcrRef"), own)
-            yield number, names, minor(value, currency), currency, f"{day}T00:00:00Z"
-        if balances["OPBD"][0] + moved != balances["CLBD"][0]:
+            try:
+                yield number, names, minor(value, currency), currency, f"{day}T00:00:00Z"
+            except Unclear as reason:
+                yield number, str(reason)
+        if not moved.is_nan() and balances["OPBD"][0] + moved != balances["CLBD"][0]:
             raise Unclear("the balances do not tie")
 
 
@@ -222,6 +247,7 @@ def _mt940(random: Random, currency: str) -> str:
     messages, opening = [], random.randrange(-(10**6), 10**6)
     dialect = DIALECTS[random.choice(("swift", "swift", "swift", *DIALECTS))]
     first = date(2026, random.randrange(1, 13), random.randrange(1, 20))
+    first = random.choice((first, first, date(2026, 12, 29)))
     count = random.choice((1, 1, 2))
     in_envelope = random.random() < 0.4
     for message in range(count):
@@ -274,9 +300,9 @@ def _swift_entry(random: Random, entry: _Entry, currency: str, dialect: Dialect)
     ]
 
 
-def _read_mt940(content: bytes) -> Iterator[Row]:
+def _read_mt940(content: bytes, encoding: str) -> Iterator[Row]:
     currency, opening, moved, begun, ended = "", Decimal(0), Decimal(0), False, False
-    for number, line in enumerate(content.decode().splitlines(), 1):
+    for number, line in enumerate(content.decode(encoding).splitlines(), 1):
         if line.startswith((":60F:", ":62F:")):
             currency = line[12:15]
             value = Decimal(line[15:].replace(",", "."))
@@ -360,8 +386,8 @@ def _ofx(random: Random, currency: str, *, is_xml: bool) -> str:
     return made if random.random() > 0.05 else made[: made.rindex("</BANKTRANLIST>")]
 
 
-def _read_ofx(content: bytes) -> Iterator[Row]:
-    text = content.decode()
+def _read_ofx(content: bytes, encoding: str) -> Iterator[Row]:
+    text = content.decode(encoding)
     if "<!DOCTYPE" in text:
         raise Unclear("it declares a document type")
     if "</OFX>" not in text:
@@ -377,7 +403,7 @@ def _read_ofx(content: bytes) -> Iterator[Row]:
 
 def _transactions(text: str) -> Iterator[dict[str, str]]:
     if text.startswith("<?xml"):
-        root = ElementTree.fromstring(text.encode())
+        root = ElementTree.fromstring(text.partition("?>")[2])
         currency = root.findtext(".//CURDEF") or ""
         for each in root.iter("STMTTRN"):
             yield {child.tag: child.text or "" for child in each} | {"CURDEF": currency}
@@ -402,16 +428,20 @@ def _transactions(text: str) -> Iterator[dict[str, str]]:
 _WRITERS: Final[dict[Format, Callable[[Random, str], str]]] = {
     "camt": _camt, "mt940": _mt940, "ofx1": _ofx1, "ofx2": _ofx2
 }  # fmt: skip
-_READERS: Final[dict[Format, Callable[[bytes], Iterator[Row]]]] = {
+_READERS: Final[dict[Format, Callable[[bytes, str], Iterator[Row | tuple[int, str]]]]] = {
     "camt": _read_camt, "mt940": _read_mt940, "ofx1": _read_ofx, "ofx2": _read_ofx
 }  # fmt: skip
 
 
 def read_statement(statement: Statement) -> Expected:
     """Read the file's bytes without the product."""
-    rows = list[Row]()
+    rows, refused = list[Row](), dict[int, str]()
     try:
-        rows += _READERS[statement.form](statement.content)
+        for found in _READERS[statement.form](statement.content, statement.encoding):
+            if len(found) == 2:
+                refused[found[0]] = found[1]
+            else:
+                rows.append(found)
     except Unclear as reason:
         return Expected(rows=[], refused={}, file_refused=str(reason))
-    return Expected(rows=rows, refused={})
+    return Expected(rows=rows, refused=refused)
