@@ -58,7 +58,7 @@ def is_workbook(path: Path) -> bool:
     try:
         with zipfile.ZipFile(path) as archive:
             names = {name.lower() for name in archive.namelist()}
-    except (zipfile.BadZipFile, ValueError, OSError):
+    except (zipfile.BadZipFile, NotImplementedError, ValueError, OSError):
         return True
     what = next((said for part, said in _DOCUMENTS.items() if part in names), None)
     if what is not None:

@@ -262,7 +262,12 @@ _NO_TABLES: Final = tuple(
 """The beginnings of files that people send instead of the export, and what each is."""
 
 _MARK: Final = re.compile(rb"\A(?:\xef\xbb\xbf|\xff\xfe|\xfe\xff)")
-_XML: Final = re.compile(rb"\s*<(?:\?xml|[A-Za-z][\w:.-]*[\s>])", re.ASCII)
+_OTHER_FORMS: Final = (
+    (re.compile(rb"\s*(?:OFXHEADER|(?:<\?[^>]*>\s*)*<OFX)"), "OFX"),
+    (re.compile(rb"\s*(?:\{1:[A-Z]|:20:)"), "a SWIFT message, such as MT940"),
+    (re.compile(rb"\s*<(?:\?xml|[A-Za-z][\w:.-]*[\s>])", re.ASCII), "XML"),
+)
+"""The beginnings of files that banks export, and what each is."""
 
 
 def no_table(start: bytes) -> str | None:
@@ -300,8 +305,10 @@ def format_of(path: Path) -> Literal["workbook", "json_lines", "text"]:
             "this is one JSON array: write each of its objects on a line of its own, "
             "without the brackets around them and the commas between",
         )
-    if _XML.match(_MARK.sub(b"", start).replace(b"\0", b"")):
-        raise tables.RefusedTable(1, "this is XML, which is no table of rows and columns")
+    text = _MARK.sub(b"", start).replace(b"\0", b"")  # of UTF-16
+    for pattern, what in _OTHER_FORMS:
+        if pattern.match(text):
+            raise tables.RefusedTable(1, f"this is {what}, which is no table of rows and columns")
     begins_an_object = start.removeprefix(BOM_UTF8).lstrip().startswith(b"{")
     return "json_lines" if begins_an_object else "text"
 

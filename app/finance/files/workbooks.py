@@ -69,6 +69,11 @@ _UNCLOSED: Final = re.compile(rb"<(?:\w+:)?(?:c|row)\s[^<>]*(?:<|\Z)")
 before a `<`."""
 
 
+_UNREADABLE: Final = (
+    zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, ValueError, OSError,
+)  # fmt: skip
+
+
 def check_workbook(path: Path) -> frozenset[str]:
     """Raise RefusedTable for an archive that must not be opened as a workbook.
 
@@ -81,7 +86,7 @@ def check_workbook(path: Path) -> frozenset[str]:
             return frozenset(
                 entry.filename.lower() for entry in entries if _check_content(entry, file)
             )
-    except (zipfile.BadZipFile, zlib.error, EOFError, ValueError, OSError) as error:
+    except _UNREADABLE as error:
         raise tables.RefusedTable(
             1, f"the workbook is cut short or damaged, export it again ({type(error).__name__})"
         ) from None
@@ -223,9 +228,7 @@ class SheetDoubts:
     hidden: list[int] = field(default_factory=list)
 
 
-_DAMAGED: Final = (
-    expat.ExpatError, KeyError, ValueError, zipfile.BadZipFile, zlib.error, OSError,
-)  # fmt: skip
+_DAMAGED: Final = (*_UNREADABLE, expat.ExpatError, KeyError)
 
 
 class _Elements:

@@ -106,9 +106,17 @@ def test_what_is_no_table_is_refused_with_its_cause(
         assert (rows, row, said in sentence) == ([], 1, True), sentence
 
 
-def test_xml_is_no_table_of_an_order_book(tmp_path: Path) -> None:
-    _, ((_, _, sentence),) = book('<?xml version="1.0"?>\n<Document/>', folder=tmp_path)
-    assert sentence == "this is XML, which is no table of rows and columns"
+@pytest.mark.parametrize(("content", "what"), [
+    ('<?xml version="1.0"?>\n<Document/>', "XML"), ("<Document xmlns='x'>", "XML"),
+    ("OFXHEADER:100\nDATA:OFXSGML\n", "OFX"), ('<?xml version="1.0"?><?OFX a="1"?><OFX>', "OFX"),
+    ("{1:F01AAAABB22A}{2:O9401234}{4:\r\n:20:X\r\n", "a SWIFT message, such as MT940"),
+    (":20:X\r\n:25:1\r\n", "a SWIFT message, such as MT940"),
+])  # fmt: skip
+def test_a_banks_own_format_is_no_table_of_an_order_book(
+    content: str, what: str, tmp_path: Path
+) -> None:
+    _, ((_, _, sentence),) = book(content, folder=tmp_path)
+    assert sentence == f"this is {what}, which is no table of rows and columns"
 
 
 def test_an_encrypted_archive_is_refused(tmp_path: Path) -> None:
