@@ -12,6 +12,8 @@ from typing import Final
 from app.access.operators import permitted
 from app.context.context import AppContext
 from app.core.errors import NotFoundError, TallyhookError, UsageError
+from app.database.engine import Connection
+from app.database.statements import Rows, run
 from app.finance import (
     changed_rows,
     file_identity,
@@ -31,6 +33,7 @@ from app.finance.files import (
     workbooks,
 )
 from app.finance.import_store import ImportKind as ImportKind
+from app.finance.line_version_store import WrittenVersions
 from app.finance.order_references import name_references, unfit_references
 from app.finance.stage_file import BANK, BOOK, FORMS, STATEMENT, ImportForm, StagedFile
 from app.finance.stage_file import Imported as Imported
@@ -38,6 +41,7 @@ from app.finance.stage_file import ImportRequest as ImportRequest
 from app.finance.staged_rows import chunks
 from app.finance.write_import import MOST_ROWS, Progress, Write, write_import
 from app.receiving.pace import Pace
+from app.receiving.phone_store import recipient_note, write_phone_notes
 from reconcile.periods import Calendar
 
 # --- importing a file -----------------------------------------------------------------------------
@@ -72,6 +76,8 @@ async def import_file(
         tables.refuse_to_replace(rejects)
     calendar = Calendar(chosen.mapping.zone or UTC)
     write: Write = partial(line_version_store.write_lines, kind=kind.name, calendar=calendar)
+    if kind is STATEMENT:
+        write = _noting_recipients(context, write)
     if request.changes is not None:
         write = changed_rows.noting_changes(write, kind.name, request.changes)
     with closing(StagedFile(request, chosen, form, kind, rejects, progress)) as reading:
@@ -207,6 +213,26 @@ async def import_statement(
         )
     done.source = source
     return done
+
+
+def _noting_recipients(context: AppContext, write: Write) -> Write:
+    """Return a `write` that also notes the keyed digests of numbers to which money was paid."""
+    payment, recipient = (
+        statements.StatementForm.STAGED.index(each) for each in ("payment", "recipient")
+    )
+
+    async def noting(connection: Connection, rows: Rows, *, number: int | None) -> WrittenVersions:
+        key, now = context.phone_key, context.clock.now()
+        notes = [
+            recipient_note(key.digest(row[recipient]), row[payment], now)
+            for row in rows
+            if key is not None and row[recipient] and row[payment]
+        ]
+        if number is not None and notes:
+            await run(connection, write_phone_notes, notes)
+        return await write(connection, rows, number=number)
+
+    return noting
 
 
 async def import_bank(

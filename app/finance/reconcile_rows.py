@@ -9,7 +9,7 @@ until all are there and can be read in key order.
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from operator import itemgetter
 from typing import Final, cast
 
@@ -30,6 +30,7 @@ from app.finance.suspense import suspended_payments
 from app.orders import history_store
 from app.orders.refold import fold_or_log
 from app.receiving import due_store
+from app.receiving.phone_store import orders_of_recipients
 from reconcile.instants import Instant
 from reconcile.matching.bank import BankLeg, Payout
 from reconcile.matching.books import BankLine, BookLine, match_key
@@ -181,6 +182,7 @@ class Known:
     overlay  replaces stale cached ledger lines
     joined   the dates that join lines of several orders in one period; empty without a period
     suspended  payments that stand, or stood, on no order
+    recipients keys of the orders of the number that a payment to a person went to, by the payment
     """
 
     as_of: Instant
@@ -191,6 +193,7 @@ class Known:
     overlay: Overlay
     joined: Mapping[str, Instant]
     suspended: tuple[Suspended, ...] = ()
+    recipients: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
     def terms(self) -> Terms:
         return Terms(
@@ -209,6 +212,7 @@ class Known:
             coverage=self.coverage,
             hands=self.hands,
             suspense=self._suspense(),
+            recipients=self.recipients,
         )
 
     def _suspense(self) -> Suspense:
@@ -448,6 +452,10 @@ async def known_in(
         overlay=overlay,
         joined={},
         suspended=await suspended_payments(connection, policy=context.policy, as_of=at),
+        recipients={
+            payment: frozenset(map(match_key, orders))
+            for payment, orders in (await orders_of_recipients(connection, as_of=at)).items()
+        },
     )
     return known if period is None else replace(known, joined=await _joined(snapshot, known))
 

@@ -250,7 +250,7 @@ class ErasureFinder:
         orders, strays = set[str](), set[str]()
         await self._by_digest(connection, digest, orders, strays)
         await self._of_both(connection, erasure, orders, strays, NOBODY)
-        return await self._checked(connection, erasure)
+        return await self._checked(connection, erasure, digests=[digest])
 
     async def _by_digest(
         self, connection: Connection, digest: bytes, orders: set[str], strays: set[str]
@@ -293,11 +293,19 @@ class ErasureFinder:
         )
         return await self._checked(connection, erasure)
 
-    async def _checked(self, connection: Connection, erasure: Erasure) -> Erasure:
-        """Add its notes, and drop the orders of which nothing is left."""
+    async def _checked(
+        self, connection: Connection, erasure: Erasure, *, digests: Sequence[bytes] = ()
+    ) -> Erasure:
+        """Add its notes, and drop the orders of which nothing is left.
+
+        digests  of numbers that nothing shows
+        """
         brought = set[str]().union(*erasure.brought.values())
         things = {*erasure.brought, *brought, *erasure.deliveries}
         notes = await phone_store.notes_of(connection, things)
+        key = self._context.phone_key
+        shown = [] if key is None else [key.digest(each) for each in erasure.phones]
+        notes += await phone_store.recipient_notes(connection, {*shown, *digests})
         erasure.notes = [note for note in notes if self._asks(note[3])]
         held = {note[2] for note in erasure.notes}
         held |= {
@@ -549,6 +557,8 @@ class Erasing:
         await self._in_parts(erasure.book_lines, book_line_store.empty_lines)
         await self._in_parts(attached, files)
         await self._in_parts(erasure.bank_lines, bank_store.rewrite_bank_texts)
+        recipients = [note for note in erasure.notes if note[1] == phone_store.RECIPIENT]
+        await self._in_parts(recipients, phone_store.drop_notes)
 
     async def _in_parts(
         self, rows: Sequence[Row], work: Callable[[Connection, list[Row]], Awaitable[object]]

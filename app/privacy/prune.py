@@ -228,7 +228,13 @@ async def _old_notes(
                 connection, {each for each in orders.values() if each}
             )
             ended = ended_orders(context, histories, retention, now=now, quiet=quiet)
-        yield [note for note in page if orders.get(note[2]) in ended or note[2] in unrelated]
+        yield [
+            note
+            for note in page
+            if orders.get(note[2]) in ended
+            or note[2] in unrelated
+            or note[1] == phone_store.RECIPIENT
+        ]
         after = page[-1]
 
 

@@ -14,7 +14,10 @@ from app.database.statements import PlainConnection, insert_rows, select_in
 from reconcile.instants import Instant
 
 PhoneNote = tuple[bytes, str, str, Instant]
-"""(digest, `order` or `delivery`, its reference or id, when it was noted first)"""
+"""(digest, `order`, `delivery` or RECIPIENT, its reference or id, when it was noted first)"""
+
+RECIPIENT: Final = "recipient"
+"""Kind of a note about who got money by a statement; its thing is `stm:` and the payment."""
 
 NOTES_OF: Final = "SELECT digest, kind, thing, noted_at FROM phones WHERE thing IN ({})"
 """By their index; retention asks for those of every order that it deletes, too."""
@@ -65,9 +68,52 @@ async def deliveries_by_phone(connection: AsyncConnection, digest: bytes) -> lis
     return [row[0] for row in rows]
 
 
+def recipient_note(digest: bytes, payment: str, now: Instant) -> PhoneNote:
+    """Make a note of whom a statement's payment went to. It is lost with its key."""
+    return digest, RECIPIENT, f"stm:{payment}", now
+
+
+_OF_RECIPIENTS: Final = (
+    "SELECT own.thing, other.thing FROM phones AS own JOIN phones AS other "
+    "ON other.digest = own.digest AND other.kind = 'order' "
+    "WHERE own.thing >= 'stm:' AND own.thing < 'stm;' AND own.kind = 'recipient' "
+    "AND own.noted_at <= :as_of AND other.noted_at <= :as_of "
+    "UNION SELECT own.thing, events.order_key FROM phones AS own JOIN phones AS other "
+    "ON other.digest = own.digest AND other.kind = 'delivery' "
+    "JOIN deliveries ON deliveries.id = other.thing "
+    "JOIN events ON events.event_id = deliveries.event_id AND events.source = deliveries.source "
+    "AND events.digest = deliveries.digest "
+    "WHERE own.thing >= 'stm:' AND own.thing < 'stm;' AND own.kind = 'recipient' "
+    "AND own.noted_at <= :as_of AND other.noted_at <= :as_of AND events.order_key IS NOT NULL"
+)
+
+
+async def orders_of_recipients(
+    connection: AsyncConnection, *, as_of: Instant
+) -> dict[str, set[str]]:
+    """Return the orders of the number that each payment to a person went to, by the payment."""
+    found: dict[str, set[str]] = {}
+    for thing, order in await connection.execute(text(_OF_RECIPIENTS), {"as_of": as_of}):
+        found.setdefault(thing.partition(":")[2], set()).add(order)
+    return found
+
+
+async def recipient_notes(connection: AsyncConnection, digests: Iterable[bytes]) -> list[PhoneNote]:
+    """Return the notes of whom statements' payments went to, of these numbers."""
+    rows = await select_in(
+        connection,
+        sql="SELECT digest, kind, thing, noted_at FROM phones WHERE kind = 'recipient' "
+        "AND digest IN ({})",
+        values=digests,
+    )
+    return [(bytes(row[0]), row[1], row[2], row[3]) for row in rows]
+
+
 async def a_note(connection: AsyncConnection) -> bytes | None:
-    """The digest of one note; None where no number is noted."""
-    found: bytes | None = await connection.scalar(text("SELECT digest FROM phones LIMIT 1"))
+    """The digest of one note of an event; None where none is noted."""
+    found: bytes | None = await connection.scalar(
+        text("SELECT digest FROM phones WHERE kind <> 'recipient' LIMIT 1")
+    )
     return found
 
 

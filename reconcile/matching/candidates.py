@@ -53,6 +53,7 @@ class Searchable:
     keys       `match_key` of all its references
     names      keys by which a text may name it
     named      keys that its own texts name
+    people     keys of the orders whose customer's number it went to; of an order, its own
     """
 
     line: str
@@ -63,6 +64,7 @@ class Searchable:
     at: Instant | None
     names: frozenset[str] = frozenset()
     named: frozenset[str] = frozenset()
+    people: frozenset[str] = frozenset()
 
 
 def entry_of(
@@ -105,8 +107,13 @@ class Index:
         self._daily = sorted(daily, key=lambda one: one[:4])
         self._by_name: dict[str, list[Searchable]] = defaultdict(list)
         self._by_text: dict[str, list[Searchable]] = defaultdict(list)
+        self._by_person: dict[str, list[Searchable]] = defaultdict(list)
         for each in found:
-            for by, keys in ((self._by_name, each.names), (self._by_text, each.named)):
+            for by, keys in (
+                (self._by_name, each.names),
+                (self._by_text, each.named),
+                (self._by_person, each.people),
+            ):
                 for key in keys:
                     by[key].append(each)
 
@@ -142,6 +149,9 @@ class Index:
         for by, keys in ((self._by_name, wanted.named), (self._by_text, wanted.names)):
             for key in keys & by.keys():
                 found |= {entry.line: entry for entry in by[key][:NEIGHBOURS]}
+        for key in wanted.people & self._by_person.keys():
+            same = [each for each in self._by_person[key] if each.minor == wanted.minor]
+            found |= {entry.line: entry for entry in same[:NEIGHBOURS]}
         return list(found.values())
 
 
@@ -164,6 +174,8 @@ def nearest_of(
                 between = 0
                 if wanted.at is not None and entry.at is not None:
                     between = abs(wanted.at - entry.at)
+                if not wanted.people.isdisjoint(entry.people):
+                    points -= FAR  # nearer than any other of its sum
                 found.append((points, between, entry.line, entry, apart, facts))
     found.sort(key=lambda one: one[:3])
     return tuple(
@@ -184,6 +196,8 @@ def nearest_of(
 def _beside(one: Searchable, other: Searchable) -> Facts:
     """Return what is known of a near miss beside the field that differs."""
     found: Facts = (("named", True),) if _names(one, other) else ()
+    if not one.people.isdisjoint(other.people):
+        found = (*found, ("same_number", True))
     if one.at is not None and other.at is not None and 0 < abs(one.at - other.at) < HOUR:
         found = (*found, ("minutes", abs(one.at - other.at) // MINUTE))
     return found
@@ -295,6 +309,7 @@ MatchReason = Literal[
     "same_but_separators",
     "nearly_same_reference",
     "named_in_text",
+    "same_number",
     "same_amount",
     "nearly_same_amount",
     "amount_by_factor",
@@ -312,6 +327,7 @@ WEIGHTS: Final[Mapping[MatchReason, int]] = {
     "same_but_separators": 40,
     "nearly_same_reference": 25,
     "named_in_text": 45,
+    "same_number": 25,
     "same_amount": 35,
     "nearly_same_amount": 15,
     "amount_by_factor": 15,
@@ -322,15 +338,16 @@ WEIGHTS: Final[Mapping[MatchReason, int]] = {
     "nothing_apart": 5,
     "no_other": 5,
 }
-"""Points of each reason. One reason counts for the reference, one for the amount and one for the
-date, so the sum is at most 100. Without a common reference it stays below 60, the least for
-matching many at once: a popular price on one day is no reference."""
+"""Points of each reason. One reason counts for the reference or number, one for the amount and one
+for the date, so the sum is at most 100. Without a common reference or number it stays below 60, the
+least for matching many at once: a popular price on one day is no reference."""
 
 REASON_WORDS: Final[Mapping[MatchReason, str]] = {
     "same_reference": "the reference is the same",
     "same_but_separators": "the reference is the same but for separators",
     "nearly_same_reference": "the reference differs in one or two characters that lie together",
     "named_in_text": "the bank's text names it",
+    "same_number": "the money went to the phone number of the order",
     "same_amount": "the amount is the same",
     "nearly_same_amount": "the amount is the same to one per cent",
     "amount_by_factor": "the amount is the same but for its minor units",
@@ -385,6 +402,8 @@ def _reasons(found: Break, candidate: Candidate) -> Iterator[MatchReason]:
     facts = dict(candidate.facts)
     if "named" in facts:
         known.append("named_in_text")
+    if "same_number" in facts:
+        known.append("same_number")
     if known:
         yield max(known, key=lambda each: WEIGHTS[each])
     mine, its = found.money.minor, abs(candidate.money.minor)  # a break's money is never negative

@@ -12,11 +12,11 @@ To match on several cores, split the keys into ranges. Call `by_key` for each ra
 its own, then `absorb` every `MatchingPart` in one process and take its `rest`.
 """
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import zip_longest
-from typing import Literal
+from typing import Final, Literal
 
 from reconcile.instants import Instant
 from reconcile.matching.breaks import Break, Candidate
@@ -42,6 +42,9 @@ def _by_each_way(rest: Rest, deciding: Deciding) -> Iterator[Decision]:
         yield from deciding.tally.take_decisions()
 
 
+NO_RECIPIENTS: Final[Mapping[str, frozenset[str]]] = {}
+
+
 class _Unmatched:
     """The rows without a partner, and the indexes in which candidates are searched.
 
@@ -56,7 +59,9 @@ class _Unmatched:
         *,
         beside: Iterable[Searchable],
         unpaid: list[Searchable],
+        recipients: Mapping[str, frozenset[str]],
     ) -> None:
+        self._recipients = recipients
         self._rest, self._deciding = rest, deciding
         self._window = deciding.terms.rules.date_window
         self._booked: dict[str, tuple[BookRow, ...]] = {
@@ -149,7 +154,16 @@ class _Unmatched:
             yield
 
     def _end_refunds(self) -> Iterator[None]:
-        paid_out = Index([_of_line(row, sign=-1) for row in self._rest.paid_out.values()])
+        nobody = frozenset[str]()
+        paid_out = Index(
+            [
+                replace(
+                    _of_line(row, sign=-1),
+                    people=self._recipients.get(row.payment or "", nobody),
+                )
+                for row in self._rest.paid_out.values()
+            ]
+        )
         for due in self._rest.refunds:
             found = due.found
             wanted = entry_of(
@@ -159,6 +173,7 @@ class _Unmatched:
                 currency=found.money.currency,
                 at=max([e.refunded_at for e in due.book if e.refunded_at], default=found.since),
             )
+            wanted = replace(wanted, people=frozenset(wanted.keys))
             near = self._near(wanted, paid_out)
             self._deciding.end_refund(due, candidates=near)
             yield
@@ -253,12 +268,16 @@ class Matching:
         hands: Iterable[HandMatch] = (),
         suspense: Suspense = NO_SUSPENSE,
         keeping: KeepingTally | None = None,
+        recipients: Mapping[str, frozenset[str]] = NO_RECIPIENTS,
     ) -> None:
         """Begin a matching. `hands` decide what matching by key leaves open; they undo no match.
 
         suspense  payments of no order: their statement lines match nothing else
         keeping   counts in place of a tally of its own
+        recipients  keys of the orders whose customer's number a disbursement went to, by its
+                  payment
         """
+        self._recipients = recipients
         terms = Terms(rules=rules, as_of=as_of, coverage=coverage, hands=hands, suspense=suspense)
         self._terms, self._left = terms, Left()
         self._tally = keeping or Tally(rules.currency)
@@ -326,7 +345,13 @@ class Matching:
         rest = Rest(self._left)
         self._deciding.end_suspense(self._left.suspended)
         yield from _by_each_way(rest, self._deciding)
-        unmatched = _Unmatched(rest, self._deciding, beside=beside, unpaid=self.unpaid)
+        unmatched = _Unmatched(
+            rest,
+            self._deciding,
+            beside=beside,
+            unpaid=self.unpaid,
+            recipients=self._recipients,
+        )
         yield from unmatched.decide()
 
     def control(self) -> Control:

@@ -144,6 +144,25 @@ class PersonalContract:
                 await phones.old_notes(connection, before=T + DAY, after=first, limit=9) == others
             )
 
+    @pytest.mark.alike
+    async def test_orders_are_found_by_whom_a_statement_paid(self, inbox: Inbox) -> None:
+        """Known by then; a number of nobody else leads to no order."""
+        await keep(inbox, of_customer("e1", order="A", payment="p1"))
+        await keep(inbox, of_customer("e2", payment="p2"))
+        await keep(inbox, arrival(said("e3", order="B", payment="p2")))
+        other = KEY.digest("1234567890")
+        notes = [
+            phones.recipient_note(digest, payment, T + DAY)
+            for digest, payment in ((DIGEST, "UJ1"), (other, "UJ2"))
+        ]
+        async with inbox.database.writing() as connection:
+            await run(connection, phones.write_phone_notes, notes)
+        async with inbox.database.reading() as connection:
+            found = [await phones.orders_of_recipients(connection, as_of=at) for at in (T, T + DAY)]
+            assert found == [{}, {"UJ1": {"A", "B"}}]
+            assert await phones.recipient_notes(connection, [other]) == notes[1:]
+            assert await phones.orders_by_phone(connection, DIGEST, limit=9) == ["A", "B"]
+
     @pytest.mark.parametrize("asked", FOUND_BY)
     async def test_large_tables_are_asked_by_index(self, inbox: Inbox, asked: str) -> None:
         sql, values, index = FOUND_BY[asked]

@@ -7,6 +7,7 @@ import pytest
 
 from app.access.operator_store import audit_entries
 from app.core.errors import StoreUnavailable
+from app.database.statements import run
 from app.orders.prove import prove_orders
 from app.orders.rebuild import refold_all
 from app.orders.refold import refold_until_quiet
@@ -14,6 +15,7 @@ from app.orders.reindex import reindex
 from app.privacy import prune
 from app.privacy.check import check_database
 from app.receiving.inbox import Inbox
+from app.receiving.phone_store import recipient_note, write_phone_notes
 from reconcile.instants import DAY, SECOND
 from reconcile.money import Money
 from tests.contexts import with_sources
@@ -37,6 +39,7 @@ from tests.database.builders import (
     session_opened,
 )
 from tests.database.contract_histories import Part, deliver
+from tests.reconcile.build import T
 
 MONTH = 30 * DAY
 RETENTION = prune.Retention(
@@ -143,6 +146,18 @@ class RetentionContract:
         await deliver(inbox, UNSETTLED[kind])
         assert (await pruned(inbox)).orders == 0
         assert await emptied(inbox) == set()
+
+    async def test_whom_statements_paid_is_forgotten_with_the_numbers_of_orders(
+        self, inbox: Inbox
+    ) -> None:
+        notes = [
+            recipient_note(bytes([n]) * 16, f"UJ{n}", T + LATER * SECOND - n * MONTH)
+            for n in (0, 1)
+        ]
+        async with inbox.database.writing() as connection:
+            await run(connection, write_phone_notes, notes)
+        await pruned(inbox)
+        assert await rows(inbox, "SELECT thing FROM phones") == [("stm:UJ0",)]
 
     async def test_events_of_no_order_and_no_payment_go_a_month_after_they_arrived(
         self, inbox: Inbox, monkeypatch: pytest.MonkeyPatch

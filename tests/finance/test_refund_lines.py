@@ -11,13 +11,14 @@ import pytest
 
 from app.core.errors import UsageError
 from app.finance.break_acts import breaks_of_run, match_break
-from app.finance.imports import ImportRequest, import_statement
+from app.finance.imports import ImportRequest, import_book, import_statement
 from app.finance.reconcile_period import RunRequest, reconcile_period
 from app.finance.report_period import report_period
 from app.finance.statement_store import statement_rows
 from app.finance.withdraw_import import withdraw_import
 from app.providers.profile import profile_text
 from reconcile.instants import DAY, Instant, format_instant
+from reconcile.matching.candidates import suggestions
 from reconcile.reporting.report import Scope
 from tests.api.driving import Driver, driving, event, of_order
 from tests.reconcile.build import T
@@ -186,3 +187,45 @@ async def orders_of_lines(driver: Driver) -> dict[str, str | None]:
         as_of = driver.clock.now()
         batches = [rows async for rows in statement_rows(connection, as_of=as_of)]
     return {row[2]: row[0] or None for rows in batches for row in rows}
+
+
+async def test_money_that_went_to_the_orders_number_is_the_first_candidate_for_its_refund(
+    tmp_path: Path,
+) -> None:
+    """Of equal sums; it is no more than a candidate. Only a keyed digest of the number is kept."""
+    phone, at = "254712345678", [format_instant(Instant(T + days * DAY)) for days in range(31)]
+    rows = [
+        f"pay_1,1500.00,KES,{at[0]},payment,",
+        f"B2C-1,-400.00,KES,{at[1]},disbursement,254700000009 - OTIENO",
+        f"B2C-2,-400.00,KES,{at[3]},disbursement,{phone} - WANJIRU",
+        f"B2C-3,-400.00,KES,{at[1]},disbursement,2547*****678 - WANJIRU",
+        f"pay_2,5.00,KES,{at[30]},payment,",
+    ]
+    path = tmp_path / "till.csv"
+    heading = "payment_reference,gross,currency,settled_at,type,recipient,wallet"
+    path.write_text("\n".join([heading, *(f"{row},Utility" for row in rows), ""]))
+    book = tmp_path / "book.csv"
+    book.write_text(
+        "reference,amount,currency,status,refunded_amount,refunded_at\n"
+        f"ORD-1,1500.00,KES,paid,400.00,{at[1]}\n"
+    )
+    days = (at[0][:10], at[30][:10])
+    async with driving(tmp_path, with_worker=False, looking=True) as driver:
+        await driver.send(event("e1", customer={"phone": phone}))
+        context = driver.service.context
+        driver.clock.put(Instant(T + 40 * DAY))
+        done = await import_statement(context, ImportRequest(path=path, days=days), source="shop")
+        booked = await import_book(context, ImportRequest(path=book, days=days))
+        assert (booked.new, booked.problems) == (1, [])
+        assert done.problems == []
+        driver.clock.put(Instant(T + 41 * DAY))
+        ran = await reconcile_period(context, RunRequest(), progress=lambda _: None)
+        seen = [e.seen async for some in breaks_of_run(context, ran.number) for e in some]
+        (due,) = [each for each in seen if each.cause == "refund_not_received"]
+        first, *others = suggestions(due)
+        assert (first.candidate.reference, first.reasons[0]) == ("B2C-2", "same_number")
+        assert {each.candidate.reference for each in others} == {"B2C-1", "B2C-3"}
+        assert not any("same_number" in each.reasons for each in others)
+        noted = driver.rows("SELECT thing FROM phones WHERE kind = 'recipient' ORDER BY thing")
+        assert noted == [("stm:B2C-1",), ("stm:B2C-2",)]
+        assert phone not in str(driver.rows("SELECT * FROM statement_lines"))

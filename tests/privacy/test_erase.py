@@ -20,7 +20,7 @@ from app.database.statements import run
 from app.evidence.seal import anything_unsealed, open_signer, seal_all
 from app.evidence.verify_log import verify_log
 from app.finance.break_acts import accept_break, breaks_of
-from app.finance.imports import ImportRequest, import_bank, import_book
+from app.finance.imports import ImportRequest, import_bank, import_book, import_statement
 from app.finance.reconcile_period import RunRequest, reconcile_period
 from app.orders.pending_session_store import PendingSession, forget, note_pending
 from app.orders.prove import prove_orders
@@ -96,6 +96,14 @@ async def plant(driver: Driver) -> None:
     imported = await import_bank(driver.context, ImportRequest(path=bank, account="main"))
     assert imported.new == 2
     bank.unlink()
+    till = driver.path.parent / "till.csv"
+    till.write_text(
+        "payment_reference,gross,currency,type,wallet,recipient\n"
+        f"UJ1,-5.00,KES,disbursement,Utility,{PHONE} - WANJIKU\n"
+    )
+    imported = await import_statement(driver.context, ImportRequest(path=till), source="shop")
+    assert imported.new == 1
+    till.unlink()
     request = json.dumps({"customer": {"phone": PHONE}}).encode()
     for number in range(30):
         async with driver.context.database.writing() as connection:
@@ -281,6 +289,8 @@ async def test_a_redelivery_is_still_a_duplicate_and_its_body_is_not_stored(driv
 
 
 async def test_other_customers_lose_nothing(driver: Driver) -> None:
+    kept = "SELECT thing FROM phones WHERE kind = 'recipient'"
+    assert driver.rows(kept) == [("stm:UJ1",)]
     await erased(driver)
     assert OTHER.encode() in driver.rows("SELECT body FROM deliveries WHERE event_id='e2'")[0][0]
     assert driver.rows("SELECT DISTINCT thing FROM phones") == [("ORD-2",)]

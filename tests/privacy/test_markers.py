@@ -127,7 +127,7 @@ async def test_the_number_is_where_it_was_planted_and_then_nowhere(tmp_path: Pat
         driver.context = driver.service.context
         await everywhere(driver)
         assert holding(driver.path) == GOES - IN_TRANSIT - OTHERWISE
-        assert driver.rows("SELECT count(*) FROM phones") == [(9,)]
+        assert driver.rows("SELECT count(*) FROM phones") == [(10,)]
         assert driver.rows("SELECT count(*) FROM unanswered") == [(15,)]
         await back_up(settings_of(url), file, replace=False, progress=lambda done, total: None)
         erasure = await erased(driver)

@@ -13,6 +13,7 @@ from typing import Any, Final
 from app.finance.files import amounts, books, shaping, tables
 from app.finance.files.dates import Dates
 from app.finance.files.mapping import Fields, FileMapping, Signs, SumOf
+from app.providers.phones import phone_digits
 from reconcile.canonical import canonical_json
 from reconcile.instants import format_known
 from reconcile.matching.books import OF_WALLET, STATEMENT_KINDS, TO_BANK
@@ -56,6 +57,7 @@ class StatementForm:
             "wallet",
             "movement",
             "balance",
+            "recipient",
             *DETAILS,
         ),
         words={"type": TYPES},
@@ -82,6 +84,7 @@ class StatementForm:
         "refund",
         "details",
         "balance",
+        "recipient",
     )
 
     def __init__(self, mapping: FileMapping, *, source: str, own_orders: bool = False) -> None:
@@ -106,6 +109,7 @@ class StatementForm:
         )
         self._by_type = None if self._signed else mapping.signs
         self._refunds_signed = self._by_type is None and (self._signed or mapping.names("type"))
+        self._country = mapping.phone_country
         self._amounts = amounts.Amounts(mapping.marks)
         self._dates = Dates(mapping.dates, mapping.zone, mapping.zones)
 
@@ -175,7 +179,22 @@ class StatementForm:
             attempt("movement", _refunds, kinds, movements, own, payments),
             details,
             balances,
+            None if kinds is None else self._recipients(kinds, cells["recipient"]),
         )
+
+    def _recipients(self, kinds: Sequence[str], cells: Sequence[str]) -> Sequence[str | None]:
+        """Return E.164 digits of whom a disbursement was paid to; None where no number is stated.
+
+        A cell begins with the number: `254712345678 - NAME`. A masked one is none.
+        """
+        if "disbursement" not in kinds or not any(cells):
+            return (None,) * len(kinds)
+        return [
+            phone_digits(number, self._country)
+            if kind == "disbursement" and (number := cell.partition(" - ")[0].strip())
+            else None
+            for kind, cell in zip(kinds, cells, strict=True)
+        ]
 
     def _check_signs(self, types: Sequence[str], gross: Minor, net: Minor) -> None:
         """Raise UnclearCell for a row whose sign contradicts its type."""
@@ -238,7 +257,7 @@ class StatementForm:
 
     def shown(self, row: Sequence[Any]) -> dict[str, Any]:
         number, _, kind, _, _, payment, order, currency, gross, fee, net, *rest = row
-        settled_at, payout, wallet, refund, details, balance = rest
+        settled_at, payout, wallet, refund, details, balance, _ = rest
         gross, fee, net, balance = (
             None if each is None else to_json(Money(minor=each, currency=currency))
             for each in (gross, fee, net, balance)
