@@ -26,6 +26,7 @@ LESS: Final = frozenset({"gross"})
 
 NUMBERS: Final = (
     ("", "1500.00"), (".,", "1,500.00"), (",", "1500,00"), (",.", "1.500,00"), (", ", "1 500,00"),
+    (".'", "1'500.00"),
 )  # fmt: skip
 """Notations of amounts: the mark of decimals, and that of thousands."""
 
@@ -36,7 +37,8 @@ SIGNS: Final = (
 """Ways in which a file writes money that left."""
 
 DATES: Final = (
-    ("iso", "2026-11-20"), ("day_first", "20/11/2026"), ("month_first", "11/20/2026"),
+    ("iso", "2026-11-20, 20261120 or Nov 20, 2026"),
+    ("day_first", "20/11/2026"), ("month_first", "11/20/2026"),
     ("unix_s", "seconds since 1970"), ("unix_ms", "milliseconds since 1970"),
     ("excel", "numbers of Excel"),
 )  # fmt: skip
