@@ -640,7 +640,7 @@ COLUMNS = ("line", "booked_at", "account", "amount", "stands", "payouts", "refer
 @importing(without=("book",))
 def import_bank_lines(
     file: Annotated[
-        Path, typer.Argument(help="The file: CAMT.053, MT940, OFX, or CSV, XLSX, JSON Lines.")
+        Path, typer.Argument(help="The file: CAMT.053, MT940, BAI2, OFX, or CSV, XLSX, JSON Lines.")
     ],
     *,
     form: printing.DocumentOption = printing.Format.table,

@@ -241,7 +241,7 @@ async def import_bank(
     *,
     progress: Progress = lambda done, total: None,
 ) -> Imported:
-    """Import a bank's file: CAMT.053, MT940, OFX, or a table. Raises as `import_book` does."""
+    """Import a bank's file, in one of its formats or as a table. Raises as `import_book` does."""
     async with _unpacked(context, request) as request:
         chosen = presets.choose(request, "bank", unstated=_unstated(context))
         if request.account:

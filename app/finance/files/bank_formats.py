@@ -1,8 +1,8 @@
-"""Opens files of banks: CAMT.053, MT940 and OFX by their content, anything else as a table.
+"""Opens files of banks: BAI2, CAMT.053, MT940 and OFX by content, anything else as a table.
 
 The readers in `banks/` give the columns of `entries.HEADING`, one booked entry per row. A row's
-number is its place among the entries, or in MT940 the line of its `:61:`. Entries that are not
-booked yet are no rows. If a statement gives both its balances, its entries must add up to the
+number is its place among the entries, or the line where BAI2 and MT940 have it. Entries that are
+not booked yet are no rows. If a statement gives both its balances, its entries must add up to the
 difference, or nothing of the file is taken.
 """
 
@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from app.finance.files import tables
+from app.finance.files.banks.bai2 import FILE_HEADER, Bai2Table
 from app.finance.files.banks.camt import CamtTable
 from app.finance.files.banks.mt940 import Mt940Table
 from app.finance.files.banks.ofx import OfxTable
@@ -21,7 +22,7 @@ from app.finance.files.opening import Check, as_mapped, no_table, open_table, st
 def open_bank_table(
     path: Path, mapping: FileMapping, fields: Fields, *, check: Check | None = None
 ) -> tables.SourceTable:
-    """Open a bank's file: one of the three formats, else any other table.
+    """Open a bank's file: one of these formats, else any other table.
 
     Raises as `open_table` does.
     """
@@ -31,6 +32,8 @@ def open_bank_table(
         table = OfxTable(path, encoding=mapping.encoding)
     elif form == "CAMT.053":
         table = CamtTable(path)
+    elif form == "BAI2":
+        table = Bai2Table(path, encoding=mapping.encoding)
     elif form == "MT940":
         table = Mt940Table(path, encoding=mapping.encoding)
     else:
@@ -38,7 +41,7 @@ def open_bank_table(
     return as_mapped(table, mapping, fields, check=check)
 
 
-def bank_format(path: Path) -> Literal["CAMT.053", "MT940", "OFX"] | None:
+def bank_format(path: Path) -> Literal["BAI2", "CAMT.053", "MT940", "OFX"] | None:
     """Recognize a bank's own format by its first bytes; any XML is tried as CAMT.053.
 
     Raises as `start_of` does.
@@ -52,6 +55,8 @@ def bank_format(path: Path) -> Literal["CAMT.053", "MT940", "OFX"] | None:
         return "OFX"
     if plain.startswith("<"):
         return "CAMT.053"
+    if FILE_HEADER.match(text):
+        return "BAI2"
     return "MT940" if _SWIFT.match(text) else None
 
 

@@ -3,7 +3,8 @@
 The samples are made after the formats' public descriptions: CAMT.053 after the ISO 20022 message
 definition report (BankToCustomerStatement, versions 02 and 08), MT940 after SWIFT's Standards
 Category 9 and the structured field 86 of German banks (DK, "Anlage 3"), OFX after the Open
-Financial Exchange specifications 1.0.2 and 2.2. Names and numbers are invented.
+Financial Exchange specifications 1.0.2 and 2.2, BAI2 after banks' guides to its version 2.
+Names and numbers are invented.
 """
 
 import time
@@ -91,6 +92,20 @@ OFX_2 = """<?xml version="1.0" encoding="UTF-8" standalone="no"?>
 <STMTTRN><TRNTYPE>CREDIT</TRNTYPE><DTPOSTED>20261102</DTPOSTED><TRNAMT>+5,25</TRNAMT>
 <FITID>F9</FITID><REFNUM>PO-7</REFNUM><NAME>Ünal</NAME><BANKACCTTO><ACCTID>7</ACCTID></BANKACCTTO>
 </STMTTRN></BANKTRANLIST></STMTRS></STMTTRNRS></BANKMSGSRSV1></OFX>
+"""
+
+BAI2 = """01,BANK,SHOP,261103,0600,1,,,2/
+02,SHOP,BANK,1,261102,2359,USD,2/
+03,000999,,010,100000,,,015,+148949,,/
+88,100,50500,1,,400,1551,2,/
+16,165,50500,S,500,0,50000,BANK-1,PO-100200,PROVIDER LTD, PAYOUT
+88,OF OCTOBER/
+16,475,1000,V,261103,,,000123/
+16,698,551,D,2,0,500,1,51,NONREF,,MONTHLY FEE/
+16,890,,,,,A NOTE/
+49,+353051,7/
+98,353051,1,9/
+99,353051,1,11/
 """
 
 CSV = """account,booked_at,credit,debit,currency,text
@@ -345,6 +360,34 @@ def test_mt940_without_an_envelope_and_in_another_encoding(tmp_path: Path) -> No
     assert [row["text"] for row in rows][1] == "GEBÜHR DECEMBER"
 
 
+def test_bai2(tmp_path: Path) -> None:
+    """The type says which way money went; amounts have the currency's decimals."""
+    found = bank(BAI2, folder=tmp_path)
+    assert shown(found) == [
+        (5, "2026-11-02", "505.00", "USD", "BANK-1", "PO-100200", "",
+         "PROVIDER LTD, PAYOUT OF OCTOBER"),
+        (7, "2026-11-02", "-10.00", "USD", "", "000123", "", ""),
+        (8, "2026-11-02", "-5.51", "USD", "", "", "", "MONTHLY FEE"),
+    ]  # fmt: skip
+    assert {row["account"] for row in found[0]} == {"000999"}
+    yen = shown(bank(BAI2.replace("03,000999,", "03,000999,JPY"), folder=tmp_path))
+    assert [row[2:4] for row in yen] == [("50500", "JPY"), ("-1000", "JPY"), ("-551", "JPY")]
+
+
+@pytest.mark.parametrize(("modifier", "covers"), [("1", False), ("2", True), ("", False)])
+def test_bai2_covers_the_day_of_its_final_report_alone(
+    tmp_path: Path, modifier: str, covers: bool
+) -> None:
+    path = tmp_path / "bank"
+    path.write_text(BAI2.replace("USD,2/", f"USD,{modifier}/"))
+    table = open_bank_table(path, read_mapping(b"", BankForm.FIELDS), BankForm.FIELDS)
+    assert [*table.batches()]
+    day = "2026-11-02"
+    assert [(each.since, each.until, each.name) for each in table.periods] == (
+        [(day, day, "000999")] * covers
+    )
+
+
 def test_ofx(tmp_path: Path) -> None:
     found = bank(OFX, folder=tmp_path)
     assert shown(found) == [
@@ -550,6 +593,33 @@ REFUSED: dict[str, tuple[str, str]] = {
         MT940.replace(":62F:C270104EUR1499,00\n-}\n", MT940),
         "a message begins before the last one has its closing balance",
     ),
+    "an MT942": (
+        ":20:S\n:25:1\n:28C:1/1\n:34F:KES0,\n:13D:2611021200+0300\n:61:261102C1,NTRFX\n",
+        "this is an MT942, a report within the day",
+    ),
+    "BAI2 of the day that goes on": (BAI2.replace("USD,2/", "USD,3/"), "report within the day"),
+    "BAI2 of a test": (BAI2.replace("BANK,1,26", "BANK,4,26"), "the group is a test"),
+    "BAI2 without a day": (BAI2.replace("1,261102,", "1,261302,"), "the group has no day"),
+    "BAI2 with another control total": (
+        BAI2.replace("49,+353051", "49,353052"),
+        "the amounts add up to 353051, and the control total is 353052",
+    ),
+    "BAI2 that lacks an entry": (
+        BAI2.replace("16,475,1000,V,261103,,,000123/\n", "").replace("353051", "352051"),
+        "add up to 499.49 USD, the balances to 489.49 USD, a difference of -10.00 USD",
+    ),
+    "BAI2 with an amount of decimals": (
+        BAI2.replace("16,475,1000,", "16,475,10.00,"),
+        "not written in digits alone",
+    ),
+    "BAI2 with a type that is neither": (
+        BAI2.replace("16,475,", "16,720,"),
+        "neither credit (100-399) nor debit (400-699)",
+    ),
+    "BAI2 with a record in another place": (
+        BAI2.replace("98,353051,1,9/\n", ""),
+        "a record 99 (file's end) cannot stand here",
+    ),
     "a table that names no account": (
         CSV.replace("account,", "", 1).replace("main,", ""),
         "there is no column 'account'",
@@ -601,7 +671,7 @@ def test_a_name_of_ofx_without_end_is_read_at_once(tmp_path: Path) -> None:
     assert time.process_time() - began < 3
 
 
-@pytest.mark.parametrize("content", [CAMT, MT940, OFX])
+@pytest.mark.parametrize("content", [CAMT, MT940, OFX, BAI2])
 def test_a_file_cut_anywhere_is_refused_or_reported(tmp_path: Path, content: str) -> None:
     """No cut passes for a whole statement, and none is a fault of ours."""
     for end in range(0, len(content.rstrip()) - 2, 37):

@@ -107,6 +107,12 @@ class Mt940Table(BankTable):
                         "fetch the file anew",
                     )
                 account, currency, balance = "", "", None
+            elif tag == "34F" and balance is None:
+                raise tables.RefusedTable(
+                    number,
+                    "this is an MT942, a report within the day: import the MT940 of the day, which "
+                    "the bank makes afterwards",
+                )
             elif tag == "25":
                 account = value.strip()
             elif tag in ("60F", "60M"):
