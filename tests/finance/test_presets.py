@@ -598,6 +598,41 @@ def test_a_till_s_charges_and_refunds_are_told_by_details_and_linked_receipts(
     assert (problems, [each["type"] for each in rows]) == ([], [kind])
 
 
+def test_a_row_of_a_till_without_a_reason_type_is_a_problem(tmp_path: Path) -> None:
+    """Money from the merchant's own bank is no customer's payment."""
+    rows, problems, _ = read_with(
+        "mpesa_portal",
+        "Account:,Utility\nReceipt No.,Completion Time,Details,Transaction Status,Paid In,"
+        "Withdrawn,Reason Type\nUJ1,31-10-2026 09:15:02,Funds received from own bank,Completed,"
+        "600000.00,,\n",
+        tmp_path,
+    )
+    assert (rows, [each.partition(":")[0] for each in problems]) == (
+        [], [f"an empty cell is none of {', '.join(TYPES)}"],
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(("category", "gross", "kind"), [
+    ("charge_failure", "-5.00", "payment"), ("partial_capture_reversal", "-5.00", "payment"),
+    ("refund_failure", "424.40", "returned"), ("reserve_transaction", "-5.00", "hold"),
+    ("connect_reserved_funds", "5.00", "release"), ("charge_failure", "5.00", None),
+    ("refund_failure", "-5.00", None), ("other_adjustment", "5.00", None),
+])  # fmt: skip
+def test_a_reporting_category_of_stripe_has_one_meaning_and_direction(
+    category: str, gross: str, kind: str | None, tmp_path: Path
+) -> None:
+    heading = sample("stripe_balance").read_text().partition("\n")[0]
+    cells = {
+        "balance_transaction_id": "txn_1", "available_on": "2026-11-01 00:00:00",
+        "currency": "eur", "gross": gross, "fee": "0.00", "net": gross,
+        "reporting_category": category, "source_id": "ch_1", "payment_intent_id": "pi_1",
+    }  # fmt: skip
+    row = ",".join(cells.get(name, "") for name in heading.split(","))
+    rows, problems, _ = read_with("stripe_balance", f"{heading}\n{row}\n", tmp_path)
+    assert [each["type"] for each in rows] == ([] if kind is None else [kind])
+    assert len(problems) == (kind is None)
+
+
 PAYPAL = (
     "Date,Time,TimeZone,Type,Status,Currency,Gross,Fee,Net,Transaction ID,Reference Txn ID,"
     "Balance Impact\n"
