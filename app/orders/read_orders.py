@@ -5,7 +5,7 @@ An order that the fold worker is going to hold is read as held before the worker
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 from app.context.context import AppContext
 from app.core.errors import NotFoundError
@@ -26,12 +26,13 @@ from app.orders.published_store import Published
 from app.orders.record_store import order_records
 from app.orders.retention_store import Pruned, pruned_among
 from app.orders.shop_facts_store import UNKNOWN, ShopFacts, facts_of_orders, shop_facts
-from app.orders.unallocated_store import key_of, other_shops_key_naming
+from app.orders.unallocated_store import PaymentKey, key_of, other_shops_key_naming
 from app.orders.unheard import unheard_of
 from app.receiving.caught_up import Patience, behind_s, spoken_age
 from app.receiving.source_state_store import arrivals_by_source, not_kept_in
 from app.receiving.unread_store import UnreadMessage, messages_with
 from reconcile.instants import DAY, Instant, format_instant, format_known
+from reconcile.ledger.correlate import made_by
 from reconcile.ledger.explain import ledger_document, ledger_summary, window_document
 from reconcile.ledger.fold import fold
 from reconcile.ledger.history import History
@@ -40,6 +41,9 @@ from reconcile.ledger.plain import with_plain
 from reconcile.ledger.shops import Aside, judge_shops
 from reconcile.ledger.unheard import Unheard, unheard_document
 from reconcile.transparency.evidence import value_document
+
+NotItsOwn = Aside | Literal["standalone"]
+"""Why a payment that names an order is not the order's."""
 
 FOLDS_IN_A_ROW: Final = 25
 """Orders folded before other requests have their turn: about a millisecond."""
@@ -178,7 +182,7 @@ def nothing_known(
     message: UnreadMessage | None = None,
     refusing: tuple[str, Instant] | None = None,
     not_kept: int = 0,
-    aside: tuple[Aside, str] | None = None,
+    aside: tuple[NotItsOwn, str] | None = None,
 ) -> NotFoundError:
     """Return the error that nothing was known of an order by then.
 
@@ -186,7 +190,7 @@ def nothing_known(
     message   one that names it and cannot be read
     refusing  a source of which everything is refused, and since when
     not_kept  requests of the day before, which nobody signs, beyond what is kept
-    aside     a payment that names it and may not be this shop's, as `of_another_shop` returns it
+    aside     a payment that names it and is not the order's, as `of_another_shop` returns it
     """
     if message is not None:
         return NotFoundError(
@@ -218,6 +222,8 @@ def nothing_known(
             "is of another shop or seller on the same account"
             if why == "other"
             else "may be of another shop on the same account, since nothing says yet whose it is"
+            if why == "unknown"
+            else "is a standalone refund, by which alone an order does not begin"
         )
         return NotFoundError(
             f"nothing is known of order {history.order!r}: the payment {payment} names this "
@@ -232,22 +238,32 @@ def nothing_known(
 
 
 def spoken_of(history: History) -> bool:
-    """Tell whether a history has more than events of other orders and of other shops."""
+    """Tell whether a history has more than events of other orders and of other shops, and refunds
+    of no payment that name its order."""
     aside = judge_shops([delivery.event for delivery in history.deliveries]).aside
+    made = bool(made_by(history))
     return bool(history.records) or any(
-        delivery.event.order in (None, history.order) and delivery.event.key not in aside
+        delivery.event.order in (None, history.order)
+        and delivery.event.key not in aside
+        and (made or not (delivery.event.standalone and delivery.event.order))
         for delivery in history.deliveries
     )
 
 
 def of_another_shop(
     connection: PlainConnection, history: History, *, until: Instant
-) -> tuple[Aside, str] | None:
-    """Return the id of a payment that names this order and is another shop's, else of one of which
-    it is not known, with which of the two."""
+) -> tuple[NotItsOwn, str] | None:
+    """Return the id of a payment that names this order and is another shop's, else a refund of no
+    payment, else one of which the shop is not known, with which of the three."""
     events = sorted((delivery.event for delivery in history.deliveries), key=lambda each: each.key)
     aside = judge_shops(events).aside
-    found = {aside[e.key]: key_of(e) for e in events if e.key in aside and e.order == history.order}
+    naming = [each for each in events if each.order == history.order]
+    found: dict[NotItsOwn, PaymentKey] = {
+        aside[each.key]: key_of(each) for each in naming if each.key in aside
+    }
+    alone = [key_of(each) for each in naming if each.standalone]
+    if alone and not made_by(history):
+        found["standalone"] = alone[0]
     if stated := other_shops_key_naming(connection, history.order, until=until):
         found["other"] = stated
     why = min(found, default=None)

@@ -48,6 +48,7 @@ from reconcile.money import Money, to_json
 Why = Literal[
     "names_no_order",
     "may_not_link",
+    "order_not_made",
     "renewal",
     "assignment_withdrawn",
     "whose_shop_unknown",
@@ -59,6 +60,8 @@ WHY: Final[Mapping[Why, str]] = {
     "names_no_order": "It names no order, and nobody has said which one it is for.",
     "may_not_link": "The order that it names is only suggested: the shop has named neither it nor "
     "its session.",
+    "order_not_made": "It is a standalone refund: the order that it names must first be placed, or "
+    "named by other evidence.",
     "renewal": "It renews an agreement: only the agreement's first payment is for the order that "
     "it names.",
     "assignment_withdrawn": "It was assigned to an order, and the assignment was withdrawn.",
@@ -311,7 +314,10 @@ def _unallocated(
     brought = sorted((d.received_at, d.delivery_id) for d in known if d.event.key in keys)
     standings = {event.standing for event in said}
     suggested = {event.suggested for event in said if event.suggested is not None}
-    why: Why = "may_not_link" if suggested else "names_no_order"
+    standalone = all(event.standalone for event in said)
+    why: Why = "names_no_order"
+    if suggested:
+        why = "order_not_made" if standalone else "may_not_link"
     if any(each.reason == WITHDRAWN and each.order != NO_ORDER for each in acts):
         why = "assignment_withdrawn"
     judged = next((aside[event.key] for event in said if event.key in aside), None)
@@ -329,7 +335,7 @@ def _unallocated(
         held=held,
         amount_unclear=any(movement.money is None for movement in movements),
         disputed=disputed,
-        standalone=all(event.standalone for event in said),
+        standalone=standalone,
         went_back=disputed or any(movement.kind != "captured" for movement in movements),
         entries=entries_of(movements),
         occurred_at=min(each.at for each in evidence.heard),

@@ -49,6 +49,20 @@ _LAST: Final = (
 )
 """Condition on a record: it is the last one by which a person placed its payment."""
 
+_ALONE: Final = (
+    "events.standalone = 1 AND events.order_key IS NOT NULL "
+    "AND events.standing <> 'unconfirmed' "
+    "AND NOT EXISTS (SELECT 1 FROM records WHERE records.order_key = events.order_key) "
+    "AND NOT EXISTS (SELECT 1 FROM contested WHERE contested.order_key = events.order_key) "
+    "AND NOT EXISTS (SELECT 1 FROM events AS making WHERE making.order_key = events.order_key "
+    "AND making.standing <> 'unconfirmed' AND making.standalone IS NULL)"
+)
+"""Condition on an event: it is a refund of no payment, and nothing makes the order that it names.
+`made_by` judges the same of a history."""
+
+_OF_NO_ORDER: Final = ("order_key IS NULL", _ALONE)
+_MEMBERS: Final = ("payment", "session", "event_id")
+
 _KEYS: Final = (
     "SELECT source, reference, min(number) FROM ("
     'SELECT events.source, {reference} AS reference, events."row" AS number FROM events '
@@ -70,19 +84,22 @@ _KEYS: Final = (
     "AND links.source = records.source AND events.order_key = links.order_key "
     "AND events.source = records.source AND {reference} = links.reference "
     "AND {last} AND records.reason IS NOT NULL AND events.order_ref IS NULL "
-    "AND {counts} AND {of_source}"
+    "AND {counts} AND {of_source} "
+    'UNION ALL SELECT events.source, {reference} AS reference, events."row" AS number FROM events '
+    "WHERE {alone} AND {counts} AND {of_source}"
     ") AS found GROUP BY source, reference HAVING min(number) > ? ORDER BY 3 LIMIT ?"
 )
 """Payments without an order. Events that may not be our shop's are stored under the order that they
 name, as are payments of an agreement that has several: the caller leaves out its first one. Events
-whose assignment was withdrawn under the one that they were first linked to. CROSS
-JOIN has SQLite begin with the records, which are few."""
+whose assignment was withdrawn under the one that they were first linked to. Refunds of no payment
+under the order that they name. CROSS JOIN has SQLite begin with the records, which are few."""
 
 _SHARED: Final = {
     "reference": "coalesce(events.payment, events.session, events.event_id)",
     "counts": "events.standing <> 'unconfirmed' "
     "AND events.claim NOT IN ('ignored', 'unrecognized')",
     "last": _LAST,
+    "alone": _ALONE,
 }
 _ALL_KEYS: Final = statement(_KEYS, **_SHARED, of_source="1 = 1")
 _KEYS_OF_SOURCE: Final = statement(_KEYS, **_SHARED, of_source="events.source = ?")
@@ -98,7 +115,7 @@ def unplaced_keys(
     if source is None:
         rows = connection.ask(_ALL_KEYS, (after, limit))
     else:
-        rows = connection.ask(_KEYS_OF_SOURCE, (source, source, source, source, after, limit))
+        rows = connection.ask(_KEYS_OF_SOURCE, (*[source] * 5, after, limit))
     return [(PaymentKey(row[0], row[1]), row[2]) for row in rows]
 
 
@@ -152,7 +169,7 @@ def count_of_other_shops(connection: PlainConnection, *, most: int) -> int:
 
 
 _NAMED_ORPHANS: Final = (
-    "SELECT DISTINCT source FROM events WHERE order_key IS NULL AND {member} IN ({})"
+    "SELECT DISTINCT source FROM events WHERE {of_no_order} AND {member} IN ({})"
 )
 
 
@@ -161,9 +178,12 @@ def keys_named(connection: PlainConnection, name: str) -> list[PaymentKey]:
     reference, or an event's id."""
     sources = [
         row[0]
-        for member in ("payment", "session", "event_id")
+        for member in _MEMBERS
+        for condition in _OF_NO_ORDER
         for row in select_rows(
-            connection, sql=statement(_NAMED_ORPHANS, member=member), values=[name]
+            connection,
+            sql=statement(_NAMED_ORPHANS, member=member, of_no_order=condition),
+            values=[name],
         )
     ]
     sql = "SELECT source FROM links WHERE reference IN ({})"
@@ -239,10 +259,13 @@ def other_shops_key_naming(
 
 # --- their evidence ------------------------------------------------------------------------------
 
-_ORPHANS: Final = "SELECT {event} FROM events WHERE order_key IS NULL AND events.{member} IN ({})"
+_ORPHANS: Final = "SELECT {event} FROM events WHERE {of_no_order} AND events.{member} IN ({})"
 _ORPHANS_BY: Final = {
-    member: statement(_ORPHANS, event=EVENT_SELECT, member=member)
-    for member in ("payment", "session", "event_id")
+    member: [
+        statement(_ORPHANS, event=EVENT_SELECT, member=member, of_no_order=condition)
+        for condition in _OF_NO_ORDER
+    ]
+    for member in _MEMBERS
 }
 
 
@@ -257,9 +280,10 @@ def evidence_of(
     while any(wanted.values()):
         for member, values in wanted.items():
             asked[member] |= values
-            for row in select_rows(connection, sql=_ORPHANS_BY[member], values=sorted(values)):
-                delivery = delivery_of(row)
-                pool[delivery.event.key] = delivery
+            for sql in _ORPHANS_BY[member]:
+                for row in select_rows(connection, sql=sql, values=sorted(values)):
+                    delivery = _suggesting(delivery_of(row))
+                    pool[delivery.event.key] = delivery
         said = [delivery.event for delivery in pool.values()]
         wanted = {
             "payment": {e.payment for e in said if e.payment is not None} - asked["payment"],
@@ -271,6 +295,14 @@ def evidence_of(
         for history in histories_of(connection, sorted(orders)).values():
             pool |= {delivery.event.key: delivery for delivery in history.deliveries}
     return _joined(pool.values(), keys)
+
+
+def _suggesting(delivery: Delivery) -> Delivery:
+    """Return a refund of no payment as one that only suggests the order that it names."""
+    event = delivery.event
+    if not event.standalone or event.order is None:
+        return delivery
+    return replace(delivery, event=replace(event, order=None, suggested=event.order))
 
 
 def renewals_among(

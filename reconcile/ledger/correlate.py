@@ -3,6 +3,9 @@
 Leaves out: any judgement of outcome or money. Everything follows from references, never from the
 order of arrival.
 
+A refund of no payment counts for the order that it names only where other evidence makes that
+order: until then it is in no ledger.
+
 An attempt is (source, reference): the reference of the payment, else of the session, else of the
 order. A coarse event names no payment. It goes to the only attempt it can mean: the single one of
 its session or order, the one with the dispute that it names, the single one with the same claim, or
@@ -18,9 +21,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from reconcile.instants import EARLIEST, Instant
-from reconcile.ledger.events import FOLLOWS_SUCCESS, ClaimKind, Event
+from reconcile.ledger.events import FOLLOWS_SUCCESS, UNCONFIRMED, ClaimKind, Event
 from reconcile.ledger.history import History
-from reconcile.ledger.placing import CLAIMS, Placing
+from reconcile.ledger.placing import CLAIMS, Placing, keys_of
 from reconcile.ledger.policy import Policy
 from reconcile.ledger.records import PLACINGS, STILL_ASKING, Record
 from reconcile.ledger.shops import judge_shops
@@ -269,6 +272,12 @@ def arrange(history: History, *, policy: Policy, as_of: Instant) -> Case:
     heard, foreign, moved, not_ours = _hear(
         history, as_of, claims, placed=placed, always=bool(policy.mismatch_held)
     )
+    if alone := [h for h in heard if h.event.standalone and h.event.order == order]:
+        makers = made_by(history.known_at(as_of))
+        for each in alone:
+            each.follows += makers
+        if not makers:
+            heard = [each for each in heard if each not in alone]
     renewals = _renewals(heard, claims)
     if renewals:
         moved = sorted([*moved, *(h for h in heard if _payment_of(h) in renewals)], key=by_date)
@@ -286,6 +295,40 @@ def arrange(history: History, *, policy: Policy, as_of: Instant) -> Case:
         attempts=_attempts(order, heard, filed),
         foreign_records=others,
     )
+
+
+def made_by(history: History) -> tuple[str, ...]:
+    """Return the id of a record or event that makes the order of a history; none if nothing does.
+
+    A refund of no payment and what is unconfirmed make no order. What is said of other orders makes
+    it where it shares a payment, a session or an event id with such a refund, whose id is added.
+    """
+    order = history.order
+    alone, making = list[Event](), list[Event]()
+    for delivery in history.deliveries:
+        event = delivery.event
+        if event.standing != UNCONFIRMED:
+            (alone if event.standalone and event.order == order else making).append(event)
+    own: list[tuple[int, int, str]] = [
+        (0, r.recorded_at, r.record_id) for r in history.records if r.order == order
+    ]
+    own += [(1, 0, event.event_id) for event in making if event.order == order]
+    if own:
+        return (min(own)[-1],)
+    shared = [
+        (record.record_id, event.event_id)
+        for event in alone
+        for record in history.records
+        if not set(keys_of(event)).isdisjoint(keys_of(record))
+    ]
+    shared += [
+        (other.event_id, event.event_id)
+        for event in alone
+        for other in making
+        if not set(keys_of(event)).isdisjoint(keys_of(other))
+        or (event.source, event.event_id) == (other.source, other.event_id)
+    ]
+    return min(shared, default=())
 
 
 def _hear(

@@ -116,7 +116,8 @@ def is_settled(history: History, ledger: Ledger, *, quiet: Duration) -> bool:
 
 
 def is_known(ledger: Ledger) -> bool:
-    """Return whether anything is known of the order but payments of other shops."""
+    """Return whether anything is known of the order but payments of other shops, and refunds of no
+    payment that name it."""
     case = ledger.case
     return bool(case.heard or case.foreign or case.moved or case.filed.records())
 

@@ -178,6 +178,46 @@ class PlacingContract:
         assert found.captured == KES
         assert not found.standalone
 
+    @pytest.mark.parametrize("makes", ["the shop", "an event"])
+    @pytest.mark.parametrize("names_payment", [True, pytest.param(False, marks=pytest.mark.alike)])
+    async def test_a_refund_of_no_payment_is_the_orders_once_something_else_makes_it(
+        self, inbox: Inbox, makes: str, names_payment: bool
+    ) -> None:
+        at = context(inbox, at=10)
+        reference = "R1" if names_payment else None
+        alone = said("e1", "refunded", order="71", payment=reference, money=KES, standalone=True)
+        name = "shop:R1" if names_payment else "shop:e1"
+        await keep(inbox, arrival(alone, at=1))
+        await folded(at)
+        for _ in range(2):
+            [found] = await listed(at)
+            assert (found.id, found.why, found.suggested) == (name, "order_not_made", ("71",))
+            assert (found.refunded, found.waits) == (KES, False)
+            assert (await read_unallocated(at, name)).suggested == ("71",)
+            with pytest.raises(NotFoundError, match=f"{name} names this .* standalone refund"):
+                await explain_order(at, "71")
+            assert await rows(inbox, "SELECT order_key FROM revisions") == []
+            [held] = await fetch(inbox, suspended_payments, policy=at.policy, as_of=seconds(10))
+            assert len(held.taken) == 1
+            await reindex(with_sources(at, SOURCES))
+        if makes == "the shop":
+            await tell_order(at, OrderFacts(order="71", money=KES))
+        else:
+            await keep(inbox, arrival(said("e2", "pending", order="71", payment="R2"), at=2))
+        ledger = await explain_order(at, "71")
+        assert "refund_standalone" in {each.code for each in ledger.findings}
+        assert await listed(at) == []
+        assert await fetch(inbox, suspended_payments, policy=at.policy, as_of=seconds(99)) == ()
+
+    async def test_money_of_a_refund_of_no_payment_joins_the_capture_that_names_its_payment(
+        self, inbox: Inbox
+    ) -> None:
+        at = context(inbox, at=10)
+        alone = till("e1", "refunded", order="71", standalone=True)
+        await keep(inbox, arrival(alone, at=1), arrival(till("e2"), at=2))
+        [found] = await listed(at)
+        assert (found.captured, found.refunded, found.named) == (KES, KES, ())
+
     async def test_one_person_assigns_to_the_only_order_that_fits(self, inbox: Inbox) -> None:
         at = await prepared(inbox, "A", "B")
         [payment] = await listed(at)

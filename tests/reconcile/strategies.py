@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from reconcile.instants import LATEST, SECOND, Instant
 from reconcile.ledger.events import (
     CLAIM_KINDS,
+    FOLLOWS_SUCCESS,
     STATE_WORDS,
     UNCLEAR_AMOUNT,
     UNKNOWN_METHOD,
@@ -98,6 +99,7 @@ def events() -> st.SearchStrategy[Event]:
         method=_pick(None, None, None, "sepa_debit", UNKNOWN_METHOD),
         expected_by=_pick(None, *map(seconds, OFFSETS), seconds(300 * 86_400)),
         revocable_days=_pick(None, None, 56, 60),
+        standalone=_pick(*[False] * 7, True),
         parts=_pick((), (), (), *PARTS),
     ).map(_believable)
 
@@ -172,8 +174,10 @@ def _strange(claim: Any, money: Money | None, at: int | None) -> Event:
 
 
 def _believable(made: Event) -> Event:
-    """Give unconfirmed events the claim `pending`, as the reader of a profile does."""
-    return replace(made, claim="pending") if made.standing == "unconfirmed" else made
+    """Give unconfirmed events the claim `pending`, and let only money going back stand alone."""
+    if made.standing == "unconfirmed":
+        made = replace(made, claim="pending")
+    return replace(made, standalone=made.standalone and made.claim in FOLLOWS_SUCCESS)
 
 
 @st.composite

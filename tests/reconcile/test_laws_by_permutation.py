@@ -7,9 +7,10 @@ import pytest
 
 from reconcile.instants import SECOND, Instant
 from reconcile.ledger.events import Delivery
-from reconcile.ledger.fold import fold
+from reconcile.ledger.fold import fold, is_known
 from reconcile.ledger.history import History
 from reconcile.ledger.ledger import Ledger
+from reconcile.ledger.records import Record
 from tests.reconcile import laws
 from tests.reconcile.build import (
     DUE,
@@ -167,3 +168,31 @@ def test_law_6_deliveries_of_another_order_change_nothing() -> None:
     crowd = History(order=ORDER, deliveries=frozenset(others))
     for at in INSTANTS:
         laws.locality_law(fold, history(*SEVEN), crowd, at)
+
+
+@pytest.mark.parametrize(
+    "makes",
+    [
+        record("rec_1", "order_placed", 9, money=DUE),
+        delivery("d5", 9, event("evt_5", "declined", 9, payment="pay_2")),
+        delivery("d5", 9, event("evt_5", "succeeded", 9, payment="b2c_1", money=DUE)),
+        delivery("d5", 9, event("evt_5", "succeeded", 9, order="ORD-2", payment="b2c_1")),
+    ],
+    ids=["the shop", "another payment", "its payment", "another order"],
+)
+def test_laws_1_4_5_7_and_9_hold_over_what_makes_the_order_of_a_refund_of_no_payment(
+    makes: Delivery | Record,
+) -> None:
+    back = event("evt_1", "refunded", 2, payment="b2c_1", money=DUE, standalone=True)
+    again = event("evt_2", "refunded", 3, movement="m_2", money=DUE, standalone=True)
+    members = [delivery("d1", 4, back), delivery("d2", 5, back), delivery("d3", 6, again), makes]
+    whole = history(*members)
+    assert laws.order_law(fold, whole, permutations(members), as_of=seconds(99)) == 24
+    assert (ledger := fold(whole, policy=POLICY, as_of=seconds(8))).entries == ()
+    assert not is_known(ledger)
+    assert is_known(fold(whole, policy=POLICY, as_of=seconds(9)))
+    for at in (3, 4, 8, 9, 99):
+        laws.growth_law(fold, whole, seconds(at), seconds(99))
+        laws.time_travel_law(fold, whole, seconds(at))
+        laws.honest_law(fold, whole, seconds(at))
+        laws.conservation_law(fold, whole, seconds(at))
