@@ -75,6 +75,7 @@ SAMPLE: Final[Mapping[str, Sample]] = {
     "ebay_transactions": Sample(read=3, ignored=1),
     "etsy_statement": Sample(read=8, ignored=2),
     "flutterwave_settlement": Sample(read=2, ignored=1),
+    "ing_de": Sample(read=2),
     "ing_nl": Sample(read=2),
     "klarna_settlement": Sample(read=4),
     "mollie_settlement": Sample(read=6, said={"zone": "Europe/Amsterdam"}),

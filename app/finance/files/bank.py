@@ -1,6 +1,7 @@
 """Bank lines: what the bank booked on the merchant's account, one entry a row; credit positive."""
 
 import hashlib
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC
 from functools import partial
@@ -164,11 +165,15 @@ def _references(cells: Sequence[str]) -> list[str]:
     return [reference_in(each) for each in _names(cells)]
 
 
+_IBAN: Final = re.compile(r"[A-Z]{2}\d\d(?: [A-Z0-9]{1,4})+")
+"""An account number with blanks, as people read it; banks' own formats write it without."""
+
+
 def _accounts(cells: Sequence[str]) -> list[str]:
     found = _names(cells)
     if not all(found):
         raise UnclearCell("is empty: say of which account it is, as --account NAME")
-    return found
+    return [each.replace(" ", "") if _IBAN.fullmatch(each) else each for each in found]
 
 
 def _signed(

@@ -620,7 +620,9 @@ def _as_stated_above(mapping: FileMapping, request: ReadingRequest) -> FileMappi
             sheet=request.sheet or mapping.sheet,
         )
         for _, row in rows:
-            label, _, text = " ".join(cell.strip() for cell in row).partition(":")
+            label, colon, text = " ".join(cell.strip() for cell in row).partition(":")
+            if not colon:  # the label is a cell of its own
+                label, text = row[0], " ".join(row[1:])
             name, text = labels.get(tables.plain_name(label)), text.strip(" ,;|\t")
             if name is not None and text:
                 stated.setdefault(name, text)

@@ -463,6 +463,18 @@ def test_a_debit_has_the_sign_that_is_declared(
     assert ["a debit is written" in each[2] for each in problems] == [True] * (read is None)
 
 
+@pytest.mark.parametrize(("written", "account"), [
+    ("DE00 0000 1234 5678 90", "DE0000001234567890"),
+    ("Till 00 12", "Till 00 12"),
+    ("DE00", "DE00"),
+])  # fmt: skip
+def test_an_account_number_is_the_same_with_blanks_and_without(
+    tmp_path: Path, written: str, account: str
+) -> None:
+    rows, _ = bank(CSV.replace("main,", f"{written},"), folder=tmp_path)
+    assert {row["account"] for row in rows} == {account}
+
+
 @pytest.mark.parametrize(
     ("total", "is_one"),
     [
