@@ -652,6 +652,8 @@ _STEPS_BY_HOW: Final[dict[tuple[BreakCause, str], str]] = {
     ("refund_not_settled", "dispute_lost"): "Ask the provider whether the dispute was lost, and "
     "when it takes the money",
     ("refund_not_in_book", "refunded"): "Enter the refund in the book",
+    ("wallet_balance_differs", "between files"): "Import the statement of the days between the two "
+    "files; if they follow each other, import both again, whole and without a filter",
     ("refund_not_in_book", "reversed"): "Enter in the book that the payment was taken back",
     ("refund_not_in_book", "dispute_lost"): "Book the chargeback: enter in the order book what it "
     "took, as given back or as an entry of its own, by hand where your shop's export has no column "
@@ -714,6 +716,11 @@ def break_sentence(found: Break) -> str:
         sentence += filled(" Up to {in_doubt} may have been captured beside that.", found.facts)
     if any(name == "tendered" for name, _ in found.facts):
         sentence += filled(" {tendered} of the price was paid otherwise.", found.facts)
+    if ("how", "between files") in found.facts:
+        sentence += filled(
+            " The lines before are of import {earlier}, and this one of import {later}.",
+            found.facts,
+        )
     if ("searched", False) in found.facts:
         sentence += " No partner was looked for beyond its reference: too much was left over."
     return sentence

@@ -178,6 +178,7 @@ class Wallets:
         """
         start = self._period.since
         stated, opening = None, None
+        last: WalletRow | None = None
         sent: deque[WalletRow] = deque(maxlen=PAST_MOST)
         self._wallets[source, currency].add(wallet)
         earlier, flows = 0, Counter[WalletFlow]()
@@ -194,7 +195,8 @@ class Wallets:
             inside = start is None or at >= start
             if inside and opening is None and stated is not None:
                 opening = stated
-            before, stated = stated, self._stated_after(together, stated)
+            before, stated = stated, self._stated_after(together, stated, after=last)
+            last = together[-1]
             if before is None and stated is not None:
                 before = stated - sum([row.net for row in together if row.balance is not None])
                 began = before - earlier - sum(flows.values())
@@ -263,8 +265,13 @@ class Wallets:
                 )
             )
 
-    def _stated_after(self, rows: Sequence[WalletRow], before: int | None) -> int | None:
-        """Return the balance after these rows of one instant; report one that does not follow."""
+    def _stated_after(
+        self, rows: Sequence[WalletRow], before: int | None, *, after: WalletRow | None
+    ) -> int | None:
+        """Return the balance after these rows of one instant; report one that does not follow.
+
+        after  the row before these: where it is of another file, a file between may be missing
+        """
         stating = [(row.balance, row.net) for row in rows if row.balance is not None]
         if not stating:
             return before
@@ -278,10 +285,14 @@ class Wallets:
         due = before + sum([net for _, net in stating])
         found = min(closing, key=lambda balance: abs(balance - due))
         if found != due:
-            self._differs(min(rows, key=lambda row: row.line_id), due=due, found=found)
+            self._differs(min(rows, key=lambda row: row.line_id), after, due=due, found=found)
         return found
 
-    def _differs(self, row: WalletRow, *, due: int, found: int) -> None:
+    def _differs(self, row: WalletRow, after: WalletRow | None, *, due: int, found: int) -> None:
+        earlier, later = [
+            0 if each is None else int(each.line_id.rpartition(".")[2]) for each in (after, row)
+        ]
+        between: Facts = (("how", "between files"), ("earlier", earlier), ("later", later))
         self._report(
             "wallet_balance_differs",
             row,
@@ -292,6 +303,7 @@ class Wallets:
                 ("difference", Money(minor=abs(found - due), currency=row.currency)),
                 ("source", row.source),
                 ("sub_account", row.wallet),
+                *(between if earlier not in (0, later) else ()),
             ),
             left=left_of([Money(minor=due - found, currency=row.currency)]),
         )

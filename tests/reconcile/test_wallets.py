@@ -9,7 +9,7 @@ import pytest
 from reconcile.instants import DAY, EARLIEST, HOUR, Instant, parse_instant
 from reconcile.matching.bank import BankLeg, Payout
 from reconcile.matching.books import BankLine, StatementKind, StatementLine
-from reconcile.matching.breaks import Break, Step, break_sentence
+from reconcile.matching.breaks import Break, Step, break_sentence, next_step
 from reconcile.matching.control import control_in, control_text
 from reconcile.matching.period import Period
 from reconcile.matching.rules import Coverage, Covered, MatchRules, Span
@@ -92,6 +92,24 @@ def test_a_row_that_the_file_lacks_breaks_the_balance_and_its_tie(missing: int) 
     assert [each.of_wallet for each in control.ties() if not each.holds] == [True]
     assert not control.holds
     assert control_in(control_text(control)) == control
+
+
+@pytest.mark.parametrize(("file", "between"), [(2, True), (1, False)])
+def test_a_file_opens_with_the_balance_with_which_the_one_before_closed(
+    file: int, between: bool
+) -> None:
+    """Where it does not, the break names both files: one between them may be missing."""
+    following = [
+        row("payment", 100, 1_985, at=AT + 3 * HOUR, line="stm_5.2"),
+        row("payment", 50, 2_055, at=AT + 4 * HOUR, line=f"stm_6.{file}"),
+    ]
+    assert told(checked([*MONTH, following[0]])) == []
+    first = following[0]._replace(line_id="stm_5.1")
+    (found,) = checked([*MONTH, first, following[1]]).decisions()
+    words = " The lines before are of import 1, and this one of import 2."
+    assert break_sentence(found).endswith(words) == between
+    assert next_step(found).startswith("Import the statement of the days between") == between
+    assert found.money.minor == 20
 
 
 def test_what_came_and_went_at_once_leaves_the_balance_as_it_was() -> None:
