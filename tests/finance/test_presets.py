@@ -508,6 +508,20 @@ HOLDS = """\
 """
 
 
+async def test_purchases_from_an_account_are_said_aloud(
+    context: AppContext, tmp_path: Path
+) -> None:
+    export = tmp_path / "november.csv"
+    row = PAYPAL.format(type="General Payment", gross="-5.00", status="Completed", impact="Debit")
+    export.write_text(row)
+    request = ImportRequest(path=export, preset="paypal_activity", dates="month_first")
+    done = await import_statement(context, request, source="")
+    assert (done.new, done.notes) == (1, [
+        "Read as disbursements, for they are purchases from the account, or money back from such: "
+        "1 row."
+    ])  # fmt: skip
+
+
 async def test_a_hold_and_its_release_add_up_to_zero(context: AppContext, tmp_path: Path) -> None:
     """The release of a payment is no second payment."""
     export = tmp_path / "november.csv"

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Final
 
+from app.core.text import counted
 from app.finance.files import tables
 from app.finance.files.amounts import MINUS_SIGNS
 
@@ -30,6 +31,7 @@ class MadeRows:
     places  the place of each column that the function reads and the file has
     broken  takes the problem of each row that is not clear, by the row's number
     ignored takes the number of rows that are left out, by column and word
+    notes   takes sentences about the whole file
     """
 
     rows: Iterator[Row]
@@ -37,6 +39,7 @@ class MadeRows:
     add_up: AddUp
     broken: dict[int, tables.Problem] = field(default_factory=dict)
     ignored: Counter[tuple[str, str]] = field(default_factory=Counter)
+    notes: list[str] = field(default_factory=list)
 
     def cell(self, row: Sequence[str], name: str) -> str:
         """Return the cell of a column, empty for one that the file lacks."""
@@ -189,6 +192,7 @@ def _paypal_activity(table: MadeRows) -> Iterator[Row]:
             frozenset({"memo"}),
             frozenset({"credit", "debit"}),
         )
+    bought = 0
     for number, row in table.rows:
         word = table.cell(row, column)
         if word.casefold() in kept:
@@ -205,9 +209,15 @@ def _paypal_activity(table: MadeRows) -> Iterator[Row]:
         stated = table.cell(row, "Type").casefold()
         leaves = table.cell(row, "Gross").startswith(tuple(MINUS_SIGNS))
         if stated in _PAYPAL_PAYMENTS if leaves else stated == "payment refund":
+            bought += 1
             yield number, table.changed(row, "Type", "disbursement")
         else:
             yield number, row
+    if bought:
+        table.notes.append(
+            f"Read as disbursements, for they are purchases from the account, or money back from "
+            f"such: {counted(bought, 'row')}."
+        )
 
 
 def _mpesa_portal(table: MadeRows) -> Iterator[Row]:

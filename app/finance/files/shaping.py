@@ -99,7 +99,9 @@ class Shaped:
     def __init__(self, table: tables.SourceTable, mapping: FileMapping, fields: Fields) -> None:
         """Raise RefusedTable if a column that a rule names is missing."""
         self.heading, self.heading_row = table.heading, table.heading_row
-        self.notes, self.of_ours = table.notes, table.of_ours
+        self._notes = [*table.notes]
+        self.notes: Sequence[str] = self._notes
+        self.of_ours = table.of_ours
         self.head, self.periods = table.head, table.periods
         self._table, self._shape = table, mapping.shape
         self._function: RowFunction | None = ROW_FUNCTIONS.get(mapping.rows or "")
@@ -169,6 +171,7 @@ class Shaped:
                 add_up=self._add_up,
                 broken=broken,
                 ignored=self.ignored,
+                notes=self._notes,
             )
         )
         rows: list[Sequence[str]] = []
