@@ -29,6 +29,7 @@ class Notation:
     decimal   None: not declared
     suffixes  word behind an amount to its sign
     empty     words of cells that say nothing
+    signs_say what a statement's signs say of money that leaves
     zone      of times without one; None: such times must be refused
     """
 
@@ -41,12 +42,14 @@ class Notation:
     dates: str = "iso"
     zone: str | None = "UTC"
     zones: Mapping[str, str] = field(default_factory=dict)
+    signs_say: str | None = None
 
     def mapping(self) -> str:
         """Return the lines of a mapping that say this."""
         lines = [f'dates = "{self.dates}"']
         lines += [f'zone = "{self.zone}"'] if self.zone else []
         lines += [f'thousands = "{self.thousands}"'] if self.thousands else []
+        lines += [f'signs = "{self.signs_say}"'] if self.signs_say else []
         lines += [f'decimal = "{self.decimal}"'] if self.decimal else []
         lines += ['brackets = "negative"'] if self.brackets else []
         lines += [f"empty = {list(self.empty)}".replace("'", '"')] if self.empty else []

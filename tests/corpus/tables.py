@@ -37,7 +37,7 @@ NAMES: Final[dict[Kind, tuple[str, str, str]]] = {
 }
 """Our names of the reference, the amount and the date."""
 
-COLUMNS: Final = ("Ref", "Sum", "Out", "When", "Clock", "Cur", "Zone", "Note")
+COLUMNS: Final = ("Ref", "Type", "Sum", "Out", "When", "Clock", "Cur", "Zone", "Note")
 """The file's names, in the order of a row's cells."""
 
 Row = tuple[int, str, int, str, str | None]
@@ -97,6 +97,8 @@ class Table:
         if "Clock" in self.places:
             made += ["[joined]", f'{date_name} = ["{shown["When"]}", "{shown["Clock"]}"]']
             del ours[date_name]
+        if "Type" in self.places:
+            ours["type"] = "Type"
         columns = [f'{our} = "{shown[name]}"' for our, name in ours.items()]
         defaults = {
             "book": 'kind = "entry"',
@@ -228,7 +230,11 @@ def make_table(random: Random) -> Table:
     form: Literal["csv", "xlsx", "jsonl"] = random.choice(("csv", "csv", "csv", "xlsx", "jsonl"))
     kind: Kind = random.choice(tuple(NAMES))
     notation = _notation(random, DATES)
-    often = {"Zone": 0.4, "Note": 0.4, "Out": 0.2 * (kind != "statement"), "Clock": 0.2}
+    often = {"Zone": 0.4, "Note": 0.4, "Out": 0.2, "Clock": 0.2, "Type": 0.0}
+    if kind == "statement":
+        often |= {"Out": 0.0, "Type": 0.6}
+        signs = random.choice((None, "minus", "none", "any"))
+        notation = replace(notation, signs_say=signs)
     names = [name for name in COLUMNS if random.random() < often.get(name, 1)]
     random.shuffle(names)
     places = {name: place for place, name in enumerate(names)}
@@ -270,6 +276,7 @@ def _with_total(random: Random, notation: Notation, places: dict[str, int]) -> l
         is_total = number + 1 == len(units)
         said = {
             "Ref": random.choice(TOTALS) if is_total else f"R-{number}",
+            "Type": "" if is_total else "payment",
             "Sum": f"{each // 100}{notation.decimal or '.'}{each % 100:02}",
             "When": "" if is_total else f"2026-09-{number + 1:02}",
             "Cur": "KES",
@@ -285,7 +292,7 @@ def _row(random: Random, kind: Kind, notation: Notation, places: dict[str, int])
     currency = random.choice(tuple(DECIMALS))
     cells = [""] * len(places)
     text = _amount_text(random, currency, notation)
-    if kind == "statement":  # of payments only those that brought money
+    if kind == "statement" and "Type" not in places:  # of payments only those that brought money
         while any(each in text for each in "-\u2212\u2013()DR"):
             text = _amount_text(random, currency, notation)
     some = {
@@ -295,6 +302,7 @@ def _row(random: Random, kind: Kind, notation: Notation, places: dict[str, int])
         "Sum": text,
         "When": _date_text(random, notation, "Zone" in places),
         "Cur": random.choice((currency, currency.lower(), f" {currency}")),
+        "Type": random.choice(("payment", "payment", "Refund", "bonus")),
         "Out": "",
         "Clock": random.choice(("", "10:00", "9:05:07 PM", "23:59:59 EAT", "25:00")),
         "Zone": random.choice(ZONES),
@@ -434,8 +442,8 @@ def read_by_others(table: Table) -> Expected:
 def _row_of(number: int, cells: dict[str, Any], table: Table) -> Row:
     notation, kind = table.notation, table.kind
     currency, units = _currency(cells), _units(cells, notation)
-    if units < 0 and kind == "statement":
-        raise Unclear("a payment brings money")
+    if kind == "statement":
+        units = _directed(str(cells.get("Type") or "payment").lower(), units, notation)
     when, zone = cells["When"], str(cells.get("Zone") or "").strip()
     if isinstance(when, datetime):
         is_day = when.time() == datetime.min.time()
@@ -453,6 +461,21 @@ def _row_of(number: int, cells: dict[str, Any], table: Table) -> Row:
             raise Unclear("is too long")
         return number, found, units, currency, instant
     return number, reference(name), units, currency, instant
+
+
+def _directed(word: str, units: int, notation: Notation) -> int:
+    """Return what a payment brings or a refund takes, by how the file writes what leaves."""
+    if word not in ("payment", "refund"):
+        raise Unclear("the type is not known")
+    if notation.signs_say == "any":
+        return -abs(units) if word == "refund" else abs(units)
+    if notation.signs_say == "none":
+        if units < 0:
+            raise Unclear("there is a minus sign where none is written")
+        return -units if word == "refund" else units
+    if (units < 0) != (word == "refund") and units:
+        raise Unclear("the sign contradicts the type")
+    return units
 
 
 def _currency(cells: dict[str, Any]) -> str:
