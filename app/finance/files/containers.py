@@ -3,7 +3,9 @@
 A workbook is a ZIP file, too, and no container.
 """
 
+import errno
 import gzip
+import re
 import tempfile
 import zipfile
 import zlib
@@ -31,6 +33,9 @@ FREE_CONTENT: Final = 10 * 1024**2
 MAX_LISTED: Final = 10
 """Files that a refusal names."""
 
+MAX_NAME: Final = 60
+"""Characters kept of the table's name: its end, which may state a period."""
+
 _PART: Final = 1024**2
 _ENCRYPTED: Final = 0x1
 _TABLES: Final = frozenset((
@@ -38,6 +43,9 @@ _TABLES: Final = frozenset((
     ".mt940", ".942", ".ofx", ".qfx", ".qbo", ".bai", ".c53", ".swi",
 ))  # fmt: skip
 """Endings of tables, where a ZIP file holds other files, too."""
+
+_HIDDEN: Final = re.compile(r"\.[^.]|__MACOSX")
+"""Files that systems add."""
 
 _WORKBOOK: Final = "xl/workbook.xml"
 _DOCUMENTS: Final = {
@@ -87,13 +95,16 @@ def unpacked(path: Path) -> Iterator[Path | None]:
             else:
                 with zipfile.ZipFile(path) as archive:
                     table = _only_table(archive)
-                    target = Path(folder) / PurePosixPath(table.filename).name
+                    name = PurePosixPath(table.filename).name[-MAX_NAME:]
+                    target = Path(folder) / (name if name.strip(".") else "table")
                     with archive.open(table) as packed:
                         _copy(packed, target, size=table.compress_size)
         except (
-            zipfile.BadZipFile, gzip.BadGzipFile, zlib.error, EOFError, NotImplementedError,
-            ValueError,
+            zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, ValueError, OSError,
         ) as error:  # fmt: skip
+            # A damaged ZIP file has places before its beginning; another errno is the disk's.
+            if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
+                raise
             kind = "gzip" if start.startswith(GZIP) else "ZIP"
             raise tables.RefusedTable(
                 1,
@@ -114,8 +125,7 @@ def _only_table(archive: zipfile.ZipFile) -> zipfile.ZipInfo:
     files = [
         each
         for each in archive.infolist()
-        if not each.is_dir()
-        and not any(part.startswith((".", "__MACOSX")) for part in each.filename.split("/"))
+        if not each.is_dir() and not any(map(_HIDDEN.match, each.filename.split("/")))
     ]
     found = files
     if len(files) > 1:

@@ -54,6 +54,9 @@ def content_of(content: bytes, folder: Path) -> tuple[str, bytes]:
     (zipped(october=TABLE), "october"),
     (zipped(a__csv=TABLE, readme__pdf=b"x", __MACOSX=b"y"), "a.csv"),
     (zipped(a__csv=TABLE, notes__html=b"x"), "a.csv"),
+    (zipped(**{"../" * 9 + "a__csv": TABLE}), "a.csv"),
+    (zipped(**{"x/..": TABLE}), "table"),
+    (zipped(**{"y" * 300 + "__csv": TABLE}), "y" * 56 + ".csv"),
 ])  # fmt: skip
 def test_the_only_table_in_an_archive_is_unpacked_and_deleted_afterwards(
     content: bytes, name: str, tmp_path: Path
