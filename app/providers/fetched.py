@@ -176,6 +176,9 @@ class AnswerReader:
             suggested, references["order"] = references["order"] or suggested, None
         elif references["order"] is not None:
             suggested = None
+        agreement = self._stated(self._agreement, data)
+        if claim == "succeeded" and references["order"] is None and suggested is None:
+            suggested = agreement  # the shop may know it by that
         total = None if claim in reader.STATES_NO_SUM else self._price(self._refunded_total, data)
         money = self._money(claim, data, about, is_sum=total is not None)
         if claim in FOLLOWS_SUCCESS:
@@ -206,7 +209,7 @@ class AnswerReader:
             expected_by=slow.expected_by,
             revocable_days=slow.revocable_days,
             suggested=suggested,
-            agreement=self._stated(self._agreement, data) or about.get("agreement"),
+            agreement=agreement or about.get("agreement"),
             standalone=claim in FOLLOWS_SUCCESS and kind in self._standalone,
             shop=self._shop.read(claim, data),
             states=states,
@@ -274,7 +277,10 @@ class AnswerReader:
         order = self._stated(self._order, data)
         # An answer about money going back often names the payment only: it makes no order paid.
         if order is None and self._states_order and final and claim not in FOLLOWS_SUCCESS:
-            raise Unreadable("the answer does not say which order it is about")
+            # A renewal often names its agreement alone: it is on no order, whatever was asked.
+            if self._stated(self._agreement, data) is None:
+                raise Unreadable("the answer does not say which order it is about")
+            references["order"] = None
         if order is not None:
             references["order"] = fields.order_named(order, self._source, own=self._own_orders)
         return references
