@@ -624,6 +624,10 @@ REFUSED: dict[str, tuple[str, str]] = {
         BAI2.replace("16,475,1000,", "16,475,10.00,"),
         "not written in digits alone",
     ),
+    "BAI2 with a debit that is negative": (
+        BAI2.replace("16,475,1000,", "16,475,-1000,"),
+        "has a sign, and its type says already",
+    ),
     "BAI2 with a type that is neither": (
         BAI2.replace("16,475,", "16,720,"),
         "neither credit (100-399) nor debit (400-699)",

@@ -180,6 +180,11 @@ def _minor(number: int, text: str) -> Decimal:
 def _signed(number: int, code: str, amount: Decimal) -> Decimal:
     """Return an entry's amount as its type has it: money that leaves is negative."""
     kind = int(code) if re.fullmatch(r"[0-9]{3}", code) else 0
+    if amount < 0:
+        raise tables.RefusedTable(
+            number,
+            "the amount of the entry has a sign, and its type says already which way it goes",
+        )
     if any(kind in each for each in _CREDITS):
         return amount
     if any(kind in each for each in _DEBITS):
