@@ -1,6 +1,6 @@
 """Statements in banks' own formats, with the dialects of living banks: made and read by hand.
 
-`read_by_others` reads CAMT.053 and OFX 2 with ElementTree, MT940 and OFX 1 with a few lines here.
+CAMT.053 and OFX 2 are read with ElementTree; MT940, BAI2 and OFX 1 with a few lines here.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from xml.etree import ElementTree
 from tests.corpus.cells import DECIMALS, Unclear, minor
 from tests.corpus.tables import Expected, Kind, Row
 
-Format = Literal["camt", "mt940", "ofx1", "ofx2"]
+Format = Literal["camt", "mt940", "bai2", "ofx1", "ofx2"]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -45,7 +45,7 @@ class Statement:
         return f"file.{self.form}"
 
     def mapping(self) -> str:
-        said = f'encoding = "{self.encoding}"\n' if self.form == "mt940" else ""
+        said = f'encoding = "{self.encoding}"\n' if self.form in ("mt940", "bai2") else ""
         return f'{said}[defaults]\naccount = "main"\n'
 
 
@@ -71,7 +71,7 @@ def _entries(random: Random, first: date, most: int) -> list[_Entry]:
 
 def make_statement(random: Random) -> Statement:
     """Make a file of a random format and dialect."""
-    form: Format = random.choice(("camt", "mt940", "mt940", "ofx1", "ofx2"))
+    form: Format = random.choice(("camt", "mt940", "mt940", "bai2", "ofx1", "ofx2"))
     currency = random.choice(tuple(DECIMALS))
     made = _WRITERS[form](random, currency)
     encoding = random.choice(("utf-8", "utf-8", "cp1252"))
@@ -344,6 +344,69 @@ def _read_61(text: str, currency: str) -> tuple[tuple[str, int, str, str], Decim
     return (_names(bank, own), minor(value, currency), currency, f"{booked}T00:00:00Z"), value
 
 
+# --- BAI2 -----------------------------------------------------------------------------------------
+
+
+FUNDS: Final = ("", "0", "Z", "V,260901,1200", "S,1,2,3", "D,2,0,50,1,50")
+
+
+def _bai2(random: Random, currency: str) -> str:
+    day = date(2026, random.randrange(1, 13), random.randrange(1, 28))
+    entries = _entries(random, day, 7)
+    opening = random.randrange(-(10**6), 10**6)
+    closing = opening + sum(each.minor for each in entries) + (random.random() < 0.05)
+    lines = [
+        "01,BANK,SHOP,260901,0200,1,,,2/",
+        f"02,SHOP,BANK,1,{day:%y%m%d},,{currency},{random.choice('2224413')}/",
+        f"03,77,{random.choice((currency, ''))},010,{opening},,,015,{closing},,/",
+    ]
+    total = opening + closing
+    for entry in entries:
+        total += abs(entry.minor)
+        code = random.choice((475, 699, 960) if entry.minor < 0 else (175, 399, 920))
+        bank, own = (each.replace("/", "-") for each in (entry.reference, entry.own))
+        text = entry.text.replace("/", " ")
+        lines.append(f"16,{code},{abs(entry.minor)},{random.choice(FUNDS)},{bank},{own},{text},b/")
+        if random.random() < 0.3:
+            lines.append("88,more, of it")
+    if random.random() < 0.2:
+        lines.append("16,890,,,,,no money/")
+    stated = total + (random.random() < 0.05)
+    lines += [f"49,{stated},{len(lines) - 1}/", f"98,{stated},1,9/", f"99,{stated},1,9/"]
+    return "\n".join(lines if random.random() > 0.05 else lines[:-1]) + "\n"
+
+
+def _read_bai2(content: bytes, encoding: str) -> Iterator[Row]:
+    day = currency = group = ""
+    total = opening = closing = moved = 0
+    lines = content.decode(encoding).splitlines()
+    for number, line in enumerate(lines, 1):
+        code, *cells = line.removesuffix("/").split(",")
+        if code == "02":
+            day, group = cells[3], cells[5]
+            if cells[6] == "3":
+                raise Unclear("it is a report within the day")
+        elif code == "03":
+            currency = cells[1] or group
+            opening, closing = int(cells[3]), int(cells[7])
+            total = opening + closing
+        elif code == "16" and cells[0] != "890":
+            amount = int(cells[1])
+            total += amount
+            amount = -amount if cells[0] in ("475", "699", "960") else amount
+            moved += amount
+            begin = 3 + {"V": 2, "S": 3, "D": 5}.get(cells[2], 0)
+            names = _names(cells[begin], cells[begin + 1])
+            moment = f"20{day[:2]}-{day[2:4]}-{day[4:]}T00:00:00Z"
+            yield number, names, amount, currency, moment
+        elif code in ("49", "98", "99") and int(cells[0]) != total:
+            raise Unclear("the control total is another one")
+    if not lines[-1].startswith("99,"):
+        raise Unclear("it does not end")
+    if opening + moved != closing:
+        raise Unclear("the balances do not tie")
+
+
 # --- OFX ------------------------------------------------------------------------------------------
 
 
@@ -426,10 +489,11 @@ def _transactions(text: str) -> Iterator[dict[str, str]]:
 
 
 _WRITERS: Final[dict[Format, Callable[[Random, str], str]]] = {
-    "camt": _camt, "mt940": _mt940, "ofx1": _ofx1, "ofx2": _ofx2
+    "camt": _camt, "mt940": _mt940, "bai2": _bai2, "ofx1": _ofx1, "ofx2": _ofx2
 }  # fmt: skip
 _READERS: Final[dict[Format, Callable[[bytes, str], Iterator[Row | tuple[int, str]]]]] = {
-    "camt": _read_camt, "mt940": _read_mt940, "ofx1": _read_ofx, "ofx2": _read_ofx
+    "camt": _read_camt, "mt940": _read_mt940, "bai2": _read_bai2,
+    "ofx1": _read_ofx, "ofx2": _read_ofx,
 }  # fmt: skip
 
 
