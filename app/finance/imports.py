@@ -7,6 +7,7 @@ from contextlib import ExitStack, asynccontextmanager, closing, suppress
 from dataclasses import replace
 from datetime import UTC
 from functools import partial
+from itertools import chain
 from typing import Final
 
 from app.access.operators import permitted
@@ -34,7 +35,12 @@ from app.finance.files import (
 )
 from app.finance.import_store import ImportKind as ImportKind
 from app.finance.line_version_store import WrittenVersions
-from app.finance.order_references import name_references, unfit_references
+from app.finance.order_references import (
+    name_references,
+    said_of_shared,
+    shared_references,
+    unfit_references,
+)
 from app.finance.stage_file import BANK, BOOK, FORMS, STATEMENT, ImportForm, StagedFile
 from app.finance.stage_file import Imported as Imported
 from app.finance.stage_file import ImportRequest as ImportRequest
@@ -83,7 +89,10 @@ async def import_file(
     with closing(StagedFile(request, chosen, form, kind, rejects, progress)) as reading:
         await reading.read()
         done = reading.done
+        shared: dict[str, list[int]] = {}
         if reading.names:
+            shared = shared_references(reading.staged)
+            done.notes += said_of_shared(shared)
             reading.leave_out(await unfit_references(context, reading.staged))
         if not done.refused:
             reading.state_coverage(name, who=who.name, at=context.clock.now())
@@ -114,7 +123,12 @@ async def import_file(
             )
             done.add(written)
             if reading.names:
-                unfit = await name_references(context, reading.staged, number=done.number)
+                unfit = await name_references(
+                    context,
+                    reading.staged,
+                    number=done.number,
+                    without=frozenset(chain.from_iterable(shared.values())),
+                )
                 reading.report_unfit(unfit)
     if done.refused and not request.mapped and request.preset is None:
         _suggest_kind(context, request, done)

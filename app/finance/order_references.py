@@ -5,12 +5,13 @@ A reference of a session or payment belongs to one order for good; the provider'
 order by it.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Any
 
 from app.access.operators import author_of_import
 from app.context.context import AppContext
 from app.core.clock import Clock
+from app.core.text import counted
 from app.database.statements import PlainConnection, run
 from app.finance.files.books import REFERENCES
 from app.finance.staged_rows import Staged
@@ -21,6 +22,9 @@ from app.receiving.pace import Pace
 FIRST_ORDERS, MOST_ORDERS = 20, 200
 """Orders named in the first transaction, and in any."""
 
+SHOWN = 3
+"""Rows that a note names."""
+
 _ORDER = 3
 """The place of the order's reference in a staged row, after its number, key and kind."""
 
@@ -28,14 +32,29 @@ Unfit = tuple[int, str]
 """The number of a row, and why it is not taken."""
 
 
+def shared_references(staged: Staged) -> dict[str, list[int]]:
+    """Return the rows that name a session or payment together with another row, by which of them.
+
+    Such a reference is no order's: a spreadsheet may have shortened several to the same one.
+    """
+    pairs = {kind: staged.crowded(("source", kind), at_most=1) for kind in ("session", "payment")}
+    rows = {kind: sorted({row for pair in found for row in pair}) for kind, found in pairs.items()}
+    return {kind: some for kind, some in rows.items() if some}
+
+
+def said_of_shared(shared: Mapping[str, Sequence[int]]) -> list[str]:
+    """Return a sentence on the rows of each kind of reference."""
+    return [
+        f"{counted(len(rows), 'row')}, the first being {', '.join(map(str, rows[:SHOWN]))}, name a "
+        f"{kind} that another row names, too. Their orders are taken, and not linked to it, as one "
+        f"{kind} pays one order: correct these references, and import the file again."
+        for kind, rows in shared.items()
+    ]
+
+
 async def unfit_references(context: AppContext, staged: Staged) -> list[Unfit]:
-    """Return the rows whose reference another row has, or that belongs to another order."""
+    """Return the rows whose reference belongs to another order already."""
     found: dict[int, str] = {}
-    for kind in ("session", "payment"):
-        for first, number in staged.crowded(("source", kind), at_most=1):
-            if first != number:
-                found[number] = f"names the {kind} that row {first:,} names: it pays one order"
-                found.setdefault(first, f"names the {kind} that row {number:,} names, too")
     for rows in staged.having("source"):
         async with context.database.reading() as connection:
             references = [_triple(each) for row in rows for each in _references(row)]
@@ -48,11 +67,17 @@ async def unfit_references(context: AppContext, staged: Staged) -> list[Unfit]:
     return sorted(found.items())
 
 
-async def name_references(context: AppContext, staged: Staged, *, number: int) -> list[Unfit]:
-    """Store the references in the rows. Returns those that another order was given meanwhile."""
+async def name_references(
+    context: AppContext, staged: Staged, *, number: int, without: Container[int]
+) -> list[Unfit]:
+    """Store the references in the rows. Returns those that another order was given meanwhile.
+
+    without  rows that name nothing
+    """
     unfit: list[Unfit] = []
     author, pace = author_of_import(number), Pace(first=FIRST_ORDERS, most=MOST_ORDERS)
-    for rows in staged.having("source"):
+    for found in staged.having("source"):
+        rows = [row for row in found if row[0] not in without]
         while rows:
             part, rows = rows[: pace.size], rows[pace.size :]
             async with pace.writing(context.database, pieces=len(part)) as connection:

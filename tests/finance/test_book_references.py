@@ -58,15 +58,27 @@ async def test_a_reference_of_another_order_is_a_problem_of_its_row(
     context: AppContext, tmp_path: Path, dry_run: bool
 ) -> None:
     await keep(inbox_of(context), arrival(said("n", order="X", payment="p")))
-    content = "A,1,KES,shop,p,\nB,1,KES,shop,q,\nC,1,KES,shop,q,\nD,1,KES,mpesa,q,\n"
+    content = "A,1,KES,shop,p,\nD,1,KES,mpesa,p,\n"
     done = await imported(context, tmp_path, content, dry_run=dry_run)
-    assert [problem.row for problem in done.problems] == [2, 3, 4]
+    assert [problem.row for problem in done.problems] == [2]
     assert "belongs to order X" in done.problems[0].sentence
     assert (done.number, await records(context)) == (None, [])
     if not dry_run:
         good = await imported(context, tmp_path, content, accept_good=True)
-        assert (good.new, good.rejected) == (1, 3)
+        assert (good.new, good.rejected) == (1, 1)
         assert [row[0] for row in await records(context)] == ["D"]
+
+
+async def test_a_reference_that_rows_share_is_nobodys_and_their_orders_are_taken(
+    context: AppContext, tmp_path: Path
+) -> None:
+    content = "B,1,KES,shop,q,\nC,1,KES,shop,q,\nD,1,KES,mpesa,q,\nE,1,KES,mpesa,,s\n"
+    done = await imported(context, tmp_path, content)
+    assert (done.new, done.problems) == (4, [])
+    assert any(
+        note.startswith("2 rows, the first being 2, 3, name a payment") for note in done.notes
+    )
+    assert [row[0] for row in await records(context)] == ["D", "E"]
 
 
 @pytest.mark.parametrize(
