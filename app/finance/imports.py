@@ -280,17 +280,32 @@ async def identify(
             account=request.account,
             saved=await named_mappings.list_mappings(context),
         )
+        if not found.kinds and request.sheet is None and len(sheets := _sheets(request)) > 1:
+            names = ", ".join(map(repr, sheets[:MOST_SHEETS]))
+            others = (
+                f"Only one of its sheets was looked at; {names} have content. To read another one, "
+                "name it with --sheet."
+            )
+            found = replace(found, because=[*found.because, others])
     return found
+
+
+MOST_SHEETS: Final = 10
+"""Sheets that a sentence names."""
 
 
 async def sheets_of(context: AppContext, request: ImportRequest) -> Sequence[str]:
     """Return the sheets of a workbook that have content, of another file none."""
     async with _unpacked(context, request) as request:
-        try:
-            if opening.format_of(request.table_path) == "workbook":
-                return workbooks.sheets_with_rows(request.table_path)
-        except tables.RefusedTable:  # reading the file says why
-            pass
+        return _sheets(request)
+
+
+def _sheets(request: ImportRequest) -> Sequence[str]:
+    try:
+        if opening.format_of(request.table_path) == "workbook":
+            return workbooks.sheets_with_rows(request.table_path)
+    except tables.RefusedTable:  # reading the file says why
+        pass
     return ()
 
 

@@ -237,6 +237,9 @@ def test_another_sheet_is_noted_and_read_by_its_name(
     made.save(path)
     first = run(*command, str(path))
     assert "Others have content, too: 'Oct' (2 rows)" in " ".join(first.err.split())
+    if command[0] == "import":
+        unknown = " ".join(run("import", str(path)).err.split())
+        assert "'Sheet', 'Oct' have content. To read another one, name it with --sheet" in unknown
     told = json.loads(run(*command, str(path), "--sheet", "Oct", "--format", "json").out)
     refused = command[0] == "statement"  # the row names no payment
     assert (told["read"], told["new"]) == (1, 0 if refused else 1)
