@@ -58,7 +58,7 @@ PATHS = (
 )  # fmt: skip
 FURTHER = (
     "/notifications", "/log", "/people", "/do/erase", "/orders?choose=numbers", "/bank", "/tokens",
-    "/breaks", "/runs", "/golive", "/setup", "/imports", "/periods", "/late", "/reports",
+    "/breaks", "/runs", "/rules", "/golive", "/setup", "/imports", "/periods", "/late", "/reports",
     "/trends",
     "/audit", "/privacy", "/do/note?order=ORD-1", "/do/save-list?list=orders",
     "/do/unmask-many?list=orders",

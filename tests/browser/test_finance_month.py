@@ -239,7 +239,11 @@ class Story:
     def tries_rules(self) -> None:
         """Look at what a tolerance would change."""
         page = self._page
-        self._leads("nav.beside >> text=Runs")
+        self._leads("nav.beside >> text=Rules")
+        self._measured(page, "rules")
+        self._leads("text=Set a limit")
+        self._measured(page, "form of a limit")
+        page.go_back()
         self._leads("text=Try rules")
         self._measured(page, "rules form")
         page.fill("#field-rules", '[tolerance]\nKES = "100.00"\n')
