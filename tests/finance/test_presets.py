@@ -579,6 +579,20 @@ def test_what_a_merchant_buys_from_the_account_is_no_customer_s_payment(
     assert (problems, [each["type"] for each in rows]) == ([], [kind])
 
 
+@pytest.mark.parametrize(("zone", "settled_at"), [
+    ("CDT", "2026-10-24T15:00:00Z"), ("Europe/Berlin", "2026-10-24T08:00:00Z"), ("CST", None),
+])  # fmt: skip
+def test_the_zones_of_an_export_are_abbreviations_or_names(
+    zone: str, settled_at: str | None, tmp_path: Path
+) -> None:
+    """An abbreviation of several zones needs a word of the mapping."""
+    lines = sample("adyen_settlement").read_text().splitlines()[:2]
+    text = "\n".join(lines).replace(",CEST,", f",{zone},")
+    rows, problems, _ = read_with("adyen_settlement", text, tmp_path)
+    assert [row["settled_at"] for row in rows] == ([] if settled_at is None else [settled_at])
+    assert any("may be -06:00 (America/Chicago)" in each for each in problems) == (zone == "CST")
+
+
 @pytest.mark.parametrize(("status", "taken"), [
     ("Completed", 1), ("Refunded", 1), ("Placed", 1), ("Pending", 0), ("Denied", 0), ("Odd", None),
 ])  # fmt: skip
