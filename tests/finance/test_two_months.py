@@ -22,8 +22,10 @@ from app.finance.reports.render import REPORT_FORMATS
 from reconcile.instants import Instant
 from reconcile.reporting.closing import Closing
 from tests.database.builders import opened
+from tests.finance.exports import SHORT_CODE
 from tests.finance.shop import Ended, ran
-from tests.finance.two_months import MONTHS, SECRET, SHORT_CODE, TwoMonths
+from tests.finance.two_months import MONTHS, SECRET, TwoMonths
+from tests.providers.named.builders import CERTIFICATE_URL, certificate
 
 pytestmark = pytest.mark.slow
 
@@ -70,6 +72,10 @@ class Books:
             f"{stripe}PROFILE": "stripe",
             f"{stripe}SECRETS": SECRET,
             f"{stripe}ONLY": '{"data.object.metadata.shop": ["main"]}',
+            "TALLYHOOK_SOURCES__PAYPAL__PROFILE": "paypal",
+            "TALLYHOOK_SOURCES__PAYPAL__KEYS": json.dumps(
+                {"webhook_id": "WEBHOOK-1", CERTIFICATE_URL: certificate()}
+            ),
             f"{mpesa}PROFILE": "mpesa_stk",
             f"{mpesa}ADDRESS": "kq7Zp2Xw9Lr4Tn6Vb8",
             f"{mpesa}CREDENTIALS": f'{{"consumer": "k:s", "shortcode": "{SHORT_CODE}", '
@@ -86,8 +92,10 @@ class Books:
 
     def imports(self, month: str) -> None:
         """Import a month's files, of which some do not state their days."""
-        some = [str(path) for name, path in self.files.items() if name.startswith(month)]
-        self.did("import", *some, "--by", "Ann", "--from", f"{month}-01", "--to", LAST[month])
+        some = {name: str(self.files[name]) for name in self.files if name.startswith(month)}
+        words = ("--by", "Ann", "--from", f"{month}-01", "--to", LAST[month])
+        self.did("import", some.pop(f"{month}/paypal"), "--dates", "month_first", *words)
+        self.did("import", *some.values(), *words)
 
     def breaks(self) -> Counter[tuple[str, str]]:
         """Reconcile; return the breaks as `TwoMonths.expected` names them."""

@@ -2,18 +2,17 @@
 that its finance people have, shaped as the exports really are.
 
     shop = TwoMonths(folder, orders=140)
-    shop.write()                      Shopify, Stripe, M-PESA, CAMT.053, MT940: a folder a month
+    shop.write()                      Shopify, Stripe, PayPal, M-PESA and both banks, by month
     await shop.heard(inbox, month)    what came in time; `shop.late` comes after the first closing
 
 `expected` is what is open at a month's end, and `left` what each account of money under way then
 holds, both with the late webhook in November. Nothing of it is computed by the code that it judges.
 """
 
-import csv
 import hashlib
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -32,6 +31,8 @@ from reconcile.instants import SECOND, Instant, parse_instant
 from reconcile.ledger.events import Event
 from reconcile.ledger.records import Record
 from reconcile.money import Money
+from tests.finance import exports
+from tests.finance.exports import EUROS, SHILLINGS, SHORT_CODE, Bank, PayPal, Till, plain
 
 ZONE: Final = ZoneInfo("Africa/Nairobi")
 MONTHS: Final = ("2024-10", "2024-11")
@@ -40,32 +41,6 @@ OURS: Final = {"json:data.object.metadata.shop": ["main"]}
 """What tells the shop's payments from those of the outlet on the same account."""
 
 STRIPE: Final = Source(name="stripe", profile=load_profile("stripe"), secrets=[SECRET], only=OURS)
-EUROS, SHILLINGS = "0100123456790", "0100123456789"
-"""The shop's accounts at its bank."""
-SHORT_CODE: Final = "888880"
-
-
-class Bank(NamedTuple):
-    """A line of a bank account: positive came in."""
-
-    day: datetime
-    minor: int
-    who: str
-    text: str
-
-
-class Till(NamedTuple):
-    """A row of an M-PESA statement: positive is paid in."""
-
-    account: str
-    receipt: str
-    at: datetime
-    details: str
-    minor: int
-    reason: str
-    order: str = ""
-    linked: str = ""
-    party: str = ""
 
 
 class Open(NamedTuple):
@@ -87,17 +62,13 @@ class Files:
     book: list[dict[str, str]] = field(default_factory=list)
     stripe: list[dict[str, str]] = field(default_factory=list)
     till: list[Till] = field(default_factory=list)
+    paypal: list[PayPal] = field(default_factory=list)
     euros: list[Bank] = field(default_factory=list)
     shillings: list[Bank] = field(default_factory=list)
 
 
 def at(day: datetime) -> Instant:
     return parse_instant(day.astimezone(ZoneInfo("UTC")).strftime("%Y-%m-%dT%H:%M:%SZ"))
-
-
-def plain(minor: int, places: int = 2) -> str:
-    sign, digits = "-" if minor < 0 else "", str(abs(minor)).rjust(places + 1, "0")
-    return sign + (f"{digits[:-places]}.{digits[-places:]}" if places else digits)
 
 
 def half_up(gross: int, per_mille: int) -> int:
@@ -357,6 +328,7 @@ class TwoMonths:
             self._yen(day(9), 12_000, 7_412)
             self._yen(day(10), 90, 55)
             self._of_the_other_shop(day(14))
+            self._disputed(day(6))
             self._held_back(day(5), day(19))
         else:
             self._bank_transfers(day(4))
@@ -364,6 +336,68 @@ class TwoMonths:
             self._to_people(day(8))
             self.odd["mistyped"] = self._mistyped(day(11))
             self._two_at_once(day(13, 15, 1))
+        self._by_paypal(day, last=place == 1)
+
+    def _disputed(self, day: datetime) -> None:
+        """Lose a dispute: what was paid, and a fee of 20.00, leave the balance as it is opened.
+        Shopify still has the order as paid."""
+        order, payment = self._card(day)
+        minor = 1_500 + (self._number - 1) % 7 * 350
+        self.odd["dispute lost"] = order
+        opened, named = day + timedelta(days=3), f"du_{order[1:]}"
+        dispute = {
+            "id": named,
+            "object": "dispute",
+            "amount": minor,
+            "charge": payment.replace("pi_", "ch_"),
+            "currency": "eur",
+            "metadata": {},
+            "payment_intent": payment,
+            "reason": "fraudulent",
+        }
+        self._says("charge.dispute.created", dispute | {"status": "needs_response"}, opened)
+        lost = opened + timedelta(days=9)
+        self._says("charge.dispute.closed", dispute | {"status": "lost"}, lost)
+        self._balance("dispute", payment, order, opened, -minor, 2_000, source=named)
+        self._opens("refund_not_in_book", order)
+
+    def _by_paypal(self, day: Callable[[int], datetime], *, last: bool) -> None:
+        """Sell by PayPal, which holds some of the money for a while; withdraw all of it, but for
+        what comes after that in November."""
+        rows = self.files[self._month].paypal
+        for number, of in enumerate((6, 8, 11, 25) if last else (6, 8, 11)):
+            minor, paid = 2_000 + 725 * number, day(of) + timedelta(minutes=3)
+            order = self._order(day(of), minor, "EUR", "PayPal Express Checkout")
+            capture = f"5AA{self._number:014d}"
+            raw = json.dumps({"id": capture}).encode()
+            event = Event(
+                source="paypal",
+                event_id=f"WH-{capture}",
+                digest=hashlib.sha256(raw).hexdigest(),
+                kind="PAYMENT.CAPTURE.COMPLETED",
+                claim="succeeded",
+                occurred_at=at(paid),
+                order=order,
+                payment=capture,
+                money=Money(minor=minor, currency="EUR"),
+                standing="fetched",
+            )
+            self._arrives("paypal", event, raw, paid)
+            fee = (minor * 249 + 5_000) // 10_000 + 35
+            rows.append(PayPal(paid, capture, "Express Checkout Payment", minor, -fee, order=order))
+        held, kind = f"5HA{day(12):%Y%m}", "Hold on Balance for Dispute Investigation"
+        rows.append(PayPal(day(12), held, kind, -1_500, status="Placed"))
+        kind = "Cancellation of Hold for Dispute Resolution"
+        rows.append(PayPal(day(15), f"5HB{day(12):%Y%m}", kind, 1_500, reference=held))
+        out, sent = day(24), f"5WA{day(12):%Y%m}"
+        minor = sum(each.minor + each.fee for each in rows if each.at < out)
+        rows.append(PayPal(out, sent, "General Withdrawal", -minor))
+        self.files[self._month].euros.append(
+            Bank(day(26), minor, "PayPal Europe S.a.r.l.", f"PAYPAL {sent}")
+        )
+        if last:
+            left = sum(each.minor + each.fee for each in rows)
+            self._leaves("Wallets:Paypal:Available", "EUR", left)
 
     def _refund_that_fails(self, day: datetime) -> None:
         """Refunded in October; the refund fails in November, and the money is back."""
@@ -550,21 +584,27 @@ class TwoMonths:
         for name, files in self.files.items():
             folder = self.folder / name
             folder.mkdir(parents=True, exist_ok=True)
-            found[f"{name}/book"] = _table(folder / "orders_export.csv", files.book)
-            found[f"{name}/stripe"] = _table(
+            found[f"{name}/book"] = exports.table(folder / "orders_export.csv", files.book)
+            found[f"{name}/stripe"] = exports.table(
                 folder / "Itemized_balance_change_from_activity_EUR.csv",
                 sorted(files.stripe, key=lambda row: row["created_utc"]),
             )
+            opening["paypal"] = exports.paypal(
+                folder / "Download.CSV", files.paypal, opening=opening["paypal"]
+            )
+            found[f"{name}/paypal"] = folder / "Download.CSV"
             for account in ("Utility", "Working"):
                 rows = [row for row in files.till if row.account == account]
                 path = folder / f"ORG_{SHORT_CODE}_{account}_{name}.csv"
-                opening[account] = _till(path, account, name, rows, opening=opening[account])
+                opening[account] = exports.till(path, account, name, rows, opening=opening[account])
                 found[f"{name}/till-{account.lower()}"] = path
             path = folder / f"{EUROS}_{name}.xml"
-            opening["euros"] = _camt(path, name, files.euros, opening=opening["euros"])
+            opening["euros"] = exports.camt(path, name, files.euros, opening=opening["euros"])
             found[f"{name}/euros"] = path
             path = folder / f"{SHILLINGS}_{name}.sta"
-            opening["shillings"] = _mt940(path, name, files.shillings, opening=opening["shillings"])
+            opening["shillings"] = exports.mt940(
+                path, name, files.shillings, opening=opening["shillings"]
+            )
             found[f"{name}/shillings"] = path
         return found
 
@@ -595,106 +635,3 @@ class TwoMonths:
 
 def _open(some: Iterable[Open], month: str) -> Iterator[Open]:
     return (e for e in some if e.month == month or (e.month < month and not e.settled))
-
-
-def _table(path: Path, rows: Sequence[dict[str, str]]) -> Path:
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, list(rows[0]))
-        writer.writeheader()
-        writer.writerows(rows)
-    return path
-
-
-def _last_day(name: str) -> datetime:
-    first = datetime.fromisoformat(f"{name}-01")
-    return (first + timedelta(days=31)).replace(day=1) - timedelta(days=1)
-
-
-_TILL_COLUMNS: Final = [
-    *("Receipt No.", "Completion Time", "Initiation Time", "Details", "Transaction Status"),
-    *("Paid In", "Withdrawn", "Balance", "Balance Confirmed", "Reason Type", "Other Party Info"),
-    *("Linked Transaction ID", "A/C No."),
-]
-
-
-def _till(path: Path, account: str, name: str, rows: Iterable[Till], *, opening: int) -> int:
-    """Write a statement of the organisation portal, the newest row first; return the balance."""
-    last, balance, written = _last_day(name), opening, []
-    for row in sorted(rows, key=lambda row: row.at):
-        balance += row.minor
-        when = f"{row.at:%d-%m-%Y %H:%M:%S}"
-        come, gone = (plain(row.minor), "") if row.minor > 0 else ("", plain(row.minor))
-        written.append(
-            [row.receipt, when, when, row.details, "Completed", come, gone, plain(balance), "true",
-             row.reason, row.party, row.linked, row.order]
-        )  # fmt: skip
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
-        writer.writerow(["Organization Name:", "KIKAPU LTD"])
-        writer.writerow(["Short Code:", SHORT_CODE])
-        writer.writerow(["Account:", f"{account} Account"])
-        writer.writerow(
-            ["Time Period:", f"From 01-{last:%m-%Y} 00:00:00 To {last:%d-%m-%Y} 23:59:59"]
-        )
-        writer.writerow(["Opening Balance:", plain(opening)])
-        writer.writerow(["Closing Balance:", plain(balance)])
-        writer.writerow(_TILL_COLUMNS)
-        writer.writerows(written[::-1])
-    return balance
-
-
-def _camt(path: Path, name: str, lines: Sequence[Bank], *, opening: int) -> int:
-    """Write a CAMT.053 of the account in euros; return its closing balance."""
-    last, closing = _last_day(name), opening + sum(each.minor for each in lines)
-
-    def balance(code: str, minor: int, day: str) -> str:
-        return (
-            f"<Bal><Tp><CdOrPrtry><Cd>{code}</Cd></CdOrPrtry></Tp>"
-            f'<Amt Ccy="EUR">{plain(minor)}</Amt><CdtDbtInd>CRDT</CdtDbtInd>'
-            f"<Dt><Dt>{day}</Dt></Dt></Bal>"
-        )
-
-    entries = "".join(
-        f'<Ntry><NtryRef>{n}</NtryRef><Amt Ccy="EUR">{plain(abs(each.minor))}</Amt>'
-        f"<CdtDbtInd>{'CRDT' if each.minor > 0 else 'DBIT'}</CdtDbtInd><Sts>BOOK</Sts>"
-        f"<BookgDt><Dt>{each.day:%Y-%m-%d}</Dt></BookgDt>"
-        f"<ValDt><Dt>{each.day:%Y-%m-%d}</Dt></ValDt>"
-        f"<AcctSvcrRef>B{name[-2:]}{n:04d}</AcctSvcrRef>"
-        f"<NtryDtls><TxDtls><RltdPties><Dbtr><Nm>{each.who}</Nm></Dbtr></RltdPties>"
-        f"<RmtInf><Ustrd>{each.text}</Ustrd></RmtInf></TxDtls></NtryDtls></Ntry>"
-        for n, each in enumerate(sorted(lines), 1)
-    )
-    path.write_text(
-        '<?xml version="1.0" encoding="UTF-8"?>'
-        '<Document xmlns="urn:iso:std:iso:20022:tech:xsd:camt.053.001.08"><BkToCstmrStmt>'
-        f"<GrpHdr><MsgId>M-{name}</MsgId><CreDtTm>{last:%Y-%m-%d}T23:59:59+03:00</CreDtTm></GrpHdr>"
-        f"<Stmt><Id>S-{name}</Id><FrToDt><FrDtTm>{name}-01T00:00:00+03:00</FrDtTm>"
-        f"<ToDtTm>{last:%Y-%m-%d}T23:59:59+03:00</ToDtTm></FrToDt>"
-        f"<Acct><Id><Othr><Id>{EUROS}</Id></Othr></Id><Ccy>EUR</Ccy></Acct>"
-        f"{balance('OPBD', opening, f'{name}-01')}{balance('CLBD', closing, f'{last:%Y-%m-%d}')}"
-        f"{entries}</Stmt></BkToCstmrStmt></Document>",
-        encoding="utf-8",
-    )
-    return closing
-
-
-def _mt940(path: Path, name: str, lines: Sequence[Bank], *, opening: int) -> int:
-    """Write an MT940 of the account in shillings; return its closing balance."""
-    last, closing = _last_day(name), opening + sum(each.minor for each in lines)
-    first = last.replace(day=1)
-
-    def amount(minor: int) -> str:
-        return plain(abs(minor)).replace(".", ",")
-
-    entries = "".join(
-        f":61:{each.day:%y%m%d}{each.day:%m%d}{'C' if each.minor > 0 else 'D'}{amount(each.minor)}"
-        f"NTRFNONREF//K{name[-2:]}{n:04d}\n:86:{each.text} {each.who}\n"
-        for n, each in enumerate(sorted(lines), 1)
-    )
-    path.write_text(
-        f":20:ST{name}\n:25:{SHILLINGS}\n:28C:{last:%m}/1\n"
-        f":60F:C{first:%y%m%d}KES{amount(opening)}\n{entries}"
-        f":62F:C{last:%y%m%d}KES{amount(closing)}\n-\n",
-        encoding="ascii",
-    )
-    return closing
