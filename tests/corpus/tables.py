@@ -70,6 +70,7 @@ class Table:
     before: int = 0
     has_heading: bool = True
     is_guessed: bool = True
+    ignored: Sequence[str] = ()
 
     @property
     def name(self) -> str:
@@ -99,6 +100,9 @@ class Table:
             del ours[date_name]
         if "Type" in self.places:
             ours["type"] = "Type"
+        if self.ignored:
+            words = ", ".join(f'"{word}"' for word in self.ignored)
+            made += ["[ignore]", f'"{shown["Note"]}" = [{words}]']
         columns = [f'{our} = "{shown[name]}"' for our, name in ours.items()]
         defaults = {
             "book": 'kind = "entry"',
@@ -226,7 +230,14 @@ DATES: Final = ("iso", "iso", "day_first", "month_first", "unix_s", "unix_ms", "
 
 
 def make_table(random: Random) -> Table:
-    """Make a file with its notation."""
+    """Make a file with its notation; of some, rows with a word are to be left out."""
+    table = _make_table(random)
+    if "Note" in table.places and random.random() < 0.4:
+        table = replace(table, ignored=random.choice((("plain",), ("plain", "two*"))))
+    return table
+
+
+def _make_table(random: Random) -> Table:
     form: Literal["csv", "xlsx", "jsonl"] = random.choice(("csv", "csv", "csv", "xlsx", "jsonl"))
     kind: Kind = random.choice(tuple(NAMES))
     notation = _notation(random, DATES)
@@ -402,6 +413,7 @@ def _physical(table: Table) -> Iterator[tuple[int, list[Any]]]:
         sheet: Any = openpyxl.load_workbook(io.BytesIO(table.content)).active
         for number, cells in enumerate(sheet.iter_rows(min_row=1 + table.has_heading)):
             found = [DOUBT if cell.data_type in "ef" else cell.value for cell in cells]
+            found = [str(each) if isinstance(each, bool) else each for each in found]
             yield number + 1 + table.has_heading, found
 
 
@@ -415,12 +427,17 @@ def read_by_others(table: Table) -> Expected:
             width = len(cells)
         if not any(str("" if cell is None else cell).strip() for cell in cells):
             continue
-        if len(cells) < width or any(cells[width:]):
-            refused[number] = "cells are missing, or there are more than columns"
-            continue
-        used = [cells[place] for name, place in table.places.items() if name != "Note"]
+        whole = [*cells, *[""] * (width - len(cells))]
+        read = [name for name in table.places if name != "Note" or table.ignored]
+        used = [whole[table.places[name]] for name in read]
         if DOUBT in used or any(isinstance(cell, list | bool) for cell in used):
             refused[number] = "a cell is an error, a formula without a value, or of another type"
+            continue
+        note = str(whole[table.places["Note"]] or "").strip() if table.ignored else ""
+        if note in table.ignored or (note[:3] == "two" and "two*" in table.ignored):
+            continue
+        if len(cells) < width or any(cells[width:]):
+            refused[number] = "cells are missing, or there are more than columns"
             continue
         some = {
             name: "" if isinstance(cell := cells[place], str) and cell.strip().casefold() in empty
