@@ -566,6 +566,10 @@ REFUSED: dict[str, tuple[str, str]] = {
         f"<Envelope>{CAMT.partition('?>')[2].replace('camt.053', 'camt.052')}</Envelope>",
         "but CAMT.052, a report within the day",
     ),
+    "a message in a namespace of somebody else": (
+        CAMT.replace("urn:iso:std:iso:20022:tech:xsd:camt.053.001.02", "urn:nobody"),
+        "is no CAMT.053 statement: ask",
+    ),
     "XML of something else": ("<a>" + "<b/>" * 300 + "</a>", "is no CAMT.053 statement: ask"),
     "XML that ends early": (CAMT[:1200], "the XML breaks here"),
     "XML without end of depth": (
