@@ -23,14 +23,14 @@ NEVER_DONE = """
 import sys, time
 from app.finance import write_import
 
-chunks = imports.chunks
+chunks = write_import.chunks
 
 def all_but_the_last(staged, pace):
     *parts, _ = chunks(staged, pace)
     yield from parts
     time.sleep(10_000)
 
-imports.chunks = all_but_the_last
+write_import.chunks = all_but_the_last
 from app.cli.main import run
 sys.exit(run(sys.argv[1:]))
 """
