@@ -66,7 +66,6 @@ async def import_file(
     """Import a file, or find out what an import would do.
 
     name  the source or order book; empty for a bank's file
-
     Raises NotFoundError for a missing file, UsageError for a person who may not import.
     """
     rejects = None
@@ -89,9 +88,8 @@ async def import_file(
     with closing(StagedFile(request, chosen, form, kind, rejects, progress)) as reading:
         await reading.read()
         done = reading.done
-        shared: dict[str, list[int]] = {}
+        shared = shared_references(reading.staged) if reading.names else {}
         if reading.names:
-            shared = shared_references(reading.staged)
             done.notes += said_of_shared(shared)
             reading.leave_out(await unfit_references(context, reading.staged))
         if not done.refused:
