@@ -123,7 +123,9 @@ class Amounts:
         while (match := self._pattern.fullmatch(text)) is None:
             sign = next((s for s in self._signs if text.startswith(s) or text.endswith(s)), "")
             suffix = next((s for s in self._suffixes if text.casefold().endswith(s)), "")
-            if sign and not shown:
+            if len(directions) > 1:  # also ends a long row of hyphens early
+                return None
+            if sign and not shown and len(sign) >= len(suffix):
                 shown = sign
                 text = text[len(sign) :] if text.startswith(sign) else text[: -len(sign)]
             elif self._marks.brackets and text[:1] == "(" and text[-1:] == ")":

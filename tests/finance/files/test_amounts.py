@@ -149,6 +149,13 @@ def test_an_amount_that_says_something_twice_is_refused(cell: str) -> None:
         minor(cell, read=Amounts(read_mapping(DEBITS.encode(), BookForm.FIELDS).marks))
 
 
+def test_a_suffix_that_ends_like_a_sign_is_a_suffix() -> None:
+    mapping = '[suffixes]\nDR = "minus"\n[currency_signs]\nR = "ZAR"\n'
+    read = Amounts(read_mapping(mapping.encode(), BookForm.FIELDS).marks)
+    assert minor("R 12.50 DR", "ZAR", read=read) == minor("12.50 DR", "ZAR", read=read) == -1250
+    assert minor("12.50 R", "ZAR", read=read) == 1250
+
+
 def test_a_sign_may_hold_a_dot_and_no_part_of_an_amount() -> None:
     signs = read_mapping(b'thousands = ","\n[currency_signs]\n"Rs." = "INR"', BookForm.FIELDS)
     assert minor("Rs. 1,234.50", "INR", read=Amounts(signs.marks)) == 123450
