@@ -1,9 +1,11 @@
 """With the reader stopped, every route, page and command says that accepted deliveries are unread,
 or refuses to answer. None says "no" of an order whose payment lies in the inbox."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
+from unittest.mock import AsyncMock
 
 import pytest
 import typer
@@ -21,6 +23,7 @@ from tests.api.driving import driving, of_order
 from tests.cli.test_commands import Run
 from tests.cli.test_commands import run as run  # the fixture
 from tests.console.conftest import RunningConsole
+from tests.console.test_pages import shown
 from tests.contexts import Here
 from tests.copied import copy_of
 from tests.reconcile.build import T
@@ -316,3 +319,14 @@ def test_every_command_says_what_is_unread(
     assert UNREAD in ended.err, ended
     if name in REFUSING_COMMANDS:
         assert ended.code == REFUSING_COMMANDS[name], ended
+
+
+async def test_now_does_not_say_that_nobody_is_needed_while_deliveries_are_unread(
+    stopped: RunningConsole, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("app.console.orders_pages.newest_orders", AsyncMock(return_value=[]))
+    async with stopped.signed_in("support") as client:
+        page = shown((await client.get("/")).text)
+    assert "There is no order yet" not in page
+    assert "No order waits for anybody" not in page
+    assert re.search(r"No order that was judged waits .* to be read [1-9]", page), page[:2000]
