@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+import time
 from collections import Counter
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -37,8 +38,8 @@ UNDER_WAY = ("Assets:Clearing", "Assets:Wallets", "Liabilities:Unallocated")
 class Books:
     """The shop's database, and its finance person, who works by commands."""
 
-    def __init__(self, folder: Path) -> None:
-        self.shop, self.folder = TwoMonths(folder / "files"), folder
+    def __init__(self, folder: Path, *, orders: int = 120) -> None:
+        self.shop, self.folder = TwoMonths(folder / "files", orders=orders), folder
         self.files = self.shop.write()
         self._url = f"sqlite+aiosqlite:///{folder}/t.db"
         for words in (
@@ -190,7 +191,10 @@ class Played:
 
 @pytest.fixture(scope="module")
 def played(tmp_path_factory: pytest.TempPathFactory) -> Played:
-    books = Books(tmp_path_factory.mktemp("months"))
+    return play(Books(tmp_path_factory.mktemp("months")))
+
+
+def play(books: Books) -> Played:
     played = Played(books)
     for month in MONTHS:
         books.hear(month, now=None if month == MONTHS[0] else SystemClock().now())
@@ -257,6 +261,32 @@ def test_a_payment_heard_of_after_the_closing_is_posted_in_the_next_month(played
     assert {(e["closed_period"], e["original_date"], e["date"]) for e in adjusting} == {
         (MONTHS[0], f"{MONTHS[0]}-30", f"{MONTHS[1]}-01")
     }
+
+
+def test_a_year_is_one_journal_of_the_months_in_it(played: Played) -> None:
+    books = played.books
+    whole = books.checked(
+        books.did("report", "journal", "--from", "2024-01-01", "--to", "2024-12-31").out
+    )
+    assert sums(whole) == sums(played.fresh)
+
+
+@pytest.mark.soak
+def test_the_same_of_1430_orders(tmp_path: Path) -> None:
+    books = Books(tmp_path, orders=1_430)
+    began = time.process_time()
+    played = play(books)
+    took = time.process_time() - began
+    for month in MONTHS:
+        assert played.breaks[month] == books.shop.expected(month)
+        assert played.left[month] == books.shop.left(month)
+    assert books.printed(MONTHS[0]) == played.printed
+    test_a_year_is_one_journal_of_the_months_in_it(played)
+    breaks = sum(played.breaks[MONTHS[1]].values())
+    print(
+        f"\n{len(books.shop.records):,} orders, {len(books.shop.arrivals):,} deliveries, "
+        f"{breaks} breaks, all true; two months closed in {took:.1f} s of processor time"
+    )
 
 
 def test_both_people_and_each_exception_stand_on_the_report(played: Played) -> None:
