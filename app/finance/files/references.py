@@ -52,9 +52,12 @@ class ShortenedReferences:
 
     def look(self, rows: Sequence[Sequence[str]], numbers: Sequence[int]) -> None:
         for key, (place, _) in self._columns.items():
-            cells = [row[place] if place < len(row) else "" for row in rows]
+            try:
+                cells = [row[place] for row in rows]
+            except IndexError:  # a row that is too short
+                cells = [row[place] if place < len(row) else "" for row in rows]
             text = "\n".join(cells)
-            if "E+" in text or "e+" in text or any(type(c) is tables.LongNumber for c in cells):
+            if "E+" in text or "e+" in text or tables.LongNumber in set(map(type, cells)):
                 found = [
                     number
                     for number, cell in zip(numbers, cells, strict=True)
