@@ -4,8 +4,6 @@ Amounts are read character by character and counted with Decimal, dates by `strp
 at the product's code, so that both must be wrong alike to agree on a wrong amount or day.
 """
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections.abc import Mapping, Sequence

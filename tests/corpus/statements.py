@@ -3,8 +3,6 @@
 CAMT.053 and OFX 2 are read with ElementTree; MT940, BAI2 and OFX 1 with a few lines here.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field

@@ -4,8 +4,6 @@ A table is written as CSV, as a workbook or as JSON Lines, with a notation of it
 people really have. `read_by_others` reads the bytes with `csv`, `openpyxl` or `json`.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import json
