@@ -7,11 +7,14 @@ Financial Exchange specifications 1.0.2 and 2.2, BAI2 after banks' guides to its
 Names and numbers are invented.
 """
 
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from app.finance.files.bank import BankForm
 from app.finance.files.bank_formats import open_bank_table
@@ -21,6 +24,7 @@ from app.finance.files.mapping import read_mapping
 from reconcile.matching.books import match_key
 from reconcile.matching.texts import named_in
 from tests.finance.files.reading import Found, bank
+from tests.searching import examples
 
 CAMT = """<?xml version="1.0" encoding="UTF-8"?>
 <Document xmlns="urn:iso:std:iso:20022:tech:xsd:camt.053.001.02">
@@ -657,6 +661,10 @@ REFUSED: dict[str, tuple[str, str]] = {
         OFX.replace("<CODE>0<SEVERITY>INFO", "<CODE>15500<SEVERITY>ERROR<MESSAGE>No"),
         "but the error 15500 (the sign-on was refused: wrong user or password)",
     ),
+    "OFX in an encoding that nobody knows": (
+        OFX.replace("CHARSET:1252", "CHARSET:125"),
+        "names an encoding that is not known: say --encoding",
+    ),
     "OFX with elements without end": (
         OFX.replace("<STMTRS>", "<STMTRS>" + "<A>" * 200),
         "more than 100 elements are open at a time",
@@ -697,3 +705,29 @@ def test_a_file_cut_anywhere_is_refused_or_reported(tmp_path: Path, content: str
     for end in range(0, len(content.rstrip()) - 2, 37):
         _, problems = bank(content[:end], folder=tmp_path)
         assert problems, end
+
+
+PIECES = [
+    b"/", b",", b"\n", b"\n:61:", b"\n16,", b"\n88,", b"<!--", b"<![CDATA[", b"S,", b"D,9,", b"-",
+    b"9" * 30, b".", b"\0", b"\xff", b"<", b"&", b"?20",
+]  # fmt: skip
+
+
+@settings(max_examples=examples(60))
+@given(
+    content=st.sampled_from([CAMT, MT940, OFX, OFX_2, BAI2]),
+    damage=st.lists(
+        st.tuples(st.integers(0, 600), st.integers(0, 9), st.sampled_from(PIECES)),
+        min_size=1,
+        max_size=4,
+    ),
+)
+def test_a_damaged_file_of_a_bank_ends_in_rows_and_sentences(
+    content: str, damage: list[tuple[int, int, bytes]]
+) -> None:
+    damaged = bytearray(content.encode())
+    for place, less, piece in damage:
+        damaged[place : place + less] = piece
+    with tempfile.TemporaryDirectory() as folder:
+        _, problems = bank(bytes(damaged), folder=Path(folder))
+    assert all(sentence and row >= 1 for row, _, sentence in problems)

@@ -6,6 +6,7 @@ from html import escape, unescape
 from pathlib import Path
 from typing import Final
 
+from app.core.errors import UsageError
 from app.finance.files import tables
 from app.finance.files.banks.entries import BankTable, Row, cells_of, joined_text
 
@@ -59,6 +60,12 @@ class OfxTable(BankTable):
             name = f"cp{charset[1]}"
         try:
             text = content.decode(tables.known_encoding(name))
+        except UsageError:
+            if encoding is not None:
+                raise
+            raise tables.RefusedTable(
+                1, "the file's head names an encoding that is not known: say --encoding NAME"
+            ) from None
         except UnicodeDecodeError as error:
             raise tables.RefusedTable(
                 1, f"byte {error.start:,} of the file is not {name}: say --encoding NAME"
