@@ -304,10 +304,16 @@ async def ask_read_as(view: View) -> Form:
 
 
 async def do_read_as(view: View, reason: str) -> str:
-    """Read a file that waits once more, as the form says."""
+    """Read a file that waits once more, as the form says.
+
+    A button that only says what the file is keeps the sheet, the encoding and the like.
+    """
     upload = upload_of(view, view.needed("upload"))
     kind, source = _said_identity(view)
-    upload.request = await _request(view, upload.file)
+    if "encoding" in view.given:
+        upload.request = await _request(view, upload.file)
+    else:
+        upload.request = replace(upload.request, mapping=None, content="", preset=None)
     upload.mapping, upload.preset = view.given.get("mapping", ""), view.given.get("preset", "")
     begin_reading(view, upload, kind=kind, source=source)
     assert upload.job is not None

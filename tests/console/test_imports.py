@@ -404,9 +404,12 @@ async def test_another_sheet_of_a_workbook_is_noted_and_chosen(console: RunningC
         found = await read(client, file.getvalue(), kind="book", source="")
         path = f"/do/read-as?upload={found['upload']}"
         assert 'value="Oct"' in (await client.get(path)).text
-        sent = await send(client, path, sheet="Oct", kind="book", upload=found["upload"])
+        words = {"kind": "book", "upload": found["upload"]}
+        sent = await send(client, path, sheet="Oct", encoding="", **words)
         after = (await client.get(f"{place(sent)}.json")).json()
-    assert (found["new"], after["new"]) == (1, 2)
+        sent = await send(client, path, **words)  # as a button that only says what it is
+        kept = (await client.get(f"{place(sent)}.json")).json()
+    assert (found["new"], after["new"], kept["new"]) == (1, 2, 2)
     assert "'Oct' (3 rows). To read another one, read the file again and choose it." in " ".join(
         found["notes"]
     )
