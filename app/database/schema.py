@@ -36,8 +36,8 @@ NEWEST: Final = VERSIONS[-1]
 """The version that this program needs."""
 
 DIGESTS: Final = {
-    "sqlite": "3409e7d26b9c09f355c0b07bebd2d078566a9c8f71003b1111b00cd4d3cde1d8",
-    "postgresql": "df8d869b04999bde121d8d57dd3d53c14656a335522827634114127fb37c33be",
+    "sqlite": "c563bbd052ef456b0fc0c777599343cd8637714fa3673b344c16044d6a553109",
+    "postgresql": "ae076c6bc0a9308e5b9004d80eb6974cc49f581c07da9e631ef9d832e8a4bafa",
 }
 """SHA-256 of all objects that the migrations make, by dialect; a test prints what belongs here.
 Where the digest of a database differs, the migrations are run to name the first difference."""
