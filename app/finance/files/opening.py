@@ -114,6 +114,7 @@ def _object_cells(
             continue
         if not isinstance(value, str):
             sentence = "is neither a text nor a number"
+            cells[place] = tables.NO_VALUE
         elif len(value) > tables.MAX_CELL:
             sentence = f"has more than {tables.MAX_CELL:,} characters"
         elif cells[place]:

@@ -225,7 +225,9 @@ def _rejected_rows(
             each.sentence if each.column is None else f"{each.column}: {each.sentence}"
             for each in of_row
         )
-        cells = (cell.replace(".", decimal) if isinstance(cell, Number) else cell for cell in row)
+        width = len(table.heading)
+        whole = row if any(row[width:]) else row[:width]
+        cells = (cell.replace(".", decimal) if isinstance(cell, Number) else cell for cell in whole)
         yield [*map(harmless, cells), str(wanted), safe_cell(sentences)]  # it quotes cells
 
 
@@ -263,6 +265,10 @@ class LongNumber(str):
     """A number of a workbook that may be another one: a workbook keeps fifteen digits."""
 
     __slots__ = ()
+
+
+NO_VALUE: Final = "="
+"""A cell that holds something which is no value: refused as a formula, also among the rejects."""
 
 
 class CellMoment(str):

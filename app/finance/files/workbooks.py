@@ -450,9 +450,15 @@ class XlsxTable:
         rows = dropwhile(lambda each: each[0] <= before, self._rows())
         width = len(self.heading)
         while part := list(islice(rows, tables.BATCH)):
-            cut: list[Sequence[str]] = [row if any(row[width:]) else row[:width] for _, row in part]
             numbers = [number for number, _ in part]
             broken = {n: self._broken[n] for n in numbers if n in self._broken}
+            for number, row in part if broken else ():
+                if number in broken:
+                    for place, error in self._doubts.cells[number].items():
+                        if place <= width:
+                            row += [""] * (place - len(row))
+                            row[place - 1] = error or tables.NO_VALUE
+            cut: list[Sequence[str]] = [row if any(row[width:]) else row[:width] for _, row in part]
             yield tables.Batch(cut, numbers, broken)
 
     def _rows(self) -> Iterator[tuple[int, list[str]]]:

@@ -9,6 +9,9 @@ import pytest
 
 from app.core.cells import BYTE_ORDER_MARK
 from app.core.errors import UsageError
+from app.finance.files.books import BookForm
+from app.finance.files.mapping import FileMapping
+from app.finance.files.opening import open_table
 from app.finance.files.tables import (
     ADDED,
     Batch,
@@ -20,6 +23,8 @@ from app.finance.files.tables import (
     rejects_beside,
     write_rejects,
 )
+from tests.finance.files.reading import book
+from tests.finance.files.test_workbooks import workbook
 
 
 class Rows:
@@ -120,3 +125,40 @@ def test_corrected_rows_are_imported_as_they_were(tmp_path: Path) -> None:
     path.write_text("a,b\r\n'=x,'y\r\n")
     table = CsvTable(path, encoding=None, delimiter=",", recognize=len)
     assert [row for batch in table.batches() for row in batch.rows] == [["'=x", "'y"]]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b'{"reference": "A", "amount": ["1.00"], "currency": "KES", "refunded_amount": 2}\n'
+        b'{"reference": "B", "amount": 3, "currency": "KES", "refunded_amount": true}\n',
+        workbook(["A", "=1+1", "KES"], ["B", "=2", "KES"]),
+    ],
+    ids=["json_lines", "workbook"],
+)
+def test_a_cell_without_a_value_is_none_among_the_rejects_either(
+    content: bytes, tmp_path: Path
+) -> None:
+    """As an empty cell it would be no refund, once the rows are imported as they are."""
+    path = tmp_path / "book"
+    path.write_bytes(content)
+    _, problems = book(content, folder=tmp_path)
+    table = open_table(path, FileMapping(), BookForm.FIELDS)
+    rejects = tmp_path / "r.csv"
+    write_rejects(rejects, table, [problem(row, sentence) for row, _, sentence in problems])
+    rows, again = book(rejects.read_bytes(), folder=tmp_path)
+    assert not rows
+    assert ["is a formula: put its value there" in sentence for _, _, sentence in again] == [
+        True
+    ] * 2
+
+
+def test_a_row_with_one_more_empty_cell_keeps_its_columns(tmp_path: Path) -> None:
+    content = "reference,amount,currency\nA,x,KES,\n"
+    path = tmp_path / "book.csv"
+    path.write_text(content)
+    table = open_table(path, FileMapping(), BookForm.FIELDS)
+    write_rejects(tmp_path / "r.csv", table, [problem(2, "no")])
+    corrected = (tmp_path / "r.csv").read_text(encoding="utf-8-sig").replace("A,x,", "A,1.00,")
+    rows, problems = book(corrected, folder=tmp_path)
+    assert (len(rows), problems) == (1, [])
