@@ -543,10 +543,8 @@ _COUNTED: Final = frozenset(
 """Words that may follow such a label: `Total orders`, `Summe netto`."""
 
 _AROUND: Final = " \t\u00a0:：.*=#-–—()[]"
-_STARTS: Final = frozenset(label.split()[0] for label in _TOTALS)
-_HINTS: Final = [
-    start for start in _STARTS if not any(other in start for other in _STARTS - {start})
-]
+_LONGEST: Final = frozenset(max(label.split(), key=len) for label in _TOTALS)
+_HINTS: Final = [word for word in _LONGEST if not any(other in word for other in _LONGEST - {word})]
 _ASCII_HINTS: Final = [hint for hint in _HINTS if hint.isascii()]
 
 
@@ -612,12 +610,11 @@ class ShapedTotals:
     def _text(self, rows: Sequence[Sequence[str]]) -> str:
         """Return all text in which a name may stand, at once for speed over a million rows.
 
-        That is the one reference column if every row has a reference, else everything.
+        That are the references if every row has one, else everything.
         """
-        if len(self._references) == 1:
-            place = self._references[0]
+        if self._references:
             try:
-                names = [row[place] for row in rows]
+                names = ["\t".join([row[place] for place in self._references]) for row in rows]
             except IndexError:  # a row that is too short
                 names = [""]
             if all(map(str.strip, names)):

@@ -175,6 +175,19 @@ def test_the_last_row_is_a_total_by_its_name_or_by_its_sum_and_nothing_else(
     assert {row for row, *_ in problems} == ({4} if left_out is False else set())
 
 
+def test_rows_of_a_usual_statement_are_not_looked_at_one_by_one_for_totals(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By what stands in the references alone: `payment` and its like are no sign of one."""
+    monkeypatch.setattr("app.finance.files.shaping._is_label", None)
+    heading = "payment_reference,order_reference,gross,currency,type,note\n"
+    rows, problems = statement(
+        f"{heading}pi_1,ORD-1,1.00,KES,payment,a total gift\npi_2,,2.00,KES,payment,\n",
+        folder=tmp_path,
+    )
+    assert (len(rows), problems) == (2, [])
+
+
 def test_one_row_above_is_too_few_to_know_a_total_by_its_sum_and_a_mapping_leaves_it_out(
     tmp_path: Path,
 ) -> None:
