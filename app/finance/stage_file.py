@@ -134,7 +134,7 @@ class ImportRequest(presets.ReadingRequest):
 
 @dataclass(slots=True, kw_only=True)
 class Imported(line_version_store.WrittenVersions):
-    """What became of a file. Problems beyond MAX_PROBLEMS are only counted.
+    """Outcome of a file. Problems beyond MAX_PROBLEMS are only counted.
 
     refused       whether the file could not be read to its end; then nothing is imported
     number        the number of the import; None if nothing was imported

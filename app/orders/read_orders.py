@@ -43,7 +43,7 @@ from reconcile.ledger.unheard import Unheard, unheard_document
 from reconcile.transparency.evidence import value_document
 
 NotItsOwn = Aside | Literal["standalone"]
-"""Why a payment that names an order is not the order's."""
+"""Reasons why a payment that names an order is not the order's."""
 
 FOLDS_IN_A_ROW: Final = 25
 """Orders folded before other requests have their turn: about a millisecond."""

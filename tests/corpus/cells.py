@@ -1,4 +1,4 @@
-"""What one cell means, read by other means than the product's: for comparison only.
+"""Meaning of single cells, read by other means than the product's: for comparison only.
 
 Amounts are read character by character and counted with Decimal, dates by `strptime`. Neither looks
 at the product's code, so that both must be wrong alike to agree on a wrong amount or day.
@@ -22,7 +22,7 @@ class Unclear(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notation:
-    """How the cells of a file are to be read; a mapping says the same.
+    """Notation of a file's cells; a mapping says the same.
 
     decimal   None: not declared
     suffixes  word behind an amount to its sign

@@ -44,7 +44,7 @@ Row = tuple[int, str, int, str, str | None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expected:
-    """What others read: rows, and the numbers of rows that must be refused, with the reason."""
+    """Rows that others read, and the numbers of rows that must be refused, with the reason."""
 
     rows: Sequence[Row]
     refused: dict[int, str]

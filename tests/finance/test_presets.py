@@ -368,7 +368,7 @@ async def test_a_file_that_is_nearly_a_known_export_says_which_column_it_lacks(
 async def test_a_copy_of_a_preset_is_saved_as_a_mapping_and_recognized(
     context: AppContext, tmp_path: Path
 ) -> None:
-    """It outweighs the shipped preset, and knows provider and account; a file of it is one, too."""
+    """A copy outweighs the shipped preset, and knows provider and account; so does a file of it."""
     text = preset_text("mpesa_portal")
     await save_named(context, "our till", kind="statement", toml=text, by=None)
     sources = {

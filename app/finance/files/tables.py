@@ -597,7 +597,7 @@ _MISQUOTED: Final = (
         "the quotation marks of this row do not end where a cell ends: double one that is text",
     ),
 )
-"""What the reader says of quotation marks, and what it means."""
+"""Messages of the reader about quotation marks, and their meaning."""
 
 
 def _delimiter_of_ours(line: str) -> str | None:

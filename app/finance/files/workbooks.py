@@ -381,7 +381,7 @@ _NOT_EXACT: Final = 2**53
 """From here on a workbook's numbers are not exact: they are shown as they are."""
 
 _PANIC: Final = "PanicException"
-"""What the library raises for content it did not expect; it is no Exception."""
+"""Name of the error that the library raises for unexpected content; it is no Exception."""
 
 _MOST_LISTED: Final = 10
 """Sheets or stretches of rows that are named in a sentence."""
