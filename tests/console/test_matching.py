@@ -564,7 +564,7 @@ async def test_rules_that_were_tried_are_put_in_force(console_with_breaks: Runni
 async def test_a_form_writes_a_common_rule_into_those_in_force(
     console_with_breaks: RunningConsole, rule: str, typed: dict[str, str], written: str
 ) -> None:
-    """Rules of the form are tried first and then put in force, as rules that are written by hand."""
+    """A rule is tried first and then put in force, as rules that are written by hand."""
     console, before = console_with_breaks, '# ours\nrefund_margin = "9 days"\n'
     await save_rules(console.context, before, by="a finance")
     async with console.signed_in("finance") as client:

@@ -114,7 +114,7 @@ class JoinedOf:
 
 Signs = Literal["minus", "none", "any", "sum"]
 SIGNS: Final[tuple[Signs, ...]] = get_args(Signs)
-"""Ways in which a file writes money that leaves: with a minus sign; without one, so that its type or its
+"""Ways to write money that leaves: with a minus sign; without one, so that its type or its
 column says it; with a sign that says nothing beside those; or so that columns are added and
 subtracted as they stand."""
 
