@@ -443,12 +443,21 @@ def read_by_others(table: Table) -> Expected:
             for name, place in table.places.items()
         }  # fmt: skip
         try:
-            if _as_text(some["Ref"]) not in TOTALS:
+            is_named = _as_text(some["Ref"]) in TOTALS
+            own = [_as_text(some.get(name)) for name in ("Ref", "When", "Clock", "Type")]
+            has_sum = _as_text(some["Sum"]) or _as_text(some.get("Out"))
+            if not is_named and (any(own) or not has_sum):
                 rows.append(_row_of(number, some, table))
-            elif _units(some | {"Cur": some["Cur"] or "KES"}, table.notation) != sum(
-                each[2] for each in rows
-            ):
-                refused[number] = "is called a total, and is none"
+                continue
+            if not has_sum:
+                continue  # it adds up nothing
+            total = sum(each[2] for each in rows)
+            if _units(some | {"Cur": some["Cur"] or "KES"}, table.notation) == total:
+                continue
+            if is_named or table.kind != "bank":
+                refused[number] = "is called a total, and is none, or has no reference"
+            else:
+                rows.append(_row_of(number, some, table))
         except Unclear as reason:
             refused[number] = str(reason)
     return Expected(rows=rows, refused=refused)
