@@ -8,13 +8,17 @@ from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeVar
 
+import structlog
 from anyio import CapacityLimiter
 from starlette.applications import Starlette
 from starlette.convertors import Convertor, register_url_convertor
+from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.access.proposals import Proposals
 from app.access.tokens import Holder, TokenScope
@@ -28,6 +32,7 @@ from app.api.routes import OPERATOR, Api, Checkouts
 from app.context.context import AppContext
 from app.context.work import Elsewhere
 from app.core.errors import NotAllRead, UnreachableError
+from app.core.logs import Repeating
 from app.core.problems import ApiProblem, on_api_problem, on_http_exception, problem
 from app.receiving.endpoint import Webhooks
 from app.receiving.receive import RETRY_AFTER_S
@@ -37,6 +42,8 @@ if TYPE_CHECKING:
     from app.api.evidence_routes import EvidenceRoutes
     from app.api.finance_routes import FinanceRoutes
     from app.api.unallocated_routes import UnallocatedRoutes
+
+log = structlog.get_logger()
 
 Endpoint = Callable[[Request, str], Awaitable[Response]]
 """An endpoint for a request of the program with this name."""
@@ -104,6 +111,39 @@ class WaitingRoute(ApiRoute):
     waits = True
 
 
+HEADERS: Final = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store"}
+"""Headers of every answer; a route may say otherwise."""
+
+
+class AnswerMiddleware:
+    """ASGI middleware for all answers but those to deliveries: it sets HEADERS, counts 401 and 403
+    of the API, and logs them at most once a minute."""
+
+    def __init__(self, application: ASGIApp, *, count_refused: Callable[[int], None]) -> None:
+        self._application = application
+        self._count_refused = count_refused
+        self._refused = Repeating()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Hand the request on."""
+        if scope["type"] != "http" or scope["path"].startswith("/webhooks/"):
+            await self._application(scope, receive, send)
+            return
+
+        async def answer(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers, status = MutableHeaders(scope=message), message["status"]
+                for name, value in HEADERS.items():
+                    headers.setdefault(name, value)
+                if status in (401, 403):
+                    self._count_refused(status)
+                    if times := self._refused.times("the API"):
+                        log.warning("the API refused requests", status=status, count=times)
+            await send(message)
+
+        await self._application(scope, receive, answer)
+
+
 class _Whole(Convertor[str]):
     """A path convertor that takes the whole rest of a path. Starlette's own stops before a line
     break, and would match order `A` for a reference that ends with one."""
@@ -129,12 +169,14 @@ def build_application(
     alarms: Callable[[], list[str]],
     proposals: Callable[[], Proposals],
     elsewhere: Elsewhere,
+    count_refused: Callable[[int], None],
 ) -> Starlette:
     """Return the ASGI application; the caller has opened everything it uses.
 
-    alarms     sentences on what goes wrong that no outcome shows, such as silence
-    proposals  loads them when they are first asked for
-    elsewhere  for what is made in processes of their own
+    alarms         sentences on what goes wrong that no outcome shows, such as silence
+    proposals      loads them when they are first asked for
+    elsewhere      for what is made in processes of their own
+    count_refused  counts an answer 401 or 403 of the API
     """
     api, logs = Api(context, alarms=alarms), LogRoutes(context)
     finance = _once(partial(_finance_routes, context, elsewhere))
@@ -175,6 +217,7 @@ def build_application(
             UnreachableError: _on_unreachable,
             Exception: _on_fault,
         },
+        middleware=[Middleware(AnswerMiddleware, count_refused=count_refused)],
     )
     # A provider must never be redirected: it would deliver elsewhere, or not at all.
     application.router.redirect_slashes = False
@@ -341,4 +384,5 @@ async def _on_fault(request: Request, error: Exception) -> Response:
         "internal_error",
         "Tallyhook itself made a mistake, which its log explains; ask again, and report it if it "
         "stays.",
+        headers=HEADERS,  # Starlette answers this outside of its middleware
     )

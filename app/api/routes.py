@@ -140,6 +140,8 @@ class Api:
             wait_s=wait_s,
             gone=lambda: HUNG_UP in request.scope,
         )
+        if wait_s:  # the token may have been revoked meanwhile
+            await self.admitted(request, "read")
         behind = await self.behind_s()  # also of those that came while the reader waited
         document: dict[str, Any] = {
             "outcomes": await outcome_documents(self._context, published),

@@ -3,6 +3,8 @@
 1 the Host header is one of ours      else a page of another name could speak for us
 2 a POST comes from a page of ours    by Sec-Fetch-Site, which a page cannot set; else by Origin
 3 every answer carries the headers    nothing inline or from elsewhere, no cache
+
+Answers 401 and 403 are logged at most once a minute.
 """
 
 import ipaddress
@@ -11,11 +13,15 @@ from collections.abc import Callable
 from time import monotonic
 from typing import Final
 
+import structlog
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.console.view import Console
+from app.core.logs import Repeating
+
+log = structlog.get_logger()
 
 CONTENT_POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
@@ -30,6 +36,8 @@ HEADERS: Final = {
     "Cross-Origin-Resource-Policy": "same-origin",
 }
 
+HSTS: Final = "max-age=31536000; includeSubDomains"
+
 READING: Final = ("GET", "HEAD")
 
 
@@ -39,6 +47,7 @@ class SecurityMiddleware:
     def __init__(self, application: ASGIApp, console: Console) -> None:
         self._application = application
         self._console = console
+        self._counted = Repeating()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer, or hand the request on."""
@@ -53,7 +62,11 @@ class SecurityMiddleware:
                     headers[name] = value
                 headers.setdefault("Cache-Control", "no-store")
                 if self._console.secure:
-                    headers["Strict-Transport-Security"] = "max-age=31536000"
+                    headers["Strict-Transport-Security"] = HSTS
+                if message["status"] in (401, 403) and (times := self._counted.times("refused")):
+                    log.warning(
+                        "the console refused requests", status=message["status"], count=times
+                    )
             await send(message)
 
         refused = self._refused(scope["method"], Headers(scope=scope))

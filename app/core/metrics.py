@@ -45,6 +45,7 @@ class Metrics(Collector):
         self._texts = {**GAUGES, **gauges}
         self._deliveries: Counter[tuple[str, str]] = Counter()
         self._not_stored: Counter[str] = Counter()
+        self._refused: Counter[tuple[str]] = Counter()
         self._read: Mapping[tuple[str, str], int] = {}
         self._times = [0] * (len(_SECONDS) + 1)
         self._time_sum = 0.0
@@ -64,6 +65,10 @@ class Metrics(Collector):
     def count_not_stored(self, reason: str) -> None:
         """Count a delivery that was answered 503, by reason."""
         self._not_stored[reason] += 1
+
+    def count_refused(self, status: int) -> None:
+        """Count a request of the API that was answered 401 or 403."""
+        self._refused[str(status),] += 1
 
     def set_state(
         self,
@@ -105,6 +110,12 @@ class Metrics(Collector):
             "Deliveries answered 503, by why.",
             by_reason,
             {(reason,): count for reason, count in self._not_stored.items()},
+        )
+        yield _counter(
+            "requests_refused",
+            "Requests of the API that were answered 401 or 403.",
+            ("status",),
+            self._refused,
         )
         times = families.HistogramMetricFamily(
             "tallyhook_delivery_seconds", "From the request's headers to its answer."

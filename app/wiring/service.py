@@ -293,6 +293,7 @@ class Service:
             alarms=lambda: self.watchdog.sentences,
             proposals=partial(proposals_of, context),
             elsewhere=ElsewhereOf(settings),
+            count_refused=metrics.count_refused,
         )
 
     def reasons(self) -> list[str]:

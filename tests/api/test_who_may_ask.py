@@ -1,9 +1,13 @@
 """Every route of the application asks for a token in force, but those that are named here."""
 
+import asyncio
+import json
 import re
+from io import StringIO
 from typing import Any
 
 import httpx2
+import pytest
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
@@ -12,7 +16,7 @@ from app.access.operators import ROLES, register_operator
 from app.access.tokens import TOKEN_SCOPES, issue_own_token, issue_token, withdraw_token
 from app.api.application import ApiRoute
 from reconcile.instants import HOUR, TICK, format_instant
-from tests.api.driving import Driver
+from tests.api.driving import Driver, event
 from tests.reconcile.build import T
 
 TOLD = {"amount": "1500.00", "currency": "KES"}
@@ -177,6 +181,39 @@ async def test_a_token_that_has_ended_is_refused_and_its_holder_learns_when_it_e
     await withdraw_token(driver.context, name="trial")
     again = await driver.client.get("/api/v1/orders", headers=bearer)
     assert format_instant(T + HOUR) not in again.json()["detail"]
+
+
+async def test_a_reader_whose_token_is_revoked_while_it_waits_is_refused(driver: Driver) -> None:
+    await driver.api("GET", "/outcomes")
+    waiting = asyncio.create_task(driver.api("GET", "/outcomes?wait=30"))
+    await asyncio.sleep(0.05)
+    assert not waiting.done()
+    await withdraw_token(driver.context, name="shop")
+    await driver.send(event("e1"))
+    assert refuses(await waiting, "GET")
+
+
+async def test_refusals_are_counted_and_logged_once_a_minute(driver: Driver, log: StringIO) -> None:
+    for _ in range(3):
+        await driver.client.get("/api/v1/orders")
+    await driver.api("GET", "/deliveries")
+    counts = (await driver.client.get("/metrics")).text
+    assert 'tallyhook_requests_refused_total{status="401"} 3.0' in counts
+    assert 'tallyhook_requests_refused_total{status="403"} 1.0' in counts
+    lines = [json.loads(line) for line in log.getvalue().splitlines()]
+    said = [each for each in lines if each["event"] == "the API refused requests"]
+    assert [(each["status"], each["count"]) for each in said] == [(401, 1)]
+
+
+@pytest.mark.parametrize(
+    "path", ["/api/v1/orders", "/api/v1/orders/ORD-1", "/api/v1/openapi.json", "/readyz", "/none"]
+)
+async def test_no_answer_is_kept_or_guessed_at(driver: Driver, path: str) -> None:
+    """Browsers and proxies neither cache an answer nor guess its type."""
+    answers = [await driver.client.get(path), await driver.api("GET", path.removeprefix("/api/v1"))]
+    for answer in answers:
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert answer.headers["cache-control"] == "no-store"
 
 
 async def test_a_route_that_asks_for_no_token_is_found(driver: Driver) -> None:

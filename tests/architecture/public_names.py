@@ -129,6 +129,7 @@ def routes() -> Iterator[str]:
         alarms=list,
         proposals=cast(Any, None),
         elsewhere=cast(Any, None),
+        count_refused=cast(Any, None),
     )
     for route in cast(Any, application).routes:
         scopes = route.scopes if isinstance(route, ApiRoute) else {}
@@ -224,6 +225,7 @@ def metrics() -> Iterator[str]:
     figures = Metrics(frozenset({"shop"}), limits, gauges=FIGURES)
     figures.count("shop", "accepted", 0.0)
     figures.count_not_stored("disk")
+    figures.count_refused(401)
     figures.set_state(
         dict.fromkeys({**GAUGES, **FIGURES}, 0),
         orders={"pending": 1},

@@ -1,8 +1,11 @@
 """Signing in: who gets a session, what ends it, and what a stranger learns, which is nothing."""
 
 import asyncio
+import json
 import re
+from dataclasses import replace
 from html import unescape
+from io import StringIO
 from typing import Any
 
 import httpx2
@@ -28,7 +31,8 @@ from app.access.sessions import (
     invite_operator,
     sign_in,
 )
-from app.console.security import CONTENT_POLICY, RateLimiter, network_block
+from app.console.application import build_console
+from app.console.security import CONTENT_POLICY, HSTS, RateLimiter, network_block
 from app.console.signing_in import BY_ITSELF, UnsentForms, local
 from app.core.errors import UsageError
 from reconcile.instants import EARLIEST, SECOND
@@ -526,6 +530,29 @@ async def test_every_answer_carries_the_headers(console: RunningConsole) -> None
             assert headers["x-content-type-options"] == "nosniff"
             assert headers["referrer-policy"] == "no-referrer"
             assert "no-" in headers["cache-control"]
+
+
+async def test_browsers_are_told_to_use_https_for_the_consoles_subdomains_too(
+    console: RunningConsole,
+) -> None:
+    by_https = replace(console.console, origin=ORIGIN.replace("http:", "https:"))
+    for running, expected in ((console.console, None), (by_https, HSTS)):
+        transport = httpx2.ASGITransport(app=build_console(running))
+        async with httpx2.AsyncClient(transport=transport, base_url=ORIGIN) as client:
+            headers = (await client.get("/sign-in")).headers
+            assert headers.get("strict-transport-security") == expected
+    assert HSTS.endswith("; includeSubDomains")
+
+
+async def test_the_console_logs_its_refusals_once_a_minute(
+    console: RunningConsole, log: StringIO
+) -> None:
+    async with console.client() as client:
+        for _ in range(3):
+            assert (await client.post("/sign-out")).status_code == 403
+    lines = [json.loads(line) for line in log.getvalue().splitlines()]
+    said = [each["count"] for each in lines if each["event"] == "the console refused requests"]
+    assert said == [1]
 
 
 async def test_the_demos_link_works_once_and_only_without_other_operators(
