@@ -30,8 +30,8 @@ _AT_ONCE: Final = asyncio.Semaphore(2)
 
 STEP_S: Final = 30
 DIGITS: Final = 6
-_EARLIER, _LATER = 1, 1
-"""Steps that a person's clock may be off."""
+_EARLIER = 1
+"""Steps after its own in which a code is still valid, for the way from the screen to here."""
 
 
 def check_password(password: str) -> None:
@@ -93,11 +93,11 @@ def step_of(now: Instant) -> int:
 
 
 def fitting_step(secret: str, given: str, *, now: Instant, after: int | None) -> int | None:
-    """Return the step whose code was given, among those near now and after the last used one; None
-    for any other code."""
+    """Return the step whose code was given: the present or the last one, and after the last used
+    one. None for any other code."""
     stated = "".join(given.split()).encode("utf-8", "surrogatepass")
     found = None
-    for step in range(step_of(now) - _EARLIER, step_of(now) + _LATER + 1):
+    for step in range(step_of(now) - _EARLIER, step_of(now) + 1):
         expected = totp_code(secret, step).encode()
         if hmac.compare_digest(expected, stated) and (after is None or step > after):
             found = step

@@ -195,6 +195,17 @@ async def revoke_session(connection: AsyncConnection, token: str, *, now: Instan
     )
 
 
+async def renew_session(connection: AsyncConnection, token: str, *, new: str) -> bool:
+    """Put a session under a new cookie; return False where it was ended."""
+    rows = await connection.execute(
+        text(
+            "UPDATE sessions SET hash=:new WHERE hash=:hash AND revoked_at IS NULL RETURNING name"
+        ),
+        {"hash": hashed(token), "new": hashed(new)},
+    )
+    return rows.first() is not None
+
+
 async def with_credentials(connection: AsyncConnection) -> set[str]:
     """Return names of all who have set a password."""
     rows = await connection.execute(text("SELECT name FROM credentials"))

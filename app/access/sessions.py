@@ -117,10 +117,10 @@ async def read_link(
 
 
 async def accept_invitation(
-    context: DatabaseContext, token: str, *, password: str, code: str
+    context: DatabaseContext, token: str, *, password: str, code: str, old: str = ""
 ) -> str:
     """Set the invited person's password, end their sessions and begin one. Return its cookie. Raise
-    LinkRefused, and UsageError for a bad password or code."""
+    LinkRefused, and UsageError for a bad password or code. old: as in `_begin`"""
     link = await read_link(context, token, kind="invite")
     credentials.check_password(password)
     kept = await credentials.password_text(password)
@@ -141,21 +141,23 @@ async def accept_invitation(
         )
         await session_store.set_credential(connection, credential, now=now)
         await session_store.revoke_sessions_of(connection, link.name, now=now)
-        return await _begin(connection, link.name, now=now)
+        return await _begin(connection, link.name, now=now, old=old)
 
 
-async def enter_demo(context: DatabaseContext, token: str) -> str:
+async def enter_demo(context: DatabaseContext, token: str, *, old: str = "") -> str:
     """Begin a session of the demo's operator. Raise LinkRefused."""
     link = await read_link(context, token, kind="enter")
     async with context.database.writing() as connection:
         now = context.clock.now()
         if link.name != DEMO or not await session_store.use_link(connection, token, now=now):
             raise LinkRefused
-        return await _begin(connection, link.name, now=now)
+        return await _begin(connection, link.name, now=now, old=old)
 
 
-async def sign_in(context: DatabaseContext, *, name: str, password: str, code: str) -> str:
-    """Begin a session and return its cookie. Raise SignInRefused."""
+async def sign_in(
+    context: DatabaseContext, *, name: str, password: str, code: str, old: str = ""
+) -> str:
+    """Begin a session and return its cookie. Raise SignInRefused. old: as in `_begin`"""
     async with context.database.reading() as connection:
         known = {each.name: each for each in await operator_store.operators(connection)}
         credential = await session_store.credential_of(connection, name)
@@ -179,12 +181,16 @@ async def sign_in(context: DatabaseContext, *, name: str, password: str, code: s
             )
             if step is None or not await session_store.use_step(connection, name, step):
                 raise SignInRefused
-        return await _begin(connection, name, now=now)
+        return await _begin(connection, name, now=now, old=old)
 
 
-async def _begin(connection: Connection, name: str, *, now: Instant) -> str:
-    """Begin a session with a new token and write an audit entry."""
+async def _begin(connection: Connection, name: str, *, now: Instant, old: str) -> str:
+    """Begin a session with a new token and write an audit entry.
+
+    old  the cookie that the browser had, whose session ends; empty: none
+    """
     token = new_token("")
+    await session_store.revoke_session(connection, old, now=now)
     await session_store.add_session(
         connection, token=token, name=name, now=now, until=now + LONGEST
     )
@@ -243,6 +249,15 @@ async def name_of_session(context: DatabaseContext, token: str) -> str | None:
     """Return whose session a cookie is or was, also an expired one: it lets nobody in."""
     async with context.database.reading() as connection:
         return await session_store.name_of_session(connection, token)
+
+
+async def renew_session(context: DatabaseContext, token: str) -> str | None:
+    """Give a session a new cookie and return it; the session keeps its end. None where it has
+    ended meanwhile."""
+    new = new_token("")
+    async with context.database.writing() as connection:
+        renewed = await session_store.renew_session(connection, token, new=new)
+    return new if renewed else None
 
 
 async def sign_out(context: DatabaseContext, token: str) -> None:

@@ -217,7 +217,10 @@ class Application:
                 return self._pages.problem(status, sentence, view=view)
             return _saying(view.behind_s, JSONResponse({"problem": sentence}, status_code=status))
 
-        return Route(path, answer, methods=methods)
+        async def with_session(request: Request) -> Response:
+            return self._signing.with_session(request, await answer(request))
+
+        return Route(path, with_session, methods=methods)
 
     # --- pages -----------------------------------------------------------------------------------
 

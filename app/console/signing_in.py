@@ -233,6 +233,11 @@ class SigningIn:
     def _begun(self, request: Request, token: str, where: str, *, name: str) -> Response:
         self._unsent.hand_over(self._cookie(request), token, name=name)
         answer = RedirectResponse(where, status_code=303)
+        self._set_cookie(answer, token)
+        log.info("an operator signed in")
+        return answer
+
+    def _set_cookie(self, answer: Response, token: str) -> None:
         answer.set_cookie(
             self._console.cookie,
             token,
@@ -243,8 +248,6 @@ class SigningIn:
             httponly=True,
             samesite="lax",
         )
-        log.info("an operator signed in")
-        return answer
 
     def _form(self, template: str, *, title: str, status: int = 200, **values: Any) -> Response:
         shown: dict[str, Any] = {"problem": None, **values}
@@ -256,15 +259,30 @@ class SigningIn:
         return self._form("link.html", title=title, to=to, status=403, problem=str(error))
 
     async def confirms(self, request: Request, person: Person, password: str) -> bool:
-        """Check the operator's password again, within the tries."""
+        """Check the operator's password again, within the tries, and renew their session.
+
+        `with_session` puts the new cookie into the answer.
+        """
         fits = self._may_try(request, person.name, known=True) and await sessions.confirmed(
             self._console.context, name=person.name, password=password
         )
-        if fits:
-            self._signed_in.add((person.name, _network(request)))
-        else:
+        if not fits:
             await self._note_failure(request, person.name)
-        return fits
+            return False
+        self._signed_in.add((person.name, _network(request)))
+        old = self._cookie(request)
+        renewed = await sessions.renew_session(self._console.context, old)
+        if renewed is None:
+            return False
+        self._unsent.hand_over(old, renewed, name=person.name)
+        request.state.renewed = renewed
+        return True
+
+    def with_session(self, request: Request, answer: Response) -> Response:
+        """Return an answer with the cookie of a session that was renewed in its request."""
+        if (renewed := getattr(request.state, "renewed", None)) is not None:
+            self._set_cookie(answer, renewed)
+        return answer
 
     async def _note_failure(self, request: Request, name: str | None = None) -> None:
         """Note a failed try in the trail, at times; name: the session's operator, if any."""
@@ -290,6 +308,7 @@ class SigningIn:
                 name=name,
                 password=form.get("password", ""),
                 code=form.get("code", ""),
+                old=self._cookie(request),
             )
         except sessions.SignInRefused as error:
             await self._note_failure(request)
@@ -325,7 +344,8 @@ class SigningIn:
         try:
             if not self._may_try(request):
                 raise sessions.LinkRefused
-            begun = await sessions.enter_demo(self._console.context, token)
+            old = self._cookie(request)
+            begun = await sessions.enter_demo(self._console.context, token, old=old)
             return self._begun(request, begun, "/", name=sessions.DEMO)
         except sessions.LinkRefused as error:
             return self._link_form("Open the demo", "/enter", error)
@@ -350,6 +370,7 @@ class SigningIn:
                         token,
                         password=form["password"],
                         code=form.get("code", ""),
+                        old=self._cookie(request),
                     )
                     return self._begun(request, begun, "/", name=link.name)
                 except UsageError as error:

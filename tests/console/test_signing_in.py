@@ -49,12 +49,23 @@ def test_the_codes_are_those_of_rfc_6238() -> None:
     assert {at: totp_code(secret, step_of(EARLIEST + at * SECOND)) for at in known} == known
 
 
-def test_a_code_counts_once_and_for_a_step_around_now() -> None:
+@pytest.mark.parametrize(
+    ("after_s", "valid"), [(-1, False), (0, True), (29, True), (59, True), (60, False)]
+)
+def test_a_code_is_valid_in_its_own_step_and_thirty_seconds_after(
+    after_s: int, valid: bool
+) -> None:
+    """The code is one of RFC 6238's, whose step begins at 1111111080."""
+    secret, now = "GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ", EARLIEST + (1111111080 + after_s) * SECOND
+    found = fitting_step(secret, "081804", now=now, after=None)
+    assert (found is not None) is valid
+
+
+def test_a_code_counts_once() -> None:
     secret = "GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ"
     now, step = EARLIEST + 59 * SECOND, 1
     assert fitting_step(secret, "287 082", now=now, after=None) == step
     assert fitting_step(secret, "287082", now=now, after=step) is None
-    assert fitting_step(secret, "287082", now=now + 60 * SECOND, after=None) is None
     assert fitting_step(secret, "28708²", now=now, after=None) is None
 
 
@@ -285,6 +296,32 @@ async def test_closing_a_month_asks_for_the_password_again(
     failures = console.driver.rows("SELECT who, role FROM audit WHERE action = 'sign_in_failed'")
     assert failures == [("a finance", "finance")], "whose session it was, and once"
     assert PASSWORD not in right.text
+
+
+async def test_signing_in_again_ends_the_browsers_old_session(console: RunningConsole) -> None:
+    await invited(console, "a viewer")
+    old = await session_for(console.context, "a support")
+    async with console.client(old, **SAME_SITE) as client:
+        form = {"name": "a viewer", "password": PASSWORD, "code": ""}
+        assert (await client.post("/sign-in", data=form)).status_code == 303
+    async with console.client(old) as client:
+        assert (await client.get("/orders")).status_code == 303
+
+
+async def test_a_confirmed_password_renews_the_session(console: RunningConsole) -> None:
+    """A cookie that was stolen before gives nothing after; the session's end stays."""
+    await invited(console, "a finance")
+    old = await session_for(console.context, "a finance")
+    ends = console.driver.rows("SELECT until FROM sessions ORDER BY hash")
+    async with console.client(old, **SAME_SITE) as client:
+        month = (await client.get("/periods.json")).json()["open"][0]["period"]
+        given = {"form": "once", "reason": "month end", "password": PASSWORD}
+        answer = await client.post(f"/do/close?month={month}", data=given)
+    new = answer.cookies[console.console.cookie]
+    for cookie, status in ((old, 303), (new, 200)):
+        async with console.client(cookie) as client:
+            assert (await client.get("/orders")).status_code == status
+    assert sorted(console.driver.rows("SELECT until FROM sessions")) == sorted(ends)
 
 
 async def test_a_session_ends_idle_old_signed_out_and_with_its_operator(
