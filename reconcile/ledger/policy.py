@@ -7,7 +7,7 @@ from reconcile.canonical import canonical_json
 from reconcile.instants import DAY, MINUTE, Duration, Instant
 from reconcile.values import frozen
 
-FORM: Final = 3
+FORM: Final = 4
 """Version of `policy_text`.
 
 Raise it, once a release, if a setting changes its meaning or if a fold gives another ledger for
