@@ -9,7 +9,7 @@ import re
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from typing import Annotated, Any, Final, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
@@ -81,17 +81,18 @@ def read_toml(
         text = content if isinstance(content, str) else content.decode("utf-8-sig")
     except UnicodeError:  # also half of a surrogate pair, which JSON can bring
         raise ConfigurationError([f"{name}: is not UTF-8"]) from None
-    document = _parsed(text, name) | dict(beside or {})
-    mistakes: list[TomlMistake] = []
-    try:
-        values = model.model_validate(document).model_dump()
-    except ValidationError as error:
-        found = [_mistake(model, each) for each in error.errors(include_url=False)]
-        mistakes = [mistake for _, mistake in found]
-        values = _right(model, document, frozenset(place for place, _ in found), ())
-    mistakes += together(values)
+    document = parsed_toml(text, name=name) | dict(beside or {})
+    mistakes = [TomlMistake(key, "is a number beyond all limits") for key in _beyond(document)]
     if not mistakes:
-        return values
+        try:
+            values = model.model_validate(document).model_dump()
+        except ValidationError as error:
+            found = [_mistake(model, each) for each in error.errors(include_url=False)]
+            mistakes = [mistake for _, mistake in found]
+            values = _right(model, document, frozenset(place for place, _ in found), ())
+        mistakes += together(values)
+        if not mistakes:
+            return values
     lines, last = lines_of_keys(text), text.count("\n") + 2
     placed = [(line_of_key(lines, mistake.key), mistake) for mistake in dict.fromkeys(mistakes)]
     placed.sort(key=lambda each: each[0] or last)
@@ -106,16 +107,41 @@ MOST_DOTS: Final = 500
 """Dots in a line: a key of thirty thousand parts, which fit in 64 KiB, takes a minute to parse."""
 
 
-def _parsed(text: str, name: str) -> Values:
+def parsed_toml(text: str, *, name: str) -> Values:
+    """Return a file's values, unchecked. Raises ConfigurationError with a line."""
     for number, each in enumerate(text.split("\n"), 1):
         if each.count(".") > MOST_DOTS:
             raise ConfigurationError([f"{name}:{number}: has more than {MOST_DOTS} dots"])
     try:
-        return tomllib.loads(text, parse_float=Decimal)
+        return tomllib.loads(text, parse_float=_decimal)
     except (ValueError, RecursionError) as error:  # also a number of thousands of digits
         found = re.search(r"\(at line ([0-9]+), column [0-9]+\)$", str(error))
         line = found[1] if found else len(text.splitlines())
         raise ConfigurationError([f"{name}:{line}: is not TOML: {error}"]) from None
+
+
+_BEYOND: Final = object()
+"""A number whose exponent no Decimal can hold; the parser doesn't report its line."""
+
+
+def _decimal(written: str) -> Any:
+    try:
+        return Decimal(written)
+    except InvalidOperation:
+        return _BEYOND
+
+
+def _beyond(document: Values) -> Iterator[str]:
+    """Yield the keys of numbers that no Decimal can hold."""
+    left: list[tuple[str, Any]] = [(_written(key), value) for key, value in document.items()]
+    while left:
+        key, value = left.pop()
+        if value is _BEYOND:
+            yield key
+        elif isinstance(value, dict):
+            left += [(f"{key}.{_written(name)}", inner) for name, inner in value.items()]
+        elif isinstance(value, list):
+            left += [(f"{key}.{place}", inner) for place, inner in enumerate(value, 1)]
 
 
 def _mistake(model: type[TomlTable], error: Any) -> tuple[tuple[int | str, ...], TomlMistake]:

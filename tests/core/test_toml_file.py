@@ -139,6 +139,18 @@ def test_a_number_of_thousands_of_digits_is_no_crash() -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        ("\n[inner]\nneeded = -1e99999999999999999999", "inner.needed"),
+        ("\n\nx = 1e-99999999999999999999", "x"),
+        ("\n[[several]]\n'a b' = [{y = 1e99999999999999999999}]", 'several.1."a b".1.y'),
+    ],
+)
+def test_a_number_beyond_all_limits_is_a_mistake_with_line_and_key(text: str, key: str) -> None:
+    assert mistakes(text) == [f"a.toml:3: {key}: is a number beyond all limits"]
+
+
+@pytest.mark.parametrize(
     "line", ["a" * 60, "[" + " " * 6_000 + "x", '"""#\n[' + '"' + r"\"" * 30_000 + "]"]
 )
 def test_no_line_of_a_text_takes_long(line: str) -> None:

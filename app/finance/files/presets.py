@@ -18,8 +18,8 @@ from typing import Annotated, Any, Final, Literal, Protocol
 
 from pydantic import AfterValidator
 
-from app.core.errors import NotFoundError, TallyhookError, UsageError
-from app.core.toml_file import EMPTY, TomlTable
+from app.core.errors import ConfigurationError, NotFoundError, TallyhookError, UsageError
+from app.core.toml_file import EMPTY, TomlTable, parsed_toml
 from app.finance.files import amounts, bank, books, opening, statements, tables, workbooks
 from app.finance.files.mapping import (
     MAX_BYTES,
@@ -254,8 +254,8 @@ def read_preset(
 
 def _key_of(text: str, key: str) -> Any:
     """Return the value of a key; None if a mapping lacks it, or is no TOML."""
-    with suppress(ValueError):  # reading the values reports it
-        return tomllib.loads(text).get(key) if len(text) <= MAX_BYTES else None
+    with suppress(ConfigurationError):  # reading the values reports it
+        return parsed_toml(text, name="").get(key) if len(text) <= MAX_BYTES else None
     return None
 
 
