@@ -18,9 +18,8 @@ from app.core.errors import ConfigurationError, NotFoundError, UsageError
 from app.core.jobs import job_document
 from app.core.text import counted
 from app.evidence import prove_sealed, seal, witnesses
-from app.evidence.keys import own_key
 from app.evidence.seal import rotate_key
-from app.evidence.verify_log import verify_log
+from app.evidence.verify_log import VerifiedLog, verify_own_log
 from app.golive.examine import Checked, check_all
 from app.golive.golive import ITEMS, REHEARSED, STATED, last_checklist, note_checks, sign
 from app.monitoring.health import overview
@@ -142,7 +141,12 @@ async def log_document(view: View) -> Document:
         newest = await prove_sealed.newest_checkpoint(view.context)
     except NotFoundError:
         newest = None
+    job = view.console.jobs.newest("verify")
     return {
+        "verifying": job_document(job),
+        "verified": None
+        if job is None or job.result is None
+        else job.result.document() | {"sentence": job.result.sentence()},
         "leaves": sealed,
         "waiting": unsealed,
         "origin": None if known is None else known.origin,
@@ -354,25 +358,27 @@ async def ask_verify(view: View) -> Form:
         lines=(
             "Leaves are recomputed from rows, hashes from leaves and heads from hashes, and every "
             "signature is checked. Nothing is changed.",
-            "With a million deliveries it takes some minutes; leave this page open until it "
-            "answers.",
+            "With a million deliveries it takes some minutes; the page of the log shows the "
+            "result. What was found less than a minute ago is shown again.",
         ),
         back="/log",
         reason=False,
     )
 
 
-async def do_verify(view: View, reason: str) -> ActionResult:
-    try:
-        own = own_key(view.context.settings)
-        found = await verify_log(view.context, own=own, progress=lambda _done, _of: None)
-    except NotFoundError:
-        raise UsageError("nothing is sealed yet: the service seals what waits by itself") from None
-    verdict = "Something does not fit" if found.found else "The log fits"
-    advice = ("Keep this machine as it is, and find out who changed what.",) if found.found else ()
-    return ActionResult(
-        title=verdict, lines=(found.sentence(), *found.problems, *advice), back="/log"
-    )
+async def do_verify(view: View, reason: str) -> str:
+    """Verify the log in another process, once for all who ask."""
+
+    async def work() -> VerifiedLog:
+        try:
+            return await view.console.work(verify_own_log)
+        except NotFoundError:
+            raise UsageError(
+                "nothing is sealed yet: the service seals what waits by itself"
+            ) from None
+
+    await view.shared_job("verify", "log", work=work)
+    return "/log"
 
 
 PACE_WORDS: Final[dict[Pace, str]] = {

@@ -28,7 +28,7 @@ from reconcile.instants import Instant
 
 JobKind = Literal[
     "import", "run", "preview", "look", "bank", "withdrawal", "withdraw", "close", "approve",
-    "checks", "journal", "trends",
+    "checks", "journal", "trends", "verify",
 ]  # fmt: skip
 
 

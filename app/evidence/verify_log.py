@@ -340,6 +340,13 @@ async def verify_log(
         return verified
 
 
+async def verify_own_log(context: AppContext) -> VerifiedLog:
+    """Verify everything with this machine's key. Raises as `verify_log`."""
+    return await verify_log(
+        context, own=keys.own_key(context.settings), progress=lambda _done, _of: None
+    )
+
+
 class _Verification:
     """One pass over the log; what it found is `verified`."""
 

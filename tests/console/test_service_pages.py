@@ -3,8 +3,10 @@
 import asyncio
 import re
 from dataclasses import replace
+from typing import Any
 from zoneinfo import ZoneInfo
 
+import httpx2
 import pytest
 
 from app.access.operators import MAY
@@ -13,12 +15,15 @@ from app.config.load import load_settings
 from app.console.application import build_console
 from app.console.service_pages import ITEM_TITLES, problem_sentence
 from app.console.words import ACTIONS, NOTIFICATIONS, prose_in
+from app.core.jobs import Jobs
 from app.evidence.keys import write_key
 from app.evidence.seal import Sealer, open_signer, rename_log, seal_all
+from app.evidence.verify_log import VerifiedLog, verify_own_log
 from app.golive.examine import examine
 from app.golive.golive import ITEMS
 from app.monitoring.preflight import Check
 from app.orders.notify_shop import STATES
+from reconcile.instants import MINUTE, Instant
 from tests.api.driving import SECRET, environ, of_order
 from tests.console.conftest import RunningConsole, session_for
 from tests.console.test_finance_pages import of_form, send
@@ -99,6 +104,12 @@ async def test_the_trail_is_newest_first_and_pages_without_gap(
     assert "Nothing fits these filters" in none
 
 
+async def verified(client: httpx2.AsyncClient) -> str:
+    """Verify the log; return its page."""
+    assert (await send(client, "/do/verify-log")).headers["location"].startswith("/log")
+    return shown((await client.get("/log")).text)
+
+
 async def test_the_log_is_verified_from_its_page(console: RunningConsole) -> None:
     """A row changed since it was sealed is reported."""
     async with console.signed_in("viewer") as client:
@@ -106,21 +117,48 @@ async def test_the_log_is_verified_from_its_page(console: RunningConsole) -> Non
         await seal_all(console.context, signer, sweep=True, progress=lambda *_: None)
         found = (await client.get("/log.json")).json()
         page = shown((await client.get("/log")).text)
-        fits = shown((await send(client, "/do/verify-log")).text)
+        fits = await verified(client)
         key = load_settings(environ(console.driver.path.parent)).evidence_key_path
         own = key.rename(key.with_name("own"))
         write_key(key, secret=b"x" * 32)
-        foreign = shown((await send(client, "/do/verify-log")).text)
+        console.driver.clock.put(Instant(console.driver.clock.now() + MINUTE))
+        foreign = await verified(client)
         own.replace(key)
         async with console.context.database.writing() as connection:
             await connection.exec_driver_sql("UPDATE deliveries SET source='other' WHERE 1=1")
-        broken = shown((await send(client, "/do/verify-log")).text)
+        again = await verified(client)
+        console.driver.clock.put(Instant(console.driver.clock.now() + MINUTE))
+        broken = await verified(client)
     assert found["checkpoint"]["size"] == found["leaves"] > 0
     assert (found["witnesses"], found["left"]) == ([], [])
     assert "None are set up: nobody but the shop has a say in its log" in page
     assert "The log fits" in fits
     assert "is not the one that is here" in foreign
+    assert "is not the one that is here" in again  # a minute is not over
     assert "Something does not fit" in broken
+
+
+async def test_the_log_is_verified_once_for_all_who_ask_and_pages_answer_meanwhile(
+    console: RunningConsole,
+) -> None:
+    begun, held = list[object](), asyncio.Event()
+
+    async def work(use: Any, *args: Any, **words: Any) -> Any:
+        begun.append(use)
+        await held.wait()
+        return VerifiedLog()
+
+    jobs = Jobs(console.driver.clock, patience_s=0.01)
+    application = build_console(replace(console.console, work=work, jobs=jobs))
+    running = replace(console, application=application)
+    async with running.signed_in("viewer") as client:
+        pages = [await verified(client) for _ in range(3)]
+        held.set()
+        await jobs.settle([each for each in [jobs.newest("verify")] if each is not None])
+        after = shown((await client.get("/log")).text)
+    assert begun == [verify_own_log]
+    assert all("It is being verified since" in each for each in pages)
+    assert "The log fits" in after
 
 
 async def test_somebody_is_invited_and_the_link_is_shown_once(console: RunningConsole) -> None:
