@@ -215,9 +215,10 @@ def _print_coverage(done: Imported) -> None:
             by = "as the file states" if each.who == "file" else f"as {each.who} declares"
             printing.note(f"It covers {days} of {name}, {by}.")
         else:
+            missing = f"missing from {name}" if each.name or each.wallet else "missing"
             printing.note(
-                "The file does not say which days it covers, so nothing counts as missing from "
-                f"{name}: say --from and --to, or `tallyhook coverage declare`."
+                f"The file does not say which days it covers, so nothing counts as {missing}: "
+                "say --from and --to, or `tallyhook coverage declare`."
             )
 
 

@@ -6,7 +6,7 @@ until another row withdraws it. A row without a span says that a name is known, 
 
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -31,6 +31,9 @@ class CoverageLine:
     since       with `until`, the span; None if nobody states it
     who         BY_FILE, or the person who declared it
     withdraws   number of the declared line that this one withdraws
+    format      the format of a bank's file
+    first_day   with `last_day`, the days that a bank's file covers or has bookings of, by its own
+                calendar; None: it has none
     """
 
     kind: ImportKind
@@ -44,6 +47,9 @@ class CoverageLine:
     wallet: str | None = None
     reason: str | None = None
     withdraws: int | None = None
+    format: str | None = None
+    first_day: str | None = None
+    last_day: str | None = None
 
     def document(self) -> dict[str, Any]:
         return {
@@ -76,6 +82,38 @@ _STANDING: Final = statement(
     "AND imports.published_at <= :as_of) ORDER BY number",
     columns=", ".join(_COLUMNS),
 )
+
+
+_OF_ANOTHER_FORMAT: Final = (
+    "SELECT imports.number, file, format, min(first_day), max(last_day) FROM coverage "
+    "JOIN imports ON imports.number = of_import "
+    "WHERE coverage.kind = 'bank' AND name = :name AND format <> :format "
+    "AND first_day <= :last_day AND last_day >= :first_day AND NOT EXISTS "
+    "(SELECT 1 FROM imports AS other WHERE other.withdraws = imports.number "
+    "AND other.published_at IS NOT NULL) "
+    "GROUP BY imports.number, file, format ORDER BY imports.number"
+)
+
+
+class BankDays(NamedTuple):
+    """An import of a bank's file, its format, and its days of one account."""
+
+    number: int
+    file: str
+    format: str
+    first_day: str
+    last_day: str
+
+
+async def of_another_format(connection: AsyncConnection, line: CoverageLine) -> list[BankDays]:
+    """Return the imports that stand, are of another format than this line's, and share days of its
+    account with it; oldest first."""
+    values = {name: getattr(line, name) for name in ("name", "format", "first_day", "last_day")}
+    # PostgreSQL cannot tell the type of a NULL that is only compared.
+    if None in values.values():
+        return []
+    rows = await connection.execute(text(_OF_ANOTHER_FORMAT), values)
+    return [BankDays(*row) for row in rows]
 
 
 async def add_coverage(connection: AsyncConnection, lines: Iterable[CoverageLine]) -> int:

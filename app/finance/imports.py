@@ -17,6 +17,7 @@ from app.database.engine import Connection
 from app.database.statements import Rows, run
 from app.finance import (
     changed_rows,
+    coverage,
     file_identity,
     import_store,
     line_version_store,
@@ -66,13 +67,12 @@ async def import_file(
     """Import a file, or find out what an import would do.
 
     name  the source or order book; empty for a bank's file
-    Raises NotFoundError for a missing file, UsageError for a person who may not import.
+    Raises NotFoundError for a missing file, UsageError as `permitted`, `check_bank_formats` do.
     """
-    rejects = None
     if request.rejects is not None and not request.accept_good:
         raise UsageError("--rejects says where rows go that --accept-good leaves out: say both")
-    if request.accept_good and not request.dry_run:
-        rejects = request.rejects or tables.rejects_beside(request.path)
+    aside = request.accept_good and not request.dry_run
+    rejects = (request.rejects or tables.rejects_beside(request.path)) if aside else None
     who = request.actor
     if who is None:
         async with context.database.reading() as connection:
@@ -94,12 +94,13 @@ async def import_file(
             reading.leave_out(await unfit_references(context, reading.staged))
         if not done.refused:
             reading.state_coverage(name, who=who.name, at=context.clock.now())
-        if request.dry_run:
-            async with context.database.reading() as connection:
+        async with context.database.reading() as connection:
+            await coverage.check_bank_formats(connection, done.covers)
+            if request.dry_run:
                 for rows in chunks(reading.staged, Pace(first=MOST_ROWS, most=MOST_ROWS)):
                     done.add(await write(connection, rows, number=None))
                     done.add_up(rows, columns=form.STAGED)
-        elif not done.found or (rejects is not None and not done.refused):
+        if not request.dry_run and (not done.found or (rejects and not done.refused)):
             reading.set_aside()
             done.number, written = await write_import(
                 context,

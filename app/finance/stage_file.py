@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import UTC
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
@@ -44,8 +45,9 @@ from app.finance.import_store import ImportKind
 from app.finance.order_references import Unfit
 from app.finance.staged_rows import Staged
 from app.finance.write_import import Progress
-from reconcile.instants import Instant
+from reconcile.instants import TICK, Instant
 from reconcile.matching.rules import Span
+from reconcile.periods import Calendar
 
 MAX_PROBLEMS: Final = 100
 """Problems that are reported; further ones are counted."""
@@ -260,6 +262,8 @@ class StagedFile:
         self._negative = self._claims = self.names = False
         self._spans: list[tuple[str, Span]] = []
         self._accounts: set[str | None] = set()
+        self._booked: dict[str, tuple[Instant, Instant]] = {}
+        self._format = ""
         names = [
             1 + form.STAGED.index(each) for each in ("account", "wallet") if each in form.STAGED
         ]
@@ -328,7 +332,17 @@ class StagedFile:
                     who=coverage_store.BY_FILE if self._spans else who,
                     at=at,
                 )
-                self.done.covers.append(line)
+                self.done.covers.append(self._with_days(line) if of_bank else line)
+
+    def _with_days(self, line: coverage_store.CoverageLine) -> coverage_store.CoverageLine:
+        """Return a bank's line with its format, and the days that it covers or has bookings of."""
+        calendar = Calendar(self._chosen.mapping.zone or UTC)
+        ends = [*self._booked.get(line.name, ())]
+        if line.since is not None and line.until is not None:
+            ends += [line.since, Instant(line.until - TICK)]
+        days = [*map(calendar.day_of, ends)]
+        first, last = min(days, default=None), max(days, default=None)
+        return replace(line, format=self._format, first_day=first, last_day=last)
 
     def _open(self) -> tables.SourceTable:
         return self._chosen.open(self._request.table_path, self._form, opens=self._kind.opens)
@@ -342,6 +356,10 @@ class StagedFile:
         done.notes += chosen.notes
         table = self._open()
         done.notes += table.notes
+        if self._kind is BANK:
+            mapping = self._request.mapping
+            named = done.preset or ("a table" if mapping is None else printable(mapping.stem))
+            self._format = bank_formats.bank_format(self._request.table_path) or named
         understanding = books.Understanding(table, self._form, chosen.mapping)
         done.passed_over = understanding.passed_over()
         for found in understanding.batches():
@@ -360,6 +378,8 @@ class StagedFile:
         said = [*table.notes, *understanding.notes()]
         done.notes += [each for each in said if each not in done.notes]
         self._spans = stated_period.spans_of(table, self._request.table_path, chosen)
+        if self._kind is BANK:
+            self._accounts |= {" ".join(each.name.split()) or None for each in table.periods}
         is_empty = isinstance(table, BankTable) and table.statements
         if not done.read and not self._spans and not is_empty:
             left_out = f"; {sum(done.ignored.values()):,} are left out" if done.ignored else ""
@@ -374,6 +394,13 @@ class StagedFile:
         self.staged.add(found.rows)
         if (place := self._account_place) is not None:
             self._accounts.update([row[place] for row in found.rows])
+        if self._kind is BANK:
+            of, booked_at = (1 + self._form.STAGED.index(n) for n in ("account", "booked_at"))
+            for row in found.rows:
+                account, at = row[of], row[booked_at]
+                first, last = self._booked.get(account, (at, at))
+                if not first < at < last:
+                    self._booked[account] = (min(first, at), max(last, at))
         if self._kind is BOOK:
             minor, source = (1 + self._form.STAGED.index(n) for n in ("minor", "source"))
             self._negative = self._negative or any(row[minor] < 0 for row in found.rows)

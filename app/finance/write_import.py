@@ -22,7 +22,7 @@ from app.access.operators import Action, note_in_trail
 from app.context.context import AppContext
 from app.core.errors import StoreUnavailable
 from app.database.engine import Connection
-from app.finance import coverage_store, import_store, line_version_store
+from app.finance import coverage, coverage_store, import_store, line_version_store
 from app.finance.import_digest_store import digests_of
 from app.finance.line_version_store import WrittenVersions
 from app.finance.staged_rows import Staged, chunks
@@ -56,11 +56,14 @@ async def write_import(
     """Write and publish staged rows; return the import's number, and what became of the rows.
 
     wanted  the import, with the counts of rows read and rejected
-    Raises StoreUnavailable as the store does, and if another import took this one for killed.
+    Raises StoreUnavailable as the store does, and if another import took this one for killed;
+    UsageError where another format of a bank account has the same days.
     """
     await _wait_for_others(context)
     async with context.database.writing() as connection:
         begun, another = await import_store.begin_import(connection, wanted)
+        # No other import is published from here on, unless this one is taken for killed.
+        await coverage.check_bank_formats(connection, covers)
     if another:
         await _undo(context, begun)
     counts, written, pace = WrittenVersions(), 0, Pace(first=FIRST_ROWS, most=MOST_ROWS)

@@ -9,11 +9,13 @@ from app.access.operators import trail
 from app.core.errors import NotFoundError, UsageError
 from app.finance.coverage import (
     Declaration,
+    check_bank_formats,
     declare_coverage,
     list_coverage,
     withdraw_coverage,
 )
 from app.finance.coverage_store import coverage
+from app.finance.import_store import under_way
 from app.finance.imports import Imported, ImportRequest, import_bank, import_book, import_statement
 from app.finance.withdraw_import import withdraw_import
 from app.receiving.inbox import Inbox
@@ -38,6 +40,20 @@ async def till(inbox: Inbox, folder: Path, *, at: int = LATER, **asked: Any) -> 
 
 async def known(inbox: Inbox, *, at: int = LATER + 9) -> Coverage:
     return await fetch(inbox, coverage, as_of=seconds(at))
+
+
+HEADING = "account,booked_at,amount,currency\n"
+MT940 = ":20:S\n:25:main\n:60F:C261101KES5,\n:61:2611021102C5,NTRFNONREF\n:62F:C261130KES10,\n-\n"
+
+
+async def banked(
+    inbox: Inbox, folder: Path, content: str, *, name: str = "bank", **asked: Any
+) -> Imported:
+    path = folder / name
+    path.write_text(content)
+    done = await import_bank(context(inbox, at=LATER), ImportRequest(path=path, **asked))
+    assert done.problems == []
+    return done
 
 
 def ends(found: Coverage, name: str = "till") -> list[str]:
@@ -91,6 +107,50 @@ class CoverageContract:
         assert (await known(inbox, at=LATER + 20)).statements == ()
         assert ends(await known(inbox, at=LATER + 19)) == WITHIN
         assert await list_coverage(again) == []
+
+    @pytest.mark.alike
+    async def test_days_of_a_bank_account_are_imported_in_one_format(
+        self, inbox: Inbox, tmp_path: Path
+    ) -> None:
+        """Until its import is taken back. Days that it covers without a booking are its days, too;
+        other days and other accounts are free."""
+        done = await banked(inbox, tmp_path, MT940)
+        assert done.number is not None
+        with pytest.raises(UsageError) as refused:
+            await banked(inbox, tmp_path, HEADING + "main,2026-11-20,5.00,KES\n", dry_run=True)
+        said = str(refused.value)
+        assert f"import {done.number} (bank, MT940, 2026-11-01 to 2026-11-30)" in said
+        assert f"`tallyhook bank withdraw {done.number}`" in said
+        for shared in ("main,2026-11-02", "main,2026-12-03,1.00,KES\nmain,2026-11-30"):
+            with pytest.raises(UsageError) as refused:
+                await banked(inbox, tmp_path, f"{HEADING}{shared},5.00,KES\n")
+            assert "this file is a table, of 2026-11-" in str(refused.value)
+        for free in ("main,2026-12-01", "other,2026-11-20"):
+            assert (await banked(inbox, tmp_path, f"{HEADING}{free},5.00,KES\n")).new == 1
+        assert (await banked(inbox, tmp_path, MT940)).unchanged == 1
+        for number, at in ((done.number, 20), (done.number + 3, 21)):
+            late = context(inbox, at=LATER + at)
+            await withdraw_import(late, number, kind="bank", by=None, reason="twice")
+        again = await banked(inbox, tmp_path, f"{HEADING}main,2026-11-20,5.00,KES\n")
+        assert again.number is not None
+
+    async def test_another_format_that_was_imported_meanwhile_is_found_before_the_first_line(
+        self, inbox: Inbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Both looked when neither was there. The second one leaves nothing to undo."""
+        check, looks = check_bank_formats, list[int]()
+
+        async def meanwhile(*given: Any) -> None:
+            looks.append(1)
+            if len(looks) > 1:
+                await check(*given)
+            else:
+                await banked(inbox, tmp_path, MT940, name="first")
+
+        monkeypatch.setattr("app.finance.coverage.check_bank_formats", meanwhile)
+        with pytest.raises(UsageError, match=r"import 1 \(first, MT940"):
+            await banked(inbox, tmp_path, HEADING + "main,2026-11-20,5.00,KES\n")
+        assert await fetch(inbox, under_way) is None
 
     async def test_a_file_covers_no_time_after_it_was_imported(
         self, inbox: Inbox, tmp_path: Path

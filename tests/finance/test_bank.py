@@ -180,6 +180,7 @@ async def test_a_day_without_bookings_is_imported_and_counts_as_covered(
     day = parse_instant("2026-01-07T00:00:00Z")
     found = [(line.name, line.since, line.until) for line in done.covers if line.since is not None]
     assert found == [("main", day, day + DAY)] * covered
+    assert {line.name for line in done.covers} == {"main"}
 
 
 def counts(done: Imported) -> tuple[int, int, int]:

@@ -71,7 +71,7 @@ SAMPLE: Final[Mapping[str, Sample]] = {
     "adyen_settlement": Sample(read=8, ignored=1),
     "amazon_settlement": Sample(read=6),
     "chase_checking": Sample(read=2, ignored=1, said={"account": "checking"}),
-    "deutsche_bank": Sample(read=2, ignored=1, said={"account": "current"}),
+    "deutsche_bank": Sample(read=3, ignored=1, said={"account": "current"}),
     "ebay_transactions": Sample(read=3, ignored=1),
     "etsy_statement": Sample(read=8, ignored=2),
     "flutterwave_settlement": Sample(read=2, ignored=1),
@@ -189,7 +189,7 @@ def test_every_statement_names_the_profiles_of_its_provider() -> None:
 
 def test_every_statement_declares_how_money_that_leaves_is_written() -> None:
     for preset in map(load_preset, shipped_presets()):
-        assert (preset.mapping.signs is not None) == (preset.kind == "statement")
+        assert preset.mapping.signs is not None or preset.kind != "statement"
 
 
 def test_every_preset_has_a_sample() -> None:

@@ -230,7 +230,8 @@ class ImportRow(Table, table=True):
 
 class CoverageRow(Table, table=True):
     """One span that files of a source, bank account or order book cover, or a declared span that a
-    person withdrew. Append-only: see `finance/coverage_store.py`."""
+    person withdrew. Of a bank's file also its format, and the first and the last day that it covers
+    or has bookings of. Append-only: see `finance/coverage_store.py`."""
 
     __tablename__ = "coverage"
     __table_args__ = STRICT
@@ -245,6 +246,9 @@ class CoverageRow(Table, table=True):
     at: int = big_column()
     reason: str | None = text_column(marks.IMPORT_WORDS, null=True)
     withdraws: int | None = big_column(null=True)
+    format: str | None = text_column(marks.RULES, null=True)
+    first_day: str | None = text_column(marks.CODES, null=True)
+    last_day: str | None = text_column(marks.CODES, null=True)
 
 
 class MappingRow(Table, table=True):

@@ -250,9 +250,10 @@ class _Camt:
         since, until = days.get("FrDtTm"), days.get("ToDtTm")
         if since is None or until is None:
             since, until = days.get("OPBD") or day_after(days.get("PRCD", "")), days.get("CLBD")
-        if since and until:
-            account = self._account.get("IBAN") or self._account.get("Othr", "")
-            self._table.periods.append(tables.StatedPeriod(since=since, until=until, name=account))
+        account = self._account.get("IBAN") or self._account.get("Othr", "")
+        # Without days it still tells the account of a statement without entries.
+        stated = tables.StatedPeriod(since=since or "", until=until or "", name=account)
+        self._table.periods.append(stated)
 
     def _only_day(self) -> str:
         """Return the day of a statement of one day, for an entry that names none; else ""."""

@@ -92,6 +92,8 @@ class OfxTable(BankTable):
                     entry = None
                 elif name in _STATEMENTS:
                     self.statements += 1
+                    # Without days it still tells the account of a statement without entries.
+                    self.periods.append(tables.StatedPeriod(since="", until="", name=account))
                 elif name == "BANKTRANLIST" and len(days) == 2:
                     since, until = days["DTSTART"], days["DTEND"]
                     period = tables.StatedPeriod(since=since, until=until, name=account)
