@@ -6,6 +6,7 @@ Leaves out: where they are kept, and how often somebody may try.
 import asyncio
 import base64
 import hmac
+import re
 from functools import cache
 from typing import Final
 
@@ -77,6 +78,11 @@ def _nobodys() -> str:
 def new_totp_secret() -> str:
     """Return 160 bits in Base32, as authenticator programs read them."""
     return base64.b32encode(new_secret()[:20]).decode()
+
+
+def is_totp_secret(text: str) -> bool:
+    """Return whether a text is a secret as `new_totp_secret` makes it."""
+    return re.fullmatch("[A-Z2-7]{32}", text) is not None
 
 
 def totp_code(secret: str, step: int) -> str:

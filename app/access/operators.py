@@ -100,6 +100,8 @@ Action = Literal[
     "notices_chosen",
     "signed_in",
     "sign_in_failed",
+    "password_changed",
+    "second_factor_set",
 ]
 
 _FINANCE: Final = frozenset[Role]({"finance", "admin"})
@@ -174,6 +176,8 @@ MAY: Final[Mapping[Action, frozenset[Role]]] = {
     "notices_chosen": frozenset(ROLES),  # one's own; an admin's for others
     "signed_in": frozenset(ROLES),
     "sign_in_failed": frozenset(),  # nobody's act
+    "password_changed": frozenset(ROLES),  # these two only one's own
+    "second_factor_set": frozenset(ROLES),
 }
 """Roles that may do each action."""
 

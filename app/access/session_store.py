@@ -1,10 +1,11 @@
 """Rows of credentials, invitations, sessions and used forms. Secrets are stored as hashes, except
 those of one-time codes, which are needed to compute the codes."""
 
+from collections.abc import Collection
 from dataclasses import asdict, dataclass
-from typing import Literal
+from typing import Final, Literal
 
-from sqlalchemy import delete, table, text
+from sqlalchemy import bindparam, delete, table, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.access.operator_store import hashed
@@ -42,6 +43,23 @@ class OperatorSession:
     created_at: Instant
     used_at: Instant
     until: Instant
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnSession:
+    """Session in force of one person.
+
+    id  start of its row's hash, which gives nobody the cookie
+    """
+
+    id: str
+    created_at: Instant
+    used_at: Instant
+    until: Instant
+
+
+ID_CHARS: Final = 16
+"""Hexadecimal digits of a session's id."""
 
 
 async def credential_of(connection: AsyncConnection, name: str) -> Credential | None:
@@ -245,6 +263,38 @@ async def revoke_sessions_of(connection: AsyncConnection, name: str, *, now: Ins
             "RETURNING hash"
         ),
         {"name": name, "now": now},
+    )
+    return len(rows.all())
+
+
+async def sessions_of(
+    connection: AsyncConnection, name: str, *, now: Instant, used_after: Instant
+) -> list[OwnSession]:
+    """Return a person's sessions in force, newest first."""
+    rows = await connection.execute(
+        text(
+            "SELECT hash, created_at, used_at, until FROM sessions WHERE name=:name "
+            "AND revoked_at IS NULL AND until > :now AND used_at > :used_after "
+            "ORDER BY created_at DESC, hash"
+        ),
+        {"name": name, "now": now, "used_after": used_after},
+    )
+    return [
+        OwnSession(id=digest[:ID_CHARS], created_at=created, used_at=used, until=until)
+        for digest, created, used, until in rows
+    ]
+
+
+async def revoke_own_sessions(
+    connection: AsyncConnection, name: str, ids: Collection[str], *, now: Instant
+) -> int:
+    """End the person's sessions with these ids and return their number."""
+    rows = await connection.execute(
+        text(
+            "UPDATE sessions SET revoked_at=:now WHERE name=:name AND revoked_at IS NULL "
+            "AND substr(hash, 1, :chars) IN :ids RETURNING hash"
+        ).bindparams(bindparam("ids", expanding=True)),
+        {"name": name, "now": now, "chars": ID_CHARS, "ids": list(ids)},
     )
     return len(rows.all())
 

@@ -7,10 +7,12 @@
 Another way to sign in, such as OpenID Connect, would end in `_begin`, as `sign_in` does.
 """
 
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
 from app.access import credentials, operator_store, operators, session_store
+from app.access.session_store import OwnSession as OwnSession
 from app.core.errors import TallyhookError, UsageError
 from app.core.ids import new_token
 from app.database.database import DatabaseContext
@@ -26,6 +28,8 @@ NOTED_EVERY: Final[Duration] = 5 * MINUTE
 
 WITH_CODE: Final = frozenset({"admin", "finance"})
 """Roles that sign in with a password and a one-time code."""
+
+WRONG_CODE: Final = "that is not the code of now: look at the authenticator again, and at the clock"
 
 DEMO: Final = "demo"
 """Operator of the demo's database."""
@@ -131,9 +135,7 @@ async def accept_invitation(
         if link.totp is not None:
             step = credentials.fitting_step(link.totp, code, now=now, after=None)
             if step is None:
-                raise UsageError(
-                    "that is not the code of now: look at the authenticator again, and at the clock"
-                )
+                raise UsageError(WRONG_CODE)
         if not await session_store.use_link(connection, token, now=now):
             raise LinkRefused
         credential = session_store.Credential(
@@ -305,6 +307,78 @@ async def sign_in_states(context: DatabaseContext) -> list[SignInState]:
         )
         for each in known
     ]
+
+
+async def account_of(context: DatabaseContext, name: str) -> session_store.Credential | None:
+    """Return a person's credential; None for who has set no password, as the demo's visitor."""
+    async with context.database.reading() as connection:
+        return await session_store.credential_of(connection, name)
+
+
+def session_id(token: str) -> str:
+    """Return the id under which a cookie's session is shown to its person."""
+    return operator_store.hashed(token)[: session_store.ID_CHARS]
+
+
+async def own_sessions(context: DatabaseContext, name: str) -> list[OwnSession]:
+    """Return a person's sessions in force, newest first."""
+    now = context.clock.now()
+    async with context.database.reading() as connection:
+        return await session_store.sessions_of(connection, name, now=now, used_after=now - IDLE)
+
+
+async def change_password(context: DatabaseContext, *, name: str, password: str, here: str) -> None:
+    """Replace the password of a person who gave the old one, and end their sessions but the one
+    `here`. Raise UsageError for a bad password."""
+    credentials.check_password(password)
+    kept = await credentials.password_text(password)
+    await _set_own(context, name, here=here, action="password_changed", password=kept)
+
+
+async def set_second_factor(
+    context: DatabaseContext, *, name: str, totp: str, code: str, here: str
+) -> None:
+    """Replace the one-time secret of a person who gave their password, and end their sessions but
+    the one `here`. Raise UsageError for a code that is not the secret's code of now."""
+    step = None
+    if credentials.is_totp_secret(totp):
+        step = credentials.fitting_step(totp, code, now=context.clock.now(), after=None)
+    if step is None:
+        raise UsageError(WRONG_CODE)
+    await _set_own(context, name, here=here, action="second_factor_set", totp=totp, totp_step=step)
+
+
+async def _set_own(
+    context: DatabaseContext, name: str, *, here: str, action: operators.Action, **changed: Any
+) -> None:
+    """Change members of a person's credential, end their other sessions, and note it."""
+    async with context.database.writing() as connection:
+        await operator_store.acting_alone(connection)
+        now = context.clock.now()
+        who = await operators.permitted(connection, by=operators.Proven(name), action=action)
+        before = await session_store.credential_of(connection, name)
+        if before is None:
+            raise UsageError(f"{name} has no password yet: an invitation sets the first one")
+        await session_store.set_credential(connection, replace(before, **changed), now=now)
+        own = await session_store.sessions_of(connection, name, now=now, used_after=now - IDLE)
+        others = [each.id for each in own if each.id != session_id(here)]
+        ended = await session_store.revoke_own_sessions(connection, name, others, now=now)
+        await operators.note_in_trail(
+            connection, who, action=action, subject=name, at=now, facts={"sessions": ended}
+        )
+
+
+async def end_own_sessions(context: DatabaseContext, *, name: str, ids: Collection[str]) -> None:
+    """End sessions of a person, who asks for it themselves."""
+    async with context.database.writing() as connection:
+        await operator_store.acting_alone(connection)
+        now = context.clock.now()
+        known = {each.name: each for each in await operator_store.operators(connection)}
+        ended = await session_store.revoke_own_sessions(connection, name, ids, now=now)
+        await operators.note_in_trail(
+            connection, known[name], action="sessions_ended", subject=name, at=now,
+            facts={"sessions": ended},
+        )  # fmt: skip
 
 
 async def end_sessions(context: DatabaseContext, *, name: str, by: str, reason: str) -> int:

@@ -3,6 +3,7 @@
 from typing import Final
 
 from app.console import (
+    account_pages,
     breaks_pages,
     case_pages,
     coverage_pages,
@@ -523,12 +524,41 @@ ACTS: Final = (
         do=service_pages.do_verify,
     ),
     Act(
+        name="change-password",
+        title="Change your password",
+        button="Change it",
+        permission="password_changed",
+        ask=account_pages.ask_password,
+        do=account_pages.do_password,
+        done="Your password is changed, and your other sessions have ended.",
+        kept=False,
+    ),
+    Act(
+        name="second-factor",
+        title="Set a second factor",
+        button="Set it",
+        permission="second_factor_set",
+        ask=account_pages.ask_second_factor,
+        do=account_pages.do_second_factor,
+        done="It counts from now on, and your other sessions have ended.",
+        kept=False,
+    ),
+    Act(
+        name="end-own-session",
+        title="End your session",
+        button="End it",
+        permission="me",
+        ask=account_pages.ask_end_own,
+        do=account_pages.do_end_own,
+        done="It has ended.",
+    ),
+    Act(
         name="choose-notices",
         title="Choose how you are notified",
         button="Choose it",
         permission="notices_chosen",
-        ask=service_pages.ask_notices,
-        do=service_pages.do_notices,
+        ask=account_pages.ask_notices,
+        do=account_pages.do_notices,
         done="It counts from now on.",
     ),
     Act(

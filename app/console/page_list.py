@@ -3,6 +3,7 @@
 from typing import Final
 
 from app.console import (
+    account_pages,
     breaks_pages,
     case_pages,
     coverage_pages,
@@ -383,11 +384,11 @@ PAGES: Final = (
     ),
     Page(
         path="/me",
-        title="My notices",
+        title="My account",
         reads="me",
-        load=service_pages.notices_document,
+        load=account_pages.account_document,
         template="me.html",
-        rows="ways",
+        rows="sessions",
         group="Service",
         live=False,
     ),

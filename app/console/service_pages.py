@@ -23,15 +23,6 @@ from app.evidence.verify_log import VerifiedLog, verify_own_log
 from app.golive.examine import Checked, check_all
 from app.golive.golive import ITEMS, REHEARSED, STATED, last_checklist, note_checks, sign
 from app.monitoring.health import overview
-from app.monitoring.work_notices import (
-    PACES,
-    WAYS,
-    Pace,
-    Way,
-    choose_notices,
-    notice_choice,
-    ways_set_up,
-)
 from app.orders.notify_shop import STATES, list_notifications, redeliver
 from reconcile.instants import format_instant, format_known
 
@@ -379,81 +370,6 @@ async def do_verify(view: View, reason: str) -> str:
 
     await view.shared_job("verify", "log", work=work)
     return "/log"
-
-
-PACE_WORDS: Final[dict[Pace, str]] = {
-    "at_once": "At once",
-    "daily": "Each morning, together",
-    "off": "Not at all",
-}
-
-WAY_WORDS: Final[dict[Way, str]] = {
-    "mail": "By mail",
-    "post": "By a signed post to where alarms go",
-}
-
-
-async def notices_document(view: View) -> Document:
-    """GET /me: how the person is notified of work."""
-    choice = await notice_choice(view.context, view.person.name)
-    return {
-        "choice": choice
-        and {
-            "pace": choice.pace,
-            "way": choice.way,
-            "address": choice.address,
-            "due_at": format_instant(choice.due_at),
-            "tries": choice.tries,
-        },
-        "ways": [{"way": way, "means": WAY_WORDS[way]} for way in ways_set_up(view.context)],
-    }
-
-
-async def ask_notices(view: View) -> Form:
-    choice = await notice_choice(view.context, view.person.name)
-    ways = ways_set_up(view.context)
-    return Form(
-        subject=view.person.name,
-        lines=(
-            "You are notified of breaks that are assigned to you, and of proposals that wait for "
-            "your approval: each once. The digest comes at 8 in the morning.",
-        ),
-        back="/me",
-        ready=bool(ways),
-        reason=False,
-        fields=(
-            Field(
-                name="pace",
-                label="When",
-                choices=tuple(PACE_WORDS.items()),
-                value="at_once" if choice is None else choice.pace,
-            ),
-            Field(
-                name="way",
-                label="How",
-                choices=tuple((way, WAY_WORDS[way]) for way in ways),
-                value="mail" if choice is None else choice.way,
-            ),
-            Field(
-                name="address",
-                label="Mail address",
-                value=(choice and choice.address) or "",
-                hint="Your own. It is deleted when you choose to be notified otherwise.",
-                required=False,
-            ),
-        ),
-    )
-
-
-async def do_notices(view: View, reason: str) -> str:
-    when, how = view.given.get("pace"), view.given.get("way")
-    pace = next((each for each in PACES if each == when), None)
-    way = next((each for each in WAYS if each == how), None)
-    if pace is None or way is None:
-        raise UsageError("choose when and how")
-    me, address = view.person.name, view.given.get("address", "")
-    await choose_notices(view.context, me, pace=pace, way=way, address=address, by=me)
-    return "/me"
 
 
 async def ask_invite(view: View) -> Form:

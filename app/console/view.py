@@ -10,6 +10,7 @@ from typing import Any, Final, Literal, TypeVar
 from urllib.parse import urlencode
 
 import httpx2
+from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -123,6 +124,12 @@ class View:
     def file(self) -> ReceivedFile | None:
         """The file of a form that takes one; None if none was chosen."""
         return next(iter(self.files), None)
+
+    @property
+    def cookie(self) -> str:
+        """The cookie of the session: the new one where this request renewed it."""
+        renewed: str | None = getattr(self.request.state, "renewed", None)
+        return renewed or self.request.cookies.get(self.console.cookie, "")
 
     @property
     def context(self) -> AppContext:
@@ -252,7 +259,8 @@ class Page:
 class Field:
     """One field of a form, beside the reason.
 
-    kind     one line (or a choice), several lines, a file or several, or sent back unseen
+    kind     one line (or a choice), several lines, a new password, a file or several, or sent back
+             unseen
     choices  (value, word) of each choice; none: free text
     value    initial value
     echo     whether a refused form shows it again; False if it may be a phone number
@@ -260,7 +268,7 @@ class Field:
 
     name: str
     label: str
-    kind: Literal["line", "area", "file", "files", "hidden"] = "line"
+    kind: Literal["line", "area", "password", "file", "files", "hidden"] = "line"
     choices: tuple[tuple[str, str], ...] = ()
     value: str = ""
     hint: str = ""
@@ -284,6 +292,7 @@ class Form:
     preview   whether the form that was sent only looked: it is shown again, and nothing is done
     button    text of the button; empty: the action's
     columns, rows  table that is shown above the fields
+    picture, secret  QR code of a secret that only this person may see, and the secret
     """
 
     subject: str
@@ -298,6 +307,8 @@ class Form:
     button: str = ""
     columns: tuple[str, ...] = ()
     rows: tuple[tuple[str, ...], ...] = ()
+    picture: Markup | None = None
+    secret: str = field(default="", repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

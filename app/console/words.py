@@ -359,6 +359,8 @@ ACTIONS: Final[Mapping[Action, str]] = {
     "golive_checked": "had the go-live checks run",
     "signed_in": "signed in to the console",
     "sign_in_failed": "did not prove who they are",
+    "password_changed": "changed their password",
+    "second_factor_set": "set a second factor",
 }
 """Actions of the audit trail, in words after a name."""
 

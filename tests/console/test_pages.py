@@ -185,7 +185,7 @@ async def test_every_role_does_what_the_table_says(
             about = f"order=ORD-1&break={name}&number=1&operator=a+viewer&token=books"
             about += f"&month={month}&proposal={proposal}&upload=none&delivery={delivery}"
             about += "&import=1&preview=none&list=orders&label=mine&alarm=held&source=shop"
-            about += "&attachment=att_0&payment=shop:till-1&mapping=none&rule=limit"
+            about += "&attachment=att_0&payment=shop:till-1&mapping=none&rule=limit&session=others"
             path = f"/do/{act.name}?{about}&item=rollback"
             allowed = role in may[act.permission]
             there = 404 if act.name in ABOUT_A_FILE else 200

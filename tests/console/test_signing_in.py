@@ -4,6 +4,7 @@ import asyncio
 import json
 import re
 from dataclasses import replace
+from functools import partial
 from html import unescape
 from io import StringIO
 from typing import Any
@@ -20,15 +21,17 @@ from app.access.credentials import (
     step_of,
     totp_code,
 )
-from app.access.operators import register_operator, retire_operator
+from app.access.operators import ROLES, register_operator, retire_operator
 from app.access.sessions import (
     IDLE,
     LONGEST,
     SignInRefused,
     accept_invitation,
+    account_of,
     demo_link,
     end_sessions,
     invite_operator,
+    session_id,
     sign_in,
 )
 from app.console.application import build_console
@@ -350,6 +353,93 @@ async def test_a_session_ends_idle_old_signed_out_and_with_its_operator(
         assert (await client.post("/sign-out")).status_code == 303
     async with console.client(stolen) as client:
         assert (await client.get("/orders")).status_code == 303
+
+
+# --- my account -----------------------------------------------------------------------------------
+
+NEW = "another one, and new"
+
+
+async def sent(client: httpx2.AsyncClient, path: str, **fields: str) -> httpx2.Response:
+    """Open a form and send it with its hidden fields."""
+    hidden = r'<input type="hidden" name="(\w+)" value="([^"]*)">'
+    given = dict(re.findall(hidden, (await client.get(path)).text))
+    return await client.post(path, data={**given, **fields})
+
+
+@pytest.mark.parametrize("role", ROLES)
+async def test_everybody_changes_their_own_password(console: RunningConsole, role: str) -> None:
+    """The old one is asked for, and all other sessions end."""
+    name = f"a {role}"
+    await invited(console, name)
+    here, other = [await session_for(console.context, name) for _ in range(2)]
+    async with console.client(here, **SAME_SITE) as client:
+        change = partial(sent, client, "/do/change-password")
+        refused = [
+            await change(password="wrong", new=NEW, again=NEW),
+            await change(password=PASSWORD, new=NEW, again=PASSWORD),
+        ]
+        done = await change(password=PASSWORD, new=NEW, again=NEW)
+    assert [each.status_code for each in (*refused, done)] == [400, 400, 303]
+    assert NEW not in "".join(each.text for each in refused)
+    for cookie, status in (
+        (here, 303),
+        (other, 303),
+        (client.cookies.get(console.console.cookie, domain="127.0.0.1"), 200),
+    ):
+        async with console.client(cookie or "") as after:
+            assert (await after.get("/orders")).status_code == status
+    credential = await account_of(console.context, name)
+    assert credential is not None
+    assert await password_fits(NEW, credential.password)
+    acts = console.driver.rows("SELECT who, subject FROM audit WHERE action='password_changed'")
+    assert acts == [(name, name)]
+
+
+async def test_a_viewer_sets_a_second_factor_which_is_then_asked_for(
+    console: RunningConsole,
+) -> None:
+    await invited(console, "a viewer")
+    async with console.signed_in("viewer") as client:
+        page = (await client.get("/do/second-factor")).text
+        secret = re.search(r'name="totp" value="(\w{32})"', page)
+        assert secret
+        assert "<svg" in page
+        code = totp_code(secret[1], step_of(console.driver.clock.now()))
+        given = {"form": "1", "password": PASSWORD, "totp": secret[1]}
+        wrong = await client.post("/do/second-factor", data=given | {"code": "000000"})
+        weak = {"form": "2", "totp": "A" * 8, "code": code}
+        short = await client.post("/do/second-factor", data=given | weak)
+        done = await client.post("/do/second-factor", data=given | {"form": "3", "code": code})
+        told = (await client.get("/me.json")).json()
+    assert secret[1] in wrong.text, "the same secret, to try again"
+    assert [wrong.status_code, short.status_code, done.status_code] == [400, 400, 303]
+    assert told["second_factor"]
+    console.driver.clock.put(console.driver.clock.now() + 30 * SECOND)
+    new = totp_code(secret[1], step_of(console.driver.clock.now()))
+    async with console.client(**SAME_SITE) as client:
+        for code, status in (("", 403), (new, 303)):
+            form = {"name": "a viewer", "password": PASSWORD, "code": code}
+            assert (await client.post("/sign-in", data=form)).status_code == status
+
+
+async def test_people_see_and_end_their_own_sessions_alone(console: RunningConsole) -> None:
+    here, one, two = [await session_for(console.context, "a viewer") for _ in range(3)]
+    theirs = await session_for(console.context, "a support")
+    async with console.client(here, **SAME_SITE) as client:
+        shown = (await client.get("/me.json")).json()["sessions"]
+        assert [each["session"] for each in shown if each["here"]] == [session_id(here)]
+        assert {each["session"] for each in shown} == set(map(session_id, (here, one, two)))
+        path = "/do/end-own-session?session="
+        for cookie, status in ((theirs, 404), (one, 303), (one, 404)):
+            assert (await sent(client, path + session_id(cookie))).status_code == status
+        assert [each["session"] for each in (await client.get("/me.json")).json()["sessions"]] == [
+            each["session"] for each in shown if each["session"] != session_id(one)
+        ]
+        assert (await sent(client, f"{path}others")).status_code == 303
+    for cookie, status in ((here, 200), (one, 303), (two, 303), (theirs, 200)):
+        async with console.client(cookie) as after:
+            assert (await after.get("/orders")).status_code == status
 
 
 async def test_what_an_open_page_asks_by_itself_keeps_no_session(console: RunningConsole) -> None:

@@ -1,0 +1,220 @@
+"""My account: an operator's own password, second factor, sessions and notices."""
+
+from hmac import compare_digest
+from typing import Final
+
+from app.access import credentials, sessions
+from app.console.signing_in import qr_code
+from app.console.view import Document, Field, Form, View
+from app.core.errors import NotFoundError, UsageError
+from app.core.text import counted
+from app.monitoring.work_notices import (
+    PACES,
+    WAYS,
+    Pace,
+    Way,
+    choose_notices,
+    notice_choice,
+    ways_set_up,
+)
+from reconcile.instants import format_instant
+
+PACE_WORDS: Final[dict[Pace, str]] = {
+    "at_once": "At once",
+    "daily": "Each morning, together",
+    "off": "Not at all",
+}
+
+WAY_WORDS: Final[dict[Way, str]] = {
+    "mail": "By mail",
+    "post": "By a signed post to where alarms go",
+}
+
+
+async def account_document(view: View) -> Document:
+    """GET /me: how the person signs in, their sessions, and how they are notified of work."""
+    me = view.person.name
+    choice, account = (
+        await notice_choice(view.context, me),
+        await sessions.account_of(view.context, me),
+    )
+    return {
+        "password": account is not None,
+        "second_factor": account is not None and account.totp is not None,
+        "sessions": [
+            {
+                "session": each.id,
+                "here": each.id == sessions.session_id(view.cookie),
+                "began_at": format_instant(each.created_at),
+                "used_at": format_instant(each.used_at),
+                "ends_at": format_instant(each.until),
+            }
+            for each in await sessions.own_sessions(view.context, me)
+        ],
+        "choice": choice
+        and {
+            "pace": choice.pace,
+            "way": choice.way,
+            "address": choice.address,
+            "due_at": format_instant(choice.due_at),
+            "tries": choice.tries,
+        },
+        "ways": [{"way": way, "means": WAY_WORDS[way]} for way in ways_set_up(view.context)],
+    }
+
+
+BY_LINK: Final = "The demo's visitor has no password and no second factor: they came by a link."
+
+
+async def ask_password(view: View) -> Form:
+    if await sessions.account_of(view.context, view.person.name) is None:
+        return Form(subject=view.person.name, lines=(BY_LINK,), back="/me", ready=False)
+    least = f"At least {credentials.PASSWORD_MIN} characters: some words in a row are good."
+    return Form(
+        subject=view.person.name,
+        lines=(
+            "Your other sessions end. This one goes on. Who has forgotten their password asks an "
+            "admin for an invitation.",
+        ),
+        back="/me",
+        reason=False,
+        password=True,
+        fields=(
+            Field(name="new", label="New password", kind="password", hint=least),
+            Field(name="again", label="The same again", kind="password"),
+        ),
+    )
+
+
+async def do_password(view: View, reason: str) -> str:
+    password, again = view.given.get("new", ""), view.given.get("again", "")
+    if not compare_digest(password.encode(), again.encode()):
+        raise UsageError("the two new passwords are not the same")
+    await sessions.change_password(
+        view.context, name=view.person.name, password=password, here=view.cookie
+    )
+    return "/me"
+
+
+async def ask_second_factor(view: View) -> Form:
+    if await sessions.account_of(view.context, view.person.name) is None:
+        return Form(subject=view.person.name, lines=(BY_LINK,), back="/me", ready=False)
+    totp = view.given.get("totp") or credentials.new_totp_secret()
+    address = credentials.totp_address(totp, view.person.name)
+    parts = " ".join(totp[at : at + 4] for at in range(0, len(totp), 4))
+    return Form(
+        subject=view.person.name,
+        lines=(
+            "Let your authenticator look at the picture, or type the secret below it. From then on "
+            "you sign in with your password and its code; an earlier secret counts no more.",
+            "Your other sessions end. This one goes on.",
+        ),
+        back="/me",
+        reason=False,
+        password=True,
+        picture=qr_code(address),
+        secret=parts,
+        fields=(
+            Field(name="totp", label="Secret", kind="hidden", value=totp),
+            Field(name="code", label="The code that it shows now", echo=False),
+        ),
+    )
+
+
+async def do_second_factor(view: View, reason: str) -> str:
+    await sessions.set_second_factor(
+        view.context,
+        name=view.person.name,
+        totp=view.given.get("totp", ""),
+        code=view.given.get("code", ""),
+        here=view.cookie,
+    )
+    return "/me"
+
+
+OTHERS: Final = "others"
+"""Word for all sessions of the person but this one."""
+
+
+async def _ended(view: View) -> list[sessions.OwnSession]:
+    """Return the sessions that a form is to end. Raise NotFoundError if there is none."""
+    asked, here = view.needed("session"), sessions.session_id(view.cookie)
+    own = await sessions.own_sessions(view.context, view.person.name)
+    if asked == OTHERS:
+        return [each for each in own if each.id != here]
+    found = [each for each in own if each.id == asked]
+    if not found:
+        raise NotFoundError("none of your sessions in force has this number: look at the list")
+    return found
+
+
+async def ask_end_own(view: View) -> Form:
+    found = await _ended(view)
+    here = sessions.session_id(view.cookie)
+    if not found:
+        line = "You have no other session."
+    elif [each.id for each in found] == [here]:
+        line = "It is the session of this browser: you are sent to sign in."
+    else:
+        ends = "It ends" if len(found) == 1 else "They end"
+        line = f"{ends} at once. If you did not begin it yourself, change your password too."
+    return Form(
+        subject=counted(len(found), "session"),
+        lines=(line,),
+        back="/me",
+        ready=bool(found),
+        reason=False,
+    )
+
+
+async def do_end_own(view: View, reason: str) -> str:
+    found = [each.id for each in await _ended(view)]
+    await sessions.end_own_sessions(view.context, name=view.person.name, ids=found)
+    return "/me"
+
+
+async def ask_notices(view: View) -> Form:
+    choice = await notice_choice(view.context, view.person.name)
+    ways = ways_set_up(view.context)
+    return Form(
+        subject=view.person.name,
+        lines=(
+            "You are notified of breaks that are assigned to you, and of proposals that wait for "
+            "your approval: each once. The digest comes at 8 in the morning.",
+        ),
+        back="/me",
+        ready=bool(ways),
+        reason=False,
+        fields=(
+            Field(
+                name="pace",
+                label="When",
+                choices=tuple(PACE_WORDS.items()),
+                value="at_once" if choice is None else choice.pace,
+            ),
+            Field(
+                name="way",
+                label="How",
+                choices=tuple((way, WAY_WORDS[way]) for way in ways),
+                value="mail" if choice is None else choice.way,
+            ),
+            Field(
+                name="address",
+                label="Mail address",
+                value=(choice and choice.address) or "",
+                hint="Your own. It is deleted when you choose to be notified otherwise.",
+                required=False,
+            ),
+        ),
+    )
+
+
+async def do_notices(view: View, reason: str) -> str:
+    when, how = view.given.get("pace"), view.given.get("way")
+    pace = next((each for each in PACES if each == when), None)
+    way = next((each for each in WAYS if each == how), None)
+    if pace is None or way is None:
+        raise UsageError("choose when and how")
+    me, address = view.person.name, view.given.get("address", "")
+    await choose_notices(view.context, me, pace=pace, way=way, address=address, by=me)
+    return "/me"
