@@ -60,9 +60,15 @@ _SHEET: Final = b"sheetData"
 # No pattern looks beyond the next `<`: a sheet of unclosed cells would take time quadratic in their
 # number.
 _CELL: Final = re.compile(rb"<(?:\w+:)?c[\s/>]")
-_PLACED: Final = rb"<(?:\w+:)?c\s(?:[^<>]*?\s)?r\s*=\s*[\"']"
-_COLUMN: Final = re.compile(_PLACED + rb"([A-Za-z]{1,9})[0-9]")
-_ROW: Final = re.compile(rb"<(?:\w+:)?(?:c|row)\s(?:[^<>]*?\s)?r\s*=\s*[\"'][A-Za-z]{0,9}([0-9]+)")
+_OTHERS: Final = rb"(?:\s+(?!r[\s=])[\w:.-]+\s*=\s*(?:\"[^\"<>]*\"|'[^'<>]*'))*+"
+"""Attributes but `r`; a text of one may look like it."""
+_PLACED: Final = re.compile(
+    rb"<(?:\w+:)?c%b\s+r\s*=\s*[\"']([A-Za-z]{1,9})([0-9]+)[\"']%b\s*/?>" % (_OTHERS, _OTHERS)
+)
+"""A cell with one place: of several, the library takes any."""
+_ROW: Final = re.compile(rb"<(?:\w+:)?row\s(?:[^<>]*?\s)?r\s*=\s*[\"']([0-9]+)")
+_TEXTS: Final = re.compile(rb"<(?:\w+:)?sst\s[^<]*?[0-9]{9}")
+"""A list of texts of which it is said that they are so many: the library makes room for all."""
 _FORMULA: Final = re.compile(rb"<(?:\w+:)?f[\s/>]")
 _UNCLOSED: Final = re.compile(rb"<(?:\w+:)?(?:c|row)\s[^<>]*(?:<|\Z)")
 """A tag in which another begins, which XML forbids (XML 1.0, section 3.1). The searched text ends
@@ -149,15 +155,21 @@ class _Cells:
         if not self.doubtful:
             marked = b"hidden" in text or b'"e"' in text or b"'e'" in text
             self.doubtful = marked or _FORMULA.search(text) is not None
-        placed = _COLUMN.findall(text)
+        if b"sst" in text and _TEXTS.search(text):
+            raise tables.RefusedTable(
+                1, "the workbook declares more texts than it can have: save it anew, or as CSV"
+            )
+        placed = _PLACED.findall(text)
         if len(_CELL.findall(text)) != len(placed):
             raise tables.RefusedTable(
                 1,
                 "the workbook has cells that do not say where they are: save it anew with a "
                 "spreadsheet program, or as CSV",
             )
-        self._rows = max(self._rows, *(int(row[:9]) for row in _ROW.findall(text)), 0)
-        self._columns = max(self._columns, *map(_column_number, set(placed)), 0)
+        rows = {*_ROW.findall(text), *(row for _, row in placed)}
+        self._rows = max(self._rows, *(int(row[:9]) for row in rows), 0)
+        columns = {letters for letters, _ in placed}
+        self._columns = max(self._columns, *map(_column_number, columns), 0)
         if self._rows * self._columns > MAX_CELLS:
             raise tables.RefusedTable(
                 1,

@@ -247,6 +247,9 @@ def test_a_bomb_is_refused_that_declares_little(tmp_path: Path) -> None:
     (b'<x:row r="99999999"><x:c x="1" r="A1"/></x:row>', "row 99,999,999"),
     (b'<row><c><v>1</v></c></row>', "do not say where"),
     (b'<row r="9"><c r="&#65;9"><v>1</v></c></row>', "do not say where"),
+    (b'<row r="9"><c r="A9" r="B9" r="XFD1048576"/></row>', "do not say where"),
+    (b'<row r="9"><c x="1" r="B9" r="XFD1048576"/></row>', "do not say where"),
+    (b"<row r='9'><c x=\"y r='A9'\" r='XFD1048576'/></row>", "row 1,048,576 and column 16,384"),
     (b"<" + b"x" * 4_000_000 + b">", "more than a mebibyte"),
 ])  # fmt: skip
 def test_a_sheet_that_would_fill_the_memory_is_refused(
@@ -270,6 +273,15 @@ def test_a_row_that_hides_its_number_behind_a_tag_is_refused(tmp_path: Path) -> 
     content = workbook(["A", 1, "KES", "2026-11-01", ""])
     hidden = b"<row x='<' r='1048576'><c r='A1'/></row>"
     assert "a cell that does not end" in refusal(changed(content, adding(hidden)), tmp_path)
+
+
+@pytest.mark.parametrize("name", ["sst uniqueCount", "x:sst a='>'\nuniqueCount", "sst count"])
+def test_a_list_of_more_texts_than_fit_in_memory_is_refused(name: str, tmp_path: Path) -> None:
+    """The library makes room for as many as are declared, and ends the process without it."""
+    file = io.BytesIO(workbook(["A", 1, "KES"]))
+    with zipfile.ZipFile(file, "a") as archive:
+        archive.writestr("xl/sharedStrings.xml", f"<{name}='3000000000'><si><t>a</t></si></sst>")
+    assert "declares more texts" in refusal(file.getvalue(), tmp_path)
 
 
 def test_a_sheet_behind_another_name_is_refused(tmp_path: Path) -> None:
