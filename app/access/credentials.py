@@ -7,8 +7,10 @@ import asyncio
 import base64
 import hmac
 import re
+from collections.abc import Iterable
 from functools import cache
 from typing import Final
+from unicodedata import normalize
 
 from cryptography.exceptions import InvalidKey
 from cryptography.hazmat.primitives.kdf.argon2 import Argon2id
@@ -35,12 +37,34 @@ _EARLIER = 1
 """Steps after its own in which a code is still valid, for the way from the screen to here."""
 
 
-def check_password(password: str) -> None:
-    """Raise UsageError for a password that is too short, too long, or not allowed."""
+PRODUCT: Final = ("Tallyhook", "password")
+"""Words that a guesser tries first here."""
+
+
+def check_password(password: str, *, names: Iterable[str]) -> None:
+    """Raise UsageError for a password that is too short, too long, or easily guessed.
+
+    names  of the merchant and the person: a password of nothing but them, PRODUCT, digits and signs
+           is refused (ASVS 5, 6.2.11)
+    """
     if not PASSWORD_MIN <= len(password) <= PASSWORD_MAX:
         raise UsageError(f"a password has {PASSWORD_MIN} to {PASSWORD_MAX} characters")
     if len(set(password)) < 5:
         raise UsageError("a password has at least five different characters")
+    letters = left = _letters(password)
+    words = {_letters(word) for name in (*PRODUCT, *names) for word in (name, *name.split())}
+    for word in sorted(words - {""}, key=len, reverse=True):
+        left = left.replace(word, " ")
+    if letters and not left.strip():
+        raise UsageError(
+            "a password is not made of names alone, even with digits and signs between: add words "
+            "that nobody would expect"
+        )
+
+
+def _letters(text: str) -> str:
+    """Return the letters of a text, in lower case."""
+    return "".join(filter(str.isalpha, normalize("NFKC", text).casefold()))
 
 
 async def password_text(password: str) -> str:

@@ -121,12 +121,18 @@ async def read_link(
 
 
 async def accept_invitation(
-    context: DatabaseContext, token: str, *, password: str, code: str, old: str = ""
+    context: DatabaseContext,
+    token: str,
+    *,
+    password: str,
+    code: str,
+    merchant: str = "",
+    old: str = "",
 ) -> str:
     """Set the invited person's password, end their sessions and begin one. Return its cookie. Raise
     LinkRefused, and UsageError for a bad password or code. old: as in `_begin`"""
     link = await read_link(context, token, kind="invite")
-    credentials.check_password(password)
+    credentials.check_password(password, names=(merchant, link.name))
     kept = await credentials.password_text(password)
     async with context.database.writing() as connection:
         await operator_store.acting_alone(connection)
@@ -327,10 +333,12 @@ async def own_sessions(context: DatabaseContext, name: str) -> list[OwnSession]:
         return await session_store.sessions_of(connection, name, now=now, used_after=now - IDLE)
 
 
-async def change_password(context: DatabaseContext, *, name: str, password: str, here: str) -> None:
+async def change_password(
+    context: DatabaseContext, *, name: str, password: str, here: str, merchant: str = ""
+) -> None:
     """Replace the password of a person who gave the old one, and end their sessions but the one
     `here`. Raise UsageError for a bad password."""
-    credentials.check_password(password)
+    credentials.check_password(password, names=(merchant, name))
     kept = await credentials.password_text(password)
     await _set_own(context, name, here=here, action="password_changed", password=kept)
 

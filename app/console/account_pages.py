@@ -91,7 +91,11 @@ async def do_password(view: View, reason: str) -> str:
     if not compare_digest(password.encode(), again.encode()):
         raise UsageError("the two new passwords are not the same")
     await sessions.change_password(
-        view.context, name=view.person.name, password=password, here=view.cookie
+        view.context,
+        name=view.person.name,
+        password=password,
+        here=view.cookie,
+        merchant=view.context.settings.merchant,
     )
     return "/me"
 

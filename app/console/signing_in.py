@@ -370,6 +370,7 @@ class SigningIn:
                         token,
                         password=form["password"],
                         code=form.get("code", ""),
+                        merchant=self._console.context.settings.merchant,
                         old=self._cookie(request),
                     )
                     return self._begun(request, begun, "/", name=link.name)

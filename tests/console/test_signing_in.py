@@ -3,6 +3,7 @@
 import asyncio
 import json
 import re
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from html import unescape
@@ -15,6 +16,7 @@ import segno
 
 from app.access import credentials
 from app.access.credentials import (
+    check_password,
     fitting_step,
     password_fits,
     password_text,
@@ -28,6 +30,7 @@ from app.access.sessions import (
     SignInRefused,
     accept_invitation,
     account_of,
+    change_password,
     demo_link,
     end_sessions,
     invite_operator,
@@ -70,6 +73,41 @@ def test_a_code_counts_once() -> None:
     assert fitting_step(secret, "287 082", now=now, after=None) == step
     assert fitting_step(secret, "287082", now=now, after=step) is None
     assert fitting_step(secret, "28708²", now=now, after=None) is None
+
+
+@pytest.mark.parametrize(
+    ("password", "refused"),
+    [
+        ("tallyhook1234", "names alone"),
+        ("Tally!Hook-2026", "names alone"),
+        ("password1234", "names alone"),
+        ("2026KamauTeaRoom", "names alone"),
+        ("ann-wambui-1990", "names alone"),
+        ("Wambui@Kamau1", "names alone"),
+        ("tallyhook with a spoon", None),
+        ("correct horse battery", None),
+        ("49291038552199", None),
+        ("short1", "12 to 256 characters"),
+        ("aaaabbbbaaaa", "five different"),
+    ],
+)
+def test_a_password_is_not_made_of_names_alone(password: str, refused: str | None) -> None:
+    names = ("Kamau Tea Room", "Ann Wambui")
+    with nullcontext() if refused is None else pytest.raises(UsageError, match=refused):
+        check_password(password, names=names)
+
+
+async def test_the_password_is_compared_with_the_names_of_shop_and_person(
+    console: RunningConsole,
+) -> None:
+    token = await invite_operator(console.context, name="a viewer", role=None, by="a admin")
+    for accept in (
+        partial(accept_invitation, console.context, token, code="", merchant="Kamau Tea"),
+        partial(change_password, console.context, name="a viewer", here="", merchant="Kamau Tea"),
+    ):
+        for password in ("kamautea12345", "a-viewer-12345"):
+            with pytest.raises(UsageError, match="names alone"):
+                await accept(password=password)
 
 
 async def test_a_password_fits_its_own_text_alone() -> None:
