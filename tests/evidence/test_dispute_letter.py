@@ -5,6 +5,7 @@ import asyncio
 import io
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from app.evidence.attachments import Attachment, AttachRequest, attach
 from app.evidence.dispute import FAMILIES, CaseFacts, Family, dispute_checklist, family_of
 from app.evidence.dispute_case import CaseRequest, dispute_case
 from app.evidence.dispute_letter import (
+    Exhibit,
     Letter,
     LetterForm,
     _signature_words,
@@ -315,6 +317,24 @@ async def test_an_exhibit_that_goes_over_a_limit_is_sent_by_itself(
     monkeypatch.setattr(dispute_letter, "OF_ONE_LETTER", short)
     with pytest.raises(UsageError, match=r"as a PDF: it takes more than 0.001 s; name a file"):
         await letter_in(letter, "pdf")
+
+
+async def test_a_pdf_that_ends_its_reader_is_sent_by_itself(letter: Letter) -> None:
+    """Arrays within arrays overflow typst's stack, and its process dies by a signal."""
+    parts = [
+        "<</Type/Catalog/Pages 2 0 R>>",
+        "<</Type/Pages/Kids[3 0 R]/Count 1>>",
+        "<</Type/Page/Parent 2 0 R/MediaBox[0 0 9 9]/Resources<</A " + "[" * 200_000
+        + "]" * 200_000 + ">>>>",
+    ]  # fmt: skip
+    text = "%PDF-1.7\n"
+    for number, part in enumerate(parts, 1):
+        text += f"{number} 0 obj\n{part}\nendobj\n"
+    text += "trailer\n<</Size 4/Root 1 0 R>>\n%%EOF"
+    hostile = Exhibit(number=1, media="application/pdf", content=text.encode())
+    made = await letter_in(replace(letter, exhibits=(hostile, *letter.exhibits[1:])), "pdf")
+    front = " ".join(" ".join(texts(made)[:2]).split())
+    assert (front.count("Behind this letter"), front.count("Sent by itself")) == (2, 2)
 
 
 async def test_a_page_needs_nothing_beside_it(letter: Letter) -> None:
