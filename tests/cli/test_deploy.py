@@ -90,6 +90,13 @@ def test_what_serves_is_started_with_the_machine(compose: dict[str, Any]) -> Non
     assert set(kept.values()) == {"unless-stopped"}
 
 
+def test_every_service_has_a_limit_of_memory(compose: dict[str, Any]) -> None:
+    """A stranger's file that takes all memory ends no other service."""
+    limits = {name: each.get("mem_limit") for name, each in compose["services"].items()}
+    assert None not in limits.values()
+    assert (limits["console"], limits["receiver"]) == ("4g", "2g")
+
+
 def test_each_name_in_it_leads_somewhere(compose: dict[str, Any]) -> None:
     services = compose["services"]
     for service in services.values():
@@ -142,6 +149,9 @@ def test_units_start_commands_that_there_are(path: Path) -> None:
     assert_is_a_command(shlex.split(words))
     assert found["Service"]["User"] == "tallyhook"
     assert found["Service"]["ProtectSystem"] == "strict"
+    assert found["Service"]["MemoryMax"] in ("1G", "2G", "4G")
+    if found["Service"].get("Restart") == "always":  # the kernel ends one process, not the service
+        assert found["Service"]["OOMPolicy"] == "continue"
 
 
 @pytest.mark.parametrize("name", ["tallyhook.service", "tallyhook@.service"])
