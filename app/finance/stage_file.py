@@ -52,6 +52,9 @@ from reconcile.periods import Calendar
 MAX_PROBLEMS: Final = 100
 """Problems that are reported; further ones are counted."""
 
+MAX_FORMAT: Final = 300
+"""Characters of the columns by which a bank's table is told from another one."""
+
 MONEY: Final = ("minor", "gross", "fee", "net")
 """Staged columns of money: of a book or a bank, and of a statement."""
 
@@ -356,11 +359,13 @@ class StagedFile:
         done.notes += chosen.notes
         table = self._open()
         done.notes += table.notes
-        if self._kind is BANK:
-            mapping = self._request.mapping
-            named = done.preset or ("a table" if mapping is None else printable(mapping.stem))
-            self._format = bank_formats.bank_format(self._request.table_path) or named
         understanding = books.Understanding(table, self._form, chosen.mapping)
+        if self._kind is BANK:
+            named = bank_formats.bank_format(self._request.table_path) or done.preset
+            # Not by the mapping's name: one that was tried first is saved under a name later.
+            read = map(understanding.name_of, self._form.FIELDS.names)
+            columns = printable(", ".join(filter(None, read)))[:MAX_FORMAT]
+            self._format = named or f"a table with {columns}"
         done.passed_over = understanding.passed_over()
         for found in understanding.batches():
             self._stage(found)

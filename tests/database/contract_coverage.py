@@ -124,7 +124,10 @@ class CoverageContract:
         for shared in ("main,2026-11-02", "main,2026-12-03,1.00,KES\nmain,2026-11-30"):
             with pytest.raises(UsageError) as refused:
                 await banked(inbox, tmp_path, f"{HEADING}{shared},5.00,KES\n")
-            assert "this file is a table, of 2026-11-" in str(refused.value)
+            assert (
+                "this file is a table with account, booked_at, amount, currency, of 2026-11-"
+                in str(refused.value)
+            )
         for free in ("main,2026-12-01", "other,2026-11-20"):
             assert (await banked(inbox, tmp_path, f"{HEADING}{free},5.00,KES\n")).new == 1
         assert (await banked(inbox, tmp_path, MT940)).unchanged == 1

@@ -246,7 +246,9 @@ class CoverageRow(Table, table=True):
     at: int = big_column()
     reason: str | None = text_column(marks.IMPORT_WORDS, null=True)
     withdraws: int | None = big_column(null=True)
-    format: str | None = text_column(marks.RULES, null=True)
+    format: str | None = text_column(
+        marks.not_personal("a format, or the columns of a table"), null=True
+    )
     first_day: str | None = text_column(marks.CODES, null=True)
     last_day: str | None = text_column(marks.CODES, null=True)
 
