@@ -51,8 +51,9 @@ async def check_bank_formats(connection: Connection, lines: Iterable[CoverageLin
         if not found:
             continue
         first = found[0]
-        more = counted(len(found) - 1, "other import") if len(found) > 1 else ""
-        have, them = ("and " + more + " have", "them") if more else ("has", "it")
+        have, them = "has", f"import {first.number}"
+        if len(found) > 1:
+            have, them = f"and {counted(len(found) - 1, 'other import')} have", "these imports"
         raise UsageError(
             f"this file is {line.format}, of {line.first_day} to {line.last_day}, and import "
             f"{first.number} ({first.file}, {first.format}, {first.first_day} to "
