@@ -535,12 +535,16 @@ class EvidenceSettings(Section):
 
 
 class PhonesSettings(Section):
-    """Search of orders by phone number.
+    """Customers' phone numbers.
 
-    key_file  key of the numbers' digests, made at the first start; None: beside the database
+    key_file        key of the digests by which orders are searched, made at the first start; None:
+                    beside the database
+    shown_per_hour  numbers, bodies and full bundles that one operator sees alone within an hour;
+                    more take a proposal
     """
 
     key_file: Path | None = None
+    shown_per_hour: int = _number(20, 1, 10_000)
 
 
 class RehearsalSettings(Section):

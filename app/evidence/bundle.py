@@ -14,7 +14,7 @@ from app.core.text import counted
 from app.evidence import gather_evidence, keys, letter, rendering, seal, verify
 from app.evidence.attachments import ENDINGS
 from app.evidence.witnesses import witnesses_of
-from app.orders.customers import checked_reason
+from app.orders.customers import checked_reason, refuse_too_many
 from app.orders.delivery_log import shown_address, shown_header
 from app.orders.holds import hold_if_due
 from app.receiving.caught_up import must_have_read
@@ -467,4 +467,5 @@ async def _write_down(
         await note_in_trail(connection, who, action="evidence_built", **said, facts=facts)
         if built.full:
             who = await permitted(connection, by=request.by, action="unmasked")
+            await refuse_too_many(context, connection, who, more=1)
             await note_in_trail(connection, who, action="unmasked", **said)

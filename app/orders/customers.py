@@ -7,11 +7,13 @@ import json
 from collections.abc import Mapping
 from typing import Final
 
+from app.access.operator_store import Operator, acting_alone, acts_since
 from app.access.operators import note_in_trail, permitted
+from app.access.proposals import proved
 from app.context.context import AppContext
 from app.core.errors import UsageError
 from app.core.masking import Masking, looks_like_a_phone
-from app.core.text import is_human_text
+from app.core.text import counted, is_human_text
 from app.database.engine import Connection
 from app.orders.history_store import gather
 from app.orders.pending_session_store import pending_sessions_of
@@ -21,6 +23,7 @@ from app.receiving.delivery_log_store import find_in_log, raw_delivery
 from app.receiving.header_codec import phones_in
 from app.receiving.kept_request import no_delivery
 from app.receiving.refusal_store import find_rejection
+from reconcile.instants import HOUR
 
 LOOKED_AT: Final = 50
 """Deliveries of one order that are read: the first usually names the customer."""
@@ -69,6 +72,33 @@ def checked_reason(reason: str, phones: list[str]) -> str:
     return checked
 
 
+SHOWN_WITHIN: Final = HOUR
+
+
+async def refuse_too_many(
+    context: AppContext, connection: Connection, who: Operator, *, more: int
+) -> None:
+    """Raise UsageError where a person would see more numbers within SHOWN_WITHIN than one may see
+    alone.
+
+    A body or a full bundle counts as one number; those of an approved proposal don't count. The
+    machine's owner has the database anyway, and has no limit.
+    """
+    if not proved(who):
+        return
+    most = context.settings.phones.shown_per_hour
+    since = context.clock.now() - SHOWN_WITHIN
+    seen = await acts_since(connection, since, who=who.name, actions=["unmasked"])
+    alone = [each.facts for each in seen if not {"proposal", "account"} & each.facts.keys()]
+    shown = sum(int(facts.get("phones", 1)) for facts in alone)
+    if shown + more > most:
+        raise UsageError(
+            f"you have seen {counted(shown, 'phone number')} or bodies within an hour, and {most} "
+            "is the most that one person sees alone (TALLYHOOK_PHONES__SHOWN_PER_HOUR): propose to "
+            "see those of several orders, or come back in an hour"
+        )
+
+
 async def unmask(context: AppContext, order: str, *, reason: str, by: str | None) -> list[str]:
     """Return an order's full phone numbers to a person who may see them, and note it in the trail.
 
@@ -77,8 +107,10 @@ async def unmask(context: AppContext, order: str, *, reason: str, by: str | None
     """
     await explain_order(context, order)
     async with context.database.writing() as connection:
+        await acting_alone(connection)
         who = await permitted(connection, by=by, action="unmasked")
         found = await phones_of(connection, order, sources=context.sources)
+        await refuse_too_many(context, connection, who, more=len(found))
         await note_in_trail(
             connection,
             who,
@@ -98,8 +130,10 @@ async def reveal_body(context: AppContext, delivery_id: str, *, reason: str, by:
     NotFoundError for no such delivery.
     """
     async with context.database.writing() as connection:
+        await acting_alone(connection)
         who = await permitted(connection, by=by, action="unmasked")
         body, phones = await _kept_body(connection, delivery_id, context.sources)
+        await refuse_too_many(context, connection, who, more=1)
         await note_in_trail(
             connection,
             who,

@@ -6,11 +6,13 @@ import re
 import pytest
 
 from app.access.operators import Proven, Role, register_operator, retire_operator
+from app.core.errors import UsageError
 from app.core.masking import masked_phone
 from app.orders import unmask_many
+from app.orders.customers import reveal_body, unmask
 from app.orders.unmask_many import OPEN_FOR
 from app.privacy.erase import ErasureRequest, erase
-from reconcile.instants import SECOND, Instant
+from reconcile.instants import HOUR, SECOND, Instant
 from tests.api.driving import event
 from tests.console.conftest import (
     AWKWARD,
@@ -23,6 +25,7 @@ from tests.console.conftest import (
 )
 from tests.console.test_finance_pages import of_form, send
 from tests.console.test_pages import shown
+from tests.contexts import with_settings
 
 REASON = "the refund came back"
 OTHER_PHONE = "254787654321"
@@ -255,3 +258,32 @@ async def test_support_sees_proposals_of_what_it_may_do_alone(numbers: RunningCo
     async with numbers.signed_in("finance") as client:
         every = (await client.get("/proposals.json")).json()["proposals"]
     assert {each["id"] for each in every} == {erasing, own}
+
+
+async def test_one_person_sees_only_some_numbers_alone_within_an_hour(
+    numbers: RunningConsole,
+) -> None:
+    """Numbers and bodies count together; others, approved proposals and the owner don't."""
+    limited = with_settings(numbers.context, phones={"shown_per_hour": 2})
+    support, other = Proven("a support"), Proven("Sue")
+    delivery = numbers.driver.rows("SELECT id FROM deliveries LIMIT 1")[0][0]
+
+    async def sees(who: str, order: str = "ORD-1") -> bool:
+        try:
+            return len(await unmask(limited, order, reason=REASON, by=who)) == 1
+        except UsageError:
+            return False
+
+    assert [await sees(support, order) for order in ("ORD-1", "ORD-5", "ORD-1")] == [
+        True, True, False,
+    ]  # fmt: skip
+    with pytest.raises(UsageError, match="propose to see those of several orders"):
+        await reveal_body(limited, delivery, reason=REASON, by=support)
+    assert await sees(other)
+    await reveal_body(limited, delivery, reason=REASON, by=other)
+    assert [await sees(other), await sees("Sue")] == [False, True]
+    proposal = await asked_for(numbers, "ORD-1", "ORD-5")
+    await approved(numbers, proposal)
+    assert OTHER_PHONE[-9:] in (await look(numbers, proposal)).replace(" ", "")
+    numbers.driver.clock.put(numbers.driver.clock.now() + HOUR + SECOND)
+    assert await sees(support)
