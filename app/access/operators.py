@@ -18,7 +18,7 @@ from typing import Final, Literal, get_args
 
 from app.access import operator_store, session_store
 from app.core.errors import NotFoundError, UsageError
-from app.core.text import is_human_text, without_joiners
+from app.core.text import alphabets, is_human_text, skeleton
 from app.database.database import DatabaseContext
 from app.database.engine import Connection
 from reconcile.instants import EARLIEST, Instant
@@ -428,13 +428,22 @@ def checked_name(name: str) -> str:
     """Return the name. Raise UsageError for what is no person's name."""
     if not (0 < len(name) <= NAME_MAX and is_human_text(name) and name == name.strip()):
         raise UsageError(f"an operator's name is 1 to {NAME_MAX} printable characters")
+    if len(mixed := alphabets(name)) > 1:
+        raise UsageError(
+            f"this name mixes {' and '.join(mixed)} letters, and some of them look alike: write it "
+            "in one alphabet"
+        )
     return name
 
 
 def refuse_taken(name: str, known: Iterable[operator_store.Operator]) -> None:
     """Raise UsageError where somebody has, or had, a name that looks like this one."""
-    if without_joiners(name) in {without_joiners(each.name) for each in known}:
-        raise UsageError(f"there is, or was, an operator named {name}; choose another name")
+    for each in known:
+        if skeleton(each.name) == skeleton(name):
+            raise UsageError(
+                f"there is, or was, an operator named {each.name}, and names that look alike are "
+                "not given twice; choose another name"
+            )
 
 
 async def register_operator(

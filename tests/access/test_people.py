@@ -1,6 +1,7 @@
 """Who may do what: free for whoever holds the machine until there are operators, then by role."""
 
 from collections.abc import AsyncIterator
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -93,6 +94,35 @@ async def test_a_name_is_written_as_its_person_writes_it(context: AppContext) ->
             await invite_operator(context, name=name, role="viewer", by="Boss")
     assert checked_reason("با علی\u200cرضا حرف زدم", [])
     check_reason("با علی\u200cرضا\nحرف زدم")
+
+
+@pytest.mark.parametrize(
+    ("name", "refused"),
+    [
+        ("\u0430nn", "mixes Latin and Cyrillic"),  # Cyrillic a
+        ("\u0391nn", "mixes Latin and Greek"),
+        ("\u0410\u0412\u0415", "named ABE"),  # Cyrillic ABE
+        ("\uff21nn", "named Ann"),  # fullwidth
+        ("ANN", "named Ann"),
+        ("B0ss", "named Boss"),
+        ("Bi11", "named Bill"),
+        ("B\u0456ll", "mixes Latin and Cyrillic"),
+        ("\u0410\u043d\u043d\u0430", None),  # Anna in Cyrillic
+        ("\u5f20\u4f1f Zhang", None),
+        ("Annika", None),
+        ("Andr\u00e9", None),
+    ],
+)
+async def test_no_two_names_look_alike(context: AppContext, name: str, refused: str | None) -> None:
+    """Names of disabled people are not given again either."""
+    await register_operator(context, name="Boss", role="admin", by=None)
+    for taken in ("Ann", "ABE", "Bill", "Andre"):
+        await register_operator(context, name=taken, role="finance", by="Boss")
+    await retire_operator(context, name="Ann", by="Boss")
+    with nullcontext() if refused is None else pytest.raises(UsageError, match=refused):
+        await register_operator(context, name=name, role="viewer", by="Boss")
+    with nullcontext() if refused is None else pytest.raises(UsageError, match=refused):
+        await invite_operator(context, name=name, role="viewer", by="Boss")
 
 
 async def test_there_is_always_an_admin(context: AppContext) -> None:

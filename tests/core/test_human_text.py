@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.core.text import is_human_text, printable, without_joiners
+from app.core.text import is_human_text, printable, skeleton
 
 
 @pytest.mark.parametrize(
@@ -34,4 +34,4 @@ def test_what_nobody_sees_is_refused(text: str) -> None:
 
 
 def test_names_that_look_alike_are_one() -> None:
-    assert without_joiners("علی\u200cرضا") == without_joiners("علیرضا")
+    assert skeleton("علی\u200cرضا") == skeleton("علیرضا")
