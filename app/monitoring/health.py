@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from app.context.context import AppContext
+from app.context.unread import Backlog
 from app.core.errors import StorePoisoned, StoreUnavailable
 from app.database.engine import Connection, unsafe_standbys
 from app.database.facts import server_moved
@@ -161,13 +162,15 @@ async def reader_behind(
 
 async def overview(context: AppContext) -> Overview:
     """Read the overview. Raises StoreUnavailable or StorePoisoned if that is impossible."""
+    unread = await context.inbox.backlog()  # waiting for one more connection would be a deadlock
     async with context.database.reading() as connection:
-        counts = await _counts(context, connection)
+        counts = await _counts(context, connection, unread=unread)
     return Overview(**counts)
 
 
-async def _counts(context: AppContext, connection: Connection) -> dict[str, Any]:
-    unread = await context.inbox.backlog()
+async def _counts(
+    context: AppContext, connection: Connection, *, unread: Backlog
+) -> dict[str, Any]:
     return {
         "outcomes": dict.fromkeys(OUTCOMES, 0) | await counter_store.outcome_counts(connection),
         "due": await due_store.count_due(connection, now=context.clock.now(), enough=COUNTED),
@@ -187,10 +190,10 @@ async def store_state(context: AppContext) -> StoreState:
     """Read the state of the process that receives. Raises as `refusal`."""
     inbox = inbox_of(context)
     queue = inbox.queue.depth  # before a check that a stalled write would stall, too
-    refuses = await refusal(context)
+    refuses, unread = await refusal(context), await inbox.backlog()
     async with context.database.reading() as connection:
         return StoreState(
-            **await _counts(context, connection),
+            **await _counts(context, connection, unread=unread),
             queue=queue,
             read=await run(connection, append_store.read_counts),
             faults=inbox.queue.faults + inbox.append_faults,

@@ -3,6 +3,9 @@
 import io
 import json
 import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from contextvars import ContextVar
 from dataclasses import replace
 from html import unescape
 from pathlib import Path
@@ -10,6 +13,7 @@ from unittest.mock import AsyncMock
 from zoneinfo import ZoneInfo
 
 import pytest
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 import app.console
 from app.access.operators import MAY, MAY_READ, ROLES, Proven
@@ -213,6 +217,30 @@ async def test_the_csv_of_a_list_has_the_rows_of_all_its_pages(
                     row = next(each for each in whole if each[name] == value)
                     assert row[f"{name}_local"] == value[:19].replace("T", " ")
     assert {"/orders", "/breaks", "/deliveries", "/audit"} <= several
+
+
+async def test_no_page_waits_for_a_connection_while_it_holds_another(
+    console: RunningConsole, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As many requests as there are connections would wait for each other until the time is up."""
+    held, twice, connect = ContextVar("held", default=False), list[str](), AsyncEngine.connect
+
+    @asynccontextmanager
+    async def lent(engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:
+        if held.get():
+            twice.append(path)
+        held.set(True)
+        try:
+            async with connect(engine) as connection:
+                yield connection
+        finally:
+            held.set(False)
+
+    monkeypatch.setattr(AsyncEngine, "connect", lent)
+    async with console.signed_in("admin") as client:
+        for path in (page.path for page in LISTS):
+            assert (await client.get(path)).status_code == 200, path
+    assert twice == []
 
 
 async def test_nobody_is_sent_to_sign_in(console: RunningConsole) -> None:
