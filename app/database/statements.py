@@ -337,9 +337,10 @@ def select_rows(
     """Run a query in which `IN ({})` stands for a list of values: all texts, all integers, or
     all bytes. `first`: the values of the `?` before the list."""
     wanted = list(values)
+    if not wanted:
+        return []
     if connection.dialect != "sqlite":
-        kinds = {int: "bigint", bytes: "bytea"}
-        kind = kinds.get(type(wanted[0]), "text") if wanted else "text"
+        kind = {int: "bigint", bytes: "bytea"}.get(type(wanted[0]), "text")
         return connection.ask(sql.replace("IN ({})", f"= ANY(?::{kind}[])"), (*first, wanted))
     found: Rows = []
     for start in range(0, len(wanted), MAX_LISTED):
