@@ -556,7 +556,7 @@ async def test_amounts_of_a_csv_are_numbers_also_where_money_left(console: Runni
     await import_bank_and_statement(console)
     left = console.driver.path.parent / "left.csv"
     left.write_text("booked_at,amount,currency,text,reference\n2026-10-08,-3.50,KES,RENT,-1+2\n")
-    asked = ImportRequest(path=left, account="main", by="a finance")
+    asked = ImportRequest(path=left, account="petty cash", by="a finance")
     await import_bank(console.context, asked)
     async with console.signed_in("finance") as client:
         found = (await client.get("/bank.json")).json()["lines"]
