@@ -13,6 +13,7 @@ from app.api.openapi_parts import (
     AS_OF,
     AUTHENTICATE,
     BEFORE,
+    BEHIND,
     BODY_PROBLEMS,
     IF_NONE_MATCH,
     LIMIT,
@@ -189,7 +190,7 @@ def _to_read(
 
 
 def _one_of_them(name: str, described: dict[str, Any]) -> dict[str, Any]:
-    described["get"]["responses"]["404"] = problem_answer("There is none of this name")
+    described["get"]["responses"]["404"] = problem_answer("There is none of this name", BEHIND)
     return described | {"parameters": [path_parameter(name, {**WORD, "minLength": 1})]}
 
 

@@ -58,7 +58,7 @@ async def check_bank_formats(connection: Connection, lines: Iterable[CoverageLin
             f"this file is {line.format}, of {line.first_day} to {line.last_day}, and import "
             f"{first.number} ({first.file}, {first.format}, {first.first_day} to "
             f"{first.last_day}) {have} some of these days of the account {line.name} already: a "
-            f"booking would count twice. Go on with {first.format} for these days, or take {them} back "
+            f"booking would count twice. Go on with {first.format} for them, or take {them} back "
             f"(`tallyhook bank withdraw {first.number}`) and import this file again"
         )
 

@@ -131,7 +131,7 @@ class CoverageContract:
         for free in ("main,2026-12-01", "other,2026-11-20"):
             assert (await banked(inbox, tmp_path, f"{HEADING}{free},5.00,KES\n")).new == 1
         assert (await banked(inbox, tmp_path, MT940)).unchanged == 1
-        with pytest.raises(UsageError, match="and 1 other import have days"):
+        with pytest.raises(UsageError, match="and 1 other import have some of these days"):
             await banked(inbox, tmp_path, HEADING + "main,2026-11-20,5.00,KES\n")
         for number, at in ((done.number, 20), (done.number + 3, 21)):
             late = context(inbox, at=LATER + at)
