@@ -5,7 +5,7 @@ from collections.abc import Collection
 from dataclasses import asdict, dataclass
 from typing import Final, Literal
 
-from sqlalchemy import bindparam, delete, table, text
+from sqlalchemy import Text, bindparam, delete, table, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.access.operator_store import hashed
@@ -293,7 +293,7 @@ async def revoke_own_sessions(
         text(
             "UPDATE sessions SET revoked_at=:now WHERE name=:name AND revoked_at IS NULL "
             "AND substr(hash, 1, :chars) IN :ids RETURNING hash"
-        ).bindparams(bindparam("ids", expanding=True)),
+        ).bindparams(bindparam("ids", type_=Text, expanding=True)),
         {"name": name, "now": now, "chars": ID_CHARS, "ids": list(ids)},
     )
     return len(rows.all())

@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Final
 
 from app.access.operators import SERVICE, note_in_trail, register_operator
+from app.access.session_store import add_session, renew_session, revoke_own_sessions, sessions_of
+from app.access.sessions import session_id
 from app.access.tokens import issue_token
 from app.evidence.attachments import AttachRequest, attach
 from app.finance.bank_store import bank_texts, rewrite_bank_texts
@@ -187,3 +189,17 @@ class TrailContract:
         assert await found(inbox) == []
         await tamper(inbox, "bank_lines", "UPDATE bank_lines SET minor=minor+1 WHERE since=4")
         assert any(LINES.format(4) in each for each in await found(inbox))
+
+    async def test_a_person_ends_their_own_sessions_and_nobody_elses(self, inbox: Inbox) -> None:
+        now = seconds(60)
+        for name, token in (("Ann", "here"), ("Ann", "phone"), ("Fin", "office")):
+            await commit(inbox, add_session, token=token, name=name, now=now, until=seconds(600))
+        assert await commit(inbox, renew_session, "here", new="here again")
+        assert not await commit(inbox, renew_session, "here", new="anything")
+        own = await fetch(inbox, sessions_of, "Ann", now=now, used_after=seconds(0))
+        assert {each.id for each in own} == {session_id("here again"), session_id("phone")}
+        ids = [session_id("phone"), session_id("office")]
+        assert await commit(inbox, revoke_own_sessions, "Ann", ids, now=now) == 1
+        assert await commit(inbox, revoke_own_sessions, "Ann", [], now=now) == 0
+        left = await fetch(inbox, sessions_of, "Fin", now=now, used_after=seconds(0))
+        assert [each.id for each in left] == [session_id("office")]
