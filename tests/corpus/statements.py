@@ -265,10 +265,9 @@ def _mt940(random: Random, currency: str) -> str:
         if random.random() < 0.3:
             lines.append(f":64:{_swift_balance(stated, currency, last)}")
         text = "\n".join(lines)
-        messages.append(
-            "{1:F01BANKXXAXXX0000000000}{2:I940BANKXXAXXXXN}{4:\n" + text + "\n-}\n" if in_envelope
-            else text + "\n-\n"
-        )  # fmt: skip
+        if in_envelope:
+            text = f"{{1:F01BANKDEFAA0010000000000}}{{2:I940BANKDEFAA001N}}{{4:\n{text}\n-}}\n"
+        messages.append(text if in_envelope else f"{text}\n-\n")
         opening, first = closing, last
     made = "".join(messages)
     return made if random.random() > 0.05 else made[: made.rindex(":62F:")]

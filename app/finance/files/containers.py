@@ -58,6 +58,11 @@ _DOCUMENTS: Final = {
 """Parts that only such a document has. The workbook library reads some of them, unguarded."""
 
 
+DAMAGED: Final = (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, ValueError, OSError)
+"""What reading a ZIP or gzip file raises; a RuntimeError for a method that Python does not know, or
+for a password."""
+
+
 def is_workbook(path: Path) -> bool:
     """Return whether a ZIP file is a workbook; also one that is damaged, which reading reports.
 
@@ -66,7 +71,7 @@ def is_workbook(path: Path) -> bool:
     try:
         with zipfile.ZipFile(path) as archive:
             names = {name.lower() for name in archive.namelist()}
-    except (zipfile.BadZipFile, NotImplementedError, ValueError, OSError):
+    except DAMAGED:
         return True
     what = next((said for part, said in _DOCUMENTS.items() if part in names), None)
     if what is not None:
@@ -99,9 +104,7 @@ def unpacked(path: Path) -> Iterator[Path | None]:
                     target = Path(folder) / (name if name.strip(".") else "table")
                     with archive.open(table) as packed:
                         _copy(packed, target, size=table.compress_size)
-        except (
-            zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, ValueError, OSError,
-        ) as error:  # fmt: skip
+        except DAMAGED as error:
             # A damaged ZIP file has places before its beginning; another errno is the disk's.
             if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
                 raise

@@ -39,7 +39,7 @@ _TRIED: Final = {**GUESSED, "gb18030": "GB 18030", "cp1251": "Windows-1251", "eu
 _NO_CONTROLS: Final = bytes(byte for byte in range(32) if byte not in b"\t\n\f\r")
 _ASCII: Final = bytes(range(128))
 _OF_DOS: Final = re.compile(rb"[\x80-\x9f]")
-"""Where CP850 has letters; Windows-1252 has signs there."""
+"""Bytes that are letters in CP850, and signs in Windows-1252."""
 
 _SEARCHED: Final = 1024 * 1024
 _LINE: Final = 64 * 1024

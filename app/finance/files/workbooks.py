@@ -32,6 +32,7 @@ from python_calamine import (
 
 from app.core.text import counted
 from app.finance.files import tables
+from app.finance.files.containers import DAMAGED
 
 MIB: Final = 1024 * 1024
 
@@ -75,11 +76,6 @@ _UNCLOSED: Final = re.compile(rb"<(?:\w+:)?(?:c|row)\s[^<>]*(?:<|\Z)")
 before a `<`."""
 
 
-_UNREADABLE: Final = (
-    zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, ValueError, OSError,
-)  # fmt: skip
-
-
 def check_workbook(path: Path) -> frozenset[str]:
     """Raise RefusedTable for an archive that must not be opened as a workbook.
 
@@ -92,7 +88,7 @@ def check_workbook(path: Path) -> frozenset[str]:
             return frozenset(
                 entry.filename.lower() for entry in entries if _check_content(entry, file)
             )
-    except _UNREADABLE as error:
+    except DAMAGED as error:
         raise tables.RefusedTable(
             1, f"the workbook is cut short or damaged, export it again ({type(error).__name__})"
         ) from None
@@ -240,9 +236,6 @@ class SheetDoubts:
     hidden: list[int] = field(default_factory=list)
 
 
-_DAMAGED: Final = (*_UNREADABLE, expat.ExpatError, KeyError)
-
-
 class _Elements:
     """Base of readers that follow a part's elements. Document types are refused."""
 
@@ -257,7 +250,7 @@ class _Elements:
         try:
             with archive.open(names[part.lower()]) as file:
                 parser.ParseFile(file)
-        except _DAMAGED as error:
+        except (*DAMAGED, expat.ExpatError, KeyError) as error:
             raise tables.RefusedTable(
                 1, f"the workbook is damaged: save it anew, or as CSV ({type(error).__name__})"
             ) from None

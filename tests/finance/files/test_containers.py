@@ -98,7 +98,7 @@ def test_a_workbook_in_an_archive_is_one_and_a_workbook_is_no_archive(tmp_path: 
     ("<!DOCTYPE html>".encode("utf-16"), "a web page (HTML)"),
     (b'<?xml version="1.0"?>\n<?mso-application progid="Excel.Sheet"?>\n<Workbook',
      "an XML spreadsheet of Excel 2003"),
-    (b"{1:F01AAAABB22AXXX0000000000}{2:O1031234}{4:\r\n:20:X\r\n", "an MT103, the message on one"),
+    (b"{1:F01AAAABB22A0010000000000}{2:O1031234}{4:\r\n:20:X\r\n", "an MT103, the message on one"),
     (b":20:X\r\n:23B:CRED\r\n:32A:261101EUR1,00\r\n", "an MT103, the message on one payment"),
 ])  # fmt: skip
 def test_what_is_no_table_is_refused_with_its_cause(
