@@ -143,7 +143,7 @@ ROWS_SHOWN = """() => [...document.querySelectorAll("main tbody th")].map(
 
 @dataclass
 class Audited:
-    """What was seen on pages.
+    """Figures read on pages.
 
     clicks     the most that a task took, by its name
     closed     page of each closed month

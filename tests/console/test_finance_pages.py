@@ -629,7 +629,7 @@ async def test_now_shows_finance_to_roles_that_read_breaks(
 async def test_a_search_of_the_banks_texts_goes_on_where_it_stopped(
     console: RunningConsole, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It says how far back it came; nothing is found nowhere before all was searched."""
+    """The page says how far back it came, and that nothing is found only after the whole search."""
     await import_bank_and_statement(console)
     monkeypatch.setattr(bank_store, "STRETCH", 1)
     monkeypatch.setattr(bank_store, "STRETCHES", 1)

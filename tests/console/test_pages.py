@@ -222,7 +222,7 @@ async def test_the_csv_of_a_list_has_the_rows_of_all_its_pages(
 async def test_no_page_waits_for_a_connection_while_it_holds_another(
     console: RunningConsole, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As many requests as there are connections would wait for each other until the time is up."""
+    """Else as many requests as there are connections would wait for each other until a timeout."""
     held, twice, connect = ContextVar("held", default=False), list[str](), AsyncEngine.connect
 
     @asynccontextmanager

@@ -221,7 +221,7 @@ def _names(bank: str | None, own: str | None) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dialect:
-    """How one bank writes `:61:`. All but these three are as SWIFT has it."""
+    """Dialect of one bank in `:61:`. All but these three members are as SWIFT has it."""
 
     day: Callable[[date], str] = lambda day: f"{day:%m%d}"
     kind: str = "NTRF"

@@ -1,4 +1,4 @@
-"""What is learned of a closed month later: adjusting entries, and how a change of it shows."""
+"""Late evidence of a closed month: adjusting entries, and how a change of the month shows."""
 
 import json
 from collections import Counter

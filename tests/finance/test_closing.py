@@ -1,4 +1,4 @@
-"""When a month can be closed, by whom, and what is kept."""
+"""Closing a month: the conditions, the people, and what is kept."""
 
 import asyncio
 import base64
@@ -166,7 +166,7 @@ async def two(context: AppContext) -> Proposals:
 async def test_a_proposed_closing_is_approved_with_the_second_token(
     context: AppContext, two: Proposals
 ) -> None:
-    """It is done in the proposer's name, though the token is the other's."""
+    """The act is the proposer's, though the token is the other person's."""
     with asking_by_token(Proven("Ann")):
         made = await close_period(context, asked(reason="it is complete"), progress=quiet)
     assert isinstance(made, Proposal)

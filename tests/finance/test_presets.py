@@ -691,7 +691,7 @@ def read_with(
 async def test_a_refund_that_brings_money_is_refused_where_the_signs_of_the_file_mean_something(
     context: AppContext, tmp_path: Path
 ) -> None:
-    """It is not taken for money that went."""
+    """Money that came is not taken for money that went."""
     export = tmp_path / "november.csv"
     text = sample("stripe_balance").read_text()
     export.write_text(text.replace("-40.00,0.00,-40.00", "40.00,0.00,40.00"))

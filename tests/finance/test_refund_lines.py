@@ -192,7 +192,7 @@ async def orders_of_lines(driver: Driver) -> dict[str, str | None]:
 async def test_money_that_went_to_the_orders_number_is_the_first_candidate_for_its_refund(
     tmp_path: Path,
 ) -> None:
-    """Of equal sums; it is no more than a candidate. Only a keyed digest of the number is kept."""
+    """Sums must be equal; it is only a candidate. Only a keyed digest of the number is kept."""
     phone, at = "254712345678", [format_instant(Instant(T + days * DAY)) for days in range(31)]
     rows = [
         f"pay_1,1500.00,KES,{at[0]},payment,",

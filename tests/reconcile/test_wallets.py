@@ -98,7 +98,7 @@ def test_a_row_that_the_file_lacks_breaks_the_balance_and_its_tie(missing: int) 
 def test_a_file_opens_with_the_balance_with_which_the_one_before_closed(
     file: int, between: bool
 ) -> None:
-    """Where it does not, the break names both files: one between them may be missing."""
+    """Else the break names both files: one between them may be missing."""
     following = [
         row("payment", 100, 1_985, at=AT + 3 * HOUR, line="stm_5.2"),
         row("payment", 50, 2_055, at=AT + 4 * HOUR, line=f"stm_6.{file}"),

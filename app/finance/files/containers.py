@@ -59,8 +59,7 @@ _DOCUMENTS: Final = {
 
 
 DAMAGED: Final = (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, ValueError, OSError)
-"""What reading a ZIP or gzip file raises; a RuntimeError for a method that Python does not know, or
-for a password."""
+"""Errors of reading a ZIP or gzip file; a RuntimeError for an unknown method, or a password."""
 
 
 def is_workbook(path: Path) -> bool:

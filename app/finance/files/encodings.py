@@ -37,7 +37,6 @@ _TRIED: Final = {**GUESSED, "gb18030": "GB 18030", "cp1251": "Windows-1251", "eu
 """Encodings that a person is told of, where they decode the file."""
 
 _NO_CONTROLS: Final = bytes(byte for byte in range(32) if byte not in b"\t\n\f\r")
-_ASCII: Final = bytes(range(128))
 _OF_DOS: Final = re.compile(rb"[\x80-\x9f]")
 """Bytes that are letters in CP850, and signs in Windows-1252."""
 

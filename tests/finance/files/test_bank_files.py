@@ -415,7 +415,7 @@ def test_an_amount_of_ofx_is_in_the_currency_that_it_names(tmp_path: Path) -> No
 
 
 def test_comments_and_cdata_of_ofx_are_read_as_text(tmp_path: Path) -> None:
-    """What looks like an element in them is none."""
+    """Text in them that looks like an element is none."""
     content = OFX_2.replace("<NAME>Ünal</NAME>", "<NAME><![CDATA[Ünal <b> &amp; Co]]> 1</NAME>")
     content = content.replace("<STMTTRN>", "<!-- <STMTTRN> <![CDATA[ --><STMTTRN>")
     content = content.replace("<OFX>", "<!-- <OFX> --><OFX>")

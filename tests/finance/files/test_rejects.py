@@ -139,7 +139,7 @@ def test_corrected_rows_are_imported_as_they_were(tmp_path: Path) -> None:
 def test_a_cell_without_a_value_is_none_among_the_rejects_either(
     content: bytes, tmp_path: Path
 ) -> None:
-    """As an empty cell it would be no refund, once the rows are imported as they are."""
+    """An empty cell would be no refund, once the rows are imported as they are."""
     path = tmp_path / "book"
     path.write_bytes(content)
     _, problems = book(content, folder=tmp_path)

@@ -178,7 +178,7 @@ def test_the_last_row_is_a_total_by_its_name_or_by_its_sum_and_nothing_else(
 def test_rows_of_a_usual_statement_are_not_looked_at_one_by_one_for_totals(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By what stands in the references alone: `payment` and its like are no sign of one."""
+    """Only the references are searched: `payment` and its like are no sign of a total."""
     monkeypatch.setattr("app.finance.files.shaping._is_label", None)
     heading = "payment_reference,order_reference,gross,currency,type,note\n"
     rows, problems = statement(
@@ -336,7 +336,7 @@ def test_a_type_sets_the_sign_only_where_the_mapping_says_so(
 def test_an_empty_cell_of_a_named_type_is_a_problem_unless_the_mapping_gives_it_a_meaning(
     tmp_path: Path,
 ) -> None:
-    """As of money from the merchant's own bank, which a till's statement gives no reason type."""
+    """Such as money from the merchant's own bank, to which a till's statement gives no type."""
     content = "payment_reference,gross,Reason\np,600000.00,\n"
     named = KES + '[columns]\ntype = "Reason"\n'
     rows, problems = statement(content, named, folder=tmp_path)

@@ -28,7 +28,7 @@ Row = tuple[int, Sequence[str]]
 
 
 class BankTable(ABC):
-    """Base of the three formats: the heading, and rows in batches.
+    """Base of all formats: the heading, and rows in batches.
 
     statements  statements that were read to their end
     compared    those of them whose balances agree with their entries
