@@ -3,6 +3,7 @@
 __all__ = (
     "bookmarks",
     "credentials",
+    "names",
     "operator_store",
     "operators",
     "proposal",

@@ -10,15 +10,14 @@ of them; the trail then has the owner's account, which never counts as a second 
 
 import os
 import pwd
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
 from typing import Final, Literal, get_args
 
-from app.access import operator_store, session_store
+from app.access import names, operator_store, session_store
 from app.core.errors import NotFoundError, UsageError
-from app.core.text import alphabets, is_human_text, skeleton
 from app.database.database import DatabaseContext
 from app.database.engine import Connection
 from reconcile.instants import EARLIEST, Instant
@@ -239,9 +238,6 @@ MAY_READ: Final[Mapping[Reading, frozenset[Role]]] = {
 }
 """Roles that may read each page."""
 
-NAME_MAX: Final = 80
-"""Characters of a person's name, which must fit in a column of a table."""
-
 ASKED_BY: Final = "TALLYHOOK_OPERATOR"
 """Environment variable with the operator's name, unless the command has one."""
 
@@ -424,39 +420,17 @@ def entry_of(
     )
 
 
-def checked_name(name: str) -> str:
-    """Return the name. Raise UsageError for what is no person's name."""
-    if not (0 < len(name) <= NAME_MAX and is_human_text(name) and name == name.strip()):
-        raise UsageError(f"an operator's name is 1 to {NAME_MAX} printable characters")
-    if len(mixed := alphabets(name)) > 1:
-        raise UsageError(
-            f"this name mixes {' and '.join(mixed)} letters, and some of them look alike: write it "
-            "in one alphabet"
-        )
-    return name
-
-
-def refuse_taken(name: str, known: Iterable[operator_store.Operator]) -> None:
-    """Raise UsageError where somebody has, or had, a name that looks like this one."""
-    for each in known:
-        if skeleton(each.name) == skeleton(name):
-            raise UsageError(
-                f"there is, or was, an operator named {each.name}, and names that look alike are "
-                "not given twice; choose another name"
-            )
-
-
 async def register_operator(
     context: DatabaseContext, *, name: str, role: Role, by: str | None
 ) -> None:
     """Add a person. Raise UsageError for a bad or taken name, and for an operator who may not."""
-    checked_name(name)
+    names.checked(name)
     async with context.database.writing() as connection:
         await operator_store.acting_alone(connection)
         now = context.clock.now()
         who = await permitted(connection, by=by, action="operator_added")
         known = await operator_store.operators(connection)
-        refuse_taken(name, known)
+        names.refuse_taken(name, (each.name for each in known))
         if not known and role != "admin":
             raise UsageError("the first operator must be an admin, who can add the others")
         await operator_store.add_operator(

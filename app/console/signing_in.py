@@ -21,7 +21,7 @@ from markupsafe import Markup
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import RedirectResponse, Response
 
-from app.access import credentials, operators, sessions
+from app.access import credentials, names, operators, sessions
 from app.access.proposals import newcomer_notice
 from app.console.pages import Pages
 from app.console.security import RateLimiter, network_block
@@ -299,7 +299,7 @@ class SigningIn:
             return self._form("sign_in.html", title="Sign in", next=where, ended=ended, name="")
         form = await form_fields(request)
         # Cut, because tries are counted by it; no operator's name is longer.
-        name = form.get("name", "").strip()[: operators.NAME_MAX + 1]
+        name = form.get("name", "").strip()[: names.NAME_MAX + 1]
         try:
             if not self._may_try(request, name):
                 raise sessions.SignInRefused

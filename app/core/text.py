@@ -1,7 +1,7 @@
 """Words and characters of texts for people."""
 
 from typing import Final
-from unicodedata import bidirectional, category, combining, name, normalize
+from unicodedata import bidirectional, category, combining
 
 DELIVERY = ("delivery", "deliveries")
 LEAF = ("leaf", "leaves")
@@ -41,33 +41,6 @@ def is_human_text(text: str) -> bool:
     other invisible characters, and joiners without effect: two names would look alike.
     """
     return text.isprintable() or all(_is_seen(text, place) for place in range(len(text)))
-
-
-_ALIKE: Final = str.maketrans(
-    "АВЕКМНОРСТУХЅІЈаеорсухѕіјһԁԛԝѵӏΑΒΕΖΗΙΚΜΝΟΡΤΥΧαινορυ",
-    "ABEKMHOPCTYXSIJaeopcyxsijhdqwvlABEZHIKMNOPTYXaivopu",
-)
-"""Cyrillic and Greek letters, with the Latin ones that they look like in most typefaces."""
-
-_ALPHABETS: Final = ("LATIN", "GREEK", "CYRILLIC", "ARMENIAN", "COPTIC", "CHEROKEE")
-"""Scripts with letters that look alike, as Unicode names its characters."""
-
-
-def skeleton(text: str) -> str:
-    """Return a key that names which look alike share, after Unicode's UTS 39.
-
-    Case, joiners, compatibility forms and runs of blanks count for nothing. Leaves out all letters
-    that look alike in scripts other than Latin, Greek and Cyrillic.
-    """
-    plain = normalize("NFKC", text).replace(NON_JOINER, "").replace(JOINER, "")
-    folded = " ".join(plain.translate(_ALIKE).casefold().split())
-    return folded.translate(str.maketrans("10i", "lol")).replace("rn", "m").replace("vv", "w")
-
-
-def alphabets(text: str) -> list[str]:
-    """Return the alphabets of a text among those with letters that look alike, such as Latin."""
-    scripts = {name(each, "").partition(" ")[0] for each in normalize("NFKC", text)}
-    return [each.capitalize() for each in _ALPHABETS if each in scripts]
 
 
 def _is_seen(text: str, place: int) -> bool:

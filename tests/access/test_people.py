@@ -107,6 +107,8 @@ async def test_a_name_is_written_as_its_person_writes_it(context: AppContext) ->
         ("B0ss", "named Boss"),
         ("Bi11", "named Bill"),
         ("B\u0456ll", "mixes Latin and Cyrillic"),
+        ("\U0001d400nn", "named Ann"),  # a mathematical A
+        ("Bi\u01c0l", "named Bill"),  # the click of a Khoisan language
         ("\u0410\u043d\u043d\u0430", None),  # Anna in Cyrillic
         ("\u5f20\u4f1f Zhang", None),
         ("Annika", None),

@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.core.text import is_human_text, printable, skeleton
+from app.core.text import is_human_text, printable
 
 
 @pytest.mark.parametrize(
@@ -31,7 +31,3 @@ def test_what_nobody_sees_is_refused(text: str) -> None:
     """Direction marks, and joiners without effect: two names would look alike."""
     assert not is_human_text(text)
     assert printable(text).isprintable()
-
-
-def test_names_that_look_alike_are_one() -> None:
-    assert skeleton("علی\u200cرضا") == skeleton("علیرضا")

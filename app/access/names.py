@@ -1,0 +1,63 @@
+"""Names of operators: what one may be, and which look like another's (Unicode's UTS 39)."""
+
+from collections.abc import Iterable
+from typing import Final
+from unicodedata import normalize
+
+from app.core.errors import UsageError
+from app.core.text import JOINER, NON_JOINER, is_human_text
+
+NAME_MAX: Final = 80
+"""Characters of a person's name, which must fit in a column of a table."""
+
+_ALPHABETS: Final = ("LATIN", "GREEK", "CYRILLIC", "ARMENIAN", "COPTIC", "CHEROKEE")
+"""Scripts whose letters look alike in most typefaces."""
+
+
+def checked(name: str) -> str:
+    """Return the name. Raise UsageError for what is no person's name."""
+    if not (0 < len(name) <= NAME_MAX and is_human_text(name) and name == name.strip()):
+        raise UsageError(f"an operator's name is 1 to {NAME_MAX} printable characters")
+    from confusable_homoglyphs.categories import unique_aliases  # reads a file of 1 MB
+
+    scripts = unique_aliases(normalize("NFKC", name))
+    mixed = [each.capitalize() for each in _ALPHABETS if each in scripts]
+    if len(mixed) > 1:
+        raise UsageError(
+            f"this name mixes {' and '.join(mixed)} letters, and some of them look alike: write it "
+            "in one alphabet"
+        )
+    return name
+
+
+def refuse_taken(name: str, taken: Iterable[str]) -> None:
+    """Raise UsageError where somebody has, or had, a name that looks like this one."""
+    for each in taken:
+        if skeleton(each) == skeleton(name):
+            raise UsageError(
+                f"there is, or was, an operator named {each}, and names that look alike are not "
+                "given twice; choose another name"
+            )
+
+
+def skeleton(name: str) -> str:
+    """Return a key that names which look alike share.
+
+    Case, joiners, compatibility forms and runs of blanks count for nothing.
+    """
+    plain = normalize("NFKC", name).replace(NON_JOINER, "").replace(JOINER, "")
+    alike = "".join(map(_prototype, " ".join(plain.split()))).casefold()
+    return "".join(map(_prototype, alike))
+
+
+def _prototype(character: str) -> str:
+    """Return what stands for all characters that look like this one.
+
+    The library lists under the prototype of a group all others, and under each other its prototype.
+    """
+    from confusable_homoglyphs.confusables import confusables_data
+
+    alike: list[str] = [each["c"] for each in confusables_data.get(character, ())]
+    if len(alike) != 1 or len(confusables_data.get(alike[0], ())) > 1:
+        return alike[0] if len(alike) == 1 else character
+    return min(character, alike[0])
