@@ -11,7 +11,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from app.access import credentials, operator_store, operators, session_store
+from app.access import credentials, names, operator_store, operators, session_store
 from app.access.session_store import OwnSession as OwnSession
 from app.core.errors import TallyhookError, UsageError
 from app.core.ids import new_token
@@ -26,8 +26,8 @@ LONGEST: Final[Duration] = 7 * DAY
 NOTED_EVERY: Final[Duration] = 5 * MINUTE
 """How often a session's last use is stored: reading a page should not write."""
 
-WITH_CODE: Final = frozenset({"admin", "finance"})
-"""Roles that sign in with a password and a one-time code."""
+WITH_CODE: Final = frozenset({"admin", "finance", "support"})
+"""Roles that sign in with a second factor: all that see customers' data."""
 
 WRONG_CODE: Final = "that is not the code of now: look at the authenticator again, and at the clock"
 
@@ -66,7 +66,7 @@ async def invite_operator(
                 raise UsageError(f"{name} is new here: say --role")
             if not known and role != "admin":
                 raise UsageError("the first operator must be an admin, who can add the others")
-            operators.refuse_taken(operators.checked_name(name), known)
+            names.refuse_taken(names.checked(name), (each.name for each in known))
             found = operator_store.Operator(name=name, role=role, created_at=now)
             await operator_store.add_operator(connection, found)
             await operators.note_in_trail(

@@ -380,8 +380,8 @@ async def ask_invite(view: View) -> Form:
     return Form(
         subject=name or "a person",
         lines=(
-            "You get a link, shown once. With it they set their password, and, as finance or "
-            "admin, a one-time code. It is good for 24 hours and one use.",
+            "You get a link, shown once. With it they set their password, and a one-time code "
+            "unless they are a viewer. It is good for 24 hours and one use.",
             "Whoever has the link can be them: hand it over by a way of its own. For who has a "
             "password it is the way to set a new one.",
             f"{notice}.",
