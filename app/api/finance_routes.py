@@ -63,7 +63,7 @@ class FinanceRoutes:
 
     def _lines_asked(self, request: Request) -> dict[str, Any]:
         return {
-            "reference": request.query_params.get("reference") or None,
+            "reference": request_body.word_parameter(request, "reference"),
             "as_of": request_body.instant_parameter(request, "as_of"),
             "after": request_body.after_parameter(request),
             "limit": self._limit(request),

@@ -7,7 +7,13 @@ from starlette.responses import JSONResponse, Response
 from app.access.operators import MAY, MAY_READ, Reading
 from app.access.tokens import Holder
 from app.api.proposal_routes import asked_reason, role_missing
-from app.api.request_body import before_parameter, chosen, limit_parameter, path_number
+from app.api.request_body import (
+    before_parameter,
+    chosen,
+    limit_parameter,
+    path_number,
+    word_parameter,
+)
 from app.context.context import AppContext
 from app.core.errors import NotFoundError
 from app.core.problems import ApiProblem
@@ -29,7 +35,7 @@ class LogRoutes:
             verdict=chosen(request, "verdict", delivery_log.VERDICTS),
             source=request.query_params.get("source") or None,
             kind=request.query_params.get("kind") or None,
-            order=request.query_params.get("order") or None,
+            order=word_parameter(request, "order"),
             no_order=chosen(request, "no_order", ("true", "false")) == "true",
             refused=operator.role in MAY_READ["refused_deliveries"],
             limit=limit_parameter(request, most=self._context.settings.page_max),
@@ -78,7 +84,7 @@ class LogRoutes:
             self._context,
             state=next((each for each in notify_shop.STATES if each == state), None),
             limit=limit,
-            order=request.query_params.get("order") or None,
+            order=word_parameter(request, "order"),
             before=before_parameter(request),
         )
         following = found[-1].seq if len(found) == limit else None

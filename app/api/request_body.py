@@ -11,7 +11,7 @@ from starlette.requests import Request
 from app.core.errors import NotFoundError
 from app.core.problems import ApiProblem
 from app.core.reading import Unreadable
-from app.core.references import RULE, is_reference
+from app.core.references import RULE, composed, is_reference
 from app.core.strict_json import parse
 from app.core.text import counted
 from app.orders.order_facts import NOT_SO, OrderFacts, Reference
@@ -32,7 +32,7 @@ GREATEST: Final = 2**63 - 1
 
 def order_reference(request: Request) -> str:
     """Return the order's reference in the path, checked by `app.core.references`."""
-    reference: str = request.path_params["reference"]
+    reference = composed(request.path_params["reference"])
     if not is_reference(reference) or not _is_utf8(request.scope.get("raw_path")):
         raise ApiProblem(422, "reference_invalid", f"An order's reference is {RULE}, in UTF-8.")
     return reference
@@ -90,7 +90,7 @@ def _refuse_zero_byte(name: str, value: str) -> None:
 
 def word_parameter(request: Request, name: str) -> str | None:
     """Return a query parameter; `?name=` counts as absent, as forms send it."""
-    return request.query_params.get(name) or None
+    return composed(request.query_params.get(name, "")) or None
 
 
 def number_parameter(request: Request, name: str, *, default: int, low: int, high: int) -> int:
@@ -268,15 +268,17 @@ def _references(
             )
         elif not isinstance(each["source"], str) or each["source"] not in sources:
             problems.append(f"{where}.source is one of {', '.join(sorted(sources)) or '(none)'}")
-        elif not is_reference(each.get("session", each.get("payment"))):
+        elif not is_reference(given_name := each.get("session", each.get("payment"))):
             problems.append(f"{where} names something of 1 to 200 characters, none a control")
+        elif "payment" in names:
+            yield Reference(source=each["source"], payment=composed(given_name))
         elif "amount" not in names:
-            yield Reference(**each)
+            yield Reference(source=each["source"], session=composed(given_name))
         else:
             wrong: list[str] = []
             money = _money(each, wrong)
             problems += [f"{where}.{problem}" for problem in wrong]
-            yield Reference(source=each["source"], session=each["session"], money=money)
+            yield Reference(source=each["source"], session=composed(given_name), money=money)
 
 
 def _money(document: dict[str, Any], problems: list[str], *, least: int = 1) -> Money | None:

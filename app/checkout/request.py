@@ -30,7 +30,7 @@ from urllib.parse import urlsplit, urlunsplit
 from app.core.errors import UnreachableError, UsageError
 from app.core.masking import HIDDEN, Mask, clipped, masked_words, plain
 from app.core.reading import Unreadable
-from app.core.references import RULE, is_reference
+from app.core.references import RULE, composed, is_reference
 from app.core.strict_json import parse
 from app.providers.dates import DATES
 from app.providers.fields import is_own_order
@@ -165,7 +165,7 @@ def check_request(
     if problems or money is None:
         raise CheckoutRequestError(problems)
     return SoundRequest(
-        order=request.order,
+        order=composed(request.order),
         money=money,
         phone=request.phone,
         success_url=request.success_url,

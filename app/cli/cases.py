@@ -31,7 +31,7 @@ COLUMNS = ("attachment", "kind", "name", "carrier", "tracking", "media", "size",
 
 
 def attach(
-    order: Annotated[str, typer.Argument(help="The order's reference.")],
+    order: printing.OrderArgument,
     file: File,
     kind: Kind,
     note: Annotated[str, typer.Option("--note", help="What it shows; kept with the file.")] = "",
@@ -105,7 +105,7 @@ def _read(path: Path) -> bytes:
 
 
 def attachments(
-    order: Annotated[str, typer.Argument(help="The order's reference.")],
+    order: printing.OrderArgument,
     form: printing.DocumentOption = printing.Format.table,
 ) -> None:
     """List what is attached to an order and its breaks; detached files are listed without names."""
@@ -174,7 +174,7 @@ RespondBy = Annotated[
 
 
 def letter(
-    order: Annotated[str, typer.Argument(help="The order's reference.")],
+    order: printing.OrderArgument,
     output: Annotated[
         Path | None,
         typer.Option(
@@ -257,7 +257,7 @@ def _say_deadline(case: DisputeCase) -> None:
 
 
 def checklist(
-    order: Annotated[str, typer.Argument(help="The order's reference.")],
+    order: printing.OrderArgument,
     as_of: AsOf = None,
     family: Family = None,
     respond_by: RespondBy = None,

@@ -22,7 +22,6 @@ evidence_group = typer.Typer(
     help="What a stranger can check: bundles of an order's evidence.", no_args_is_help=True
 )
 
-Order = Annotated[str, typer.Argument(help="The order's reference.")]
 Output = Annotated[
     Path,
     typer.Option("--output", "-o", help="The file to write; not replaced. - is standard output."),
@@ -36,7 +35,7 @@ AsOf = Annotated[
 
 @evidence_group.command("build", epilog="Such as: tallyhook evidence build ORD-1042 -o dispute.zip")
 def build(
-    order: Order,
+    order: printing.OrderArgument,
     output: Output,
     as_of: AsOf = None,
     with_personal_data: Annotated[
@@ -166,7 +165,7 @@ def check_bundle(
     "scenario", epilog="Such as: tallyhook evidence scenario ORD-1042 -o incident.json"
 )
 def scenario(
-    order: Order,
+    order: printing.OrderArgument,
     output: Output,
     as_of: AsOf = None,
     by: operators.ByOption = None,

@@ -247,7 +247,7 @@ def find(
 
 @orders_group.command("show")
 def show_order(
-    reference: Annotated[str, typer.Argument(help="The order's reference.")],
+    reference: printing.OrderArgument,
     as_of: Annotated[
         str | None, typer.Option(help="As it could be known at this RFC 3339 moment.")
     ] = None,
@@ -294,9 +294,7 @@ def show_order(
     "release", epilog="Such as: tallyhook orders release ORD-1042 --reason settled"
 )
 def release_orders(
-    references: Annotated[
-        list[str] | None, typer.Argument(help="The orders' references.", metavar="REF")
-    ] = None,
+    references: printing.OrderArguments = None,
     everything: Annotated[
         bool, typer.Option("--all", help="Every order that is held for this.")
     ] = False,
@@ -344,7 +342,7 @@ def release_orders(
     epilog="Such as: tallyhook orders accept ORD-1042 --finding overpaid --reason tip",
 )
 def accept_finding(
-    reference: Annotated[str, typer.Argument(help="The order's reference.", metavar="REF")],
+    reference: printing.OrderArgument,
     finding: Annotated[str, typer.Option(help=f"One of {', '.join(ACCEPTABLE)}.")],
     reason: Annotated[str, typer.Option(help="The reason, for the audit trail.")],
     by: operators.ByOption = None,
@@ -377,9 +375,7 @@ def unmask_orders(
         typer.Option(help="What for: payment, refund, delivery, warning, authority or other."),
     ],
     reason: Annotated[str, typer.Option(help="Why; the audit trail keeps it.")],
-    references: Annotated[
-        list[str] | None, typer.Argument(help="The orders' references.", metavar="REF")
-    ] = None,
+    references: printing.OrderArguments = None,
     outcome: Annotated[
         str | None, typer.Option(help=f"All with one of: {', '.join(OUTCOMES)}.")
     ] = None,

@@ -18,9 +18,22 @@ import typer
 from app.core.cells import BYTE_ORDER_MARK, csv_line, safe_cell
 from app.core.errors import UsageError
 from app.core.private_files import replacing
+from app.core.references import composed
 from app.core.text import printable
 from reconcile.instants import SECOND, Instant, parse_instant
 from reconcile.periods import Calendar
+
+OrderArgument = Annotated[
+    str, typer.Argument(help="The order's reference.", metavar="REF", callback=composed)
+]
+OrderArguments = Annotated[
+    list[str] | None,
+    typer.Argument(
+        help="The orders' references.",
+        metavar="REF",
+        callback=lambda given: given and [composed(each) for each in given],
+    ),
+]
 
 
 def moment(text: str | None, option: str) -> Instant | None:

@@ -249,7 +249,7 @@ def refold(
 
 
 def prove(
-    references: Annotated[list[str] | None, typer.Argument(help="Orders to prove.")] = None,
+    references: printing.OrderArguments = None,
     everything: Annotated[bool, typer.Option("--all", help="Every stored order.")] = False,
     shuffles: Annotated[int, typer.Option(min=1, max=100_000, help="Trials per order.")] = 100,
     seed: Annotated[int, typer.Option(help="What the shuffles begin with.")] = 0,

@@ -22,6 +22,7 @@ from app.context.context import AppContext
 from app.context.work import Work
 from app.core.errors import UsageError
 from app.core.jobs import Job, Jobs
+from app.core.references import composed
 from app.core.zones import typed_instant
 from reconcile.instants import Instant
 
@@ -175,7 +176,7 @@ class View:
 
     def word(self, name: str) -> str | None:
         """Return a parameter of the address; None if it is empty or missing."""
-        return self.request.query_params.get(name) or None
+        return composed(self.request.query_params.get(name, "")) or None
 
     def needed(self, name: str) -> str:
         """Return a parameter of the address. Raises UsageError if it is missing."""

@@ -5,9 +5,10 @@ recorded by `PUT`, paid through us and found in an order book.
 
 A reference is 1 to 200 characters, not all of them blank. Refused are control characters, the line
 separators U+2028 and U+2029, which would make two lines of one, and halves of surrogate pairs,
-which have no bytes. Everything else is taken unchanged: surrounding spaces, invisible characters,
-and U+FFFD. Bytes that are no UTF-8 are refused where they come in: as U+FFFD, several references
-would become one.
+which have no bytes. Everything else is taken as it is: surrounding spaces, invisible characters,
+and U+FFFD. A letter and its accent are one character or two (Unicode's NFC and NFD), look the same
+and mean the same order: references are kept and compared in NFC (`composed`). Bytes that are no
+UTF-8 are refused where they come in: as U+FFFD, several references would become one.
 
 Leaves out: ids of events (`app.providers.fields`), which are narrower, and cells of files
 (`app.finance.files.books`), which lose surrounding spaces and must not be formulas.
@@ -15,6 +16,7 @@ Leaves out: ids of events (`app.providers.fields`), which are narrower, and cell
 
 import re
 from typing import Any, Final, TypeGuard
+from unicodedata import normalize
 
 MAX_REFERENCE: Final = 200
 """Characters; providers and merchants use a few dozen."""
@@ -26,6 +28,11 @@ RULE: Final = (
 """For sentences: `An order's reference is …`."""
 
 UNUSABLE: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+
+
+def composed(text: str) -> str:
+    """Return a text in NFC, in which references are kept and compared."""
+    return text if text.isascii() else normalize("NFC", text)
 
 
 def fault_of(text: str) -> str | None:

@@ -13,7 +13,7 @@ order that was ever published as fulfillable: the goods may be gone.
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
 from app.access import operator_store
@@ -24,7 +24,7 @@ from app.context.context import AppContext
 from app.core.errors import NotFoundError, UsageError
 from app.core.ids import new_id
 from app.core.phone_key import is_of_a_number
-from app.core.references import fault_of
+from app.core.references import composed, fault_of
 from app.database.engine import Connection
 from app.database.locks import LINKING, take_lock
 from app.database.statements import run
@@ -178,6 +178,7 @@ async def place_payment(context: AppContext, asked: Placing) -> Proposal | None:
     order, UsageError for an act that is not possible or a person who may not do it.
     """
     check_reason(asked.reason, of="a payment")
+    asked = replace(asked, order=composed(asked.order))
     async with context.database.writing() as connection:
         await _alone(connection)
         who = await permitted(connection, by=asked.by, action="payment_proposed")
@@ -209,6 +210,7 @@ async def place_payment(context: AppContext, asked: Placing) -> Proposal | None:
 
 async def why_not_alone(context: AppContext, asked: Placing) -> str | None:
     """Return why one person may not do this alone; None if they may. Raises as `place_payment`."""
+    asked = replace(asked, order=composed(asked.order))
     async with context.database.reading() as connection:
         who = await permitted(connection, by=asked.by, action="payment_proposed")
         seen = await _seen(context, connection, asked)

@@ -15,7 +15,7 @@ from app.access.operators import Action, note_in_trail, permitted
 from app.context.context import AppContext
 from app.core.errors import NotFoundError, UsageError
 from app.core.masking import looks_like_a_phone, masked_phone
-from app.core.references import fault_of
+from app.core.references import composed, fault_of
 from app.core.text import counted
 from app.database.engine import Connection
 from app.database.statements import PlainConnection, run
@@ -102,6 +102,7 @@ class FoundOrders:
 
 async def orders_beginning(context: AppContext, text: str, *, limit: int) -> list[str]:
     """Return references that begin with a text, sorted; none where it may be a phone number."""
+    text = composed(text)
     if fault_of(text) is not None or looks_like_a_phone(text):
         return []
     async with context.database.reading() as connection:

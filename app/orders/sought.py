@@ -14,6 +14,7 @@ from unicodedata import category
 
 from app.core.errors import UsageError
 from app.core.masking import masked_phone
+from app.core.references import composed
 from app.providers import identifiers
 from app.providers.phones import phone_digits
 from reconcile.instants import Instant
@@ -178,7 +179,7 @@ def understood(text: str, *, countries: Iterable[str] = (), zone: tzinfo = UTC) 
     countries  calling codes of the sources' customers, for numbers written in the national way
     zone       time zone of the days
     """
-    calendar = Calendar(zone)
+    calendar, text = Calendar(zone), composed(text)
     if not text.isprintable():
         # Copying brings along marks of a direction, which telephones put around a number, and other
         # blanks: nobody sees them.

@@ -14,7 +14,7 @@ from decimal import Decimal
 from typing import Any, Final
 
 from app.core.reading import Unreadable
-from app.core.references import MAX_REFERENCE, UNUSABLE, fault_of
+from app.core.references import MAX_REFERENCE, UNUSABLE, composed, fault_of
 from app.providers import paths, request, template
 
 # --- what the locations of one event look at ------------------------------------------------------
@@ -289,10 +289,11 @@ def required_text(value: Any, name: str) -> str:
         raise Unreadable(f"{name} is missing")
     if type(value) is not str:
         raise Unreadable(f"{name} is not a text")
-    fault = fault_of(value)
+    text = composed(value)
+    fault = fault_of(text)
     if fault is not None:
         raise Unreadable(f"{name} {fault}")
-    return value
+    return text
 
 
 def escaped(text: str) -> str:

@@ -24,7 +24,7 @@ from app.core.reading import (
     UnclearAmount,
     Unreadable,
 )
-from app.core.references import fault_of
+from app.core.references import composed, fault_of
 from app.providers import amounts, dates, documents, fields, identifiers, paths, request, sections
 from app.providers.phones import phone_digits
 from app.providers.slow import NOT_SLOW, SlowMethods
@@ -129,6 +129,7 @@ class ProfileField:
         if (
             type(value) is str
             and 0 < len(value) <= fields.MAX_TEXT
+            and value.isascii()
             and value.isprintable()
             and value[0] > " "
         ):
@@ -433,7 +434,7 @@ class EventReader:
                 continue
             with suppress(Unreadable):
                 order = fields.as_text(self._order.find(data), self._order.name)
-                if order is not None and fault_of(order) is None:
+                if order is not None and fault_of(order := composed(order)) is None:
                     found.add(order)
         return found
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from app.core.reading import TRIAL
-from app.core.references import fault_of
+from app.core.references import composed, fault_of
 from app.providers.request import Incoming, parse_pairs
 from app.providers.source import Source
 from app.receiving.unread_store import NO_VALUE
@@ -46,7 +46,7 @@ def values_of(
     found: set[str] = set()
     body = item or (incoming.body if source is None else source.payload(incoming))
     for value in whole_values(body, "" if item else incoming.url):
-        if len(value) >= LEAST_LENGTH and fault_of(value) is None:
+        if len(value) >= LEAST_LENGTH and fault_of(value := composed(value)) is None:
             found.add(value)
         if len(found) > MOST_VALUES:
             found = {*sorted(found)[:MOST_VALUES], NO_VALUE}

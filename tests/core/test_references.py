@@ -1,5 +1,6 @@
 """One rule for references: what an event may name can be asked for, recorded, paid and imported."""
 
+import asyncio
 from dataclasses import replace
 from pathlib import Path
 from urllib.parse import quote
@@ -10,6 +11,7 @@ from app.checkout.request import CheckoutRequestError, check_request
 from app.core.references import fault_of, is_reference
 from app.finance.files.books import read_references
 from app.finance.files.tables import UnclearCell
+from app.orders.find_orders import find_orders
 from tests.api.driving import Driver, driving, of_order
 from tests.checkout.service import asked
 from tests.cli.test_commands import Run, run
@@ -17,7 +19,7 @@ from tests.cli.test_commands import Run, run
 __all__ = ["run"]
 
 TAKEN = [
-    "ORD-1", "x", "a" * 200, "é" * 200, "A/B", "..", "a b", "\u00e9", "e\u0301", "注文-1",
+    "ORD-1", "x", "a" * 200, "é" * 200, "A/B", "..", "a b", "\u00e9", "注文-1",
     "🧾" * 100,
     "a\ufffdb", "\ufffd", "a\u00a0b", "a\u200bb", "\ufeffa", "a\u202eb", "\ue000", "a\u00adb",
     "%2F", "a?b#c", "a;b", "\"'", "a\\b", "\U0010ffff",
@@ -71,6 +73,24 @@ async def test_events_and_the_api_take_the_same(tmp_path: Path) -> None:
         assert {row[0] for row in known} == set(TAKEN)
 
 
+async def test_one_letter_written_in_two_ways_is_one_order(run: Run, tmp_path: Path) -> None:
+    """An accent may be a character of its own (NFD) or not (NFC): nobody sees a difference."""
+    one, other = "Caf\u00e9-1", "Cafe\u0301-1"
+    async with driving(tmp_path, with_worker=False) as driver:
+        assert await events_taken(driver, other, "e1")
+        recorded = await driver.api("PUT", path_of(one), json=PRICE)
+        assert (recorded.json()["order"], recorded.json()["outcome"]) == (one, "succeeded")
+        found = [(await driver.api("GET", path_of(each))).json()["order"] for each in (one, other)]
+        assert found == [one, one]
+        sought = [await find_orders(driver.context, each, limit=2) for each in (one, other)]
+        assert [[hit["order"] for hit in each.hits] for each in sought] == [[one], [one]]
+        assert driver.rows("SELECT DISTINCT order_key FROM events") == [(one,)]
+    assert check_request(replace(asked(), order=other), live=False).order == one
+    assert read_references([other]) == [one]
+    shown = await asyncio.to_thread(run, "orders", "show", "--format", "json", "--", other)
+    assert shown.document["order"] == one
+
+
 @pytest.mark.parametrize("path", ["%ff", "a%c3", "%ed%a0%80", "a%c0%afb"])
 async def test_a_path_that_is_no_utf8_names_no_order(tmp_path: Path, path: str) -> None:
     """It is not taken for the order whose reference has U+FFFD in its place."""
@@ -103,8 +123,6 @@ def test_a_payment_and_an_order_book_take_the_same(reference: str, taken: bool) 
 
 
 def test_the_command_line_finds_each(run: Run, tmp_path: Path) -> None:
-    import asyncio
-
     async def fill() -> None:
         async with driving(tmp_path, with_worker=False) as driver:
             for number, reference in enumerate(TAKEN):

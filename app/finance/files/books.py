@@ -14,7 +14,7 @@ from itertools import pairwise
 from typing import Any, Final, Protocol
 
 from app.core.masking import masked_phone
-from app.core.references import MAX_REFERENCE, fault_of
+from app.core.references import MAX_REFERENCE, composed, fault_of
 from app.finance.files import shaping, tables
 from app.finance.files.amounts import Amounts, read_currencies
 from app.finance.files.dates import Dates, with_zones
@@ -367,6 +367,8 @@ def _plain(cells: Sequence[str]) -> list[str]:
 def read_references(cells: Sequence[str]) -> list[str]:
     """Return references without blanks around them. Raises UnclearCell, also for an empty cell."""
     plain = _plain(cells)
+    if not all(map(str.isascii, plain)):
+        plain = list(map(composed, plain))
     if not all(plain):
         raise tables.UnclearCell("is empty")
     if max(map(len, plain)) > MAX_REFERENCE:
