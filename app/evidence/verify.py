@@ -2,14 +2,16 @@
 """Checks an evidence bundle:  python3 -I verify.py bundle.zip
 
 Python 3.8 or later and its standard library; no network, no configuration. Every bundle holds this
-very file. Whoever does not trust it, and nobody should without reading, has some 1000 lines to read
+very file. Whoever does not trust it, and nobody should without reading, has some 1300 lines to read
 and can do each step by other means: README.txt shows how.
 
     1 archive      the ZIP is byte for byte what its files make: nothing beside, nothing hidden
-    2 manifest     manifest.json is in canonical form and names exactly the files that are there
-    3 digests      every file has the size and the SHA-256 that the manifest states
+    2 manifest     manifest.json names exactly the files that are there, and no instant to come
+    3 digests      every file has the size and the SHA-256 that the manifest states, and every
+                   document has the members that it may have, in canonical form
     4 signature    left to `minisign` or `openssl`: README.txt has the commands
-    5 deliveries   what arrived, what was read from it and the bodies belong together
+    5 deliveries   what arrived, what was read from it and the bodies belong together, and came
+                   before the bundle's instant
     6 inclusion    each delivery, record and revision lies in the log of the checkpoint
     7 readings     what the history says of each delivery is what was sealed of it
     8 completeness the log's entries for the order are all here, one after the other
@@ -27,25 +29,22 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
+import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from app.evidence.verify_archive import (
     FORMAT,
     MANIFEST,
-    MASKED,
     MAX_BYTES,
     MAX_MEMBERS,
     NAME,
-    NOT_IN_FORM,
     SIGNATURE,
     Bundle,
-    Wrong,
     attached,
-    clean,
+    micros,
     opened,
     pack,
-    read_json,
     unpack,
 )
 from app.evidence.verify_entries import (
@@ -57,6 +56,7 @@ from app.evidence.verify_entries import (
     readings,
     readings_of,
 )
+from app.evidence.verify_forms import MASKED, NOT_IN_FORM, Wrong, clean, instant, read_json
 
 __all__ = ("FORMAT", "MANIFEST", "MAX_BYTES", "MAX_MEMBERS", "NAME", "NOT_IN_FORM",
            "SEALED_WITHIN_S", "SIGNATURE", "Bundle", "Wrong", "earlier_origins",
@@ -64,11 +64,14 @@ __all__ = ("FORMAT", "MANIFEST", "MAX_BYTES", "MAX_MEMBERS", "NAME", "NOT_IN_FOR
 
 
 def digests(bundle: Bundle) -> str:
-    """Check, in step 3, size and SHA-256 of each file."""
+    """Check, in step 3, size and SHA-256 of each file, and the form of each document."""
     for name, said in bundle.manifest["files"].items():
         data = bundle.members[name]
         if said != {"sha256": hashlib.sha256(data).hexdigest(), "size": len(data)}:
             raise Wrong(f"{name} is not the file that was signed")
+    for name in bundle.manifest["files"]:
+        if name.endswith(".json"):
+            bundle.document(name)
     return f"All {len(bundle.members) - 2} files have the stated size and SHA-256."
 
 
@@ -96,6 +99,12 @@ def deliveries(bundle: Bundle) -> str:
         _as_kept(stated, bundle)
     if (history["order"], history["as_of"]) != (bundle.manifest["order"], bundle.manifest["as_of"]):
         raise Wrong("history.json is of another order or another instant")
+    came = [each["received_at"] for each in history["deliveries"]]
+    came += [each["recorded_at"] for each in history["records"]]
+    came += [each["at"] for each in bundle.document("revisions.json")]
+    came += [each["at"] for each in attached(bundle)]
+    if max(map(micros, came), default=0) > micros(history["as_of"]):
+        raise Wrong("something here came later than the bundle's instant")
     _sessions(bundle, history)
     _attachments(bundle)
     _nothing_else(bundle, history)
@@ -441,9 +450,12 @@ def _of(count: int, what: str, whole: int) -> str:
 
 
 def check_steps(
-    archive: bytes, checks: Sequence[tuple[str, Callable[[Bundle], Any]]]
+    archive: bytes, checks: Sequence[tuple[str, Callable[[Bundle], Any]]], now: int
 ) -> tuple[Bundle | None, list[VerifyStep]]:
-    """Make every step, until nothing is left to look at."""
+    """Make every step, until nothing is left to look at.
+
+    now  the time of the verifier's clock, in microseconds since 1970
+    """
     steps: list[VerifyStep] = []
     try:
         members = unpack(archive)
@@ -451,7 +463,7 @@ def check_steps(
     except Wrong as error:
         return None, [VerifyStep("archive", False, f"This is no bundle as it was made: {error}.")]
     try:
-        bundle = opened(members)
+        bundle = opened(members, now)
     except Wrong as error:
         return None, [*steps, VerifyStep("manifest", False, f"The manifest does not fit: {error}.")]
     count = len(members) - 2
@@ -502,8 +514,11 @@ def verdict(steps: Sequence[VerifyStep]) -> str:
 
 def main(words: list[str]) -> int:
     """Check the named file. Return 0 if no step failed, 1 if one did, 2 without a file."""
-    if len(words) != 1:
-        sys.stderr.write("usage: python3 -I verify.py bundle.zip\n")
+    if len(words) not in (1, 2) or not all(map(instant, words[1:])):
+        sys.stderr.write(
+            "usage: python3 -I verify.py bundle.zip [NOW]\n"
+            "NOW, such as 2026-11-29T12:00:00Z, counts instead of this computer's clock.\n"
+        )
         return 2
     try:
         with open(words[0], "rb") as file:
@@ -511,7 +526,8 @@ def main(words: list[str]) -> int:
     except OSError as error:
         sys.stderr.write(f"{words[0]} cannot be read: {error.strerror}\n")
         return 2
-    bundle, steps = check_steps(archive, CHECKS)
+    now = micros(words[1]) if words[1:] else time.time_ns() // 1000
+    bundle, steps = check_steps(archive, CHECKS, now)
     not_proven = [] if bundle is None else unproven(bundle)
     sys.stdout.write("\n".join(report_lines(steps, not_proven)) + "\n")
     return 1 if any(passed is False for _, passed, _ in steps) else 0

@@ -5,12 +5,14 @@ Python 3.8 and the standard library alone, and in every bundle: there it is a pa
 
 from __future__ import annotations
 
-import json
 import re
 import struct
 import zlib
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+from app.evidence.verify_forms import DELIVERY, DOCUMENTS, Wrong, read_document
 
 MAX_BYTES = 256 * 1024 * 1024
 """Bytes of a bundle: it is read into memory at once."""
@@ -28,13 +30,12 @@ MANIFEST = "manifest.json"
 SIGNATURE = "manifest.json.minisig"
 FORMAT = "tallyhook evidence 2"
 
-NOT_IN_FORM = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
-"""What looking into a stranger's JSON of another form may raise."""
-
-MASKED = "\N{BULLET}"
-"""What stands in the place of a masked digit."""
-
 ATTACHMENTS = "attachments.json"
+
+EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)  # noqa: UP017  # Python 3.8 has no other
+
+AHEAD_S = 300
+"""Seconds that a bundle's instant may be ahead of the verifier's clock: no two clocks agree."""
 
 # --- the archive ---------------------------------------------------------------------------------
 
@@ -45,18 +46,6 @@ _VERSION = 20
 _MADE_BY_UNIX = 3 << 8 | _VERSION
 _FIRST_OF_1980 = 1 << 5 | 1
 _PLAIN_FILE = 0o100644 << 16
-
-
-class Wrong(Exception):
-    """Something is not as it must be; one sentence. A stranger's words in it move no terminal."""
-
-    def __init__(self, said: str) -> None:
-        super().__init__(clean(said))
-
-
-def clean(said: object) -> str:
-    """Return somebody else's words, as far as they can be printed."""
-    return "".join(c if c.isprintable() else "?" for c in str(said)[:400])
 
 
 def pack(members: Mapping[str, bytes]) -> bytes:
@@ -122,56 +111,47 @@ def _member(archive: bytes, offset: int) -> tuple[str, bytes, int]:
 # --- the manifest and the files ------------------------------------------------------------------
 
 
-def read_json(data: bytes, name: str) -> Any:
-    """Parse the JSON in a file. Raise Wrong, also where an object has a name twice: of two readers
-    each would take another."""
-
-    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        found = dict(pairs)
-        if len(found) < len(pairs):
-            raise Wrong(f"{name} has an object with one name twice")
-        return found
-
-    try:
-        return json.loads(data.decode("utf-8"), object_pairs_hook=once)
-    except (ValueError, RecursionError):
-        raise Wrong(f"{name} is not JSON") from None
-
-
-class Bundle(NamedTuple):
+class Bundle:
     """The files by name, and the manifest."""
 
-    members: dict[str, bytes]
-    manifest: dict[str, Any]
+    def __init__(self, members: dict[str, bytes], manifest: dict[str, Any]) -> None:
+        self.members, self.manifest = members, manifest
+        self._read: dict[str, Any] = {}
 
     def document(self, name: str) -> Any:
-        """Return the JSON of a file. Raise Wrong where it is missing or none."""
+        """Return the JSON of a file. Raise Wrong where it is missing or not in form."""
         if name not in self.members:
             raise Wrong(f"{name} is missing")
-        return read_json(self.members[name], name)
+        if name not in self._read:
+            form = DELIVERY if name.startswith("delivery-") else DOCUMENTS.get(name)
+            if form is None:
+                raise Wrong(f"{name} is a document that no bundle has")
+            self._read[name] = read_document(self.members[name], name, form)
+        return self._read[name]
 
 
-def opened(members: dict[str, bytes]) -> Bundle:
-    """Return the bundle of these files, whose manifest names exactly them. Raise Wrong."""
+def opened(members: dict[str, bytes], now: int) -> Bundle:
+    """Return the bundle of these files, whose manifest names exactly them. Raise Wrong.
+
+    now  the time of the verifier's clock, in microseconds since 1970
+    """
     if MANIFEST not in members or SIGNATURE not in members:
         raise Wrong(f"{MANIFEST} or {SIGNATURE} is missing")
-    manifest = read_json(members[MANIFEST], MANIFEST)
-    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
+    manifest = read_document(members[MANIFEST], MANIFEST, DOCUMENTS[MANIFEST])
+    if manifest["format"] != FORMAT:
         raise Wrong(f"{MANIFEST} is not of the format {FORMAT!r}")
-    text = json.dumps(manifest, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    canonical = text.encode("utf-8", "surrogatepass")  # RFC 8785 for ASCII names and no floats
-    if canonical != members[MANIFEST]:
-        raise Wrong(f"{MANIFEST} is not in canonical form")
-    listed, left_out = manifest.get("files"), manifest.get("left_out")
-    if not isinstance(listed, dict) or not isinstance(left_out, dict):
-        raise Wrong(f"{MANIFEST} does not list files and what was left out")
-    if not isinstance(manifest.get("redacted"), bool):
-        raise Wrong(f"{MANIFEST} does not say whether it is redacted")
+    if micros(manifest["as_of"]) > now + AHEAD_S * 1_000_000:
+        raise Wrong(f"its instant, {manifest['as_of']}, is ahead of this computer's clock")
     there = members.keys() - {MANIFEST, SIGNATURE}
-    for name in sorted(there ^ listed.keys()):
+    for name in sorted(there ^ manifest["files"].keys()):
         fault = "not in the manifest" if name in there else "missing"
         raise Wrong(f"{name} is {fault}")
     return Bundle(members, manifest)
+
+
+def micros(at: str) -> int:
+    """Return an instant of RFC 3339 in microseconds since 1970."""
+    return (datetime.fromisoformat(at.replace("Z", "+00:00")) - EPOCH) // timedelta(microseconds=1)
 
 
 def attached(bundle: Bundle) -> list[dict[str, Any]]:

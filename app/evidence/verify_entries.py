@@ -10,12 +10,11 @@ import base64
 import hashlib
 import hmac
 import json
-from datetime import datetime, timedelta, timezone
+from datetime import timedelta
 from typing import Any, NamedTuple  # Python 3.8 has no dict[...]
 
-from app.evidence.verify_archive import MASKED, Bundle, Wrong, attached, read_json
-
-EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)  # noqa: UP017  # Python 3.8 has no other
+from app.evidence.verify_archive import EPOCH, Bundle, attached, micros
+from app.evidence.verify_forms import MASKED, Wrong, canonical, read_json
 
 SEALED_WITHIN_S = 60
 """Seconds before the bundle's instant in which something may have come and not be sealed yet:
@@ -97,7 +96,7 @@ def inclusion(bundle: Bundle) -> tuple[bool | None, str]:
     for name in log["unsealed"]:
         thing = things[name]
         came = thing.get("received_at") or thing.get("recorded_at") or thing["at"]
-        if _micros(bundle.manifest["as_of"]) - _micros(came) > SEALED_WITHIN_S * 1_000_000:
+        if micros(bundle.manifest["as_of"]) - micros(came) > SEALED_WITHIN_S * 1_000_000:
             raise Wrong(f"{name} came long before the bundle's instant and was not sealed")
     late = f"; not sealed yet: {len(log['unsealed'])} more" if log["unsealed"] else ""
     said = "leaf lies" if len(log["leaves"]) == 1 else "leaves lie"
@@ -161,10 +160,6 @@ def _things(bundle: Bundle) -> dict[str, dict[str, Any]]:
     return things
 
 
-def _micros(at: str) -> int:
-    return (datetime.fromisoformat(at.replace("Z", "+00:00")) - EPOCH) // timedelta(microseconds=1)
-
-
 def _opened(each: dict[str, Any]) -> Any:
     """Return what a leaf says, which must be what was hashed."""
     data = (each["leaf"] or "").encode()
@@ -186,7 +181,7 @@ def _compare(name: str, leaf: dict[str, Any], thing: dict[str, Any]) -> None:
     """Raise Wrong where a leaf says otherwise than the files, moments in microseconds. For a record
     and a revision it names the order by a commitment, which completeness compares."""
     for member, said in thing.items():
-        wanted = _micros(said) if said and member.endswith("at") else said
+        wanted = micros(said) if said and member.endswith("at") else said
         away = member == "headers" and leaf.get(member) is None
         if leaf.get(member) != wanted and not away:
             raise Wrong(f"the log says otherwise of {name}: {member}")
@@ -204,11 +199,6 @@ def _shown(bundle: Bundle) -> dict[str, tuple[int, Any]]:
     """Return number and content of each leaf that is shown with its content, by its name."""
     leaves = bundle.document("log.json")["leaves"]
     return {each["id"]: (each["index"], _opened(each)) for each in leaves if each["leaf"]}
-
-
-def _canonical(value: Any) -> bytes:
-    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    return text.encode("utf-8", "backslashreplace")
 
 
 class Readings(NamedTuple):
@@ -256,8 +246,8 @@ def _reading(event: dict[str, Any], opened: dict[str, Any], bundle: Bundle) -> s
             hashes[name] = part["hash"]
         else:
             part_document = {"part": name, "salt": part.get("salt"), "value": value}
-            hashes[name] = hashlib.sha256(_canonical(part_document)).hexdigest()
-    return hashlib.sha256(_canonical(hashes)).hexdigest()
+            hashes[name] = hashlib.sha256(canonical(part_document)).hexdigest()
+    return hashlib.sha256(canonical(hashes)).hexdigest()
 
 
 def readings(bundle: Bundle) -> tuple[bool | None, str]:
@@ -333,7 +323,7 @@ def _tree(
     leads: up from where its name parts from those of others, after so many bits."""
     index, leaf = shown[sealed["leaf"]]
     entry = {"last": sealed["last"], "leaves": sealed["leaves"], "of": of}
-    found, below = hashlib.sha256(b"\0" + _canonical(entry)).digest(), 256
+    found, below = hashlib.sha256(b"\0" + canonical(entry)).digest(), 256
     for shared, other in sealed["path"]:
         side = bytes.fromhex(other)
         one = int(of, 16) >> (255 - shared) & 1
@@ -353,7 +343,7 @@ def _tree(
 def _came_later(leaf: dict[str, Any], bundle: Bundle) -> bool:
     """Return whether what a leaf seals came later than the bundle's instant."""
     came = leaf.get("received_at") or leaf.get("recorded_at") or leaf.get("at") or 0
-    return bool(came > _micros(bundle.manifest["as_of"]))
+    return bool(came > micros(bundle.manifest["as_of"]))
 
 
 def completeness(bundle: Bundle) -> tuple[bool | None, str]:

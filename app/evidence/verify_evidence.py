@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from app.core.clock import SystemClock
 from app.core.errors import ConfigurationError, NotFoundError, UsageError
 from app.core.text import LEAF, counted
 from app.evidence import keys, letter, rendering, seal, verify, verify_entries
@@ -307,9 +308,11 @@ def verify_evidence(
     trusted: PublicKey | None = None,
     kept: KeptCheckpoint | None = None,
     witnesses: TrustedWitnesses | None = None,
+    now: Instant | None = None,
 ) -> VerifiedBundle:
     """Make every step of a bundle.
 
+    now        the time of the verifier's clock; None: this computer's
     trusted    the key that it must be signed with, known otherwise
     kept       a checkpoint of its log that left the shop at some time
     witnesses  who must have cosigned its checkpoint
@@ -331,7 +334,8 @@ def verify_evidence(
         checks.append((KEPT_CHECKPOINT, lambda bundle: _fits_kept(bundle, kept, trusted)))
     if witnesses is not None:
         checks.append((WITNESSES, lambda bundle: _witnessed(bundle, witnesses)))
-    bundle, steps = verify.check_steps(archive, checks)
+    now = SystemClock().now() if now is None else now
+    bundle, steps = verify.check_steps(archive, checks, now)
     if bundle is None:
         return VerifiedBundle(order=None, as_of=None, steps=tuple(steps))
     passed = {each.name for each in steps if each.passed}

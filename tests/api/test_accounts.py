@@ -204,7 +204,7 @@ async def test_its_evidence_holds(tmp_path: Path) -> None:
             BundleRequest(order="@till:ORD-1", as_of=LATER, reason="why"),
             lines=lines_naming,
         )
-    steps = {each.name: each.passed for each in verify_evidence(built.archive).steps}
+    steps = {each.name: each.passed for each in verify_evidence(built.archive, now=LATER).steps}
     assert steps["bodies"], steps
 
 

@@ -169,8 +169,9 @@ def databases_only_in_stores(module: Module) -> Iterator[str]:
 
 
 def present_only_from_the_clock(module: Module) -> Iterator[str]:
-    """Check that only `app/core/clock.py` reads the time."""
-    if module.within("app", "reconcile") and not module.within("app/core/clock.py"):
+    """Check that only `app/core/clock.py` reads the time, and `verify.py`, which runs alone."""
+    clocks = ("app/core/clock.py", "app/evidence/verify.py")
+    if module.within("app", "reconcile") and not module.within(*clocks):
         for node, name in (*names(module), *module.imports):
             if name in PRESENT:
                 yield module.at(node, f"uses {name}: take the instant as an argument")

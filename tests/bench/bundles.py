@@ -30,7 +30,7 @@ async def _bundled(folder: Path) -> tuple[list[float], list[float], list[Built]]
             built.append(await build_evidence(driver.context, request, lines=lines_naming))
             building.append(perf_counter() - began)
             began = perf_counter()
-            assert verify_evidence(built[-1].archive).valid
+            assert verify_evidence(built[-1].archive, now=LATER).valid
             verifying.append(perf_counter() - began)
     return building, verifying, built
 

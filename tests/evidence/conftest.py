@@ -4,7 +4,7 @@ import asyncio
 import copy
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 import rfc8785
 
+from app.core.clock import SetClock
 from app.evidence import keys
+from app.evidence import verify_evidence as verify_evidence_module
 from app.evidence.bundle import ABOUT, KEY, KEY_PEM, BundleRequest, build_evidence
 from app.evidence.keys import EvidenceKey, write_key
 from app.evidence.seal import open_signer, seal_all
@@ -30,10 +32,13 @@ from app.evidence.verify import (
 from app.evidence.verify_evidence import VerifiedBundle, rendered_again, verify_evidence
 from app.finance.read_lines import lines_naming
 from app.orders.refold import refold_until_quiet
-from reconcile.instants import SECOND
+from reconcile.instants import DAY, SECOND
 from reconcile.transparency.evidence import ledger_of
 from tests.api.driving import Driver, driving
 from tests.evidence.world import LATER, live_through
+
+NOW = LATER + 365 * DAY
+"""When bundles are verified."""
 
 Members = dict[str, bytes]
 """What is in a bundle, by file name."""
@@ -87,6 +92,14 @@ class Bundles:
     full: bytes
     again: bytes
     key: EvidenceKey
+
+
+@pytest.fixture(scope="session", autouse=True)
+def verifiers_clock() -> Iterator[None]:
+    """Let whoever verifies do so a year after everything has been said."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(verify_evidence_module, "SystemClock", lambda: SetClock(NOW))
+        yield
 
 
 @pytest.fixture(scope="session")

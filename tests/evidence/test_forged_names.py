@@ -19,8 +19,10 @@ from app.evidence.seal import open_signer, read_checkpoint
 from app.evidence.verify import MANIFEST, main, unpack
 from app.evidence.verify_evidence import verify_evidence
 from app.sealing import log_store
+from reconcile.instants import format_instant
 from tests.api.driving import Driver, driving, event
 from tests.evidence.conftest import (
+    NOW,
     Bundles,
     Change,
     Forge,
@@ -144,7 +146,7 @@ def test_a_name_is_no_place_to_hide_in(
         forged = forge(archive, change, key=bundles.key)
         assert step in failed(forged, trusted=bundles.key.public)
         (tmp_path / "forged.zip").write_bytes(forged)
-        assert main([str(tmp_path / "forged.zip")]) == 1
+        assert main([str(tmp_path / "forged.zip"), format_instant(NOW)]) == 1
         assert step in capsys.readouterr().out.splitlines()[0]
 
 
@@ -196,7 +198,7 @@ def test_bodies_that_nobody_reads_prove_nothing_of_the_history(
     unopened = forge(bundles.full, _unopened, key=bundles.key)
     assert said not in first_lines(verify_evidence(unopened)), "they were read again"
     (tmp_path / "unopened.zip").write_bytes(unopened)
-    assert main([str(tmp_path / "unopened.zip")]) == 0
+    assert main([str(tmp_path / "unopened.zip"), format_instant(NOW)]) == 0
     assert said in capsys.readouterr().out, "verify.py reads no bodies"
 
 

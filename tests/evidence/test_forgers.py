@@ -142,6 +142,13 @@ def _added_to(name: str) -> Change:
     return lambda members: members.update({name: members[name] + b" Paid in full. "})
 
 
+KES_5 = {"amount": "5.00", "currency": "KES"}
+LINE = {
+    "from": "statement", "line": "x", "kind": "payment", "payment": "pay_2", "order": None,
+    "gross": KES_5, "fee": KES_5, "net": KES_5, "settled_at": None, "payout": None,
+}  # fmt: skip
+
+
 @dataclass(frozen=True)
 class Forgery:
     """One story that is not true.
@@ -158,7 +165,23 @@ class Forgery:
     rendering: bool = True
 
 
+def _as_of(moment: str) -> Change:
+    """Give the bundle another instant, wherever it stands."""
+
+    def change(members: Members) -> None:
+        changed("history.json", lambda history: history.update(as_of=moment))(members)
+        in_manifest(members, as_of=moment)
+        refolded(members)
+
+    return change
+
+
 FORGERIES = [
+    Forgery("it is as of before all that is here", _as_of("2026-11-19T10:00:00Z"),
+            "deliveries", "deliveries"),
+    Forgery("it is as of before the newest that is here", _as_of("2026-11-26T16:02:01Z"),
+            "deliveries", "deliveries"),
+    Forgery("it is as of a year to come", _as_of("2030-01-01T00:00:00Z"), "manifest", "manifest"),
     *(
         Forgery(
             f"{name} is rewritten",
@@ -200,7 +223,7 @@ FORGERIES = [
     ),
     Forgery(
         "a line of a settlement file is invented",
-        changed("books.json", lambda listed: listed.append({"from": "statement", "line": "x"})),
+        changed("books.json", lambda listed: listed.append(LINE)),
         None, None, "lines of order books and settlement files (books.json)",
     ),
     Forgery(

@@ -12,10 +12,12 @@ import pytest
 
 from app.evidence.rendering import stand_alone
 from app.evidence.verify import CHECKS, check_steps, unpack
-from tests.evidence.conftest import Bundles, Forge
+from reconcile.instants import format_instant
+from tests.evidence.conftest import NOW, Bundles, Forge
 from tests.waiting import PATIENCE_S
 
 CHROMIUM = "/usr/bin/chromium"
+LATE = format_instant(NOW)
 
 
 @pytest.fixture
@@ -41,7 +43,7 @@ def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 def test_verify_py_runs_where_nothing_is_installed(folder: Path) -> None:
     """It says of every step whether it passed, and of those that it cannot make, why."""
-    done = run(folder, plain_python(), "-I", "verify.py", "bundle.zip")
+    done = run(folder, plain_python(), "-I", "verify.py", "bundle.zip", LATE)
     assert done.returncode == 0, done.stderr
     verdict, nothing, *lines = done.stdout.splitlines()
     assert verdict == (
@@ -69,16 +71,16 @@ def test_verify_py_finds_what_was_changed(folder: Path, bundles: Bundles, forge:
     (folder / "bundle.zip").write_bytes(bundles.redacted[:-1])
     (folder / "forged.zip").write_bytes(forge(bundles.redacted, change))
     for name, step in (("bundle.zip", "archive"), ("forged.zip", "inclusion")):
-        done = run(folder, plain_python(), "-I", "verify.py", name)
+        done = run(folder, plain_python(), "-I", "verify.py", name, LATE)
         assert done.returncode == 1
         assert done.stdout.splitlines()[0] == f"DO NOT RELY ON IT: {step} failed."
-    for words in ((), ("missing.zip",)):
+    for words in ((), ("missing.zip",), ("bundle.zip", "tomorrow")):
         done = run(folder, plain_python(), "-I", "verify.py", *words)
         assert (done.returncode, done.stdout, "Traceback" in done.stderr) == (2, "", False)
 
 
 def test_verify_py_folds_where_reconcile_is_at_hand(bundles: Bundles) -> None:
-    steps = {each.name: each.passed for each in check_steps(bundles.redacted, CHECKS)[1]}
+    steps = {each.name: each.passed for each in check_steps(bundles.redacted, CHECKS, NOW)[1]}
     assert steps["ledger"] is True
 
 
