@@ -23,7 +23,9 @@ from app.console.words import file_part as file_part
 from app.core.cells import BYTE_ORDER_MARK, csv_line, safe_cell
 from app.core.ids import new_token
 from app.core.pages.charts import Series, bars, stacked
-from app.evidence.letter import Drawing, Spoken, Times, drawing, letter_zone
+from app.core.pages.letters import Drawing
+from app.evidence.bundle_letter import Spoken, drawing
+from app.evidence.letter_times import Times, letter_zone
 from app.receiving.caught_up import unread_notice
 from reconcile.instants import format_instant, moment_of, parse_instant
 from reconcile.ledger.vocabulary import FINDINGS

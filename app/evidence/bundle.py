@@ -11,7 +11,15 @@ from app.access.operators import note_in_trail, permitted
 from app.context.context import AppContext
 from app.core.errors import UsageError
 from app.core.text import counted
-from app.evidence import gather_evidence, keys, letter, rendering, seal, verify
+from app.evidence import (
+    bundle_letter,
+    gather_evidence,
+    keys,
+    letter_times,
+    rendering,
+    seal,
+    verify,
+)
 from app.evidence.attachments import ENDINGS
 from app.evidence.witnesses import witnesses_of
 from app.orders.customers import checked_reason, refuse_too_many
@@ -72,7 +80,7 @@ def files_of(dossier: gather_evidence.Dossier, *, key: str) -> Files:
         "log.json": _json(_log(dossier)),
     }
     if facts.zone is not None:
-        files.shown[letter.TIMES] = _json(facts.zone.document())
+        files.shown[letter_times.TIMES] = _json(facts.zone.document())
     for record, details in dossier.details.items():
         files.personal[f"record-{record}.details"] = details.encode()
     if dossier.attached is not None:
@@ -85,15 +93,17 @@ def files_of(dossier: gather_evidence.Dossier, *, key: str) -> Files:
     return files
 
 
-def _letter_facts(dossier: gather_evidence.Dossier, key: str) -> letter.LetterFacts:
-    return letter.LetterFacts(
+def _letter_facts(dossier: gather_evidence.Dossier, key: str) -> bundle_letter.LetterFacts:
+    return bundle_letter.LetterFacts(
         history=dossier.history,
         revisions=tuple(
-            letter.PublishedOutcome(at=each.at, outcome=each.outcome, fulfillable=each.fulfillable)
+            bundle_letter.PublishedOutcome(
+                at=each.at, outcome=each.outcome, fulfillable=each.fulfillable
+            )
             for each in dossier.revisions
         ),
         arrivals=tuple(
-            letter.LetterArrival(
+            bundle_letter.LetterArrival(
                 source=each.arrived.source,
                 received_at=each.arrived.received_at,
                 key=each.proven.key,
@@ -107,7 +117,7 @@ def _letter_facts(dossier: gather_evidence.Dossier, key: str) -> letter.LetterFa
         sealed=len(dossier.sealed.leaves),
         unsealed=len(dossier.sealed.unsealed),
         key=key,
-        zone=letter.letter_zone(dossier.zone),
+        zone=letter_times.letter_zone(dossier.zone),
         unheard=dossier.unheard,
     )
 

@@ -12,30 +12,28 @@ bundle.
 """
 
 import asyncio
-import base64
 import hashlib
 import re
 import shutil
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC
-from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final, Literal
 
 from app.access.operators import note_in_trail, who_may
 from app.context.context import AppContext
-from app.core import pages
 from app.core.child import ChildLimits, ChildStopped, run_in_child
 from app.core.errors import UsageError
-from app.core.pages import paper
+from app.core.pages import letters, paper
+from app.core.pages.letters import Block, Heading, Paragraph, Run, ShownExhibit, Table, Text
 from app.core.text import counted
 from app.core.zones import local_text
 from app.evidence import attachments, dispute, dispute_case, gather_evidence, keys, seal
-from app.evidence.letter import STAMP, price_rows
+from app.evidence.bundle_letter import STAMP, price_rows
 from app.orders.holds import hold_if_due
 from app.providers.schemes import TOKENS
 from app.receiving.caught_up import must_have_read
@@ -400,34 +398,25 @@ async def take_letter(
     return letter, content
 
 
-_SUM: Final = re.compile(r"\b([A-Z]{3}) (?=\d)")
-
-
-def _unbroken(document: dict[str, Any]) -> dict[str, Any]:
-    """Return the document with amounts in sentences that no line breaks."""
-    facts = [each | {"fact": _SUM.sub("\\1\u00a0", each["fact"])} for each in document["facts"]]
-    answer = [_SUM.sub("\\1\u00a0", each) for each in document["answer"]]
-    return {**document, "facts": facts, "answer": answer}
-
-
 async def letter_in(letter: Letter, form: LetterForm) -> bytes:
     """Return the bytes of one form. Raise UsageError as `_pdf` does."""
-    return await asyncio.to_thread(_html, letter) if form == "html" else await _pdf(letter)
+    if form == "pdf":
+        return await _pdf(letter)
+    pictures = {
+        _file(each): (each.media, each.content)
+        for each in letter.exhibits
+        if each.media.startswith("image/")
+    }
+    document = blocks_of(
+        letter, {each.number: 1 for each in letter.exhibits if _file(each) in pictures}
+    )
+    page = await asyncio.to_thread(letters.html_of, document, pictures)
+    return page.encode("utf-8", "backslashreplace")
 
 
-def _html(letter: Letter) -> bytes:
-    """Make one page that needs nothing beside it; pictures and texts are in it, PDFs listed."""
-    values = _unbroken(letter.document)
-    sheet = (letter.document["merchant"]["name"], f"Order {letter.document['order']}")
-    values["on_each_sheet"] = pages.css_text(" · ".join(filter(None, sheet)))
-    values["behind"] = behind = []
-    for exhibit in letter.exhibits:
-        listed: dict[str, Any] = letter.document["exhibits"][exhibit.number - 1]
-        picture = exhibit.media.startswith("image/")
-        encoded = base64.b64encode(exhibit.content).decode() if picture else ""
-        picture_url = f"data:{exhibit.media};base64,{encoded}" if picture else ""
-        behind.append({**listed, "picture": picture_url, "text": _text(exhibit)})
-    return pages.page("dispute.html", values).encode("utf-8", "backslashreplace")
+def _file(exhibit: Exhibit) -> str:
+    ending = _ENDINGS.get(exhibit.media)
+    return f"exhibit-{exhibit.number}.{ending}" if ending else ""
 
 
 def _text(exhibit: Exhibit) -> str:
@@ -450,23 +439,18 @@ async def _pdf(letter: Letter) -> bytes:
             "of Tallyhook, or name a file that ends in .html"
         )
     with tempfile.TemporaryDirectory(prefix="tallyhook-letter-") as folder:
-        root, behind = Path(folder), []
-        template = Path(shutil.copy(pages.TEMPLATES / "dispute.typ", root))
+        root, pages = Path(folder), dict[int, int]()
+        template = Path(shutil.copy(letters.TYPST, root))
         for exhibit in letter.exhibits:
-            file, shown = "", 0
-            if ending := _ENDINGS.get(exhibit.media):
-                file = f"exhibit-{exhibit.number}.{ending}"
+            if file := _file(exhibit):
                 await asyncio.to_thread((root / file).write_bytes, exhibit.content)
                 with suppress(ChildStopped):
-                    shown = await run_in_child(
+                    pages[exhibit.number] = await run_in_child(
                         paper.pages_of, root, file, MOST_PAGES, limits=OF_ONE_EXHIBIT
                     )
-            text = _text(exhibit)
-            behind.append({"number": exhibit.number, "file": file, "pages": shown, "text": text})
-        values = {**_unbroken(letter.document), "behind": behind}
-        typeset = partial(paper.typeset, template, root=root, given="letter", values=values)
+        document = blocks_of(letter, pages)
         try:
-            return await run_in_child(typeset, limits=OF_ONE_LETTER)
+            return await run_in_child(letters.pdf_of, document, template, limits=OF_ONE_LETTER)
         except ChildStopped as error:
             if error.reason == "failed":
                 raise
@@ -478,5 +462,135 @@ async def _pdf(letter: Letter) -> bytes:
 
 def unshown(letter: Letter) -> str:
     """Say which characters of the letter its PDF cannot show, and what to do; empty for none."""
-    texts = [_text(each) for each in letter.exhibits]
-    return paper.unshown_in({**_unbroken(letter.document), "texts": texts})
+    return paper.unshown_in(letters.pdf_values(blocks_of(letter, {})))
+
+
+_SUM: Final = re.compile(r"\b([A-Z]{3}) (?=\d)")
+
+
+def _unbroken(sentence: str) -> str:
+    """Return a sentence with amounts that no line breaks."""
+    return _SUM.sub("\\1\u00a0", sentence)
+
+
+def blocks_of(letter: Letter, pages: Mapping[int, int]) -> letters.LetterDocument:
+    """Return the letter as its forms are made of it.
+
+    pages  of each exhibit by its number, as many as the form shows behind the letter
+    """
+    said, order = letter.document, f"Order {letter.document['order']}"
+    merchant: dict[str, str] = said["merchant"]
+    parts = {part: words or f"[merchant's {part} is not set]" for part, words in merchant.items()}
+    sender = [Run(words, line=True) for words in parts.values()]
+    sender[0] = Run(parts["name"], "strong")
+    zone = "UTC" if said["zone"] == "UTC" else f"those of {said['zone']}"
+    about = f"{order}, as known at {_at(said['as_of'])}. Times are {zone}."
+    blocks: list[Block] = [
+        Paragraph(sender),
+        Heading(said["title"], level=1),
+        Paragraph((Run(about, "quiet"),)),
+        Table(rows=[*_of_dispute(said["dispute"]), *said["money"]], widths=(0, 1), labels=True),
+        Paragraph((Run(_unbroken(" ".join(said["answer"])), "strong"),)),
+        Heading("What happened"),
+        *_happened(said),
+    ]
+    if said["earlier_orders"]:
+        rows = [(e["order"], _at(e["paid_at"]), e["words"]) for e in said["earlier_orders"]]
+        blocks += [
+            Heading("Earlier orders of the same customer"),
+            Paragraph(
+                "They were paid by a customer with the same phone number, and no dispute of any of "
+                "them is known."
+            ),
+            Table(rows=rows, widths=(1, 0, 0), head=("Order", "Paid", "Amount"), numbers=(2,)),
+        ]
+    texts = {each.number: _text(each) for each in letter.exhibits}
+    shown = {number for number, text in texts.items() if text or pages.get(number)}
+    blocks += [Heading("Exhibits"), _listed(said["exhibits"], shown)]
+    blocks += [Heading("How this can be checked"), Paragraph(_checked(said["log"]))]
+    for exhibit in letter.exhibits:
+        name = said["exhibits"][exhibit.number - 1]["name"]
+        if exhibit.number in shown:
+            behind = ShownExhibit(
+                title=f"Exhibit {exhibit.number}: {name}", text=texts[exhibit.number],
+                file=_file(exhibit), pages=pages.get(exhibit.number, 0),
+            )  # fmt: skip
+            blocks.append(behind)
+    return letters.LetterDocument(
+        title=f"{said['title']}: {order}", author=merchant["name"],
+        sheet=(merchant["name"], order), stamp=said["stamp"], blocks=blocks,
+    )  # fmt: skip
+
+
+def _at(moment: Mapping[str, str | None]) -> str:
+    """Write a moment in a line: the merchant's time, and UTC where that is another."""
+    if moment["local"] is None:
+        return "not stated"
+    same = moment["utc"] == f"{moment['local'][-8:]} UTC"
+    return f"{moment['local']} UTC" if same else f"{moment['local']} ({moment['utc']})"
+
+
+def _of_dispute(found: Mapping[str, Any] | None) -> list[tuple[str, Text]]:
+    if found is None:
+        return []
+    late = "; it had passed when this was written" if found["overdue"] else ""
+    return [
+        ("Dispute", found["reference"] or "no reference was given"),
+        ("Payment", found["payment"] or "no reference was given"),
+        ("Reason", _upper(found["reason"])),
+        ("Disputed amount", found["words"] or "not stated"),
+        ("Opened", _at(found["opened_at"])),
+        ("Answer due", (Run(f"{_at(found['respond_by'])}{late}", "strong"),)),
+        ("State", _upper(found["state"])),
+    ]
+
+
+def _upper(words: str) -> str:
+    return words[:1].upper() + words[1:]
+
+
+def _happened(said: Mapping[str, Any]) -> list[Block]:
+    if not said["facts"]:
+        return [Paragraph("Nothing is known of it yet.")]
+    left = said["facts_left_out"]
+    note = f"{left} earlier facts are in the evidence bundle of this order."
+    rows = []
+    for each in said["facts"]:
+        at, utc = each["at"]["local"], each["at"]["utc"]
+        when = (
+            (Run(at),)
+            if _at(each["at"]).endswith("UTC")
+            else (Run(at), Run(utc, "quiet", line=True))
+        )
+        rows.append((when, _unbroken(each["fact"]), (Run(f"{each['rests_on']}.", "quiet"),)))
+    head = ("When", "What", "What it rests on")
+    table = Table(rows=rows, widths=(0, 1, 1.25), head=head)
+    return [*([Paragraph((Run(note, "quiet"),))] if left else []), table]
+
+
+def _listed(exhibits: Sequence[Mapping[str, Any]], shown: Set[int]) -> Block:
+    rows: list[tuple[Text, ...]] = []
+    for each in exhibits:
+        parcel = f"{each['carrier']} {each['tracking']}".strip()
+        what = [Run(_upper(each["words"]) + (f": {parcel}" if parcel else ""))]
+        what += [Run(each["note"], line=True)] if each["note"] else []
+        where = "Behind this letter." if each["number"] in shown else "Sent by itself."
+        name = (Run(each["name"]), Run(where, "quiet", line=True))
+        rows.append(((Run(str(each["number"]), "strong"),), what, name))
+        rows.append(((Run("SHA-256 ", "quiet"), Run(each["sha256"], "code")),))
+    if not rows:
+        return Paragraph("None are attached.")
+    return Table(rows=rows, widths=(0, 1, 1), head=("", "What it is", "File"))
+
+
+def _checked(log: Mapping[str, str] | None) -> Text:
+    said = (
+        "Each message was judged as it came, as its source's profile says, before anything was "
+        "read from it. The shop's evidence bundle of this order holds the messages' digests, the "
+        "proofs and a program that checks them without the shop"
+    )
+    if log is None:
+        return f"{said}."
+    lie = f"{said}; the entries named above lie in the log {log['origin']} of {log['size']} "
+    signed = f". The shop's evidence key is {log['key']}."
+    return (Run(f"{lie}entries, whose signed head is "), Run(log["head"], "code"), Run(signed))

@@ -13,8 +13,9 @@ from typing import Final
 
 import reconcile
 from app.core import pages, zones
-from app.core.pages import TEMPLATES
-from app.evidence.letter import LetterFacts, Times, letter, unheard_sentences
+from app.core.pages import TEMPLATES, letters
+from app.evidence.bundle_letter import LetterFacts, bundle_letter, unheard_sentences
+from app.evidence.letter_times import Times
 from app.providers import schemes
 from reconcile.ledger.explain import explain
 from reconcile.ledger.ledger import Ledger
@@ -176,9 +177,6 @@ def stand_alone() -> str:
     return _IMPORTED.sub("", whole)
 
 
-_PAGES: Final = ("base.html", "evidence.html", "stamp.html", "style.css", "timeline.html")
-
-
 def rendered_files(ledger: Ledger, facts: LetterFacts) -> dict[str, bytes]:
     """Return the files by name. The same ledger and facts give the same bytes."""
     # In plain words first, for people, then each sentence with the ids that it rests on, in UTC.
@@ -192,7 +190,7 @@ def rendered_files(ledger: Ledger, facts: LetterFacts) -> dict[str, bytes]:
         "README.txt": README.encode(),
         "verify.py": stand_alone().encode(),
         "explanation.txt": "".join(f"{line}\n" for line in lines).encode(),
-        "report.html": letter(ledger, facts).encode(),
+        "report.html": bundle_letter(ledger, facts).encode(),
     }
 
 
@@ -212,7 +210,8 @@ def program() -> str:
         *(
             Path(__file__).with_name(name)
             for name in (
-                "letter.py",
+                "bundle_letter.py",
+                "letter_times.py",
                 "rendering.py",
                 "verify.py",
                 "verify_archive.py",
@@ -220,9 +219,9 @@ def program() -> str:
                 "verify_forms.py",
             )
         ),
-        *(TEMPLATES / name for name in _PAGES),
+        *(TEMPLATES / name for name in letters.HTML),
     ]
-    files += [Path(str(each.__file__)) for each in (pages, zones, schemes)]
+    files += [Path(str(each.__file__)) for each in (pages, letters, zones, schemes)]
     digest = hashlib.sha256(f"{version('jinja2')} {version('markupsafe')}".encode())
     for file in sorted(files, key=lambda each: (each.parent.name, each.name)):
         digest.update(hashlib.sha256(file.read_bytes()).digest())

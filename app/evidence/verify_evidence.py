@@ -16,7 +16,15 @@ from typing import Any, Final, NamedTuple
 from app.core.clock import SystemClock
 from app.core.errors import ConfigurationError, NotFoundError, UsageError
 from app.core.text import LEAF, counted
-from app.evidence import keys, letter, rendering, seal, verify, verify_entries
+from app.evidence import (
+    bundle_letter,
+    keys,
+    letter_times,
+    rendering,
+    seal,
+    verify,
+    verify_entries,
+)
 from app.evidence.bundle import ABOUT, KEY, KEY_PEM
 from app.evidence.keys import PublicKey
 from app.evidence.witnesses import WrongCosignature, cosigned_at, trusted_witnesses
@@ -443,10 +451,10 @@ def rendered_again(bundle: verify.Bundle) -> dict[str, bytes]:
     """Return what this program renders from the rest of a bundle, by name. Raise Wrong and
     ValueError for a bundle that is not in form."""
     history, policy, as_of = history_of(bundle.document("history.json"))
-    facts = letter.LetterFacts(
+    facts = bundle_letter.LetterFacts(
         history=history,
         revisions=tuple(
-            letter.PublishedOutcome(
+            bundle_letter.PublishedOutcome(
                 at=parse_instant(each["at"]),
                 outcome=each["outcome"],
                 fulfillable=each["fulfillable"],
@@ -461,18 +469,18 @@ def rendered_again(bundle: verify.Bundle) -> dict[str, bytes]:
         sealed=len(bundle.document("log.json")["leaves"]),
         unsealed=len(bundle.document("log.json")["unsealed"]),
         key=keys.key_name(_key(bundle)),
-        zone=letter.zone_in(bundle.document(letter.TIMES))
-        if letter.TIMES in bundle.members
+        zone=letter_times.zone_in(bundle.document(letter_times.TIMES))
+        if letter_times.TIMES in bundle.members
         else None,
         unheard=unheard_of_document(bundle.document("heard.json")),
     )
     return rendering.rendered_files(fold(history, policy=policy, as_of=as_of), facts)
 
 
-def _arrival(stated: Mapping[str, Any], bundle: verify.Bundle) -> letter.LetterArrival:
+def _arrival(stated: Mapping[str, Any], bundle: verify.Bundle) -> bundle_letter.LetterArrival:
     signature = stated["signature"]
     signed_at = signature["signed_at"]
-    return letter.LetterArrival(
+    return bundle_letter.LetterArrival(
         source=stated["source"],
         received_at=parse_instant(stated["received_at"]),
         key=signature["key"],

@@ -202,6 +202,15 @@ STATEMENTS: Final[dict[str, dict[str, tuple[str, ...]]]] = {
         "and no event that was read says so": MATCHED,
         "of which no event that was read speaks": MATCHED,
     },
+    "app/evidence/bundle_letter.py": {
+        "No message about this order could be read.": READ,
+        "No message about this order is known, and what comes is refused.": READ,
+        "No request of the payment service about this order arrived.": ALL,
+    },
+    "app/evidence/dispute_letter.py": {
+        "no dispute of any of them is known": BOUNDED,
+        "Nothing is known of it yet.": READ,
+    },
     "app/evidence/rendering.py": {"EVIDENCE OF ONE ORDER": ALL},
     "app/evidence/tell_scenario.py": {"nothing is known of this order": READ},
     "app/evidence/verify_entries.py": {"of the log for this order not all are here": INPUT},

@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from app.evidence.letter import TIMES, Times, letter_zone, zone_in
+from app.evidence.letter_times import TIMES, Times, letter_zone, zone_in
 from app.evidence.verify import unpack
 from app.evidence.verify_evidence import verify_evidence
 from reconcile.instants import Instant, parse_instant

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from app.access.tokens import issue_token
-from app.evidence.letter import LetterFacts, letter
+from app.evidence.bundle_letter import LetterFacts, bundle_letter
 from app.evidence.tell_scenario import tell_scenario
 from app.finance.read_lines import lines_naming
 from reconcile.instants import DAY, HOUR, MINUTE, format_instant
@@ -32,7 +32,7 @@ def rows_of(one: History) -> list[tuple[str, str]]:
     facts = LetterFacts(
         history=one, revisions=(), arrivals=(), checkpoint="", sealed=0, unsealed=0, key="k"
     )
-    page = letter(fold(one, policy=Policy(), as_of=seconds(10**6)), facts)
+    page = bundle_letter(fold(one, policy=Policy(), as_of=seconds(10**6)), facts)
     text = re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", page))
     words = "(The order was placed|The shop stated the price|The shop canceled|The shop said)"
     return [
@@ -77,7 +77,7 @@ def test_the_bundle_shows_price_tenders_and_what_was_due() -> None:
     facts = LetterFacts(
         history=one, revisions=(), arrivals=(), checkpoint="", sealed=0, unsealed=0, key="k"
     )
-    page = letter(fold(one, policy=Policy(), as_of=seconds(9)), facts)
+    page = bundle_letter(fold(one, policy=Policy(), as_of=seconds(9)), facts)
     text = re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", page))
     wanted = "Ordered KES 1,500.00 Paid by gift card KES 500.00 Due at payment services KES 1,000"
     assert wanted in text

@@ -2,7 +2,7 @@
 
 from itertools import pairwise
 
-from app.evidence.letter import MAX_COLUMNS, WIDTH, Spoken, drawing
+from app.evidence.bundle_letter import MAX_COLUMNS, WIDTH, Spoken, drawing
 from reconcile.instants import DAY, HOUR, MINUTE, NO_TIME, Duration
 from tests.reconcile.build import T
 

@@ -2,7 +2,13 @@
 
 import pytest
 
-from app.evidence.letter import LetterArrival, LetterFacts, _money, letter, price_rows
+from app.evidence.bundle_letter import (
+    LetterArrival,
+    LetterFacts,
+    _money,
+    bundle_letter,
+    price_rows,
+)
 from app.evidence.verify import unpack
 from reconcile.ledger.events import Part
 from reconcile.ledger.fold import fold
@@ -44,7 +50,7 @@ def page_of(*arrivals: LetterArrival) -> str:
         unsealed=0,
         key="k",
     )
-    return letter(fold(one, policy=Policy(), as_of=seconds(9)), facts)
+    return bundle_letter(fold(one, policy=Policy(), as_of=seconds(9)), facts)
 
 
 def arrival(
@@ -91,7 +97,7 @@ def test_a_page_that_was_made_in_a_sandbox_says_so(bundles: Bundles) -> None:
     """By the name of the log, which whoever verifies has, too."""
     page = unpack(bundles.redacted)["report.html"].decode()
     assert page.count("SANDBOX") == 2
-    assert "a provider's test mode or the simulated one. No money moved" in page
+    assert "SANDBOX: made with a test account. No money moved" in page
 
 
 def test_a_letter_names_what_a_discount_took_off_the_price() -> None:

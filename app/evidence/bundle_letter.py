@@ -1,24 +1,32 @@
-"""report.html: the dispute letter, two printed pages of what was ordered, paid and known when.
+"""report.html: the letter of an evidence bundle, two printed pages of what was ordered, paid and
+known when.
 
 Leaves out whatever would not fit: a letter of thousands of deliveries is as long as any other, and
-says which file has the rest. Every bundle of an order and instant has the same letter.
-
-Its moments are in the merchant's zone, and times.json says how far that was from UTC at each. So
-rendering the page again gives the same bytes, whatever is known of zones there. A bundle of a
-merchant whose zone is UTC has no such file.
+says which file has the rest. Every bundle of an order and instant has the same letter, with its
+moments in the merchant's zone (letter_times.py).
 """
 
-from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from typing import Any, Final
 
-from app.core.pages import page
-from app.core.zones import local_text, wall_clock
+from app.core.pages import letters
+from app.core.pages.letters import (
+    Block,
+    Drawing,
+    DrawnEvent,
+    Heading,
+    LetterColumn,
+    Listing,
+    Paragraph,
+    Run,
+    Table,
+    Text,
+)
+from app.core.text import counted
+from app.evidence.letter_times import IN_UTC, LetterZone, Times
 from app.providers.schemes import TOKENS
-from reconcile.instants import Instant, format_duration, format_instant, moment_of, parse_instant
+from reconcile.instants import Instant, format_duration
 from reconcile.ledger.correlate import Heard
 from reconcile.ledger.explain import explain, finding_text
 from reconcile.ledger.history import History
@@ -27,114 +35,6 @@ from reconcile.ledger.plain import plain_answer
 from reconcile.ledger.records import WITHDRAWN, Record
 from reconcile.ledger.unheard import NOTHING, Unheard
 from reconcile.money import Money
-
-# --- the merchant's zone --------------------------------------------------------------------------
-
-TIMES: Final = "times.json"
-
-Offset = tuple[timedelta, str]
-"""How far a zone's clocks are from UTC, and what it is called then."""
-
-
-class LetterZone(tzinfo):
-    """A zone that notes what it was asked, or knows that from a bundle."""
-
-    def __init__(
-        self, name: str, zone: tzinfo | None, known: Mapping[datetime, Offset] | None = None
-    ) -> None:
-        """Take the real zone, or None: then `known` has each span's offset by its first moment in
-        UTC."""
-        self._name, self._zone = name, zone
-        self._known = dict(sorted((known or {}).items()))
-        self._begins = list(self._known)
-
-    def fromutc(self, moment: datetime) -> datetime:
-        """Return the moment as the zone's clocks show it, with its offset then."""
-        plain = moment.replace(tzinfo=None)
-        begins = plain
-        if self._zone is None:
-            begins = self._begins[max(0, bisect_right(self._begins, plain) - 1)]
-        else:
-            local = plain.replace(tzinfo=UTC)
-            with suppress(OverflowError):  # the ends of the calendar, where it has no such time
-                local = local.astimezone(self._zone)
-            self._known[plain] = (local.utcoffset() or timedelta(), local.tzname() or self._name)
-        offset, called = self._known[begins]
-        return (plain + offset).replace(tzinfo=timezone(offset, called))
-
-    def utcoffset(self, moment: datetime | None) -> timedelta | None:
-        """Return None: a local time alone does not tell."""
-        return None
-
-    def dst(self, moment: datetime | None) -> timedelta | None:
-        """Return None: not known."""
-        return None
-
-    def tzname(self, moment: datetime | None) -> str | None:
-        """Return the zone's own name."""
-        return self._name
-
-    def document(self) -> dict[str, Any]:
-        """Return times.json, once the page is made."""
-        spans: list[list[Any]] = []
-        for moment, (offset, called) in sorted(self._known.items()):
-            offset_and_name = [int(offset.total_seconds()), called]
-            if not spans or spans[-1][1:] != offset_and_name:
-                spans.append([f"{moment.isoformat()}Z", *offset_and_name])
-        return {"zone": self._name, "from_utc_s": spans}
-
-    def words(self) -> str:
-        """Say which zone it is, and what its names mean, once the page is made."""
-        called = dict.fromkeys(
-            f"{name} is {timezone(offset)}" for _, (offset, name) in sorted(self._known.items())
-        )
-        return f"Times are those of {self._name}: {', '.join(called)}."
-
-
-def letter_zone(zone: tzinfo | None) -> LetterZone | None:
-    """Return the zone of a bundle that is built; None where it is UTC."""
-    return None if zone in (None, UTC) or str(zone) == "UTC" else LetterZone(str(zone), zone)
-
-
-def zone_in(document: Mapping[str, Any]) -> LetterZone:
-    """Return the zone of a bundle that is verified. Raise ValueError and LookupError for what is
-    none."""
-    known = {
-        moment_of(parse_instant(begins)).replace(tzinfo=None): (timedelta(seconds=seconds), called)
-        for begins, seconds, called in document["from_utc_s"]
-    }
-    if not known:
-        raise ValueError("times.json knows no moment")
-    return LetterZone(document["zone"], None, known)
-
-
-class Times:
-    """Writes moments of one page: in the zone, each with its name, or in UTC."""
-
-    def __init__(self, zone: LetterZone | None) -> None:
-        self._zone = zone
-
-    def at(self, instant: Instant) -> str:
-        """Write one moment exactly."""
-        if self._zone is None:
-            return format_instant(instant)
-        called = moment_of(instant).astimezone(self._zone).tzname()
-        return f"{self.clock(instant).replace('T', ' ').removesuffix('Z')} {called}"
-
-    def clock(self, instant: Instant) -> str:
-        """Write a moment as the zone's clocks show it, in the form of RFC 3339."""
-        return format_instant(instant if self._zone is None else wall_clock(instant, self._zone))
-
-    def text(self, sentence: str) -> str:
-        """Write the moments of a sentence so."""
-        return sentence if self._zone is None else local_text(sentence, self._zone, named=True)
-
-    def words(self) -> str:
-        """Say which zone it is; to be asked last."""
-        return "Times are UTC." if self._zone is None else self._zone.words()
-
-
-# --- the page -------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,9 +98,6 @@ WIDTH: Final = 680
 LEFT: Final = 92
 """Left edge of the first column: the lanes' names stand before it."""
 
-HAPPENED, REACHED = 66, 134
-"""Heights of the two lanes."""
-
 MAX_COLUMNS: Final = 13
 """Moments that are drawn: with more, their times would run into each other."""
 
@@ -212,42 +109,6 @@ class Spoken:
     number: int
     at: Instant
     received_at: Instant
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LetterColumn:
-    """One moment. `gap` says how long it is since the one before; `day` where a new one begins."""
-
-    x: int
-    time: str
-    day: str
-    gap: str
-    gap_x: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DrawnEvent:
-    """One event: where it happened, where it reached us, and how far its number is set off."""
-
-    number: int
-    happened_x: int
-    reached_x: int
-    set_off: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Drawing:
-    """The whole timeline."""
-
-    columns: tuple[LetterColumn, ...]
-    marks: tuple[DrawnEvent, ...]
-    width: int = WIDTH
-    left: int = LEFT
-    happened: int = HAPPENED
-    reached: int = REACHED
-
-
-IN_UTC: Final = Times(None)
 
 
 def drawing(spoken: Sequence[Spoken], times: Times = IN_UTC) -> Drawing:
@@ -284,7 +145,7 @@ def drawing(spoken: Sequence[Spoken], times: Times = IN_UTC) -> Drawing:
             )
         )
         seen[each.at] = seen.get(each.at, 0) + 1
-    return Drawing(columns=tuple(columns), marks=tuple(marks))
+    return Drawing(columns=tuple(columns), marks=tuple(marks), width=WIDTH, left=LEFT)
 
 
 ROWS: Final[Mapping[str, int]] = {
@@ -322,77 +183,166 @@ _TEXT: Final = 120
 """Characters of one cell: references and reasons may be longer, and are whole in the data."""
 
 
-def letter(ledger: Ledger, facts: LetterFacts) -> str:
+def bundle_letter(ledger: Ledger, facts: LetterFacts) -> str:
     """Return the page."""
-    heard, times, arrivals = ledger.case.heard, Times(facts.zone), facts.arrivals
-    unheard = facts.unheard
+    times = Times(facts.zone)
+    title = f"Evidence of order {_cut(ledger.order)}"
+    stamp = STAMP if facts.checkpoint.startswith(OF_SANDBOX) else ""
+    said = [*_answered(ledger, facts.unheard, times), *_known(ledger, facts.unheard, times)]
+    said += [*_moved(ledger, facts, times), *_chain(facts, times), *_CHECKED]
+    about = f"What was known at {times.at(ledger.as_of)}. {times.words()} "
+    about += "Ids of the evidence stand in [brackets]."
+    blocks: list[Block] = [Heading(title, level=1), Paragraph((Run(about, "quiet"),)), *said]
+    return letters.html_of(letters.LetterDocument(title=title, stamp=stamp, blocks=blocks))
+
+
+def _newest(
+    name: str, rows: Sequence[Sequence[Text]], file: str, *, widths: Sequence[float], **more: Any
+) -> list[Block]:
+    """Return a table of the last rows, and how many more a file has; nothing for no rows."""
+    left = len(rows) - ROWS[name]
+    note = [Paragraph((Run(f"{left} more in {file}.", "quiet"),))] if left > 0 else []
+    table = Table(rows=rows[-ROWS[name] :], widths=widths, **more)
+    return [table, *note] if rows else []
+
+
+def _answered(ledger: Ledger, unheard: Unheard, times: Times) -> list[Block]:
+    """Return the conclusion: in plain words, in money, and with the ids that it rests on."""
     remarks = {finding_text(each) for each in ledger.findings if each.severity == "info"}
     explained = sorted(explain(ledger), key=lambda each: each in remarks)  # remarks come last
+    shown = [_cut(times.text(each), _SENTENCE) for each in explained]
+    left = len(shown) - ROWS["explanation"]
+    plain = " ".join(times.text(each) for each in plain_answer(ledger, unheard=unheard))
+    outcome = ledger.outcome.replace("_", " ")
+    shipped = f"; the order {'may' if ledger.fulfillable else 'may not'} be shipped"
+    money: list[tuple[str, Text]] = [("Outcome", (Run(outcome, "strong"), Run(shipped)))]
+    return [
+        Paragraph((Run(plain, "strong"),)),
+        Heading("What was ordered, and what was paid"),
+        Table(rows=[*money, *_money(ledger, unheard)], widths=(0, 1), labels=True),
+        Heading("What happened, and why we say so"),
+        Listing(shown[: ROWS["explanation"]]),
+        *([Paragraph((Run(f"{left} more in explanation.txt.", "quiet"),))] if left > 0 else []),
+    ]
+
+
+def _known(ledger: Ledger, unheard: Unheard, times: Times) -> list[Block]:
+    """Return when each event happened and reached us, and what may be about the order and did not
+    become an event."""
+    heard, none = ledger.case.heard, "The payment service has said nothing of this order."
+    if unheard.messages:
+        none = "No message about this order could be read."
+    elif unheard.may_lack:
+        none = "No message about this order is known, and what comes is refused."
+    shown: list[Block] = [Paragraph(none)]
+    if heard:
+        spoken = [Spoken(number=n, at=e.at, received_at=e.first) for n, e in enumerate(heard, 1)]
+        rows = [_event(n, each, times) for n, each in enumerate(heard, 1)]
+        head = ("", "Happened, it is said", "Reached us", "What it says", "Event")
+        widths = (0, 0, 1, 1, 1)
+        table = _newest("events", rows, "ledger.json, before these", widths=widths, head=head)
+        shown = [drawing(spoken, times), *table]
+    quiet = [(Run(each, "quiet"),) for each in unheard_sentences(unheard, times)]
+    return [Heading("When we knew"), *shown, Listing(quiet)]
+
+
+def _moved(ledger: Ledger, facts: LetterFacts, times: Times) -> list[Block]:
+    """Return the money that moved, what the shop did, and what was published."""
+    entries = [
+        (
+            times.at(each.at),
+            each.kind.replace("_", " "),
+            str(each.money),
+            _cut(", ".join(each.cites), 80),
+        )
+        for each in ledger.entries
+    ]
     records = sorted(facts.history.records, key=lambda each: (each.recorded_at, each.record_id))
     placed_at = ledger.case.filed.placed_at
     dated = [r for r in records if r.order == ledger.order and r.dated and r.at == placed_at]
     first = next(iter(dated), None)  # the order was placed once, however often the shop said so
-    keys = {
-        f"{each.source}: {'public key' if each.public else 'shared secret'} {each.key} "
-        f"({each.scheme})"
-        for each in arrivals
-        if each.key is not None
-    }
-    log = None  # nothing was sealed yet
+    done = [_record(each, ledger.order, times, first=each is first) for each in records]
+    published = [
+        (
+            times.at(each.at),
+            f"{each.outcome.replace('_', ' ')}, "
+            f"{'may be shipped' if each.fulfillable else 'not to be shipped'}",
+        )
+        for each in facts.revisions
+    ]
+    head = ("When", "What", "Amount", "Rests on")
+    tables = {
+        "Money that moved": _newest(
+            "entries", entries, "ledger.json, before these", widths=(0, 1, 0, 1.5), head=head,
+            numbers=(2,),
+        ),
+        "What the shop did": _newest(
+            "records", done, "history.json, before these", widths=(0, 1.5, 1)
+        ),
+        "What was published to its systems": _newest(
+            "revisions", published, "revisions.json, before these", widths=(0, 1)
+        ),
+    }  # fmt: skip
+    return [each for name, table in tables.items() if table for each in (Heading(name), *table)]
+
+
+def _chain(facts: LetterFacts, times: Times) -> list[Block]:
+    """Return how what arrived was judged and kept, and what proves it."""
+    unread = len(facts.unheard.messages)
+    arrived: list[Text] = ["No request of the payment service about this order arrived."]
+    if facts.arrivals:
+        arrived = _arrivals(facts.arrivals, times)
+    elif unread:
+        requests = counted(unread, "request")
+        arrived = [f"{requests} of the payment service arrived and cannot be read."]
+    elif facts.unheard.may_lack:
+        arrived = [
+            "What arrived was refused: nothing proves that it came from the payment service."
+        ]
+    sealed: Text = "What is here was not sealed in the shop's log yet."
     if facts.checkpoint:
         origin, size, head = facts.checkpoint.split("\n")[:3]
-        log = {
-            "origin": origin,
-            "size": size,
-            "head": head,
-            "count": facts.sealed,
-            "unsealed": facts.unsealed,
-        }
-    rows: dict[str, Sequence[Any]] = {
-        "explanation": [_cut(times.text(each), _SENTENCE) for each in explained],
-        "events": [_event(n, each, times) for n, each in enumerate(heard, 1)],
-        "entries": [
-            {
-                "at": times.at(each.at),
-                "kind": each.kind.replace("_", " "),
-                "money": str(each.money),
-                "cites": _cut(", ".join(each.cites), 80),
-            }
-            for each in ledger.entries
-        ],
-        "records": [_record(each, ledger.order, times, first=each is first) for each in records],
-        "revisions": [
-            {
-                "at": times.at(each.at),
-                "outcome": each.outcome.replace("_", " "),
-                "ship": "may be shipped" if each.fulfillable else "not to be shipped",
-            }
-            for each in facts.revisions
-        ],
-    }
-    values = {
-        "order": _cut(ledger.order),
-        "as_of": times.at(ledger.as_of),
-        "outcome": ledger.outcome.replace("_", " "),
-        "fulfillable": ledger.fulfillable,
-        "plain": [times.text(each) for each in plain_answer(ledger, unheard=unheard)],
-        "money": _money(ledger, unheard),
-        "unheard": unheard_sentences(unheard, times),
-        "unread": len(unheard.messages),
-        "refusing": unheard.may_lack,
-        **{name: list(each[-ROWS[name] :]) for name, each in rows.items()},
-        "explanation": rows["explanation"][: ROWS["explanation"]],
-        "timeline": drawing(
-            [Spoken(number=n, at=e.at, received_at=e.first) for n, e in enumerate(heard, 1)], times
+        late = f" {facts.unsealed} of the newest are not sealed yet." if facts.unsealed else ""
+        led = f"{facts.sealed} entries of the log {origin} are in log.json; each has a proof that "
+        led += f"leads to the signed head of {size} entries, "
+        sealed = (Run(led), Run(head, "code"), Run(f".{late}"))
+    verified = (
+        Run("The conclusion follows from what is here alone: "),
+        Run("tallyhook evidence verify", "code"),
+        Run(" draws it again from history.json, and compares it with ledger.json."),
+    )
+    signed = "manifest.json states the digest of every file, this one too, and is signed with the "
+    listed = [*arrived, sealed, verified, f"{signed}key {facts.key}."]
+    return [Heading("The chain of evidence"), Listing(listed, ordered=True)]
+
+
+_CHECKED: Final[tuple[Block, ...]] = (
+    Heading("How to check it"),
+    Listing(
+        (
+            "Ask the shop for its evidence key by another way, and compare it with "
+            "evidence-key.pub.",
+            (
+                Run("The signature: "),
+                Run("minisign -V -p evidence-key.pub -m manifest.json", "code"),
+            ),
+            (
+                Run("The files and the proofs: "),
+                Run("python3 -I verify.py bundle.zip", "code"),
+                Run(", or by hand as README.txt shows."),
+            ),
+            "The payment service checks its own signatures with its secret: delivery-ID.json says "
+            "how each was made. This takes a full bundle; a redacted one has the digests.",
         ),
-        "arrivals": _arrivals(arrivals, times),
-        "keys": sorted(keys)[: ROWS["keys"]],
-        "log": log,
-        "stamp": STAMP if facts.checkpoint.startswith(OF_SANDBOX) else "",
-        "key": facts.key,
-        "more_of": {name: max(0, len(each) - ROWS[name]) for name, each in rows.items()},
-    }
-    return page("evidence.html", {**values, "zone": times.words()})
+        ordered=True,
+    ),
+    Heading("What it does not prove"),
+    Paragraph(
+        "Times of arrival are those of the shop's clock. A secret that the shop shares with the "
+        "payment service shows that one of the two wrote a message, not which. The first lines of "
+        "step 3 list what else is only the word of whoever made this."
+    ),
+)
 
 
 def _cut(text: str, limit: int = _TEXT) -> str:
@@ -471,21 +421,21 @@ def _money(ledger: Ledger, unheard: Unheard = NOTHING) -> list[tuple[str, str]]:
     return rows if ledger.balances else [*rows, ("Paid", paid)]
 
 
-def _event(number: int, heard: Heard, times: Times) -> dict[str, Any]:
+def _event(number: int, heard: Heard, times: Times) -> tuple[Text, ...]:
     event, delay = heard.event, heard.first - heard.at
-    return {
-        "number": number,
-        "said": "no date given" if event.occurred_at is None else times.at(heard.at),
-        "received": times.at(heard.first),
-        "delay": "" if delay <= 0 else f"after {format_duration(delay)}",
-        "kind": _cut(event.kind),
-        "money": "" if event.money is None else str(event.money),
-        "id": _cut(event.event_id, 40),
-        "count": heard.count,
-    }
+    received = times.at(heard.first)
+    received += "" if delay <= 0 else f", after {format_duration(delay)}"
+    received += f"; {heard.count} times" if heard.count > 1 else ""
+    return (
+        (Run(str(number), "strong"),),
+        "no date given" if event.occurred_at is None else times.at(heard.at),
+        received,
+        _cut(event.kind) + ("" if event.money is None else f", {event.money}"),
+        _cut(event.event_id, 40),
+    )
 
 
-def _record(record: Record, order: str, times: Times, *, first: bool) -> dict[str, str]:
+def _record(record: Record, order: str, times: Times, *, first: bool) -> tuple[str, str, str]:
     """Return a row. `first`: it says when the order was placed; other prices are the shop's word,
     of the day on which it told us."""
     price = record.kind == "order_placed" and not first
@@ -501,19 +451,38 @@ def _record(record: Record, order: str, times: Times, *, first: bool) -> dict[st
     parts += [f"stated by {record.author}"] if record.author is not None else []
     parts += [f"{each.money} of it by {each.kind.replace('_', ' ')}" for each in record.tenders]
     at = record.recorded_at if price else record.at
-    return {"at": times.at(at), "what": _cut(", ".join(parts)), "id": record.record_id}
+    return times.at(at), _cut(", ".join(parts)), record.record_id
 
 
-def _arrivals(arrivals: Sequence[LetterArrival], times: Times) -> dict[str, Any]:
+def _arrivals(arrivals: Sequence[LetterArrival], times: Times) -> list[Text]:
+    """Say when the requests arrived, and how their signatures were checked again."""
     came = [each.received_at for each in arrivals]
+    one, first, last = len(came) == 1, times.at(min(came)), times.at(max(came))
+    when = f"at {first}" if first == last else f"from {first} to {last}"
+    kept = f"{counted(len(came), 'request')} of the payment service arrived, {when}. "
+    kept += f"{'It' if one else 'Each'} was judged over its bytes as they came, as its source's "
+    kept += "profile says, before anything was read from it, and kept durably before it was "
+    kept += "acknowledged."
+    ages = [each.received_at - each.signed_at for each in arrivals if each.signed_at is not None]
+    if ages:
+        kept += f" The oldest signature was {format_duration(max(ages))} old when it arrived."
     # Requests that brought the secret itself, and no signature.
     brought = sum(each.key is not None and each.scheme in TOKENS for each in arrivals)
-    ages = [each.received_at - each.signed_at for each in arrivals if each.signed_at is not None]
-    return {
-        "count": len(came),
-        "first": times.at(min(came)) if came else "",
-        "last": times.at(max(came)) if came else "",
-        "checked": sum(each.key is not None for each in arrivals) - brought,
-        "brought": brought,
-        "ages": format_duration(max(ages)) if ages else "",
+    checked = sum(each.key is not None for each in arrivals) - brought
+    again = f"The signatures of {checked} of them were checked again for this letter"
+    if brought:
+        said = f"{'It' if one else f'{brought} of them'} brought the secret that the payment "
+        said += "service shares with the shop: that tells who sent it, not what"
+        said += f". {again}" if checked else ""
+    elif one:
+        said = f"Its signature was {'' if checked else 'not '}checked again for this letter"
+    else:
+        said = again
+    keys = {
+        f"{each.source}: {'public key' if each.public else 'shared secret'} {each.key} "
+        f"({each.scheme})"
+        for each in arrivals
+        if each.key is not None
     }
+    named = f", by {'; '.join(sorted(keys)[: ROWS['keys']])}" if keys else ""
+    return [kept, f"{said}{named}."]

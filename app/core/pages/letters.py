@@ -1,0 +1,167 @@
+"""The document of which letters are made, block by block, and its two forms: HTML and PDF.
+
+A block is a heading, a paragraph, a list, a table, a timeline or an exhibit. All text goes into a
+form as data, so that none can be markup, and each form has one template for all letters.
+"""
+
+import base64
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Final, Literal, NamedTuple
+
+from app.core.pages import TEMPLATES, css_text, page, paper
+
+TYPST: Final = TEMPLATES / "letter.typ"
+
+HTML: Final = ("base.html", "letter.html", "stamp.html", "style.css", "timeline.html")
+"""The templates of the form HTML."""
+
+Look = Literal["", "strong", "quiet", "code"]
+
+
+class Run(NamedTuple):
+    """Words of one look; `line`: they begin a new line."""
+
+    text: str
+    look: Look = ""
+    line: bool = False
+
+
+Text = str | Sequence[Run]
+
+
+@dataclass(frozen=True, slots=True)
+class Heading:
+    text: str
+    level: Literal[1, 2] = 2
+    kind: str = field(default="heading", init=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Paragraph:
+    text: Text
+    kind: str = field(default="paragraph", init=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    items: Sequence[Text]
+    ordered: bool = False
+    kind: str = field(default="listing", init=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """Rows of cells. A row of one cell stands across all columns but the first.
+
+    widths   by column: its share of the width; 0: as wide as its words, which no line breaks
+    numbers  columns of amounts
+    labels   whether the first cell of each row names the others
+    """
+
+    rows: Sequence[Sequence[Text]]
+    widths: Sequence[float]
+    head: Sequence[str] = ()
+    numbers: Sequence[int] = ()
+    labels: bool = False
+    kind: str = field(default="table", init=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LetterColumn:
+    """One moment. `gap` says how long it is since the one before; `day` where a new one begins."""
+
+    x: int
+    time: str
+    day: str
+    gap: str
+    gap_x: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrawnEvent:
+    """One event: where it happened, where it reached us, and how far its number is set off."""
+
+    number: int
+    happened_x: int
+    reached_x: int
+    set_off: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drawing:
+    """A timeline of two lanes, in CSS pixels.
+
+    left               the first column's edge: the lanes' names stand before it
+    happened, reached  heights of the lanes
+    """
+
+    columns: tuple[LetterColumn, ...]
+    marks: tuple[DrawnEvent, ...]
+    width: int
+    left: int
+    happened: int = 66
+    reached: int = 134
+    kind: str = field(default="timeline", init=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShownExhibit:
+    """A file behind the letter, on pages of its own.
+
+    file   its name beside the letter; "" for a text
+    pages  how many pages of it are shown
+    """
+
+    title: str
+    text: str = ""
+    file: str = ""
+    pages: int = 0
+    kind: str = field(default="exhibit", init=False)
+
+
+Block = Heading | Paragraph | Listing | Table | Drawing | ShownExhibit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LetterDocument:
+    """A letter.
+
+    sheet  what stands on each sheet of paper
+    stamp  a word across each sheet; "" for none
+    """
+
+    title: str
+    author: str = ""
+    sheet: Sequence[str] = ()
+    stamp: str = ""
+    blocks: Sequence[Block] = ()
+
+
+def html_of(letter: LetterDocument, pictures: Mapping[str, tuple[str, bytes]] | None = None) -> str:
+    """Make one page that needs nothing beside it.
+
+    pictures  media type and bytes of exhibits, by file
+    """
+    urls = {
+        name: f"data:{media};base64,{base64.b64encode(content).decode()}"
+        for name, (media, content) in (pictures or {}).items()
+    }
+    sheet = css_text(" · ".join(filter(None, letter.sheet)))
+    return page("letter.html", {"letter": letter, "on_each_sheet": sheet, "pictures": urls})
+
+
+def pdf_of(letter: LetterDocument, template: Path) -> bytes:
+    """Lay out the letter. Raise ImportError without Typst, and its error for a file that it cannot
+    lay out.
+
+    template  a copy of `TYPST`, with the exhibits' files beside it
+    """
+    root, values = template.parent, pdf_values(letter)
+    return paper.typeset(template, root=root, given="letter", values=values)
+
+
+def pdf_values(letter: LetterDocument) -> dict[str, Any]:
+    """Return the letter as its template for paper takes it."""
+    return asdict(letter)

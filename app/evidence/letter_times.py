@@ -1,0 +1,120 @@
+"""Times of a letter in the merchant's zone, and times.json, which says how far that was from UTC.
+
+So rendering a bundle's letter again gives the same bytes, whatever is known of zones there. A
+bundle of a merchant whose zone is UTC has no such file.
+"""
+
+from bisect import bisect_right
+from collections.abc import Mapping
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from typing import Any, Final
+
+from app.core.zones import local_text, wall_clock
+from reconcile.instants import Instant, format_instant, moment_of, parse_instant
+
+TIMES: Final = "times.json"
+
+Offset = tuple[timedelta, str]
+"""How far a zone's clocks are from UTC, and what it is called then."""
+
+
+class LetterZone(tzinfo):
+    """A zone that notes what it was asked, or knows that from a bundle."""
+
+    def __init__(
+        self, name: str, zone: tzinfo | None, known: Mapping[datetime, Offset] | None = None
+    ) -> None:
+        """Take the real zone, or None: then `known` has each span's offset by its first moment in
+        UTC."""
+        self._name, self._zone = name, zone
+        self._known = dict(sorted((known or {}).items()))
+        self._begins = list(self._known)
+
+    def fromutc(self, moment: datetime) -> datetime:
+        """Return the moment as the zone's clocks show it, with its offset then."""
+        plain = moment.replace(tzinfo=None)
+        begins = plain
+        if self._zone is None:
+            begins = self._begins[max(0, bisect_right(self._begins, plain) - 1)]
+        else:
+            local = plain.replace(tzinfo=UTC)
+            with suppress(OverflowError):  # the ends of the calendar, where it has no such time
+                local = local.astimezone(self._zone)
+            self._known[plain] = (local.utcoffset() or timedelta(), local.tzname() or self._name)
+        offset, called = self._known[begins]
+        return (plain + offset).replace(tzinfo=timezone(offset, called))
+
+    def utcoffset(self, moment: datetime | None) -> timedelta | None:
+        """Return None: a local time alone does not tell."""
+        return None
+
+    def dst(self, moment: datetime | None) -> timedelta | None:
+        """Return None: not known."""
+        return None
+
+    def tzname(self, moment: datetime | None) -> str | None:
+        """Return the zone's own name."""
+        return self._name
+
+    def document(self) -> dict[str, Any]:
+        """Return times.json, once the page is made."""
+        spans: list[list[Any]] = []
+        for moment, (offset, called) in sorted(self._known.items()):
+            offset_and_name = [int(offset.total_seconds()), called]
+            if not spans or spans[-1][1:] != offset_and_name:
+                spans.append([f"{moment.isoformat()}Z", *offset_and_name])
+        return {"zone": self._name, "from_utc_s": spans}
+
+    def words(self) -> str:
+        """Say which zone it is, and what its names mean, once the page is made."""
+        called = dict.fromkeys(
+            f"{name} is {timezone(offset)}" for _, (offset, name) in sorted(self._known.items())
+        )
+        return f"Times are those of {self._name}: {', '.join(called)}."
+
+
+def letter_zone(zone: tzinfo | None) -> LetterZone | None:
+    """Return the zone of a bundle that is built; None where it is UTC."""
+    return None if zone in (None, UTC) or str(zone) == "UTC" else LetterZone(str(zone), zone)
+
+
+def zone_in(document: Mapping[str, Any]) -> LetterZone:
+    """Return the zone of a bundle that is verified. Raise ValueError and LookupError for what is
+    none."""
+    known = {
+        moment_of(parse_instant(begins)).replace(tzinfo=None): (timedelta(seconds=seconds), called)
+        for begins, seconds, called in document["from_utc_s"]
+    }
+    if not known:
+        raise ValueError("times.json knows no moment")
+    return LetterZone(document["zone"], None, known)
+
+
+class Times:
+    """Writes moments of one page: in the zone, each with its name, or in UTC."""
+
+    def __init__(self, zone: LetterZone | None) -> None:
+        self._zone = zone
+
+    def at(self, instant: Instant) -> str:
+        """Write one moment exactly."""
+        if self._zone is None:
+            return format_instant(instant)
+        called = moment_of(instant).astimezone(self._zone).tzname()
+        return f"{self.clock(instant).replace('T', ' ').removesuffix('Z')} {called}"
+
+    def clock(self, instant: Instant) -> str:
+        """Write a moment as the zone's clocks show it, in the form of RFC 3339."""
+        return format_instant(instant if self._zone is None else wall_clock(instant, self._zone))
+
+    def text(self, sentence: str) -> str:
+        """Write the moments of a sentence so."""
+        return sentence if self._zone is None else local_text(sentence, self._zone, named=True)
+
+    def words(self) -> str:
+        """Say which zone it is; to be asked last."""
+        return "Times are UTC." if self._zone is None else self._zone.words()
+
+
+IN_UTC: Final = Times(None)
