@@ -7,6 +7,7 @@ __all__ = (
     "operator_store",
     "operators",
     "proposal",
+    "proposal_store",
     "proposals",
     "session_store",
     "sessions",

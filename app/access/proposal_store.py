@@ -83,6 +83,18 @@ async def waiting_proposal_of(
     return None if row is None else _proposal(tuple(row))
 
 
+async def approved_proposal_of(
+    connection: AsyncConnection, *, kind: str, subject: str
+) -> Proposal | None:
+    """Return the newest approved proposal of this kind about this subject."""
+    approved = _ALL.where(
+        _DECIDED.decision == "approved", _PROPOSED.kind == kind, _PROPOSED.subject == subject
+    )
+    rows = await connection.execute(approved.order_by(_PROPOSED.id.desc()).limit(1))
+    row = rows.first()
+    return None if row is None else _proposal(tuple(row))
+
+
 async def past_proposals(
     connection: AsyncConnection,
     *,

@@ -61,6 +61,16 @@ BookOption = Annotated[
 AccountOption = Annotated[
     str, typer.Option(help="The bank's account, where the rows of a table do not say it.")
 ]
+AcceptDifferenceOption = Annotated[
+    str,
+    typer.Option(
+        "--accept-balance-difference",
+        metavar="AMOUNT",
+        help="Propose to take a bank's statement whose balances differ by exactly so much beyond "
+        "its entries. Import it again once a second operator has approved.",
+    ),
+]
+DifferenceReasonOption = Annotated[str, typer.Option("--reason", help="Why it may differ.")]
 DryRunOption = Annotated[
     bool, typer.Option("--dry-run", help="Import nothing; show rows as understood, and problems.")
 ]
@@ -139,6 +149,7 @@ def _document(done: Imported) -> dict[str, Any]:
         "kind": done.kind,
         "source": done.source or None,
         "import": done.number,
+        "proposal": done.proposal,
         "read": done.read,
         "new": done.new,
         "changed": done.changed,
@@ -237,6 +248,8 @@ def request_of(
     path: Path,
     *,
     account: AccountOption = "",
+    accept_difference: AcceptDifferenceOption = "",
+    reason: DifferenceReasonOption = "",
     book: BookOption = "",
     preset: PresetOption = None,
     mapping: MappingOption = None,
@@ -262,6 +275,8 @@ def request_of(
     return ImportRequest(
         path=path,
         account=account,
+        accept_difference=accept_difference,
+        reason=reason,
         book=book,
         preset=preset,
         mapping=mapping,
@@ -446,7 +461,7 @@ records_group = typer.Typer(
     "import",
     epilog="Such as: tallyhook records import orders.csv --preset shopify_orders",
 )
-@importing(without=("account",))
+@importing(without=("account", "accept_difference", "reason"))
 def import_records(
     file: FileArgument,
     *,
@@ -503,7 +518,7 @@ statement_group = typer.Typer(
 @statement_group.command(
     "import", epilog="Such as: tallyhook statement import october.csv --source shop --dry-run"
 )
-@importing(without=("account", "book"))
+@importing(without=("account", "accept_difference", "reason", "book"))
 def import_statement(
     file: FileArgument,
     source: Annotated[

@@ -463,6 +463,14 @@ ACTS: Final = (
         done="The mapping is deleted.",
     ),
     Act(
+        name="accept-balance-difference",
+        title="Accept a difference of balances",
+        button=PROPOSE,
+        permission="bank_imported",
+        ask=upload_acts.ask_accept_difference,
+        do=upload_acts.do_accept_difference,
+    ),
+    Act(
         name="discard",
         title="Delete a file that waits",
         button="Delete it",

@@ -69,6 +69,10 @@ CHECKS: Final[Mapping[closings.BlockerCode, tuple[str | None, str]]] = {
         "/coverage",
         "Import the file of the other days, or declare which days the imported files cover.",
     ),
+    "balances": (
+        "/imports?kind=bank",
+        "Ask the bank for the statement again, take its import back, and import the new one.",
+    ),
     "unasked": ("/setup", "See that the service runs and reaches the provider, then look again."),
     "unreadable": (
         "/deliveries?verdict=unreadable",

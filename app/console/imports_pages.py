@@ -22,6 +22,7 @@ from app.core.errors import NotFoundError, UsageError
 from app.core.jobs import job_document
 from app.core.text import counted
 from app.finance import imports, stage_file, withdraw_import
+from app.finance.bank_balances import Balances
 from app.finance.changed_rows import changes_file, first_changes
 from app.finance.file_identity import FileIdentity
 from app.finance.import_folder import import_task_documents
@@ -131,6 +132,11 @@ def _problem_of(upload: Upload) -> str | None:
     return next((each.sentence for each in upload.seen.problems), None)
 
 
+def differs_in(upload: Upload) -> Balances | None:
+    """Return the statement for whose difference of balances a file was refused."""
+    return None if upload.seen is None or upload.busy else upload.seen.differs
+
+
 def clear_of(view: View) -> list[Upload]:
     """Return the person's files that wait and have no unclear row, oldest first."""
     return [
@@ -198,6 +204,7 @@ async def import_document(view: View) -> Document | Response:
         "ready": not seen.refused and seen.read > seen.rejected,
         "refused": seen.refused,
         "looks_like": seen.looks_like,
+        "differs": differs_in(upload) is not None,
         "choices": [] if identity is None or upload.seen is not None else _choices(identity),
         "because": [] if identity is None else list(identity.because),
         "changes": imported.changed_documents(),

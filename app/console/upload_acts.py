@@ -7,7 +7,16 @@ from typing import Final
 
 from app.access.operators import Action
 from app.console.coverage_pages import day_fields
-from app.console.imports_pages import KINDS, WHOSE, clear_of, money_rows, state_of, upload_of
+from app.console.imports_pages import (
+    KINDS,
+    WHOSE,
+    clear_of,
+    differs_in,
+    money_rows,
+    state_of,
+    upload_of,
+)
+from app.console.proposals_pages import proposed
 from app.console.uploads import (
     KEPT_FOR,
     MAX_FILE_BYTES,
@@ -16,12 +25,12 @@ from app.console.uploads import (
     Upload,
     mappings_in,
 )
-from app.console.view import Field, Form, View
-from app.console.words import address, of_forms, plain_money
+from app.console.view import PROPOSE, ActionResult, Field, Form, View
+from app.console.words import address, capital, of_forms, plain_money
 from app.core.errors import UsageError
 from app.core.ids import new_token
 from app.core.text import counted
-from app.finance import import_folder, imports
+from app.finance import bank_balances, import_folder, imports
 from app.finance.files.presets import KIND_NAMES, NO_PRESET, shipped_exports
 from app.finance.named_mappings import list_mappings
 from reconcile.instants import MINUTE
@@ -431,6 +440,45 @@ async def do_import_all(view: View, reason: str) -> str:
     for upload in clear:
         _forget_imported(view, upload)
     return "/imports"
+
+
+async def ask_accept_difference(view: View) -> Form:
+    upload = upload_of(view, view.needed("upload"))
+    differs, back = differs_in(upload), address("imports", upload.name)
+    if differs is None:
+        line = "Nothing of this file waits for that: read it again."
+        return Form(subject=upload.file.path.name, lines=(line,), back=back, ready=False)
+    lines = (
+        f"{capital(differs.said())}.",
+        "Ask the bank first: most often the file is cut or was changed. What is accepted stands in "
+        "the report of its month. The next statement confirms the closing balance, or opens the "
+        "difference again.",
+        "You propose it. Once another operator has approved it, send the file again, or have it "
+        "read again while it waits here.",
+    )
+    sealed = Field(name="difference", label="Difference", kind="hidden",
+                   value=f"{differs.difference():f}")  # fmt: skip
+    return Form(
+        subject=upload.file.path.name, lines=lines, back=back, fields=(sealed,), button=PROPOSE
+    )
+
+
+async def do_accept_difference(view: View, reason: str) -> ActionResult:
+    """Propose to import a bank's file with the difference that was shown."""
+    upload = upload_of(view, view.needed("upload"))
+    differs = differs_in(upload)
+    if differs is None:
+        raise UsageError("this file was read otherwise meanwhile: look at it again")
+    bank_balances.check_amount(differs, view.given.get("difference", ""))
+    made = await bank_balances.propose_difference(
+        view.context,
+        differs,
+        file=upload.file.path.name,
+        sha256=upload.file.sha256,
+        reason=reason,
+        by=view.person.name,
+    )
+    return proposed(made)
 
 
 async def ask_discard(view: View) -> Form:

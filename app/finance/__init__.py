@@ -1,6 +1,7 @@
 """Order books, statements, bank lines: imported, matched, reported, and months closed."""
 
 __all__ = (
+    "bank_balances",
     "bank_match",
     "bank_store",
     "book_line_store",

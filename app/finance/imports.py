@@ -16,6 +16,7 @@ from app.core.errors import NotFoundError, TallyhookError, UsageError
 from app.database.engine import Connection
 from app.database.statements import Rows, run
 from app.finance import (
+    bank_balances,
     changed_rows,
     coverage,
     file_identity,
@@ -34,6 +35,7 @@ from app.finance.files import (
     tables,
     workbooks,
 )
+from app.finance.files.banks.entries import Balances
 from app.finance.import_store import ImportKind as ImportKind
 from app.finance.line_version_store import WrittenVersions
 from app.finance.order_references import (
@@ -79,12 +81,7 @@ async def import_file(
             who = await permitted(connection, by=request.by, action=kind.action)
     if rejects is not None:
         tables.refuse_to_replace(rejects)
-    calendar = Calendar(chosen.mapping.zone or UTC)
-    write: Write = partial(line_version_store.write_lines, kind=kind.name, calendar=calendar)
-    if kind is STATEMENT:
-        write = _noting_recipients(context, write)
-    if request.changes is not None:
-        write = changed_rows.noting_changes(write, kind.name, request.changes)
+    write = _writing(context, request, kind, Calendar(chosen.mapping.zone or UTC))
     with closing(StagedFile(request, chosen, form, kind, rejects, progress)) as reading:
         await reading.read()
         done = reading.done
@@ -96,6 +93,8 @@ async def import_file(
             reading.state_coverage(name, who=who.name, at=context.clock.now())
         async with context.database.reading() as connection:
             await coverage.check_bank_formats(connection, done.covers)
+            now = context.clock.now()
+            done.notes += await bank_balances.notes_on_joins(connection, done.balances, as_of=now)
             if request.dry_run:
                 for rows in chunks(reading.staged, Pace(first=MOST_ROWS, most=MOST_ROWS)):
                     done.add(await write(connection, rows, number=None))
@@ -116,6 +115,7 @@ async def import_file(
                 reading.staged,
                 action=kind.action,
                 covers=done.covers,
+                balances=done.balances,
                 who=who,
                 write=write,
                 progress=progress,
@@ -134,6 +134,18 @@ async def import_file(
     done.notes += [*done.said_beside(), *done.said_of_words()]
     done.problems.sort(key=lambda problem: problem.row)
     return done
+
+
+def _writing(
+    context: AppContext, request: ImportRequest, kind: ImportForm, calendar: Calendar
+) -> Write:
+    """Return what writes the lines of a kind, and notes what follows from them."""
+    write: Write = partial(line_version_store.write_lines, kind=kind.name, calendar=calendar)
+    if kind is STATEMENT:
+        write = _noting_recipients(context, write)
+    if request.changes is not None:
+        write = changed_rows.noting_changes(write, kind.name, request.changes)
+    return write
 
 
 def _suggest_kind(context: AppContext, request: ImportRequest, done: Imported) -> None:
@@ -260,10 +272,46 @@ async def import_bank(
         if request.account:
             defaults = {**chosen.mapping.defaults, "account": request.account}
             chosen = replace(chosen, mapping=replace(chosen.mapping, defaults=defaults))
-        form = bank.BankForm(chosen.mapping)
-        return await import_file(
-            context, request, chosen, form=form, kind=BANK, name="", progress=progress
-        )
+        if bool(request.accept_difference) != bool(request.reason):
+            raise UsageError("say both --accept-balance-difference and --reason, or neither")
+        while True:
+            form = bank.BankForm(chosen.mapping)
+            done = await import_file(
+                context, request, chosen, form=form, kind=BANK, name="", progress=progress
+            )
+            if (differs := done.differs) is None:
+                break
+            known = await bank_balances.approval_of(context, done.sha256, differs)
+            if known is None and request.accept_difference:
+                bank_balances.check_amount(differs, request.accept_difference)
+                if not request.dry_run:
+                    return await _proposed_difference(context, request, done, differs)
+                known = ""
+            if known is None:
+                return done
+            request = replace(request, accepted={**request.accepted, differs.name: known})
+        if request.accept_difference and not request.accepted and not done.refused:
+            raise UsageError("every statement adds up: import it without accepting a difference")
+        return done
+
+
+async def _proposed_difference(
+    context: AppContext, request: ImportRequest, done: Imported, differs: Balances
+) -> Imported:
+    made = await bank_balances.propose_difference(
+        context,
+        differs,
+        file=done.file,
+        sha256=done.sha256,
+        reason=request.reason,
+        by=request.by,
+    )
+    done.problems, done.found, done.refused, done.proposal = [], 0, False, made.id
+    done.notes.append(
+        f"Proposed as {made.id}. Import the file again once a second operator has approved it "
+        f"(`tallyhook proposals show {made.id}`)."
+    )
+    return done
 
 
 async def identify(

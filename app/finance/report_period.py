@@ -17,6 +17,7 @@ from app.core.jobs import silent
 from app.core.text import counted
 from app.core.zones import zone_named
 from app.database.engine import Connection
+from app.finance.bank_balances import accepted_differences
 from app.finance.bank_store import withdrawals
 from app.finance.break_store import hand_matches, latest_seen, steps_of
 from app.finance.closed_periods import CLOSING_BASIS, closings_at, stated_before
@@ -183,13 +184,21 @@ async def _reported(
             "reference, too many for the search by payment, group and rule: the rest stands as "
             "breaks without candidates.",
         )
-    return tally.report(
+    report = tally.report(
         matching=matching,
         matching_ties=_ties(control),
         wallets=wallets.sums,
         notes=notes,
         coverage=known.coverage,
     )
+    calendar = Calendar(zone_named(scope.zone))
+    balances = await accepted_differences(
+        snapshot.connection,
+        as_of=scope.as_of,
+        first=calendar.day_of(scope.start),
+        last=calendar.day_of(Instant(scope.end - TICK)),
+    )
+    return replace(report, balances=balances)
 
 
 async def _rules_then(snapshot: Snapshot, as_of: Instant) -> MatchRules:

@@ -26,12 +26,14 @@ from app.access.operators import Action
 from app.core.errors import UsageError
 from app.core.text import counted, printable
 from app.finance import (
+    bank_balances,
     changed_rows,
     coverage_store,
     file_identity,
     line_version_store,
 )
 from app.finance.files import (
+    bank,
     bank_formats,
     books,
     opening,
@@ -40,12 +42,13 @@ from app.finance.files import (
     stated_period,
     tables,
 )
-from app.finance.files.banks.entries import BankTable
+from app.finance.files.banks.entries import Balances, BankTable
 from app.finance.import_store import ImportKind
 from app.finance.order_references import Unfit
 from app.finance.staged_rows import Staged
 from app.finance.write_import import Progress
 from reconcile.instants import TICK, Instant
+from reconcile.matching.balances import StatementBalances
 from reconcile.matching.rules import Span
 from reconcile.periods import Calendar
 
@@ -116,6 +119,10 @@ class ImportRequest(presets.ReadingRequest):
     """A person's request: a file, how to read it, and what to do with it.
 
     account      the account of a bank's file whose rows do not name one
+    accept_difference  by what a bank's statement may differ from its balances, once a second
+                 person approved; empty: nothing
+    reason       why; empty where nothing is accepted
+    accepted     ids of the proposals that accepted differences, by `Balances.name`
     book         the name of the order book; empty: the preset's
     days         the first and the last day that the file covers, if it does not state them
     accept_good  import the good rows even if others have problems
@@ -126,6 +133,9 @@ class ImportRequest(presets.ReadingRequest):
     """
 
     account: str = ""
+    accept_difference: str = ""
+    reason: str = ""
+    accepted: Mapping[str, str] = field(default_factory=dict)
     book: str = ""
     days: tuple[str, str] | None = None
     dry_run: bool = False
@@ -157,6 +167,9 @@ class Imported(line_version_store.WrittenVersions):
     ignored       number of rows that the mapping leaves out, by column and word
     joined        rows that were joined with another row of their order, and are no lines themselves
     covers        what the file covers; a line without a span where nobody states it
+    balances      both balances of each statement of a bank's file, where it states them
+    differs       the statement for whose difference a bank's file was refused
+    proposal      id of the proposal to accept that, once it was made
     kind          what it was read as
     source        whose statement it is; "" of anything else, and if it is not known
     looks_like    the kind that a refused file has the look of, where it is another one
@@ -187,6 +200,9 @@ class Imported(line_version_store.WrittenVersions):
     ignored: Mapping[shaping.Ignored, int] = field(default_factory=dict)
     joined: int = 0
     covers: list[coverage_store.CoverageLine] = field(default_factory=list)
+    balances: list[StatementBalances] = field(default_factory=list)
+    differs: Balances | None = None
+    proposal: str | None = None
 
     @property
     def left_out(self) -> int:
@@ -267,6 +283,7 @@ class StagedFile:
         self._accounts: set[str | None] = set()
         self._booked: dict[str, tuple[Instant, Instant]] = {}
         self._format = ""
+        self._table: tables.SourceTable | None = None
         names = [
             1 + form.STAGED.index(each) for each in ("account", "wallet") if each in form.STAGED
         ]
@@ -284,6 +301,8 @@ class StagedFile:
             self._sign()
         except tables.RefusedTable as refused:
             self.done.refused = True
+            if isinstance(self._table, BankTable):
+                self.done.differs = self._table.differs
             self._note([refused.problem])
         except OSError as error:
             name = self._request.path.name
@@ -348,7 +367,11 @@ class StagedFile:
         return replace(line, format=self._format, first_day=first, last_day=last)
 
     def _open(self) -> tables.SourceTable:
-        return self._chosen.open(self._request.table_path, self._form, opens=self._kind.opens)
+        table = self._chosen.open(self._request.table_path, self._form, opens=self._kind.opens)
+        if isinstance(table, BankTable):
+            table.accepted = self._request.accepted
+        self._table = table
+        return table
 
     async def _read_rows(self) -> books.Understanding:
         done, chosen = self.done, self._chosen
@@ -384,7 +407,12 @@ class StagedFile:
         done.notes += [each for each in said if each not in done.notes]
         self._spans = stated_period.spans_of(table, self._request.table_path, chosen)
         if self._kind is BANK:
-            self._accounts |= {" ".join(each.name.split()) or None for each in table.periods}
+            self._accounts |= {bank.account_name(each.name) or None for each in table.periods}
+        if isinstance(table, BankTable):
+            account, accepted = self._request.account, self._request.accepted
+            done.balances = bank_balances.stored_form(
+                table.balances, account=account, accepted=accepted
+            )
         is_empty = isinstance(table, BankTable) and table.statements
         if not done.read and not self._spans and not is_empty:
             left_out = f"; {sum(done.ignored.values()):,} are left out" if done.ignored else ""

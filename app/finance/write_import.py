@@ -22,11 +22,13 @@ from app.access.operators import Action, note_in_trail
 from app.context.context import AppContext
 from app.core.errors import StoreUnavailable
 from app.database.engine import Connection
-from app.finance import coverage, coverage_store, import_store, line_version_store
+from app.finance import balance_store, coverage, coverage_store, import_store, line_version_store
 from app.finance.import_digest_store import digests_of
 from app.finance.line_version_store import WrittenVersions
 from app.finance.staged_rows import Staged, chunks
 from app.receiving.pace import Pace
+from reconcile.matching.balances import StatementBalances
+from reconcile.money import Money
 
 Write = Callable[..., Awaitable[WrittenVersions]]
 """`write_lines` of one kind: (connection, rows, number of the import; None: only count)"""
@@ -49,6 +51,7 @@ async def write_import(
     *,
     action: Action,
     covers: Sequence[coverage_store.CoverageLine],
+    balances: Sequence[StatementBalances] = (),
     who: operator_store.Operator,
     write: Write,
     progress: Progress,
@@ -89,6 +92,7 @@ async def write_import(
         await coverage_store.add_coverage(
             connection, [replace(each, of_import=done.number, at=at) for each in covers]
         )
+        await balance_store.add_balances(connection, balances, of_import=done.number)
         facts: dict[str, str | int] = {
             "import": done.number,
             "sha256": done.sha256,
@@ -97,6 +101,10 @@ async def write_import(
             "changed": done.changed,
             "rejected": done.rejected,
         }
+        if accepted := [each for each in balances if each.proposal]:
+            sums = (Money(minor=each.difference, currency=each.currency) for each in accepted)
+            facts["accepted_differences"] = ", ".join(map(str, sums))
+            facts["proposals"] = ", ".join(each.proposal or "" for each in accepted)
         await note_in_trail(
             connection, who, action=action, subject=done.file, at=at, facts=facts | digests
         )

@@ -120,6 +120,7 @@ class ElsewhereOf:
 def proposals_of(context: AppContext) -> Proposals:
     """Return the proposals, with every act that may take two."""
     from app.access.proposals import Proposals
+    from app.finance.bank_balances import difference_kind
     from app.finance.break_acts import acceptance_kind
     from app.finance.close_period import closing_kind, reopening_kind
     from app.finance.match_rules import rules_kind
@@ -137,6 +138,7 @@ def proposals_of(context: AppContext) -> Proposals:
             reopening_kind(context),
             erasure_kind(context),
             withdrawal_kind(context),
+            difference_kind(context),
             *placing_kinds(context).values(),
             unmasking_kind(context),
         ),

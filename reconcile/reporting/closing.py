@@ -410,6 +410,7 @@ BlockerCode = Literal[
     "too_early",
     "unread",
     "coverage",
+    "balances",
     "unasked",
     "unreadable",
     "not_kept",
@@ -426,6 +427,7 @@ CONDITIONS: Final[Mapping[BlockerCode, str]] = {
     "too_early": "The month and the days after it are over.",
     "unread": "All deliveries that were accepted have been read.",
     "coverage": "Statements and bank files cover the whole month.",
+    "balances": "No accepted difference of a bank statement is open again.",
     "unasked": "Providers have said of every payment that is not final how it stands.",
     "unreadable": "No message that came by then is unreadable and waits for a person.",
     "not_kept": "Every request of it that nobody signs was within what is kept.",
@@ -570,6 +572,18 @@ def in_report(report: PeriodReport) -> Iterator[Blocker]:
             )
     yield from _breaks(report)
     yield from _coverage(report)
+    for row in report.balances:
+        if row.state == "reopened":
+            difference = Money(minor=row.difference, currency=row.currency)
+            yield Blocker(
+                code="balances",
+                sentence=f"The statement of {row.account} that closes on {row.closed} was accepted "
+                f"with a difference of {difference}, and the next one does not begin with its "
+                "closing balance.",
+                do="Ask the bank for the statement again, take the import back and import the new "
+                "one: `tallyhook bank withdraw`.",
+                about=f"{row.account}:{row.closed}",
+            )
     yield from _waiting(report)
     pending = sum(row.count for row in report.control if row.bucket == "pending")
     if pending:

@@ -24,6 +24,7 @@ from typing import Final, Literal, cast, get_args
 from reconcile.instants import Duration, Instant
 from reconcile.ledger.ledger import Outcome
 from reconcile.ledger.vocabulary import FINDINGS, REASONS, FindingCode
+from reconcile.matching.balances import DifferenceState
 from reconcile.matching.breaks import BreakCause
 from reconcile.matching.exchange import implied_rate
 from reconcile.matching.wallets import WalletSums
@@ -461,6 +462,30 @@ class CoverageRow:
 
 
 @frozen
+class BalanceRow:
+    """A bank statement that two people accepted, though its entries don't explain its balances.
+
+    opened, closed  the bank's days of the balances
+    difference      what the balances differ by beyond the entries
+    state           whether the next statement confirms the stated closing balance
+    next_opening    the balance with which that one begins; None while it is not known
+    """
+
+    account: str
+    currency: str
+    opened: str
+    closed: str
+    opening: int
+    closing: int
+    difference: int
+    state: DifferenceState
+    next_opening: int | None
+    accepted_by: str
+    second: str
+    why: str
+
+
+@frozen
 class UnsettledRow:
     """Payments of the period of one currency and age that no statement line settles, though its
     statement covers them, and that nobody accepted."""
@@ -557,6 +582,7 @@ class PeriodReport:
     notes: tuple[Note, ...]
     wallets: tuple[WalletSums, ...] = ()
     adjustments: tuple[AdjustmentRow, ...] = ()
+    balances: tuple[BalanceRow, ...] = ()
     exceptions: tuple[ExceptionRow, ...] = ()
 
     @property

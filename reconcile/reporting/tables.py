@@ -293,6 +293,16 @@ TABLES: Final[tuple[ReportTable, ...]] = (
         about="Days of the period of which a file speaks. Other days were compared with nothing.",
     ),
     table_of(
+        "balances",
+        "Bank statements that do not add up",
+        r.BalanceRow,
+        "account currency opened closed opening:money closing:money difference:money state "
+        "next_opening:money accepted_by second why",
+        about="Differences between the entries of a statement and its balances, as two people "
+        "accepted them. The next statement confirms one if it begins with the closing balance; if "
+        "it begins with another, the difference is open again.",
+    ),
+    table_of(
         "unsettled",
         "Captured and not settled",
         r.UnsettledRow,

@@ -36,8 +36,8 @@ def test_a_book_is_imported_and_listed(run: Run, files: Path) -> None:
     words = ("records", "import", str(files / "book.csv"), "--mapping", str(files / "m.toml"))
     done = run(*words, "--format", "json")
     assert (done.code, done.document) == (0, {
-        "file": "book.csv", "kind": "book", "source": None, "import": 1, "read": 2,
-        "new": 2, "changed": 0, "unchanged": 0,
+        "file": "book.csv", "kind": "book", "source": None, "import": 1, "proposal": None,
+        "read": 2, "new": 2, "changed": 0, "unchanged": 0,
         "rejected": 0, "problems": [], "problems_left_out": 0, "rejects": None,
         "columns_not_read": [], "changes": [],
         "totals_left_out": [], "told_with_others": 0, "covers": [

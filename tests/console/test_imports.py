@@ -175,6 +175,32 @@ async def test_a_banks_file_is_imported_like_the_others(console: RunningConsole)
     assert rows == [("a finance",)]
 
 
+async def test_a_difference_of_balances_is_proposed_from_the_page_that_shows_it(
+    console: RunningConsole,
+) -> None:
+    """Once another person approved, the file that waits is read again, and imported."""
+    differs = BANK.replace(b":62F:C241004KES1258,32", b":62F:C241004KES1258,30")
+    async with console.signed_in("finance") as client, console.signed_in("admin") as other:
+        sent = await upload(client, differs, kind="bank", source="")
+        page = (await client.get(place(sent))).text
+        path = page.partition('href="/do/accept-balance-difference')[2].partition('"')[0]
+        assert path
+        path = f"/do/accept-balance-difference{path}"
+        assert "a difference of -0.02 KES" in shown((await client.get(path)).text)
+        wrong = await send(client, path, difference="-0.03", reason="rounded")
+        assert "he difference is -0.02 KES" in shown(wrong.text)
+        made = await send(client, path, difference="-0.02", reason="rounded by the bank")
+        assert "Proposed to a second person" in shown(made.text)
+        (waits,) = (await other.get("/proposals.json")).json()["proposals"]
+        approve = f"/do/approve?proposal={waits['id']}"
+        await send(other, approve, reason="the bank says so")
+        name = place(sent).rpartition("/")[2]
+        await send(client, f"/do/read-as?upload={name}", kind="bank")
+        assert (await confirm(client, name)).status_code == 303
+    (row,) = console.driver.rows("SELECT difference FROM bank_balances")
+    assert tuple(row) == (-2,)
+
+
 async def test_a_banks_table_that_names_no_account_is_of_the_one_that_is_said(
     console: RunningConsole,
 ) -> None:

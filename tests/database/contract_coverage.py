@@ -7,6 +7,7 @@ import pytest
 
 from app.access.operators import trail
 from app.core.errors import NotFoundError, UsageError
+from app.finance.balance_store import standing_balances
 from app.finance.coverage import (
     Declaration,
     check_bank_formats,
@@ -214,3 +215,18 @@ class CoverageContract:
                 await declare_coverage(at, Declaration(**given))
         with pytest.raises(UsageError, match="--from and --to"):
             await till(inbox, tmp_path, days=("2026-11-30", "2026-11-01"))
+
+    async def test_the_balances_of_statements_count_while_their_import_stands(
+        self, inbox: Inbox, tmp_path: Path
+    ) -> None:
+        done = await banked(inbox, tmp_path, MT940)
+        at = seconds(LATER + 9)
+        (found,) = await fetch(inbox, standing_balances, as_of=at)
+        assert found.stated == ("2026-11-01", "2026-11-30", 500, 1000)
+        assert (found.account, found.of_import, found.difference) == ("main", done.number, 0)
+        assert await fetch(inbox, standing_balances, as_of=T) == []
+        assert done.number is not None
+        await withdraw_import(
+            context(inbox, at=LATER), done.number, kind="bank", by=None, reason="wrong file"
+        )
+        assert await fetch(inbox, standing_balances, as_of=at) == []

@@ -253,6 +253,24 @@ class CoverageRow(Table, table=True):
     last_day: str | None = text_column(marks.CODES, null=True)
 
 
+class BankBalancesRow(Table, table=True):
+    """Both balances of one statement of a bank's file, with the bank's days. `difference` is what
+    they differ by beyond the entries, as two people accepted by `proposal`. Append-only."""
+
+    __tablename__ = "bank_balances"
+    __table_args__ = CLUSTERED
+    of_import: int = big_column(primary=True)
+    place: int = big_column(primary=True)
+    account: str = text_column(marks.not_personal("the merchant's own account"))
+    currency: str = text_column(marks.CODES)
+    opened: str = text_column(marks.CODES)
+    closed: str = text_column(marks.CODES)
+    opening: int = big_column()
+    closing: int = big_column()
+    difference: int = big_column()
+    proposal: str | None = text_column(marks.CODES, null=True)
+
+
 class MappingRow(Table, table=True):
     """A mapping of a file's columns that a person saved by name, as TOML."""
 

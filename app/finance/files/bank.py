@@ -165,15 +165,21 @@ def _references(cells: Sequence[str]) -> list[str]:
     return [reference_in(each) for each in _names(cells)]
 
 
-_IBAN: Final = re.compile(r"[A-Z]{2}\d\d(?: [A-Z0-9]{1,4})+")
-"""An account number with blanks, as people read it; banks' own formats write it without."""
+_WITH_BLANKS: Final = re.compile(r"[A-Z]{2}\d\d(?: [A-Z0-9]{1,4})+|\d+(?: \d+)+")
+"""An IBAN or an account number with blanks, as people read it; banks' own formats write none."""
+
+
+def account_name(text: str) -> str:
+    """Return the name of an account, the same from files that write its number differently."""
+    plain = printable(" ".join(text.split()))
+    return plain.replace(" ", "") if _WITH_BLANKS.fullmatch(plain) else plain
 
 
 def _accounts(cells: Sequence[str]) -> list[str]:
     found = _names(cells)
     if not all(found):
         raise UnclearCell("is empty: say of which account it is, as --account NAME")
-    return [each.replace(" ", "") if _IBAN.fullmatch(each) else each for each in found]
+    return [*map(account_name, found)]
 
 
 def _signed(

@@ -92,6 +92,7 @@ _ORDER: Final = (
     "unsettled",
     "settled_in",
     "wallets",
+    "balances",
     "fees",
     "delays",
     "findings",

@@ -18,6 +18,7 @@ depends_on = None
 
 APPEND_ONLY = (
     "audit",
+    "bank_balances",
     "break_deeds",
     "break_seen",
     "break_turns",

@@ -74,7 +74,8 @@ class Bai2Table(BankTable):
                 account, currency = _at(fields, 0), _at(fields, 1) or of_group
                 if not is_currency(currency):
                     raise tables.RefusedTable(number, "the account's currency is unknown")
-                balance, totals[0] = Balances(currency=currency), Decimal(0)
+                balance = Balances(currency=currency, account=account, opened=day, closed=day)
+                totals[0] = Decimal(0)
                 for code, amount in _summaries(number, fields[2:]):
                     totals[0] += amount
                     if code in (_OPENING, _CLOSING):
@@ -90,8 +91,7 @@ class Bai2Table(BankTable):
                     yield number, _row(account, day, currency, value, rest)
             elif kind == "49":
                 self._check(number, totals, 0, fields)
-                self.statements += 1
-                self.compared += balance.check(number)
+                self.end_statement(number, balance)
                 if whole:
                     self.periods.append(tables.StatedPeriod(since=day, until=day, name=account))
             elif kind == "98":

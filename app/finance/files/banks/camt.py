@@ -214,9 +214,7 @@ class _Camt:
         elif self._entry is not None:
             self._in_entry(self._entry, tag, value)
         elif tag == "Stmt":
-            self._table.statements += 1
-            self._table.compared += self._balance.check(max(self._number, 1))
-            self._state_period()
+            self._end_statement()
         else:
             self._in_statement(tag, value)
         self._path.pop()
@@ -244,15 +242,20 @@ class _Camt:
                 with suppress(InvalidOperation):
                     setattr(self._balance, side, Decimal(amount))
 
-    def _state_period(self) -> None:
+    def _end_statement(self) -> None:
         """State what the statement covers: its own period, else the days of its balances."""
-        days = self._days
+        days, balance = self._days, self._balance
+        balance.account = self._account.get("IBAN") or self._account.get("Othr", "")
+        balance.opened, balance.closed = (
+            next((days[name][:10] for name in names if days.get(name)), "")
+            for names in (("OPBD", "PRCD", "FrDtTm"), ("CLBD", "ToDtTm"))
+        )
+        self._table.end_statement(max(self._number, 1), balance)
         since, until = days.get("FrDtTm"), days.get("ToDtTm")
         if since is None or until is None:
             since, until = days.get("OPBD") or day_after(days.get("PRCD", "")), days.get("CLBD")
-        account = self._account.get("IBAN") or self._account.get("Othr", "")
         # Without days it still tells the account of a statement without entries.
-        stated = tables.StatedPeriod(since=since or "", until=until or "", name=account)
+        stated = tables.StatedPeriod(since=since or "", until=until or "", name=balance.account)
         self._table.periods.append(stated)
 
     def _only_day(self) -> str:

@@ -1,8 +1,10 @@
 """Booked entries as rows, and the balances that they must agree with: what all formats share."""
 
+from __future__ import annotations
+
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 from decimal import Decimal, InvalidOperation
@@ -31,7 +33,11 @@ class BankTable(ABC):
     """Base of all formats: the heading, and rows in batches.
 
     statements  statements that were read to their end
-    compared    those of them whose balances agree with their entries
+    compared    those of them whose balances agree with their entries, or differ as two people
+                accepted
+    balances    both balances of each statement that states them, with the day of each
+    accepted    statements whose difference two people accepted, as `Balances.name`
+    differs     the statement for whose difference the file was refused
     broken      problems of the entries to come, by row number
     """
 
@@ -46,12 +52,15 @@ class BankTable(ABC):
         self._notes: list[str] = []
         self.notes = self._notes
         self.statements = self.compared = 0
+        self.balances: list[Balances] = []
+        self.accepted: Collection[str] = ()
+        self.differs: Balances | None = None
         self.broken: dict[int, tables.Problem] = {}
 
     def batches(self) -> Iterator[tables.Batch]:
         rows, read = self._rows(), 0
         self.statements = self.compared = 0
-        for of_last_time in (self.periods, self.broken, self._notes):
+        for of_last_time in (self.periods, self.balances, self.broken, self._notes):
             of_last_time.clear()
         while part := list(islice(rows, tables.BATCH)):
             read += len(part)
@@ -70,6 +79,27 @@ class BankTable(ABC):
     @abstractmethod
     def _rows(self) -> Iterator[Row]:
         """Yield every booked entry, with its row's number."""
+
+    def end_statement(self, row: int, found: Balances) -> None:
+        """Count a statement that ends at a row, and keep its balances.
+
+        Raises RefusedTable if its entries are not their difference, and nobody accepted that.
+        """
+        self.statements += 1
+        if found.difference() and found.name not in self.accepted:
+            self.differs = found
+            raise tables.RefusedTable(
+                row, f"{found.said()}; the file is cut or was changed: fetch it anew"
+            )
+        if found.opening is None or found.closing is None:
+            return
+        self.compared += 1
+        before = self.balances[-1] if self.balances else None
+        if found.goes_on and before is not None and found.follows(before):
+            found.opening, found.opened = before.opening, before.opened
+            found.moved += before.moved
+            del self.balances[-1]
+        self.balances.append(found)
 
 
 def cells_of(**found: str) -> Sequence[str]:
@@ -100,12 +130,24 @@ def day_after(day: str) -> str:
 
 @dataclass(slots=True)
 class Balances:
-    """One statement's balances, and the sum of its entries, in its currency."""
+    """One statement's balances, each with its day, and the sum of its entries, in its currency.
+
+    goes_on  whether it is a further page of the statement before it
+    """
 
     opening: Decimal | None = None
     closing: Decimal | None = None
     moved: Decimal = Decimal(0)
     currency: str = ""
+    account: str = ""
+    opened: str = ""
+    closed: str = ""
+    goes_on: bool = False
+
+    @property
+    def name(self) -> str:
+        """What tells a statement with a difference from others of its file."""
+        return f"{self.account} {self.opened} {self.closed} {self.currency} {self.difference():f}"
 
     def add(self, cell: str) -> None:
         """Add a booked entry. If its amount is not clear, that is a problem of the row."""
@@ -113,6 +155,11 @@ class Balances:
             self.moved += Decimal(cell)
         except InvalidOperation:
             self.opening = None
+
+    def follows(self, other: Balances) -> bool:
+        """Return whether it begins as another statement of its account ends."""
+        of, before = (self.account, self.currency), (other.account, other.currency)
+        return of == before and self.opening == other.closing
 
     def difference(self) -> Decimal:
         """Return what the balances differ by beyond the entries; 0 if one is not known."""
@@ -130,14 +177,3 @@ class Balances:
             f"balance: they add up to {self.moved:f}{unit}, the balances to {between:f}{unit}, a "
             f"difference of {self.difference():f}{unit}"
         )
-
-    def check(self, row: int) -> bool:
-        """Return whether both balances are known.
-
-        Raises RefusedTable if the entries are not their difference.
-        """
-        if self.difference():
-            raise tables.RefusedTable(
-                row, f"{self.said()}; the file is cut or was changed: fetch it anew"
-            )
-        return self.opening is not None and self.closing is not None

@@ -119,7 +119,14 @@ class Mt940Table(BankTable):
                 found = _balance_in(number, value)
                 currency, opened = found["currency"], _swift_day(found["day"])
                 entries.clear()
-                balance, first = Balances(opening=_signed(found), currency=currency), 0
+                first = 0
+                balance = Balances(
+                    opening=_signed(found),
+                    currency=currency,
+                    account=account,
+                    opened=opened,
+                    goes_on=tag == "60M",
+                )
             elif tag == "61":
                 entry = _ENTRY.fullmatch(value)
                 if entry is None and (entry := _DIALECT.fullmatch(value)) is not None:
@@ -140,6 +147,7 @@ class Mt940Table(BankTable):
             elif tag in ("62F", "62M") and balance is not None:
                 found = _balance_in(number, value)
                 balance.closing, closed = _signed(found), _swift_day(found["day"])
+                balance.closed = closed
                 # Banks date the opening balance on the first day, or as the statement before was
                 # closed: a statement of a month then opens on the last day of the month before.
                 if opened not in entries and day_after(opened).endswith("-01"):
@@ -148,8 +156,7 @@ class Mt940Table(BankTable):
                 self.periods.append(period)
                 if first and balance.difference():
                     raise tables.RefusedTable(first, f"{_NOT_AS_SWIFT}: {balance.said()}")
-                self.statements += 1
-                self.compared += balance.check(number)
+                self.end_statement(number, balance)
                 balance, ended = None, True
         if waiting is not None or balance is not None or not ended:
             raise tables.RefusedTable(

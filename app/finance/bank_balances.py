@@ -1,0 +1,217 @@
+"""Balances of bank statements: differences that two people accept, and statements that do not join.
+
+1 refuse   a statement whose entries are not the difference of its balances (`files/banks`)
+2 propose  to accept exactly that difference, of exactly that file, with a reason
+3 import   the file again, once a second person approved; the balances are stored
+4 judge    by the next statement: it begins with the stated closing balance, or with another
+"""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from decimal import Decimal, InvalidOperation
+from typing import Final
+
+from app.access.operators import permitted
+from app.access.proposal import Proposal
+from app.access.proposal_store import approved_proposal_of, proposal_of
+from app.access.proposals import Agree, ProposalKind, check_reason, propose
+from app.context.context import AppContext
+from app.core.errors import UsageError
+from app.database.engine import Connection
+from app.finance.balance_store import standing_balances
+from app.finance.files.bank import account_name
+from app.finance.files.banks.entries import Balances as Balances
+from app.finance.import_store import replace_import_tasks
+from reconcile.instants import Instant
+from reconcile.matching.balances import StatementBalances, difference_state, followed
+from reconcile.money import Money, MoneyError, from_major
+from reconcile.reporting.report import BalanceRow
+
+KIND: Final = "accept_balance_difference"
+
+SHOWN: Final = 3
+"""Statements that notes name; the page of the imports has all files."""
+
+
+def stored_form(
+    found: Sequence[Balances], *, account: str, accepted: Mapping[str, str]
+) -> list[StatementBalances]:
+    """Return balances in minor units, without those that state no day or no whole units.
+
+    account   the account of statements that name none
+    accepted  ids of the proposals that accepted differences, by `Balances.name`
+    """
+    stored = list[StatementBalances]()
+    for place, each in enumerate(found):
+        if not (each.opened and each.closed) or each.opening is None or each.closing is None:
+            continue
+        sums = (each.opening, each.closing, each.difference())
+        try:
+            minors = [from_major(amount, each.currency).minor for amount in sums]
+        except MoneyError:
+            continue
+        opening, closing, difference = minors
+        stored.append(
+            StatementBalances(
+                account=account_name(each.account) or account,
+                currency=each.currency,
+                opened=each.opened,
+                closed=each.closed,
+                opening=opening,
+                closing=closing,
+                difference=difference,
+                place=place,
+                proposal=accepted.get(each.name),
+            )
+        )
+    return stored
+
+
+def _subject(sha256: str, differs: Balances) -> str:
+    """Name one statement of one file: another file, or another difference, is another subject."""
+    digest = hashlib.sha256(f"{sha256} {differs.name}".encode()).hexdigest()
+    return f"bank statement {digest[:16]}"
+
+
+async def approval_of(context: AppContext, sha256: str, differs: Balances) -> str | None:
+    """Return the id of the proposal by which two people accepted a difference of this file."""
+    async with context.database.reading() as connection:
+        found = await approved_proposal_of(connection, kind=KIND, subject=_subject(sha256, differs))
+    return None if found is None else found.id
+
+
+def check_amount(differs: Balances, amount: str) -> None:
+    """Raise UsageError if the stated amount is not exactly the difference."""
+    try:
+        asked = Decimal(amount.strip())
+    except InvalidOperation:
+        raise UsageError("say the difference as a decimal number, such as -12.50") from None
+    difference = differs.difference()
+    if asked != difference:
+        raise UsageError(
+            f"the difference is {difference:f} {differs.currency}: accept exactly that, or nothing"
+        )
+
+
+async def propose_difference(
+    context: AppContext,
+    differs: Balances,
+    *,
+    file: str,
+    sha256: str,
+    reason: str,
+    by: str | None,
+) -> Proposal:
+    """Propose to import a statement with its difference. Raises UsageError as `propose` does."""
+    check_reason(reason)
+    account = account_name(differs.account) or "without a name"
+    async with context.database.writing() as connection:
+        who = await permitted(connection, by=by, action="bank_imported")
+        return await propose(
+            connection,
+            difference_kind(context),
+            who=who,
+            now=context.clock.now(),
+            because="a statement that does not add up is accepted by two",
+            subject=_subject(sha256, differs),
+            sentence=f"Accept the file {file} of the bank account {account}: in the statement that "
+            f"closes on {differs.closed or 'a day that it does not state'}, {differs.said()}. "
+            "The next statement confirms its closing balance, or opens the difference again.",
+            given={"file": file, "sha256": sha256},
+            reason=reason,
+        )
+
+
+def difference_kind(context: AppContext) -> ProposalKind:
+    """Return the kind of proposal to accept a difference of balances.
+
+    Approving imports nothing: the file is not kept here. Its next import finds the approval.
+    """
+
+    async def perform(proposal: Proposal, agree: Agree) -> None:
+        async with context.database.writing() as connection:
+            await agree(connection)
+            await replace_import_tasks(connection, ())  # the file may wait in the watched folder
+
+    async def always_same(connection: Connection, subject: str, given: Mapping[str, str]) -> str:
+        return ""  # the subject names the file's digest and the difference
+
+    return ProposalKind(
+        name=KIND,
+        title="Accept a difference of balances",
+        action="bank_imported",
+        subject_state=always_same,
+        perform=perform,
+        particulars={"file": "The file", "sha256": "Its SHA-256"},
+    )
+
+
+async def notes_on_joins(
+    connection: Connection, found: Sequence[StatementBalances], *, as_of: Instant
+) -> list[str]:
+    """Return a sentence on each of these statements that does not join its neighbour, up to SHOWN,
+    and on each accepted difference that they settle."""
+    known = await standing_balances(connection, as_of=as_of) if found else []
+    own, said = set(found), list[str]()
+    accounts = {each.account for each in found}
+    for each, after in followed(one for one in (*known, *found) if one.account in accounts):
+        if after is None or not (each in own or after in own):
+            continue
+        closing, opening = (
+            Money(minor=minor, currency=each.currency) for minor in (each.closing, after.opening)
+        )
+        state = difference_state(each, after)
+        if each.difference and state == "confirmed":
+            said.append(
+                f"The accepted difference of {_money(each.difference, each.currency)} in the "
+                f"statement of {each.account} that closes on {each.closed} is confirmed: the next "
+                f"one begins with its closing balance, {closing}."
+            )
+        elif state == "reopened":
+            again = " The difference that was accepted is open again." if each.difference else ""
+            said.append(
+                f"The statement of {each.account} that closes on {each.closed} ends with "
+                f"{closing}, and the next one, of {after.opened}, begins with {opening}: a "
+                f"statement between them is missing, or one of them is not whole.{again}"
+            )
+    left = len(said) - SHOWN
+    return [*said[:SHOWN], *([f"And {left:,} more that do not join."] if left > 0 else [])]
+
+
+def _money(minor: int, currency: str) -> str:
+    return str(Money(minor=minor, currency=currency))
+
+
+async def accepted_differences(
+    connection: Connection, *, as_of: Instant, first: str, last: str
+) -> tuple[BalanceRow, ...]:
+    """Return differences that two people accepted, as known at an instant: of statements with days
+    from the first to the last, and earlier ones that no later statement confirmed."""
+    found = list[BalanceRow]()
+    for each, after in followed(await standing_balances(connection, as_of=as_of)):
+        state = difference_state(each, after)
+        if (
+            not each.difference
+            or each.opened > last
+            or (each.closed < first and state == "confirmed")
+        ):
+            continue
+        proposal = await proposal_of(connection, each.proposal or "")
+        decided = None if proposal is None else proposal.decided
+        found.append(
+            BalanceRow(
+                account=each.account,
+                currency=each.currency,
+                opened=each.opened,
+                closed=each.closed,
+                opening=each.opening,
+                closing=each.closing,
+                difference=each.difference,
+                state=state,
+                next_opening=None if after is None else after.opening,
+                accepted_by="" if proposal is None else proposal.who,
+                second="" if decided is None else decided.who,
+                why="" if proposal is None else proposal.reason,
+            )
+        )
+    return tuple(found)

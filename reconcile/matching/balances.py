@@ -1,0 +1,86 @@
+"""Balances that bank statements state, and whether each begins where the one before it ended.
+
+Leaves out: how the entries of a statement add up, which its reader checks.
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator
+from itertools import groupby, islice
+from typing import Literal
+
+from reconcile.values import frozen
+
+DifferenceState = Literal["open", "confirmed", "reopened"]
+"""State of an accepted difference: no later statement is known, it begins with the stated closing
+balance, or it begins with another one."""
+
+
+@frozen
+class StatementBalances:
+    """Both balances of one bank statement, in minor units, with the bank's day of each.
+
+    difference  what they differ by beyond the entries, as two people accepted
+    of_import   number of the import that brought it
+    place       of the statement in its file
+    proposal    id of the proposal by which the difference was accepted
+    """
+
+    account: str
+    currency: str
+    opened: str
+    closed: str
+    opening: int
+    closing: int
+    difference: int = 0
+    of_import: int = 0
+    place: int = 0
+    proposal: str | None = None
+
+    @property
+    def stated(self) -> tuple[str, str, int, int]:
+        """All that two files state alike of one statement."""
+        return self.opened, self.closed, self.opening, self.closing
+
+
+Followed = tuple[StatementBalances, StatementBalances | None]
+"""A statement, and the next one of its account."""
+
+
+def followed(found: Iterable[StatementBalances]) -> Iterator[Followed]:
+    """Yield each statement with the one that follows it on its account, if there is one.
+
+    Banks date an opening balance on the first day of the statement, or on the day of the closing
+    balance before. Where several statements may follow, one whose balance joins is preferred.
+    """
+    of_account = sorted(found, key=lambda one: (one.account, one.currency, *_in_time(one)))
+    for _, some in groupby(of_account, key=lambda one: (one.account, one.currency)):
+        once = dict[tuple[str, str, int, int], StatementBalances]()
+        for each in some:
+            once.setdefault(each.stated, each)
+        own = list(once.values())
+        by_day = sorted((one.opened, place) for place, one in enumerate(own))
+        for place, each in enumerate(own):
+            begins = islice(by_day, bisect_left(by_day, (each.closed, 0)), None)
+            later = (at for at in begins if at[1] > place)
+            day, first = next(later, ("", place))
+            if first == place:
+                yield each, None
+                continue
+            candidates = [first]
+            for opened, at in later:
+                if opened != day:
+                    break
+                candidates.append(at)
+            joins = (at for at in candidates if own[at].opening == each.closing)
+            yield each, own[next(joins, first)]
+
+
+def _in_time(one: StatementBalances) -> tuple[str, str, int, int]:
+    return one.closed, one.opened, one.of_import, one.place
+
+
+def difference_state(found: StatementBalances, after: StatementBalances | None) -> DifferenceState:
+    """Return whether the next statement confirms the stated closing balance."""
+    if after is None:
+        return "open"
+    return "confirmed" if after.opening == found.closing else "reopened"
