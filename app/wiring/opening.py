@@ -18,12 +18,13 @@ from app.config.settings import Settings
 from app.context.context import AppContext
 from app.core.clock import Clock, SystemClock
 from app.core.errors import ConfigurationError, UnreachableError
-from app.core.phone_key import make_phone_key
+from app.core.phone_key import make_phone_key, read_phone_key
 from app.database.database import Database
 from app.database.engine import database_place, is_sqlite, sqlite_path
 from app.database.postgresql import Purpose
 from app.orders.order_facts import in_force_since, start_requiring
 from app.receiving.inbox import open_inbox
+from app.receiving.phone_store import has_other_keys
 
 if TYPE_CHECKING:
     from app.orders.preview import Preview
@@ -39,6 +40,8 @@ async def open_context(
     """Open a database with its inbox for a purpose: see `Database.open`."""
     new = purpose == "writing" and no_database_yet(settings)
     async with open_inbox(settings, purpose=purpose) as inbox:
+        if purpose in ("serving", "working", "writing"):
+            await _check_phone_key(inbox.database, settings.phone_key_path)
         if purpose != "reading":
             make_phone_key(settings.phone_key_path)
         context = inbox.context(clock=clock or SystemClock())
@@ -57,6 +60,25 @@ async def open_context(
             place = database_place(settings.database_url)
             log.warning("there was no database: a new one is made", database=place)
         yield context
+
+
+async def _check_phone_key(database: Database, path: Path) -> None:
+    """Raise ConfigurationError where numbers were noted with another key than the one in the file,
+    or with one while there is no file: with a new key nobody is found, or erased, by them."""
+    key = read_phone_key(path)
+    name = bytes(4) if key is None else key.name
+    async with database.reading() as connection:
+        strange = await has_other_keys(connection, name)
+    if strange:
+        raise ConfigurationError(
+            [
+                "TALLYHOOK_PHONES__KEY_FILE: "
+                + (f"{path} holds another key than" if key else f"there is no {path}, and it held")
+                + " the one with which customers' numbers were noted: put that file back from your "
+                "backup; if it is lost, run `tallyhook reindex`, which notes them anew with "
+                + ("this key" if key else "a new one")
+            ]
+        )
 
 
 def no_database_yet(settings: Settings) -> bool:

@@ -1,5 +1,6 @@
 """`tallyhook doctor`: one row for each thing, and 1 where something must be done."""
 
+import asyncio
 import json
 import os
 from pathlib import Path
@@ -32,8 +33,6 @@ async def _make(folder: Path) -> None:
 
 def test_a_sound_installation(run: Run, tmp_path: Path) -> None:
     """With a database, nothing must be done."""
-    import asyncio
-
     asyncio.run(_make(tmp_path))
     ended = run("doctor", "--format", "json")
     assert ended.code == 0
@@ -97,8 +96,6 @@ def test_what_a_start_refuses_is_found(
 
 def test_a_key_that_is_not_there(run: Run, tmp_path: Path) -> None:
     """The log can only be gone on with by the key that it was begun with."""
-    import asyncio
-
     asyncio.run(_make(tmp_path))
     (tmp_path / "t.evidence.key").unlink()
     (tmp_path / "t.phone.key").unlink()
@@ -114,8 +111,6 @@ async def _make_with_a_number(folder: Path) -> None:
 
 def test_a_key_that_was_made_anew_though_numbers_are_noted(run: Run, tmp_path: Path) -> None:
     """As by the first start after a restore that did not bring it: the file is there, and whole."""
-    import asyncio
-
     asyncio.run(_make_with_a_number(tmp_path))
     assert run("doctor").code == 0
     (tmp_path / "t.phone.key").write_text("ab" * 32)
@@ -128,6 +123,32 @@ def test_a_key_that_was_made_anew_though_numbers_are_noted(run: Run, tmp_path: P
         each for each in run("doctor", "--format", "json").document if each["state"] == "must"
     ]
     assert said["sentence"].startswith("TALLYHOOK_PHONES__KEY_FILE: is not 64 hex digits")
+
+
+@pytest.mark.parametrize("lost", ["removed", "replaced"])
+@pytest.mark.parametrize("command", [("serve", "--port", "0"), ("records", "import", "{book}")])
+def test_nothing_is_written_without_the_key_of_the_numbers(
+    run: Run, tmp_path: Path, lost: str, command: tuple[str, ...]
+) -> None:
+    """A number that is noted with a new key is found, and erased, apart from those of before."""
+    asyncio.run(_make_with_a_number(tmp_path))
+    book = tmp_path / "book.csv"
+    book.write_text("reference,amount,currency\nORD-1,1500.00,KES\n")
+    path = tmp_path / "t.phone.key"
+    kept = path.read_text()
+    path.unlink()
+    if lost == "replaced":
+        path.write_text("ab" * 32)
+    refused = run(*(each.format(book=book) for each in command))
+    assert refused.code == 3
+    assert "TALLYHOOK_PHONES__KEY_FILE" in refused.err
+    assert "put that file back" in refused.err
+    assert path.exists() is (lost == "replaced")
+    path.write_text(kept)
+    assert run("records", "import", str(book)).code == 0
+    path.write_text("cd" * 32)
+    assert run("reindex").code == 0
+    assert run("records", "import", str(book)).code == 0
 
 
 async def _make_refusing(folder: Path) -> None:
@@ -159,8 +180,6 @@ def test_a_source_is_judged_by_what_arrived(
     run: Run, tmp_path: Path, make: Any, code: int, state: str, said: str, do: str
 ) -> None:
     """Settings that are whole do not make it ok."""
-    import asyncio
-
     asyncio.run(make(tmp_path))
     ended = run("doctor", "--format", "json")
     (shop,) = [each for each in ended.document if each["what"] == "source shop"]
@@ -197,8 +216,6 @@ async def _make_unreadable(folder: Path) -> None:
 
 def test_what_goes_wrong_while_it_serves(run: Run, tmp_path: Path) -> None:
     """An alarm that stored deliveries are reason for, with what to do about it."""
-    import asyncio
-
     asyncio.run(_make_unreadable(tmp_path))
     ended = run("doctor", "--format", "json")
     assert ended.code == 1
@@ -210,8 +227,6 @@ def test_what_goes_wrong_while_it_serves(run: Run, tmp_path: Path) -> None:
 
 def test_a_shop_that_is_away(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What the service that runs has met stands in the database: since when, and what to do."""
-    import asyncio
-
     monkeypatch.setenv("TALLYHOOK_SHOP__URL", "http://127.0.0.1:1/told")
     monkeypatch.setenv("TALLYHOOK_SHOP__SECRET", secret(b"the shop's own, of at least 24 bytes"))
 
