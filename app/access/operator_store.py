@@ -14,6 +14,7 @@ from sqlalchemy import column, select, table, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.database.statements import PlainConnection, run
+from reconcile.canonical import canonical_json
 from reconcile.instants import Instant
 
 
@@ -66,6 +67,7 @@ class AuditEntry:
     subject  the order, break, file or period; never a phone number
     reason   the person's own words; may be empty
     facts    named values such as counts and digests; never personal data
+    order    the order whose leaves in the log count it; None for most
     """
 
     at: Instant
@@ -76,6 +78,7 @@ class AuditEntry:
     reason: str = ""
     facts: Mapping[str, str | int] = field(default_factory=dict)
     number: int = 0
+    order: str | None = None
 
 
 async def add_entry(connection: AsyncConnection, entry: AuditEntry) -> int:
@@ -90,12 +93,12 @@ def keep_entry(connection: PlainConnection, entry: AuditEntry) -> int:
         "INSERT INTO counters (name, value) VALUES ('audit', 1) "
         "ON CONFLICT (name) DO UPDATE SET value=counters.value+1 RETURNING value"
     )
-    facts = json.dumps(dict(entry.facts), sort_keys=True, ensure_ascii=False)
+    facts = canonical_json(dict(entry.facts)).decode()
     act = (entry.at, entry.who, entry.role, entry.action, entry.subject, entry.reason)
     connection.ask(
-        "INSERT INTO audit (number, at, who, role, action, subject, reason, facts) "
-        "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-        (number, *act, facts),
+        "INSERT INTO audit (number, at, who, role, action, subject, reason, facts, order_key) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (number, *act, facts, entry.order),
     )
     return int(number)
 

@@ -389,14 +389,16 @@ async def note_in_trail(
     at: Instant,
     reason: str = "",
     facts: Mapping[str, str | int] | None = None,
+    order: str | None = None,
 ) -> int:
     """Append an audit entry in the act's own transaction and return its number.
 
-    at  read inside that transaction: no month may be closed as of an instant after an act that
+    order  the order whose leaves in the log count it
+    at     read inside that transaction: no month may be closed as of an instant after an act that
         still waits for its turn
     """
     entry = entry_of(who, action=action, subject=subject, at=at, reason=reason, facts=facts)
-    return await operator_store.add_entry(connection, entry)
+    return await operator_store.add_entry(connection, replace(entry, order=order))
 
 
 def entry_of(

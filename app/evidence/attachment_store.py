@@ -1,6 +1,7 @@
 """Rows of attachments: files that people attach to orders and breaks, stored once by their
 digest."""
 
+import json
 from collections.abc import Iterable, Sequence
 from dataclasses import astuple, dataclass, field, fields
 from typing import Any, Final, Literal
@@ -152,14 +153,39 @@ async def empty_attachments(
     )
 
 
-async def facts_of_audit_entries(
-    connection: AsyncConnection, numbers: Iterable[int]
-) -> dict[int, str]:
-    """Return the facts of audit entries, as the text whose digest the log has."""
-    rows = await select_in(
-        connection, sql="SELECT number, facts FROM audit WHERE number IN ({})", values=numbers
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CountedEntry:
+    """An audit entry that the leaves of its order count: a file was attached, or removed."""
+
+    number: int
+    attachment_id: str
+    removed: bool
+    media: str
+
+
+async def counted_entries(
+    connection: AsyncConnection, order: str, *, until: Instant
+) -> list[CountedEntry]:
+    """Return what was attached to an order and its breaks, and removed, up to an instant."""
+    rows = await connection.execute(
+        text(
+            "SELECT number, action, facts FROM audit WHERE order_key = :order AND at <= :until "
+            "ORDER BY number"
+        ),
+        {"order": order, "until": until},
     )
-    return {row[0]: row[1] for row in rows}
+    found = []
+    for number, action, facts in rows:
+        stated = json.loads(facts)
+        found.append(
+            CountedEntry(
+                number=number,
+                attachment_id=stated["attachment"],
+                removed=action == "detached",
+                media=stated.get("media", ""),
+            )
+        )
+    return found
 
 
 async def order_of_break(connection: AsyncConnection, name: str) -> str | None:

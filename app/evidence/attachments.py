@@ -3,7 +3,8 @@
     1 judge   the kind, the size, and by its bytes whether it is of a kind that is taken, is the one
               that its name says, and was not cut off
     2 store   once by its digest; its name and what is said of it beside, as personal data
-    3 seal    an audit entry with the digests of both, which gets a leaf in the log
+    3 seal    an audit entry with the digests of both, which gets a leaf in the log that counts
+              among its order's, as the entry of its removal does
 
 A file is personal by default: an erasure of the order deletes it, and so does `detach`. The trail
 still says that a file of this digest was attached, by whom and when, and that it is gone.
@@ -243,7 +244,13 @@ async def attach(context: AppContext, asked: AttachRequest) -> Attachment:
             "details": hashlib.sha256(details.encode()).hexdigest(),
         }
         audit_number = await note_in_trail(
-            connection, who, action="attached", subject=asked.subject, at=now, facts=facts
+            connection,
+            who,
+            action="attached",
+            subject=asked.subject,
+            at=now,
+            facts=facts,
+            order=order or None,
         )
         record = attachment_store.AttachmentRecord(
             attachment_id=name,
@@ -348,7 +355,7 @@ async def detach(context: AppContext, name: str, *, reason: str, by: str | None)
         now = context.clock.now()
         await note_in_trail(
             connection, who, action="detached", subject=found.subject, at=now, reason=checked,
-            facts={"attachment": name, "sha256": found.sha256},
+            facts={"attachment": name, "sha256": found.sha256}, order=found.order or None,
         )  # fmt: skip
         await attachment_store.empty_attachments(connection, [name], now=now)
         gone = await attachment_store.attachment_named(connection, name)

@@ -28,10 +28,18 @@ from app.orders.holds import hold_if_due
 from app.receiving.caught_up import must_have_read
 from app.receiving.due_store import marks_of
 from reconcile.canonical import canonical_json
-from reconcile.instants import SECOND, Instant, format_duration, format_instant, format_known
+from reconcile.instants import (
+    SECOND,
+    Instant,
+    format_duration,
+    format_instant,
+    format_known,
+    parse_instant,
+)
 from reconcile.ledger.explain import ledger_document
 from reconcile.ledger.fold import fold
 from reconcile.ledger.unheard import unheard_document
+from reconcile.transparency.commitments import SAID, document_of_parts
 from reconcile.transparency.cosignatures import signatures_of
 from reconcile.transparency.evidence import history_document, value_document
 
@@ -61,19 +69,7 @@ def files_of(dossier: gather_evidence.Dossier, *, key: str) -> Files:
         ),
         "ledger.json": _json(ledger_document(ledger)),
         "sessions.json": _json(_sessions(dossier)),
-        "revisions.json": _json(
-            [
-                {
-                    "seq": each.seq,
-                    "at": format_instant(each.at),
-                    "outcome": each.outcome,
-                    "fulfillable": each.fulfillable,
-                    "before": each.before_outcome,
-                    "because": [dossier.masking.text(sentence) for sentence in each.because],
-                }
-                for each in dossier.revisions
-            ]
-        ),
+        "revisions.json": _json([_said(dossier, f"revision:{e.seq}") for e in dossier.revisions]),
         "books.json": _json([dossier.masking.value(each) for each in dossier.lines]),
         "sources.json": _json(_sources(dossier)),
         "heard.json": _json(unheard_document(dossier.unheard)),
@@ -83,9 +79,8 @@ def files_of(dossier: gather_evidence.Dossier, *, key: str) -> Files:
         files.shown[letter_times.TIMES] = _json(facts.zone.document())
     for record, details in dossier.details.items():
         files.personal[f"record-{record}.details"] = details.encode()
-    if dossier.attached is not None:
-        listed = [_attachment(files, each, dossier) for each in dossier.attached]
-        files.shown["attachments.json"] = _json(listed)
+    listed = [_attachment(files, each, dossier) for each in dossier.attached]
+    files.shown["attachments.json"] = _json(listed)
     for number, profile in enumerate(dossier.profiles, 1):
         files.shown[f"profile-{number}.toml"] = profile.text
     if dossier.sealed.checkpoint:
@@ -122,8 +117,7 @@ def _letter_facts(dossier: gather_evidence.Dossier, key: str) -> bundle_letter.L
     )
 
 
-def _json(value: Any) -> bytes:
-    return (json.dumps(value, ensure_ascii=False, indent=1) + "\n").encode()
+_json: Final = canonical_json
 
 
 def entry(data: bytes) -> dict[str, Any]:
@@ -190,17 +184,25 @@ def _part(files: Files, name: str, data: bytes | None) -> dict[str, Any] | None:
 
 
 def _sessions(dossier: gather_evidence.Dossier) -> list[dict[str, Any]]:
-    """Return what we asked the service, with its idempotency key, and what it answered."""
+    """Return what we asked the service, with its idempotency key, and the text that it answered."""
     records = (each for each in dossier.history.records if each.kind in SESSION_KINDS)
     found = []
     for record in sorted(records, key=lambda each: (each.recorded_at, each.record_id)):
-        text = dossier.details.get(record.record_id) or ""
-        try:
-            details: Any = dossier.masking.value(json.loads(text or "null"))
-        except (ValueError, RecursionError):
-            details = dossier.masking.text(text)
+        details = dossier.details.get(record.record_id)
+        if details is not None and not dossier.full:  # what is personal by its name goes, too
+            try:
+                parsed = json.loads(details)
+                if (shown := dossier.masking.value(parsed)) != parsed:
+                    details = json.dumps(shown, ensure_ascii=False)
+            except (ValueError, RecursionError):
+                details = dossier.masking.text(details)
         found.append({**value_document(record), "details": details})
     return found
+
+
+def _said(dossier: gather_evidence.Dossier, name: str) -> dict[str, Any]:
+    """Return what the leaf of this name seals, as the bundle shows it."""
+    return document_of_parts(dossier.sealed.said[name])
 
 
 def _attachment(
@@ -208,20 +210,12 @@ def _attachment(
 ) -> dict[str, Any]:
     """Add a file, and what is said of it, as personal; a redacted bundle has their digests, which
     the audit entry has, too."""
-    record = attached.record
-    name = f"attachment-{record.attachment_id}"
-    details = (record.details or "").encode()
+    name, removed = f"attachment-{attached.attachment_id}", attached.removed
     return {
-        "attachment": record.attachment_id,
-        "about": record.about,
-        "subject": dossier.masking.text(record.subject),
-        "kind": record.kind,
-        "media": record.media,
-        "at": format_instant(record.at),
-        "deed": record.audit_number,
-        "facts": attached.facts,
-        "content": _part(files, f"{name}.{ENDINGS[record.media]}", attached.content),
-        "details": _part(files, f"{name}.details", details),
+        "attached": _said(dossier, attached.attached),
+        "removed": None if removed is None else _said(dossier, removed),
+        "content": _part(files, f"{name}.{ENDINGS.get(attached.media)}", attached.content),
+        "details": _part(files, f"{name}.details", attached.details),
     }
 
 
@@ -246,7 +240,6 @@ def _log(dossier: gather_evidence.Dossier) -> dict[str, Any]:
             "id": each.subject,
             "index": each.number,
             "leaf": each.text,
-            "hash": each.leaf_hash.hex(),
             "proof": [step.hex() for step in each.path],
         }
         for each in dossier.sealed.leaves
@@ -272,12 +265,12 @@ def _log(dossier: gather_evidence.Dossier) -> dict[str, Any]:
             "last": sealed.tree.last,
             "path": [[shared, found.hex()] for shared, found in sealed.tree.path],
         },
-        "readings": {
-            delivery: {
+        "parts": {
+            leaf: {
                 name: {"hash": part.hash} if part.salt is None else {"salt": part.salt}
                 for name, part in parts.items()
             }
-            for delivery, parts in sealed.readings.items()
+            for leaf, parts in sealed.parts.items()
         },
     }  # fmt: skip
 
@@ -410,7 +403,9 @@ async def build_evidence(
         unsealed=len(dossier.sealed.unsealed),
         full=full,
         due=any(mark.due_at is not None and mark.due_at <= now for mark in marks),
-        attachments=None if dossier.attached is None else len(dossier.attached),
+        attachments=sum(each.content is not None for each in dossier.attached)
+        if request.attachments
+        else None,
         cosigned_by_too_few=witnesses is not None
         and witnesses.quorum
         > sum((each.key.name, each.key.id) in cosigned for each in witnesses.each),
@@ -445,13 +440,14 @@ async def _sealed_dossier(
         if not dossier.sealed.unsealed:
             break
         await asyncio.sleep(SEAL_PAUSE_S)
-    history, sealed_by = dossier.history, dossier.as_of - verify.SEALED_WITHIN_S * SECOND
+    history, sealed = dossier.history, dossier.sealed
+    sealed_by = dossier.as_of - verify.SEALED_WITHIN_S * SECOND
     came = {
         **{each.delivery_id: each.received_at for each in history.deliveries},
         **{each.record_id: each.recorded_at for each in history.records},
-        **{f"revision:{each.seq}": each.at for each in dossier.revisions},
-        **{f"deed:{e.record.audit_number}": e.record.at for e in dossier.attached or ()},
-    }
+        **{name: parse_instant(parts[SAID]["at"]) for name, parts in sealed.said.items()
+           if ":" in name},
+    }  # fmt: skip
     late = [name for name in dossier.sealed.unsealed if came[name] < sealed_by]
     if late:
         raise UsageError(

@@ -4,9 +4,9 @@ A dossier is a value, without store, clock or key: equal ones give equal bundles
 """
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from datetime import tzinfo
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 from app.context.context import AppContext
 from app.core.errors import UsageError
@@ -40,6 +40,7 @@ from reconcile.ledger.records import Record
 from reconcile.ledger.unheard import NOTHING, Unheard
 from reconcile.matching.books import BookLine, StatementLine
 from reconcile.money import Money, to_json
+from reconcile.transparency.commitments import RECORD_TEXTS, TEXTS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,11 +102,16 @@ class Profiled:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttachedFile:
-    """An attachment with its bytes; `facts`: the facts of the audit entry that seals it."""
+    """An attachment: the leaf of the audit entry that says so, and of the one that says that it was
+    removed, if it was. `content`, and the `details` of what was said of it, are None where the file
+    is gone or was not asked for."""
 
-    record: attachment_store.AttachmentRecord
-    facts: str
-    content: bytes = field(repr=False)
+    attachment_id: str
+    media: str
+    attached: str
+    removed: str | None
+    details: bytes | None = field(default=None, repr=False)
+    content: bytes | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +123,7 @@ class Dossier:
     lines    lines of order books and statements that are of this order, as JSON values
     phones   its customers' numbers, as far as stored bodies name them
     full     whether bodies and headers go in as they came
-    attached files of the order and its breaks that were there by then; None: nobody asked for them
+    attached files of the order and its breaks that were attached by then
     zone     the merchant's, in which the page for people gives times; None: UTC
     unheard  what may be about the order and is not in the history
     """
@@ -134,7 +140,7 @@ class Dossier:
     masking: Masking
     phones: frozenset[str] = field(default=frozenset(), repr=False)
     full: bool
-    attached: tuple[AttachedFile, ...] | None = None
+    attached: tuple[AttachedFile, ...] = ()
     zone: tzinfo | None = None
     unheard: Unheard = NOTHING
 
@@ -191,14 +197,11 @@ def masked_history(history: History, masking: Masking) -> History:
     )
 
 
-_OURS: Final = frozenset(("source", "digest", "claim", "standing", "record_id", "kind"))
-
-
 def _masked(value: Text, masking: Masking) -> Text:
     changes: dict[str, Any] = {}
-    for name in (each.name for each in fields(value)):
+    for name in TEXTS if isinstance(value, Event) else RECORD_TEXTS:
         given = getattr(value, name)
-        if type(given) is str and name not in _OURS and masking.touches(given):
+        if given is not None and masking.touches(given):
             changes[name] = masking.text(given)
     return replace(value, **changes) if changes else value
 
@@ -334,9 +337,9 @@ async def gather_dossier(
         payments = {each.event.payment for each in known.deliveries if each.event.payment}
         books, statements = await lines(connection, order, payments, instant)
         asked = await phones_of(connection, order, sources=context.sources, most=0)
-        attached = await _attached(connection, order, instant) if attachments else None
+        attached = await _attached(connection, order, as_of=instant, with_files=attachments)
         subjects = [f"revision:{each.seq}" for each in revisions]
-        subjects += [f"deed:{each.record.audit_number}" for each in attached or ()]
+        subjects += [name for each in attached for name in (each.attached, each.removed) if name]
         sealed = await prove_sealed.sealed_parts(
             connection, known, subjects, as_of=instant, witnesses=witnesses_of(context.settings)
         )
@@ -346,7 +349,6 @@ async def gather_dossier(
     phones = frozenset({*asked, *phones_stated(deliveries, context.sources)})
     masking = Masking(() if full else phones)
     masked = masked_history(known, masking)
-    leaves = prove_sealed.masked_leaves(sealed, masking)
     return Dossier(
         history=masked,
         policy=context.policy,
@@ -356,7 +358,7 @@ async def gather_dossier(
         revisions=tuple(revisions),
         profiles=_profiles(rows, context),
         lines=(*map(book_document, books), *map(statement_document, statements)),
-        sealed=prove_sealed.masked_readings(leaves, known=known, masked=masked),
+        sealed=prove_sealed.masked_parts(sealed, masking, known=known, masked=masked, full=full),
         masking=masking,
         phones=phones,
         full=full,
@@ -366,28 +368,37 @@ async def gather_dossier(
     )
 
 
-async def _attached(connection: Connection, order: str, as_of: Instant) -> tuple[AttachedFile, ...]:
-    records = [
-        each
+async def _attached(
+    connection: Connection, order: str, *, as_of: Instant, with_files: bool
+) -> tuple[AttachedFile, ...]:
+    """Return every file that was attached to the order or its breaks by then, removed or not."""
+    entries = await attachment_store.counted_entries(connection, order, until=as_of)
+    removed = {each.attachment_id: each.number for each in entries if each.removed}
+    records = {
+        each.attachment_id: each
         for each in await attachment_store.attachments_of_order(connection, order)
-        if each.at <= as_of and each.gone_at is None
-    ]
+        if with_files and each.gone_at is None
+    }
+    there = [each for each in entries if not each.removed]
     prove_sealed.refuse_more(
-        sum(each.size for each in records), verify.MAX_BYTES // 3, "bytes of attachments"
+        sum(records[each.attachment_id].size for each in there if each.attachment_id in records),
+        verify.MAX_BYTES // 3,
+        "bytes of attachments",
     )
-    facts = await attachment_store.facts_of_audit_entries(
-        connection, [each.audit_number for each in records]
-    )
-    return tuple(
-        [
+    found = []
+    for each in there:
+        gone, record = removed.get(each.attachment_id), records.get(each.attachment_id)
+        found.append(
             AttachedFile(
-                record=each,
-                facts=facts[each.audit_number],
-                content=await attachment_bytes(connection, each),
+                attachment_id=each.attachment_id,
+                media=each.media,
+                attached=f"deed:{each.number}",
+                removed=None if gone is None else f"deed:{gone}",
+                details=None if record is None else (record.details or "").encode(),
+                content=None if record is None else await attachment_bytes(connection, record),
             )
-            for each in records
-        ]
-    )
+        )
+    return tuple(found)
 
 
 def _profiles(rows: Iterable[store.StoredDelivery], context: AppContext) -> tuple[Profiled, ...]:

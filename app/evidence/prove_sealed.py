@@ -15,18 +15,31 @@ from typing import Any, Final
 
 from app.context.context import AppContext
 from app.core.errors import NotFoundError, UsageError
-from app.core.masking import Masking
+from app.core.masking import DOT, Masking
 from app.core.text import counted
 from app.database.engine import Connection
 from app.database.statements import run
 from app.evidence.seal import Checkpoint, read_checkpoint
 from app.evidence.witnesses import Witnesses, cosigned_size, witnesses_of
-from app.sealing import departure_store, leaf_store, log_store, order_store, order_tree_store
+from app.sealing import (
+    departure_store,
+    leaf_store,
+    log_queue_store,
+    log_store,
+    order_store,
+    order_tree_store,
+)
 from reconcile.instants import HOUR, Duration, Instant
 from reconcile.ledger.events import Event
 from reconcile.ledger.history import History
+from reconcile.transparency.commitments import (
+    SAID,
+    Parts,
+    part_hashes,
+    part_salts,
+    parts_digest,
+)
 from reconcile.transparency.merkle import Hash, computed, consistency_spans, inclusion_spans, needed
-from reconcile.transparency.readings import TEXTS, part_hashes, part_salts, reading_hash
 
 AT_ONCE: Final = 1_000
 """Leaves proved on one snapshot: an order has some dozens."""
@@ -36,14 +49,14 @@ AT_ONCE: Final = 1_000
 class InclusionProof:
     """A proof that one leaf is in the log.
 
-    text  what was hashed; None where that may not be shown
+    text  what was hashed
     path  the hashes beside its way to the head, lowest first
     """
 
     subject: str
     kind: str
     number: int
-    text: str | None
+    text: str
     leaf_hash: Hash
     path: Sequence[Hash]
 
@@ -53,7 +66,7 @@ class InclusionProof:
             "id": self.subject,
             "kind": self.kind,
             "number": self.number,
-            "leaf": json.loads(self.text or "null"),
+            "leaf": json.loads(self.text),
             "leaf_hash": self.leaf_hash.hex(),
             "path": [each.hex() for each in self.path],
         }
@@ -158,8 +171,18 @@ async def prove_each(context: AppContext, subjects: Collection[str]) -> dict[str
     does."""
     async with context.database.reading() as connection:
         found = await proofs_of(connection, subjects)
+        rows = await _rows_of(connection, subjects)
+        secret = await order_store.log_secret(connection) or b""
+    opened = {}
+    for each in found.proofs:
+        salts = part_salts(secret, bytes.fromhex(json.loads(each.text)["salt"]))
+        row = rows.get(each.subject)
+        values = row.said if row is not None and isinstance(row.said, Mapping) else {}
+        opened[each.subject] = {
+            name: {"salt": salts[name], "value": value} for name, value in values.items()
+        }
     return {
-        "proofs": [each.document() for each in found.proofs],
+        "proofs": [{**each.document(), "opened": opened[each.subject]} for each in found.proofs],
         "size": found.checkpoint.size,
         "checkpoint": found.note,
     }
@@ -229,8 +252,8 @@ class OrderName:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SealedPart:
-    """One part of what was read of a delivery: the commitment to it, and the salt that opens it,
-    both in hex; masked parts have no salt."""
+    """One part of what a leaf seals: the commitment to it, and the salt that opens it, both in hex;
+    masked parts have no salt."""
 
     hash: str
     salt: str | None
@@ -262,7 +285,9 @@ class SealedParts:
     keys        every public key that has signed for the log, in hex, newest last
     endorsements for each of them what the one before it signed of it, in hex; None where nothing
     order       how leaves name the order; None where none does as far as is known
-    readings    by delivery: each part of what was read of it, and the salt that it is sealed with
+    parts       by the leaf's name: the parts of what it seals, and their salts; of a delivery, by
+                the one leaf that seals how it is read now
+    said        by the leaf's name: the values of the parts of records, revisions and audit entries
     tree        the order in the newest tree of all orders; None before there was one
     """
 
@@ -273,41 +298,57 @@ class SealedParts:
     endorsements: tuple[str | None, ...] = ()
     origins: tuple[tuple[str, int | None], ...] = ()
     order: OrderName | None = None
-    readings: Mapping[str, Mapping[str, SealedPart]] = field(default_factory=dict)
+    parts: Mapping[str, Mapping[str, SealedPart]] = field(default_factory=dict)
+    said: Mapping[str, Parts] = field(default_factory=dict)
     tree: InTree | None = None
 
 
-def masked_leaves(sealed: SealedParts, masking: Masking) -> SealedParts:
-    """Leave of a leaf whose text holds a customer's number only the hash, which is salted."""
-    leaves = tuple(
-        replace(each, text=None) if each.text is None or masking.touches(each.text) else each
-        for each in sealed.leaves
-    )
-    return replace(sealed, leaves=leaves)
-
-
-def masked_readings(sealed: SealedParts, *, known: History, masked: History) -> SealedParts:
-    """Leave of what is masked in the history the commitments, and not what opens them."""
+def masked_parts(
+    sealed: SealedParts, masking: Masking, *, known: History, masked: History, full: bool
+) -> SealedParts:
+    """Mask the customers' numbers in what the bundle shows of records, revisions and audit entries,
+    and in a redacted one who acted; leave of masked parts the commitments alone."""
+    said = {
+        name: {
+            part: _masked(value, masking) if part != SAID and (full or part != "who") else value
+            for part, value in parts.items()
+        }
+        | ({"who": DOT * 3} if "who" in parts and not full else {})
+        for name, parts in sealed.said.items()
+    }
+    events = {each.delivery_id: each.event for each in known.deliveries}
     shown = {each.delivery_id: each.event for each in masked.deliveries}
-    hidden = {
-        each.delivery_id: {
-            name
-            for name in TEXTS
-            if getattr(each.event, name) != getattr(shown[each.delivery_id], name)
-        }
-        for each in known.deliveries
-    }
-    readings = {
-        delivery: {
-            name: replace(part, salt=None) if name in hidden[delivery] else part
-            for name, part in parts.items()
-        }
-        for delivery, parts in sealed.readings.items()
-    }
+
+    def hides(name: str, part: str) -> bool:
+        if part == SAID:
+            return False
+        if name in said:
+            return bool(said[name][part] != sealed.said[name][part])
+        delivery = leaf_store.delivery_sealed_by(name)
+        return bool(getattr(events[delivery], part) != getattr(shown[delivery], part))
+
     order = sealed.order
     if order is not None and known.order != masked.order:
         order = replace(order, key=None)
-    return replace(sealed, readings=readings, order=order)
+    parts = {
+        name: {
+            part: replace(found, salt=None) if hides(name, part) else found
+            for part, found in each.items()
+        }
+        for name, each in sealed.parts.items()
+    }
+    return replace(sealed, parts=parts, said=said, order=order)
+
+
+def _masked(value: Any, masking: Masking) -> Any:
+    """Mask the customers' numbers in a text, or in the texts of a list or an object."""
+    if isinstance(value, str):
+        return masking.text(value)
+    if isinstance(value, list):
+        return [_masked(each, masking) for each in value]
+    if isinstance(value, dict):
+        return {name: _masked(each, masking) for name, each in value.items()}
+    return value
 
 
 def refuse_more(count: int, most: int, what: str) -> None:
@@ -337,13 +378,25 @@ async def sealed_parts(
     subjects = {*deliveries, *(each.record_id for each in history.records), *others}
     refuse_more(len(subjects), AT_ONCE, "deliveries, records and revisions")
     leaves = await log_store.leaves_of(connection, subjects)
+    rows = await _rows_of(connection, subjects.difference(deliveries))
+    said = {name: row.said for name, row in rows.items() if isinstance(row.said, Mapping)}
     read = await run(connection, order_store.read_leaves, deliveries)
-    leaves |= {leaf.subject: leaf for each in read.values() for leaf in each}
-    secret, readings = await order_store.log_secret(connection), {}
+    secret, parts = await order_store.log_secret(connection), {}
     if secret is not None:
-        events = {each.delivery_id: each.event for each in history.deliveries}
-        opened = {each: _opened(events[each], read[each], secret) for each in deliveries}
-        readings = {each: parts for each, parts in opened.items() if parts}
+        for name in said.keys() & leaves.keys():
+            parts[name] = _opened(said[name], leaves[name], secret)
+        for each in history.deliveries:  # by the first of its leaves that seals this reading
+            fits = [
+                leaf
+                for leaf in read[each.delivery_id]
+                if parts_digest(
+                    (name, part.hash) for name, part in _opened(each.event, leaf, secret).items()
+                )
+                == leaf.members().get("parts")
+            ]
+            for leaf in fits[:1]:
+                parts[leaf.subject] = _opened(each.event, leaf, secret)
+    leaves |= {leaf.subject: leaf for each in read.values() for leaf in each}
     named = (await order_store.named_orders(connection, [history.order])).get(history.order)
     order, tree = None, None
     if named is not None:
@@ -368,7 +421,7 @@ async def sealed_parts(
         leaves |= {leaf.subject: leaf for each in read.values() for leaf in each}
     unsealed = tuple(sorted(subjects - leaves.keys()))
     if not leaves:
-        return SealedParts(unsealed=unsealed)
+        return SealedParts(unsealed=unsealed, said=said)
     refuse_more(len(leaves), AT_ONCE, "leaves of the log")
     proofs = await proofs_of(connection, leaves.keys(), earliest=True, witnesses=witnesses)
     known = await log_store.identity(connection)
@@ -383,23 +436,25 @@ async def sealed_parts(
         endorsements=known.endorsements,
         origins=tuple((origin, known.size_as(origin)) for origin in origins),
         order=order,
-        readings=readings,
+        parts=parts,
+        said=said,
         tree=tree,
     )
 
 
-def _opened(
-    event: Event, leaves: Collection[leaf_store.Leaf], secret: bytes
-) -> dict[str, SealedPart]:
-    """Return the parts of an event with what opens them, by the first of these leaves that seals
-    it; none where none does."""
-    for leaf in leaves:
-        members = leaf.members()
-        if leaf.kind not in leaf_store.READ or members.get("reading") is None:
-            continue
-        salt = bytes.fromhex(members["salt"])
-        hashes = part_hashes(event, secret=secret, salt=salt)
-        if reading_hash(hashes.items()) == members["reading"]:
-            salts = part_salts(secret, salt)
-            return {name: SealedPart(hash=each, salt=salts[name]) for name, each in hashes.items()}
-    return {}
+async def _rows_of(
+    connection: Connection, subjects: Collection[str]
+) -> dict[str, leaf_store.Sealable]:
+    """Return the records, revisions and audit entries of these names, as they are sealed."""
+    found: dict[str, leaf_store.Sealable] = {}
+    for kind in (leaf_store.RECORD, leaf_store.REVISION, leaf_store.AUDIT_ENTRY):
+        own = [each for each in subjects if kind.names(each)]
+        found |= await log_queue_store.rows_to_seal(connection, kind, own)
+    return found
+
+
+def _opened(said: Event | Parts, leaf: leaf_store.Leaf, secret: bytes) -> dict[str, SealedPart]:
+    """Return the parts of what a leaf seals, with the salts that it seals them with."""
+    salt = bytes.fromhex(leaf.members()["salt"])
+    hashes, salts = part_hashes(said, secret=secret, salt=salt), part_salts(secret, salt)
+    return {name: SealedPart(hash=each, salt=salts[name]) for name, each in hashes.items()}

@@ -56,7 +56,7 @@ from app.evidence.verify_entries import (
     readings,
     readings_of,
 )
-from app.evidence.verify_forms import MASKED, NOT_IN_FORM, Wrong, clean, instant, read_json
+from app.evidence.verify_forms import MASKED, NOT_IN_FORM, Wrong, clean, instant
 
 __all__ = ("FORMAT", "MANIFEST", "MAX_BYTES", "MAX_MEMBERS", "NAME", "NOT_IN_FORM",
            "SEALED_WITHIN_S", "SIGNATURE", "Bundle", "Wrong", "earlier_origins",
@@ -102,7 +102,8 @@ def deliveries(bundle: Bundle) -> str:
     came = [each["received_at"] for each in history["deliveries"]]
     came += [each["recorded_at"] for each in history["records"]]
     came += [each["at"] for each in bundle.document("revisions.json")]
-    came += [each["at"] for each in attached(bundle)]
+    came += [entry["at"] for each in attached(bundle)
+             for entry in (each["attached"], each["removed"]) if entry]  # fmt: skip
     if max(map(micros, came), default=0) > micros(history["as_of"]):
         raise Wrong("something here came later than the bundle's instant")
     _sessions(bundle, history)
@@ -157,8 +158,8 @@ def _sessions(bundle: Bundle, history: dict[str, Any]) -> None:
         file = f"record-{name}.details"
         if file in bundle.manifest["left_out"]:
             continue
-        kept = _read_or_text(bundle.members[file]) if file in bundle.members else None
-        if not _same(each["details"], kept):
+        kept = bundle.members[file].decode("utf-8") if file in bundle.members else None
+        if each["details"] != kept:
             raise Wrong(f"sessions.json has details of {name} that were not kept beside it")
 
 
@@ -166,24 +167,22 @@ def _attachments(bundle: Bundle) -> None:
     """Check that each file, and what is said of it, has the digest that its audit entry states."""
     known = {**bundle.manifest["left_out"], **bundle.manifest["files"]}
     for each in attached(bundle):
-        name, facts = each["attachment"], read_json(each["facts"].encode(), "an audit entry")
-        stated = {part: each[part] for part in ("attachment", "about", "kind", "media")}
-        stated.update(sha256=each["content"]["sha256"], size=each["content"]["size"],
-                    details=each["details"]["sha256"])  # fmt: skip
-        foreign = each["about"] == "order" and each["subject"] != bundle.manifest["order"]
-        if foreign or {part: facts.get(part) for part in stated} != stated:
+        entry, removed, facts = each["attached"], each["removed"], each["attached"]["facts"]
+        name, content, details = facts["attachment"], each["content"], each["details"]
+        foreign = facts["about"] == "order" and entry["subject"] != bundle.manifest["order"]
+        if foreign or entry["action"] != "attached":
+            raise Wrong(f"attachment {name} was not attached to this order")
+        if removed and (removed["action"], removed["facts"]["attachment"]) != ("detached", name):
+            raise Wrong(f"attachment {name} was not removed by the entry that is named")
+        if (content is None) != (details is None) or (removed and content):
+            raise Wrong(f"attachment {name} is here in part, or although it was removed")
+        if content and details and (content["sha256"], content["size"], details["sha256"]) != (
+            facts["sha256"], facts["size"], facts["details"]
+        ):  # fmt: skip
             raise Wrong(f"attachment {name} is not the one that was attached")
-        for part in (each["content"], each["details"]):
+        for part in filter(None, (content, details)):
             if known.get(part["file"]) != {"sha256": part["sha256"], "size": part["size"]}:
                 raise Wrong(f"attachment {name} is another file than the one that was attached")
-
-
-def _read_or_text(kept: bytes) -> Any:
-    text = kept.decode("utf-8")
-    try:
-        return json.loads(text or "null")
-    except (ValueError, RecursionError):
-        return text
 
 
 ALWAYS = frozenset((
@@ -207,8 +206,9 @@ def _nothing_else(bundle: Bundle, history: dict[str, Any]) -> None:
     count = len(bundle.document("sources.json"))
     shown.update(f"profile-{number}.toml" for number in range(1, count + 1))
     for each in attached(bundle):
-        own = f"attachment-{each['attachment']}."
-        personal.update((f"{own}{each['content']['file'][len(own) :]}", f"{own}details"))
+        if each["content"]:
+            own = f"attachment-{each['attached']['facts']['attachment']}."
+            personal.update((f"{own}{each['content']['file'][len(own) :]}", f"{own}details"))
     for each in history["deliveries"]:
         own = f"delivery-{each['delivery_id']}."
         stated = bundle.document(f"{own}json")
@@ -312,11 +312,12 @@ def _unproven(bundle: Bundle, left: int) -> list[str]:
     left_out = bundle.manifest["left_out"]
     answers = [each for each in bundle.document("sessions.json")
                if f"record-{each['record_id']}.details" in left_out]  # fmt: skip
-    revisions = bundle.document("revisions.json")
-    masked = sum(MASKED in json.dumps(each["because"], ensure_ascii=False) for each in revisions)
+    heard = {each["delivery"] for each in deliveries}
+    masked = sum("hash" in part for name, opened in log["parts"].items() for part in opened.values()
+                 if name not in heard and not name.startswith("reading:"))  # fmt: skip
     keys = [name for name in bundle.members if name.startswith("key-")]
     earlier = ", ".join(f"{name} beyond number {size:,}" for name, size in earlier_origins(log))
-    hidden = [each["id"] for each in log["leaves"] if each["leaf"] is None]
+    away = sum(not (each["content"] or each["removed"]) for each in attached(bundle))
     beside = json.dumps([[each["headers_shown"] for each in deliveries],
                          bundle.document("sessions.json")], ensure_ascii=False)  # fmt: skip
     return [
@@ -342,18 +343,15 @@ def _unproven(bundle: Bundle, left: int) -> list[str]:
         else "",
         "what the attached files show, and who made them: the log has when somebody of the shop "
         "attached them (attachments.json)" if attached(bundle) else "",
-        "of which order a break is, to which a file was attached (attachments.json)"
-        if any(each["about"] != "order" for each in attached(bundle)) else "",
+        _of(away, "what attached files show that are not here (attachments.json)",
+            len(attached(bundle))),
         *_unheard(bundle.document("heard.json")),
         PROFILES if bundle.document("sources.json") else "",
-        _of(masked, "why each revision was published, where that is masked (revisions.json)",
-            len(revisions)),
+        f"what is masked in records, revisions and audit entries, {masked} texts (history.json, "
+        "revisions.json, attachments.json)" if masked else "",
         "the shop's time limits (policy in history.json)",
         "how far the shop's clocks were from UTC (times.json)" if "times.json" in bundle.members
         else "",
-        f"what the log says, where its entry is shown without its content ({len(hidden)} of "
-        f"{len(log['leaves'])}): something was sealed, and nobody can know what; so nothing proves "
-        f"what is stated here of {', '.join(hidden[:4])}" if hidden else "",
         f"not sealed yet, {len(log['unsealed'])}: {', '.join(log['unsealed'][:4])}"
         if log["unsealed"] else "",
     ]  # fmt: skip
@@ -362,7 +360,7 @@ def _unproven(bundle: Bundle, left: int) -> list[str]:
 def _sealed_unproven(bundle: Bundle, left: int) -> list[str]:
     """List what is open of whether something was left out, or belongs to another order."""
     found, key = order_chain(bundle), (bundle.document("log.json")["order"] or {}).get("key")
-    if not found.whole:
+    if not found.entries:
         return [f"{NOTHING_LEFT_OUT}, and that what is here is of it: the key by which entries of "
                 "the log name the order is not here, and may have been erased"]  # fmt: skip
     after = "after the last entry that the log has of it here"
@@ -374,11 +372,8 @@ def _sealed_unproven(bundle: Bundle, left: int) -> list[str]:
                 "; and what was before that is proven only if a checkpoint of at least "
                 f"{index + 1} of the log's leaves had left the shop before the dispute"
             )
-    unseen = found.whole - len(found.entries)
     return [
         f"{NOTHING_LEFT_OUT} {after}",
-        f"{NOTHING_LEFT_OUT} before that: of what the log has of it, {found.whole} in all, only "
-        f"hashes can be here of {unseen}" if unseen else "",
         "" if key else "that it is this order that the log's entries name: its reference is masked",
         _some("that these are of this order", found.others, "the log has them under another, or "
               "under none"),

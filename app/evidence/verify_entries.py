@@ -9,7 +9,8 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
-import json
+import re
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any, NamedTuple  # Python 3.8 has no dict[...]
 
@@ -66,6 +67,31 @@ def earlier_origins(log: dict[str, Any]) -> list[tuple[str, int]]:
     return earlier
 
 
+LEAF_MEMBERS = {
+    "delivery": ("id", "at", "source", "size", "body", "headers", "whole", "parts"),
+    "reading": ("delivery", "parts"),
+    "record": ("id", "at", "parts"),
+    "revision": ("id", "at", "parts"),
+    "deed": ("id", "at", "parts"),
+    "orders": ("id", "at", "size", "orders", "root"),
+}
+"""Members of each kind of leaf, beside `kind` and `salt`."""
+
+PLACED = ("of", "nth", "after")
+"""Members of a leaf that belongs to an order."""
+
+TEXTS = ("agreement", "capture", "event_id", "movement", "order", "payment", "reason", "session",
+         "suggested")  # fmt: skip
+"""Members of an event that are a part each; the part `said` is all the rest."""
+
+PARTS_OF = {
+    "record": ("author", "key", "order", "payment", "reason", "replaces", "session"),
+    "revision": ("because", "substance"),
+    "deed": ("facts", "reason", "subject", "who"),
+}
+"""The same for what other kinds of leaves seal."""
+
+
 def inclusion(bundle: Bundle) -> tuple[bool | None, str]:
     """Check, in step 6, that every leaf is in the log, in its order, and says what the files here
     say."""
@@ -74,98 +100,93 @@ def inclusion(bundle: Bundle) -> tuple[bool | None, str]:
         raise Wrong("log.json has no leaf: nothing here is proved by the log")
     size, root = checkpoint_of(bundle.members.get("checkpoint.txt", b""))
     earlier_origins(log)
-    last, hidden, named = -1, 0, set()
+    last, masked, named = -1, 0, set()
     for each in log["leaves"]:
         name, index, proof = each["id"], each["index"], map(bytes.fromhex, each["proof"])
-        if index <= last or root_of(bytes.fromhex(each["hash"]), index, size, list(proof)) != root:
+        leaf = _opened(each)
+        found = hashlib.sha256(b"\0" + each["leaf"].encode()).digest()
+        if index <= last or root_of(found, index, size, list(proof)) != root:
             raise Wrong(f"the leaf of {name} is not in the log of the checkpoint, or out of order")
         if name in named:
             raise Wrong(f"two entries of the log have the name {name}")
-        if each["leaf"] is None and bundle.manifest["redacted"]:
-            hidden += 1
-        else:
-            leaf = _opened(each)
-            if name != _own_name(leaf, index):
-                raise Wrong(f"the leaf of {name} is of something else")
-            if name in things:  # where nothing is here, completeness says why
-                _compare(name, leaf, things[name])
+        if name != _own_name(leaf, index):
+            raise Wrong(f"the leaf of {name} is of something else")
+        if name in things:  # where nothing is here, completeness says why
+            masked += _compare(name, leaf, things[name], bundle)
         last = index
         named.add(name)
     for name in sorted(things.keys() - named - {*log["unsealed"]}):
         raise Wrong(f"{name} is not both here and in the log")
+    sealed_by = micros(bundle.manifest["as_of"]) - SEALED_WITHIN_S * 1_000_000
     for name in log["unsealed"]:
-        thing = things[name]
-        came = thing.get("received_at") or thing.get("recorded_at") or thing["at"]
-        if micros(bundle.manifest["as_of"]) - micros(came) > SEALED_WITHIN_S * 1_000_000:
+        if things[name].leaf["at"] < sealed_by:
             raise Wrong(f"{name} came long before the bundle's instant and was not sealed")
+    readings = {name for name in log["parts"] if _delivery_of(name) in things}
+    for name in sorted(log["parts"].keys() - {*things, *readings}):
+        raise Wrong(f"log.json opens {name}, of which nothing is here")
     late = f"; not sealed yet: {len(log['unsealed'])} more" if log["unsealed"] else ""
     said = "leaf lies" if len(log["leaves"]) == 1 else "leaves lie"
-    said = f"{len(log['leaves'])} {said} in the log of {size}"
-    if not hidden:
-        return True, f"{said}{late}."
-    rest = f"here as a hash alone, for it holds personal data: {hidden}"
-    return None, f"{said}; {rest}, of which only that something was sealed is proved{late}."
+    said = f"{len(log['leaves'])} {said} in the log of {size}{late}"
+    if not masked:
+        return True, f"{said}, and say what is here."
+    return None, f"{said}; of {masked} parts of what they say, which are masked, nothing is shown."
+
+
+class _Thing(NamedTuple):
+    """Something here that must have a leaf: members that the leaf must have, and the document of
+    which it seals the parts; None for a delivery, whose event the next step compares."""
+
+    leaf: dict[str, Any]
+    document: dict[str, Any] | None = None
 
 
 class _Things(dict):  # type: ignore[type-arg]  # of Python 3.8, where a base has no brackets
     """Things by name. None is given twice: a made-up one would stand behind a sealed one."""
 
-    def __setitem__(self, name: str, thing: dict[str, Any]) -> None:
+    def __setitem__(self, name: str, thing: _Thing) -> None:
         if name in self:
             raise Wrong(f"two things here have the name {name}")
         super().__setitem__(name, thing)
 
 
-def _things(bundle: Bundle) -> dict[str, dict[str, Any]]:
-    """Return everything here that must have a leaf, by its name there, with what the leaf must
-    say."""
+def _things(bundle: Bundle) -> dict[str, _Thing]:
+    """Return everything here that must have a leaf, by its name there."""
     history, things = bundle.document("history.json"), _Things()
-    names = "at recorded_at source key session payment expires_at reason author replaces"
-    names += " free dated"
     listed = {**bundle.manifest["left_out"], **bundle.manifest["files"]}
     for each in history["deliveries"]:
         stated = bundle.document(f"delivery-{each['delivery_id']}.json")
         parts = {name: stated[name]["sha256"] for name in ("headers", "whole") if stated[name]}
-        things[stated["delivery"]] = {
-            "kind": "delivery", "id": stated["delivery"], "received_at": stated["received_at"],
+        things[stated["delivery"]] = _Thing({
+            "kind": "delivery", "id": stated["delivery"], "at": micros(stated["received_at"]),
             "source": stated["source"], "body": stated["sha256"], "size": stated["size"], **parts,
-        }  # fmt: skip
+        })  # fmt: skip
     for each in history["records"]:
-        money, details = each.get("money"), listed.get(f"record-{each['record_id']}.details")
-        tenders = [
-            [tender["kind"], int(tender["amount"].replace(".", ""))]
-            for tender in each.get("tenders", ())
-        ]
-        things[each["record_id"]] = {
-            "kind": "record", "id": each["record_id"], "record": each["kind"],
-            "currency": money and money["currency"],
-            "amount": money and str(int(money["amount"].replace(".", ""))),
-            **({} if details is None else {"details": details["sha256"]}),
-            "tenders": json.dumps(tenders, separators=(",", ":")) if tenders else None,
-            **{name: each.get(name) for name in names.split()},
-        }  # fmt: skip
+        name, details = each["record_id"], listed.get(f"record-{each['record_id']}.details")
+        document = each if details is None else {**each, "details": details["sha256"]}
+        leaf = {"kind": "record", "id": name, "at": micros(each["recorded_at"])}
+        things[name] = _Thing(leaf, document)
     for each in bundle.document("revisions.json"):
-        said = {name: each[name] for name in ("outcome", "at", "fulfillable", "before")}
-        because = json.dumps(each["because"], ensure_ascii=False)
-        if not bundle.manifest["redacted"] or MASKED not in because:
-            said["because"] = hashlib.sha256(because.encode("utf-8", "surrogatepass")).hexdigest()
-        said.update(kind="revision", id=each["seq"])
-        things[f"revision:{each['seq']}"] = said
+        leaf = {"kind": "revision", "id": each["seq"], "at": micros(each["at"])}
+        things[f"revision:{each['seq']}"] = _Thing(leaf, each)
     for each in attached(bundle):
-        things[f"deed:{each['deed']}"] = {
-            "kind": "deed", "id": each["deed"], "at": each["at"], "action": "attached",
-            "subject": each["subject"],
-            "facts": hashlib.sha256(each["facts"].encode("utf-8", "surrogatepass")).hexdigest(),
-        }  # fmt: skip
+        for deed in filter(None, (each["attached"], each["removed"])):
+            leaf = {"kind": "deed", "id": deed["number"], "at": micros(deed["at"])}
+            things[f"deed:{deed['number']}"] = _Thing(leaf, deed)
     return things
 
 
 def _opened(each: dict[str, Any]) -> Any:
-    """Return what a leaf says, which must be what was hashed."""
-    data = (each["leaf"] or "").encode()
-    if hashlib.sha256(b"\0" + data).hexdigest() != each["hash"]:
-        raise Wrong(f"the leaf of {each['id']} is not the one that was hashed")
-    return read_json(data, "a leaf")
+    """Return what a leaf says. It is shown whole, in canonical form, with the members of its
+    kind."""
+    if not isinstance(each["leaf"], str):
+        raise Wrong(f"the leaf of {each['id']} is not shown, and every leaf is shown whole")
+    leaf = read_json(each["leaf"].encode(), "a leaf")
+    members = {"kind", "salt", *LEAF_MEMBERS[leaf["kind"]]}
+    if leaf.keys() - PLACED != members or len(leaf.keys() & {*PLACED}) not in (0, len(PLACED)):
+        raise Wrong(f"the leaf of {each['id']} has not the members of its kind")
+    if canonical(leaf) != each["leaf"].encode() or not re.fullmatch("[0-9a-f]{32}", leaf["salt"]):
+        raise Wrong(f"the leaf of {each['id']} is not in canonical form")
+    return leaf
 
 
 def _own_name(leaf: dict[str, Any], index: int) -> str:
@@ -177,34 +198,69 @@ def _own_name(leaf: dict[str, Any], index: int) -> str:
     return f"{leaf['kind']}:{leaf['id']}"
 
 
-def _compare(name: str, leaf: dict[str, Any], thing: dict[str, Any]) -> None:
-    """Raise Wrong where a leaf says otherwise than the files, moments in microseconds. For a record
-    and a revision it names the order by a commitment, which completeness compares."""
-    for member, said in thing.items():
-        wanted = micros(said) if said and member.endswith("at") else said
-        away = member == "headers" and leaf.get(member) is None
-        if leaf.get(member) != wanted and not away:
+def _delivery_of(name: str) -> str:
+    """Return the delivery of a leaf of its own, or of one that says how it is read later on."""
+    return name.split(":")[1] if name.startswith("reading:") else name
+
+
+def _compare(name: str, leaf: dict[str, Any], thing: _Thing, bundle: Bundle) -> int:
+    """Return how many parts of what a leaf seals are masked here. Raise Wrong where it says
+    otherwise than the files. It names the order by a commitment, which completeness compares."""
+    for member, said in thing.leaf.items():
+        away = member == "headers" and leaf[member] is None
+        if leaf[member] != said and not away:
             raise Wrong(f"the log says otherwise of {name}: {member}")
-    if thing["kind"] in ("record", "revision") and "of" not in leaf:
+    if thing.document is None:
+        return 0
+    if "of" not in leaf:
         raise Wrong(f"the log names no order of {name}")
+    opened = bundle.document("log.json")["parts"].get(name)
+    if opened is None:
+        raise Wrong(f"log.json does not open what the log says of {name}")
+    digest, masked = _digest(thing.document, PARTS_OF[leaf["kind"]], opened, bundle)
+    if digest != leaf["parts"]:
+        raise Wrong(f"the log says otherwise of {name}: what it says")
+    return masked
 
 
 # --- what was read, and whether all is here ------------------------------------------------------
 
-TEXTS = ("capture", "event_id", "movement", "order", "payment", "reason", "session")
-"""Parts of what was read that are a text each; the part `said` is all the rest."""
-
 
 def _shown(bundle: Bundle) -> dict[str, tuple[int, Any]]:
-    """Return number and content of each leaf that is shown with its content, by its name."""
+    """Return number and content of each leaf, by its name."""
     leaves = bundle.document("log.json")["leaves"]
-    return {each["id"]: (each["index"], _opened(each)) for each in leaves if each["leaf"]}
+    return {each["id"]: (each["index"], _opened(each)) for each in leaves}
+
+
+def _digest(
+    document: dict[str, Any], names: Sequence[str], opened: dict[str, Any], bundle: Bundle
+) -> tuple[str, int]:
+    """Return the digest of what a leaf seals, from the commitment to each part, and how many of
+    them are masked, whose commitment is given instead of its salt."""
+    parts: dict[str, Any] = {name: document[name] for name in names if name in document}
+    parts["said"] = {name: document[name] for name in document if name not in names}
+    hashes, masked = {}, 0
+    if opened.keys() != parts.keys():
+        raise Wrong("log.json opens other parts than a document here has")
+    for name, value in parts.items():
+        part = opened[name]
+        shown = canonical(value)
+        hidden = bundle.manifest["redacted"] and name != "said" and MASKED.encode() in shown
+        if part.keys() == {"hash"} and hidden:
+            hashes[name] = part["hash"]
+            masked += 1
+        elif part.keys() == {"salt"} and re.fullmatch("[0-9a-f]{32}", part["salt"]):
+            part_document = {"part": name, "salt": part["salt"], "value": value}
+            hashes[name] = hashlib.sha256(canonical(part_document)).hexdigest()
+        else:
+            raise Wrong(f"log.json does not open the part {name} of a document that is shown")
+    return hashlib.sha256(canonical(hashes)).hexdigest(), masked
 
 
 class Readings(NamedTuple):
     """Deliveries by how far what was read of them is proved: `proved`; but for masked texts
-    (`masked`); not at all (`bare`). `several` were read in several ways: only the body tells which
-    is right."""
+    (`masked`); not at all, since they are not sealed yet (`bare`). `several` were read in several
+    ways: only the body tells which is right."""
 
     proved: list[str]
     masked: list[str]
@@ -214,40 +270,28 @@ class Readings(NamedTuple):
 
 def readings_of(bundle: Bundle) -> Readings:
     """Compare what the history says of each delivery with what was sealed. Raise Wrong."""
-    sealed: dict[str, list[Any]] = {}
-    for name, (_, leaf) in sorted(_shown(bundle).items(), key=lambda each: each[1][0]):
-        if "reading" in leaf:
-            sealed.setdefault(leaf.get("delivery", name), []).append(leaf["reading"])
-    known = bundle.document("log.json")["readings"]
+    log = bundle.document("log.json")
+    sealed: dict[str, dict[str, Any]] = {}
+    for name, (_, leaf) in _shown(bundle).items():
+        if leaf["kind"] in ("delivery", "reading"):
+            sealed.setdefault(_delivery_of(name), {})[name] = leaf["parts"]
     found = Readings([], [], [], [])
     for each in bundle.document("history.json")["deliveries"]:
-        name, opened = each["delivery_id"], known.get(each["delivery_id"])
-        if opened is None or name not in sealed:
+        name = each["delivery_id"]
+        known = sealed.get(name, {})
+        opened = [leaf for leaf in known if leaf in log["parts"]]
+        if not opened and name in log["unsealed"]:
             found.bare.append(name)
             continue
-        if _reading(each["event"], opened, bundle) not in sealed[name]:
+        if len(opened) != 1:
+            raise Wrong(f"log.json does not open one leaf of {name}, as it must")
+        digest, masked = _digest(each["event"], TEXTS, log["parts"][opened[0]], bundle)
+        if digest != known[opened[0]]:
             raise Wrong(f"the log says otherwise of {name}: what was read of it")
-        masked = any("hash" in part for part in opened.values())
         (found.masked if masked else found.proved).append(name)
-        if len([digest for digest in sealed[name] if digest]) > 1:
+        if len({digest for digest in known.values() if digest}) > 1:
             found.several.append(name)
     return found
-
-
-def _reading(event: dict[str, Any], opened: dict[str, Any], bundle: Bundle) -> str:
-    """Return the digest of what was read: each part's commitment, for a masked one as it is
-    given."""
-    parts: dict[str, Any] = {name: event[name] for name in TEXTS if name in event}
-    parts["said"] = {name: event[name] for name in event if name not in TEXTS}
-    hashes = {}
-    for name, value in parts.items():
-        part = opened.get(name, {})
-        if "hash" in part and name != "said" and MASKED in value and bundle.manifest["redacted"]:
-            hashes[name] = part["hash"]
-        else:
-            part_document = {"part": name, "salt": part.get("salt"), "value": value}
-            hashes[name] = hashlib.sha256(canonical(part_document)).hexdigest()
-    return hashlib.sha256(canonical(hashes)).hexdigest()
 
 
 def readings(bundle: Bundle) -> tuple[bool | None, str]:
@@ -258,31 +302,33 @@ def readings(bundle: Bundle) -> tuple[bool | None, str]:
         return True, f"What the history says of {whole} is what was sealed."
     return None, (
         f"What the history says of {good} of {whole} is what was sealed; but for texts that are "
-        f"masked, of {len(found.masked)} more; of {len(found.bare)} nothing shows it."
+        f"masked, of {len(found.masked)} more; {len(found.bare)} are not sealed yet."
     )
 
 
 class Chain(NamedTuple):
     """The log's entries that name the order.
 
-    entries  those here: number and name, by which of the order's they are
-    whole    how many there are, by the last of them and by the tree
-    others   deliveries, records and revisions here that no such entry is of
+    entries  number and name of each, by index in the log
+    others   deliveries, records, revisions and audit entries here that no such entry is of
     moved    whose entry is here alone, since a later entry names another order for them
     tree     which leaf seals the tree of all orders that counts them, and when; None without one
     """
 
-    entries: dict[int, tuple[int, str]]
-    whole: int
+    entries: list[tuple[int, str]]
     others: list[str]
     moved: list[str]
     tree: tuple[int, str] | None
 
 
 def order_chain(bundle: Bundle) -> Chain:
-    """Return the chain. Raise Wrong where an entry is missing, or what it is of is left out."""
+    """Return the chain. Raise Wrong where an entry is missing, or what it is of is left out.
+
+    By index, `nth` is 1, 2, 3 … and `after` the index of the entry before, so that none is shown in
+    the place of another; those of the log that the tree is of are as many as it counts.
+    """
     log, reference, shown = bundle.document("log.json"), bundle.manifest["order"], _shown(bundle)
-    entries: dict[int, tuple[int, str]] = {}
+    entries: list[tuple[int, str]] = []
     named: dict[str, list[Any]] = {}
     order = log["order"] or {"commitment": "", "key": None}
     of, key = order["commitment"], order["key"]
@@ -292,28 +338,30 @@ def order_chain(bundle: Bundle) -> Chain:
     if log["order"] and not key and MASKED not in reference:
         raise Wrong("the key that gives the name by which the log calls the order is missing")
     for name, (index, leaf) in sorted(shown.items(), key=lambda each: each[1][0]):
-        named.setdefault(leaf.get("delivery", name), []).append(leaf.get("of"))
+        named.setdefault(_delivery_of(name), []).append(leaf.get("of"))
         if of and leaf.get("of") == of:
-            entries[leaf["nth"]] = (index, name)
-    sealed = log["tree"] or {"leaves": 0}
-    whole, hidden = max([*entries, sealed["leaves"]]), len(log["leaves"]) - len(shown)
-    if whole - len(entries) > hidden:
-        raise Wrong(f"of entries 1 to {whole} of the log for this order not all are here")
+            before = entries[-1][0] if entries else None
+            if leaf["nth"] != len(entries) + 1 or leaf["after"] != before:
+                raise Wrong(
+                    f"entry {index} of the log is not number {len(entries) + 1} of this order, "
+                    "behind the one before it here: one is missing, or was put in"
+                )
+            entries.append((index, name))
     things = _things(bundle)
     moved = []
-    for name in sorted({shown[name][1].get("delivery", name) for _, name in entries.values()}):
+    for name in sorted({_delivery_of(name) for _, name in entries}):
         if name in things or _came_later(shown.get(name, (0, {}))[1], bundle):
             continue
         if named[name][-1] == of:
             raise Wrong(f"the log has an entry of this order, {name}, of which nothing is here")
         moved.append(name)
-    # Entries of the audit trail name what they are about themselves.
-    owned = [name for name, thing in things.items() if thing["kind"] != "deed"]
-    others = [name for name in owned if of not in named.get(name, ())]
-    tree = _tree(sealed, of, shown, bundle) if log["tree"] else None
-    if tree and entries.get(sealed["leaves"], (sealed["last"], ""))[0] != sealed["last"]:
-        raise Wrong("the tree of all orders counts other entries of this order than are here")
-    return Chain(entries, whole, sorted({*others} - {*log["unsealed"]}), moved, tree)
+    others = [name for name in things if of not in named.get(name, ())]
+    tree = _tree(log["tree"], of, shown, bundle) if log["tree"] else None
+    if tree:
+        counted = [index for index, _ in entries if index < shown[log["tree"]["leaf"]][1]["size"]]
+        if (len(counted), counted[-1:]) != (log["tree"]["leaves"], [log["tree"]["last"]]):
+            raise Wrong("the tree of all orders counts other entries of this order than are here")
+    return Chain(entries, sorted({*others} - {*log["unsealed"]}), moved, tree)
 
 
 def _tree(
@@ -334,29 +382,26 @@ def _tree(
         below = shared
     if leaf["kind"] != "orders" or found.hex() != leaf["root"]:
         raise Wrong("the order's entry does not lead to the root of the tree of all orders")
-    if _came_later(leaf, bundle):
-        raise Wrong("the tree of all orders is dated later than the bundle")
-    moment = EPOCH + timedelta(microseconds=leaf["at"])
+    moment = EPOCH + timedelta(
+        microseconds=min(leaf["at"], micros(bundle.manifest["as_of"]))
+    )  # what came later than the bundle's instant is only counted
     return index, moment.isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 def _came_later(leaf: dict[str, Any], bundle: Bundle) -> bool:
     """Return whether what a leaf seals came later than the bundle's instant."""
-    came = leaf.get("received_at") or leaf.get("recorded_at") or leaf.get("at") or 0
-    return bool(came > micros(bundle.manifest["as_of"]))
+    return bool((leaf.get("at") or 0) > micros(bundle.manifest["as_of"]))
 
 
 def completeness(bundle: Bundle) -> tuple[bool | None, str]:
     """Check, in step 8, that the log's entries for the order are all here."""
     found = order_chain(bundle)
-    if not found.whole:
+    if not found.entries:
         return (
             None,
             "The key by which entries of the log name the order is not here: none can be counted.",
         )
-    said = f"Entries 1 to {found.whole} of the log for this order are all here"
-    if len(found.entries) < found.whole:
-        return None, f"{said}, {found.whole - len(found.entries)} of them maybe as a hash alone."
+    said = f"Entries 1 to {len(found.entries)} of the log for this order are all here"
     if found.tree:
         said += f", with all that the tree of all orders of {found.tree[1]} counts"
     key = bundle.document("log.json")["order"]["key"]

@@ -42,16 +42,13 @@ from app.sealing import (
     order_tree_store,
 )
 from reconcile.instants import format_instant
+from reconcile.transparency.commitments import sealed_digest
 from reconcile.transparency.cosignatures import read_cosigner
 from reconcile.transparency.merkle import STEP, Frontier, Hash, Node, Tail, leaf_hash
 from reconcile.transparency.order_tree import LEVELS, OrderEntry, OrderTree, order_commitment
-from reconcile.transparency.readings import sealed_reading
 
-OWN: Final = frozenset(("kind", "salt", "of", "nth", "after", "reading"))
+OWN: Final = frozenset(("kind", "salt", "of", "nth", "after", "parts"))
 """Members that are the leaf's own, or are compared otherwise than with its row."""
-
-INDEXED: Final = frozenset(("event", "verdict"))
-"""Members that `reindex` may correct in a row."""
 
 Rows = Mapping[str, leaf_store.Sealable]
 
@@ -98,7 +95,7 @@ def misfit(
         return f"{name} does not have its hash: the leaf was changed"
     if row is None or (row.kind, row.kind) != (leaf.kind, sealed.get("kind")):  # 2
         return f"{name} seals a row that is gone: it was deleted"
-    for member in sorted((sealed.keys() | row.members.keys()) - OWN - INDEXED):  # 3
+    for member in sorted((sealed.keys() | row.members.keys()) - OWN):  # 3
         now = row.members.get(member)
         deleted = member == "headers" and content is not None and content.pruned
         if now != sealed.get(member) and not deleted:
@@ -112,11 +109,8 @@ def misfit(
 
 
 def reread(leaf: leaf_store.Leaf, row: leaf_store.Sealable, names: Names) -> bool:
-    """Return whether the row's index says otherwise than the receiver did: see `reindex`."""
-    sealed = leaf.members()
-    if any(sealed.get(member) != row.members.get(member) for member in INDEXED & sealed.keys()):
-        return True
-    return leaf.kind != leaf_store.READING and names.reads_otherwise(sealed, row)
+    """Return whether a delivery is read otherwise by now than when it was sealed: see `reindex`."""
+    return leaf.kind == leaf_store.DELIVERY.name and names.says_otherwise(leaf.members(), row)
 
 
 class Tree:
@@ -400,7 +394,7 @@ class _Verification:
                 row = rows.get(leaf.subject)
                 problem = misfit(leaf, row, bodies.get(leaf.subject))
                 if problem is None and row is not None:
-                    problem = wrong_name(leaf, row, names)
+                    problem = wrong_content(leaf, row, names)
                 if problem is not None:
                     self.verified.add(problem, leaf=leaf.number)
                 elif row is not None and reread(leaf, row, names):
@@ -512,8 +506,8 @@ class _Verification:
 
 # --- how the leaves name their orders -------------------------------------------------------------
 
-SURE: Final = frozenset(("record", "revision"))
-"""Kinds whose rows never come to belong to another order."""
+SURE: Final = frozenset(("record", "revision", "deed"))
+"""Kinds whose rows never come to say anything else, or to belong to another order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -521,7 +515,7 @@ class Names:
     """How leaves name some orders now.
 
     erased  commitments whose order nobody can know any more
-    secret  what the salts of readings are drawn from
+    secret  what the salts of parts are drawn from
     """
 
     orders: Mapping[str, order_store.NamedOrder]
@@ -539,21 +533,18 @@ class Names:
         named = self.orders[order]
         return of == named.commitment.hex() == order_commitment(named.key, order).hex()
 
-    def reads_otherwise(self, sealed: leaf_store.Members, row: leaf_store.Sealable) -> bool:
-        """Return whether a delivery is read otherwise, or belongs to another order, than was
-        sealed."""
-        if "reading" not in sealed:
+    def says_otherwise(self, sealed: leaf_store.Members, row: leaf_store.Sealable) -> bool:
+        """Return whether a row says otherwise, or belongs to another order, than was sealed."""
+        if "parts" not in sealed:
             return False
         if not self.fits(sealed.get("of"), row.order):
             return True
-        if row.event is None or self.secret is None:
-            return sealed["reading"] is not None
+        if row.said is None or self.secret is None:
+            return sealed["parts"] is not None
         salt = bytes.fromhex(sealed["salt"])
         try:
-            return bool(
-                sealed["reading"] != sealed_reading(row.event, secret=self.secret, salt=salt)
-            )
-        except ValueError:  # of an amount in no currency that there is: the index was changed
+            return bool(sealed["parts"] != sealed_digest(row.said, secret=self.secret, salt=salt))
+        except (TypeError, ValueError):  # no currency, or no canonical form: the row was changed
             return True
 
 
@@ -569,14 +560,17 @@ async def names_of(
     )
 
 
-def wrong_name(leaf: leaf_store.Leaf, row: leaf_store.Sealable, names: Names) -> str | None:
-    """Return why a leaf does not name the order of its row, one sentence; None where it does."""
+def wrong_content(leaf: leaf_store.Leaf, row: leaf_store.Sealable, names: Names) -> str | None:
+    """Return why a leaf does not name the order of its row, or seals other words than it has, one
+    sentence; None where it fits."""
     if leaf.kind not in SURE:
         return None
-    if names.fits(leaf.members().get("of"), row.order):
+    sealed = leaf.members()
+    what = "order" if not names.fits(sealed.get("of"), row.order) else "content"
+    if what == "content" and not names.says_otherwise(sealed, row):
         return None
     return (
-        f"leaf {leaf.number} ({leaf.subject}) sealed another order than its row has: one of the "
+        f"leaf {leaf.number} ({leaf.subject}) sealed another {what} than its row has: one of the "
         "two was changed"
     )
 

@@ -546,16 +546,29 @@ class Erasing:
             await erase_store.empty_wholes(connection, part)
             await phone_store.drop_notes(connection, _notes_of(erasure, part))
 
-        async def files(connection: Connection, part: list[str]) -> None:
+        async def files(
+            connection: Connection, part: list[attachment_store.AttachmentRecord]
+        ) -> None:
             now = self._context.clock.now()
-            await attachment_store.empty_attachments(connection, part, now=now)
+            for each in part:  # an entry for each, which its order's leaves count
+                await note_in_trail(
+                    connection,
+                    self._who,
+                    action="detached",
+                    subject=each.subject,
+                    at=now,
+                    reason=self._reason,
+                    facts={"attachment": each.attachment_id, "sha256": each.sha256},
+                    order=each.order or None,
+                )
+            names = [each.attachment_id for each in part]
+            await attachment_store.empty_attachments(connection, names, now=now)
 
-        attached = [each.attachment_id for each in erasure.attachments]
         await self._in_parts(erasure.deliveries, strays)
         await self._in_parts(erasure.wholes, erase_store.empty_wholes)
         await self._in_parts(erasure.rejections, retention_store.drop_rejections)
         await self._in_parts(erasure.book_lines, book_line_store.empty_lines)
-        await self._in_parts(attached, files)
+        await self._in_parts(erasure.attachments, files)
         await self._in_parts(erasure.bank_lines, bank_store.rewrite_bank_texts)
         recipients = [note for note in erasure.notes if note[1] == phone_store.RECIPIENT]
         await self._in_parts(recipients, phone_store.drop_notes)

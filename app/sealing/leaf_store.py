@@ -1,30 +1,46 @@
 """What is sealed of each kind of row: the document of a leaf.
 
-A document has the kind, a salt, and what the row says. Texts that may be deleted later stand in it
-as their SHA-256, so that their deletion leaves the log whole. Numbers are whole and below 2**53;
-money is text, times are microseconds since 1970.
+A document has the kind, a salt, when the row came, and `parts`, the digest of salted commitments to
+what the row says; bodies and headers stand in it as their SHA-256. So it holds no words, and a
+deletion leaves the log whole. Numbers are whole and below 2**53; times are microseconds since 1970.
 
 A leaf names its order by a commitment (`of`). It says which of the order's leaves it is (`nth`) and
-the number of the one before it (`after`), so none can be left out between two that are shown. A
-delivery's leaf has the digest of what was read of its body (`reading`); where that is read or
-joined to an order later on, a leaf of the kind `reading` says so.
+the number of the one before it (`after`), so none can be left out between two that are shown. Where
+a delivery is read otherwise or joined to an order later on, a leaf of the kind `reading` says so.
 
-A document is sealed for ever. Once 0.1.0 is tagged, a member may be added only where earlier rows
-say nothing of it: it is left out there, or gets a new kind.
+A document is sealed for ever: README.md of `app/evidence` has the form. Once 0.1.0 is tagged, a
+member may be added only where earlier rows say nothing of it: it is left out there, or gets a new
+kind.
 """
 
 import hashlib
 import json
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from app.database.mapping import EVENT_COLUMNS, RECORD_COLUMNS, REVISION_COLUMNS, delivery_of
+from app.database.mapping import (
+    EVENT_COLUMNS,
+    RECORD_COLUMNS,
+    REVISION_COLUMNS,
+    delivery_of,
+    record_of,
+)
 from app.database.statements import statement
 from reconcile.canonical import canonical_json
+from reconcile.instants import format_instant
 from reconcile.ledger.events import Event
+from reconcile.transparency.commitments import (
+    AUDIT_TEXTS,
+    RECORD_TEXTS,
+    REVISION_TEXTS,
+    Parts,
+    cut_into_parts,
+    sealed_digest,
+)
+from reconcile.transparency.evidence import value_document
 from reconcile.transparency.merkle import Hash, leaf_hash
-from reconcile.transparency.readings import sealed_reading
 
 Members = dict[str, Any]
 """A JSON object of text, whole numbers and null."""
@@ -32,22 +48,20 @@ Members = dict[str, Any]
 READING: Final = "reading"
 """The kind of a leaf that says how a delivery is read later on; it has no row of its own."""
 
-READ: Final = frozenset(("delivery", READING))
-"""Kinds of leaves that seal what was read."""
-
 
 class Sealable(NamedTuple):
     """What one row says now. `subject` names it among all kinds.
 
     order  the order that its leaf names; None where it belongs to none
-    event  what was read of a delivery; None where it could not be read
+    said   what was read of a delivery, or the parts of what another row says; None where a delivery
+           could not be read, and of a tree of all orders
     """
 
     kind: str
     subject: str
     members: Members
     order: str | None = None
-    event: Event | None = None
+    said: Event | Parts | None = None
 
 
 class LeafPlace(NamedTuple):
@@ -113,6 +127,10 @@ class Kind:
         """Return the key column, with its table."""
         return f"{self.table}.{self.columns[0]}"
 
+    def names(self, subject: str) -> bool:
+        """Return whether a subject may name a row of this kind."""
+        return subject.startswith(f"{self.name}:") if self.numbered else ":" not in subject
+
     def subject(self, key: str | int) -> str:
         """Name a row of this kind: its id, or `revision:7`."""
         return f"{self.name}:{key}" if self.numbered else str(key)
@@ -133,14 +151,14 @@ def leaf_of(
     """Return the leaf that seals a row as it is now.
 
     place   among its order's leaves; None where the row belongs to no order
-    secret  what the salts of a reading are drawn from; without it no reading is sealed
+    secret  what the salts of its parts are drawn from; without it none are sealed
     """
     members = {"kind": row.kind, "salt": salt.hex(), **row.members}
     if place is not None:
         members |= place._asdict()
-    if secret is not None and row.kind in READ:
-        event = row.event
-        members["reading"] = event and sealed_reading(event, secret=secret, salt=salt)
+    if secret is not None and row.kind != ORDERS.name:
+        said = row.said
+        members["parts"] = said and sealed_digest(said, secret=secret, salt=salt)
     content = canonical_json(members)
     subject = row.subject if row.kind != READING else f"{row.subject}:{number}"
     return Leaf(number, row.kind, subject, content.decode(), leaf_hash(content))
@@ -157,28 +175,22 @@ def digest_of_text(text: str | None) -> str | None:
 
 
 def _delivery(row: Sequence[Any]) -> Sealable:
-    """Seal `event` and `verdict` as they were read: an index, which `reindex` may correct."""
-    # fmt: off
-    (delivery_id, received_at, source, verdict, event_id, digest, size, headers, pruned_at,
-     envelope, *read) = row
-    # fmt: on
+    delivery_id, received_at, source, digest, size, headers, pruned_at, envelope, *read = row
     order, event = _read(read)
     return Sealable(
         "delivery",
         delivery_id,
         {
             "id": delivery_id,
-            "received_at": received_at,
+            "at": received_at,
             "source": source,
             "body": digest,
             "size": size,
             "whole": envelope,
-            "event": event_id,
             "headers": None if pruned_at is not None else digest_of_text(headers),
-            "verdict": verdict,
         },
         order=order,
-        event=event,
+        said=event,
     )
 
 
@@ -200,65 +212,68 @@ def reading_again(delivery: Sealable) -> Sealable:
         f"{READING}:{delivery.subject}",
         {"delivery": delivery.subject},
         order=delivery.order,
-        event=delivery.event,
+        said=delivery.said,
     )
 
 
-def delivery_read_again(subject: str) -> str:
-    """Return the delivery that the subject of such a leaf names."""
-    return subject.split(":")[1]
+def delivery_sealed_by(subject: str) -> str:
+    """Return the delivery of a leaf of its own, or of one that says how it is read later on."""
+    return subject.split(":")[1] if ":" in subject else subject
 
 
 def _record(row: Sequence[Any]) -> Sealable:
-    # fmt: off
-    (record_id, recorded_at, kind, order, at, amount, currency, source, key, session,
-     expires_at, reason, details, payment, author, replaces, tenders, free, dated) = row
-    # fmt: on
-    # In the document only where there is one.
-    added = {"payment": payment, "author": author, "replaces": replaces, "tenders": tenders}
-    added |= {name: True for name, said in (("free", free), ("dated", dated)) if said}
-    return Sealable(
-        "record",
-        record_id,
-        {
-            "id": record_id,
-            "recorded_at": recorded_at,
-            "record": kind,
-            "at": at,
-            "amount": None if amount is None else str(amount),
-            "currency": currency,
-            "source": source,
-            "key": key,
-            "session": session,
-            "expires_at": expires_at,
-            "reason": reason,
-            "details": digest_of_text(details),
-            **{name: value for name, value in added.items() if value is not None},
-        },
-        order=order,
-    )
+    """Seal a record as history.json has it, and the digest of the text that is stored beside it."""
+    columns = dict(zip(RECORD_COLUMNS, row, strict=True))
+    said = None
+    with suppress(TypeError, ValueError):  # a kind of a later release, or a row that was changed
+        document = value_document(record_of(row))
+        if columns["details"] is not None:
+            document["details"] = digest_of_text(columns["details"])
+        document |= {name: columns[name] for name in ("free", "dated") if columns[name] not in _SET}
+        said = cut_into_parts(document, RECORD_TEXTS)
+    members = {"id": columns["id"], "at": columns["recorded_at"]}
+    return Sealable("record", columns["id"], members, order=columns["order_key"], said=said)
 
 
 def _revision(row: Sequence[Any]) -> Sealable:
+    """Seal a revision as revisions.json has it."""
     seq, order, at, outcome, fulfillable, substance, before, before_fulfillable, because = row
-    members = {
-        "id": seq,
-        "at": at,
+    document = {
+        "seq": seq,
+        "at": format_instant(at),
         "outcome": outcome,
-        "fulfillable": fulfillable,
+        "fulfillable": _FLAGS.get(fulfillable, fulfillable),
         "substance": substance,
         "before": before,
-        "before_fulfillable": before_fulfillable,
-        "because": digest_of_text(because),
+        "before_fulfillable": _FLAGS.get(before_fulfillable, before_fulfillable),
+        "because": _parsed(because),
     }
-    return Sealable("revision", f"revision:{seq}", members, order=order)
+    members = {"id": seq, "at": at}
+    said = cut_into_parts(document, REVISION_TEXTS)
+    return Sealable("revision", f"revision:{seq}", members, order=order, said=said)
+
+
+_SET: Final = (None, 1)
+_FLAGS: Final = {0: False, 1: True}
+"""Flags as they are stored. Another number is sealed as it is: somebody has changed the row."""
 
 
 def _audit_entry(row: Sequence[Any]) -> Sealable:
-    number, *rest, reason, facts = row
-    members = {"id": number, **dict(zip(_AUDIT_COLUMNS[1:-2], rest, strict=True))}
-    members |= {"facts": digest_of_text(facts), "reason": digest_of_text(reason)}
-    return Sealable("deed", f"deed:{number}", members)
+    """Seal an audit entry as attachments.json has it."""
+    *entry, order = row
+    document = dict(zip(AUDIT_COLUMNS, entry, strict=True))
+    members = {"id": document["number"], "at": document["at"]}
+    document |= {"at": format_instant(document["at"]), "facts": _parsed(document["facts"])}
+    said = cut_into_parts(document, AUDIT_TEXTS)
+    return Sealable("deed", f"deed:{document['number']}", members, order=order, said=said)
+
+
+def _parsed(text: str) -> Any:
+    """Return JSON as values; a text that is none, since somebody changed its row, as it is."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
 
 
 def _orders(row: Sequence[Any]) -> Sealable:
@@ -268,11 +283,11 @@ def _orders(row: Sequence[Any]) -> Sealable:
 
 
 _DELIVERY_COLUMNS: Final = (
-    "id", "received_at", "source", "verdict", "event_id", "digest", "size", "headers", "pruned_at",
-    "envelope",
+    "id", "received_at", "source", "digest", "size", "headers", "pruned_at", "envelope",
 )  # fmt: skip
 
-_AUDIT_COLUMNS: Final = ("number", "at", "who", "role", "action", "subject", "reason", "facts")
+AUDIT_COLUMNS: Final = ("number", "at", "who", "role", "action", "subject", "reason", "facts")
+"""Columns of an audit entry that say something; `order_key` says of which order it is."""
 
 DELIVERY: Final = Kind(
     name="delivery",
@@ -301,7 +316,7 @@ REVISION: Final = Kind(
 AUDIT_ENTRY: Final = Kind(
     name="deed",
     table="audit",
-    columns=_AUDIT_COLUMNS,
+    columns=(*AUDIT_COLUMNS, "order_key"),
     numbered=True,
     sealable=_audit_entry,
 )

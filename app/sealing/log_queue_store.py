@@ -244,7 +244,7 @@ async def readings_to_seal(
     connection: AsyncConnection, subjects: Iterable[str]
 ) -> dict[str, leaf_store.Sealable]:
     """Return the same for leaves that say how a delivery was read later on."""
-    deliveries = {each: leaf_store.delivery_read_again(each) for each in subjects}
+    deliveries = {each: leaf_store.delivery_sealed_by(each) for each in subjects}
     now = await rows_to_seal(connection, leaf_store.DELIVERY, set(deliveries.values()))
     return {
         subject: leaf_store.reading_again(now[delivery])

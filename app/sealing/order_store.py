@@ -14,11 +14,11 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from app.core.ids import new_secret
 from app.database.statements import PlainConnection, insert_rows, select_in, statement, stream
 from app.sealing.leaf_store import LEAF_SELECT, READING, Leaf, LeafPlace, Sealable, leaf_of
+from reconcile.transparency.commitments import sealed_digest
 from reconcile.transparency.order_tree import order_commitment
-from reconcile.transparency.readings import sealed_reading
 
 SECRET: Final = "log secret"  # noqa: S105  # where it is kept
-"""Name in `meta`: what the salts of readings are drawn from, in hex. It never leaves the
+"""Name in `meta`: what the salts of parts are drawn from, in hex. It never leaves the
 database."""
 
 
@@ -83,14 +83,14 @@ class OrderBook:
         if row.order is not None and named is None:
             return not leaves
         members = [leaf.members() for leaf in leaves]
-        same = [each for each in members if each.get("of") == of and "reading" in each]
+        same = [each for each in members if each.get("of") == of and "parts" in each]
         if not members:
             return True
-        if row.event is None:
-            return any(each["reading"] is None for each in same)
+        if row.said is None:
+            return any(each["parts"] is None for each in same)
         return any(
-            each["reading"]
-            == sealed_reading(row.event, secret=self._secret, salt=bytes.fromhex(each["salt"]))
+            each["parts"]
+            == sealed_digest(row.said, secret=self._secret, salt=bytes.fromhex(each["salt"]))
             for each in same
         )
 
@@ -149,7 +149,7 @@ async def named_orders(connection: AsyncConnection, orders: Iterable[str]) -> di
 
 
 async def log_secret(connection: AsyncConnection) -> bytes | None:
-    """Return what the salts of readings are drawn from; None before the first leaf that has one."""
+    """Return what the salts of parts are drawn from; None before the first leaf that has one."""
     found = await connection.scalar(
         text("SELECT value FROM meta WHERE name = :name"), {"name": SECRET}
     )

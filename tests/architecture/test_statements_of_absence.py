@@ -213,7 +213,6 @@ STATEMENTS: Final[dict[str, dict[str, tuple[str, ...]]]] = {
     },
     "app/evidence/rendering.py": {"EVIDENCE OF ONE ORDER": ALL},
     "app/evidence/tell_scenario.py": {"nothing is known of this order": READ},
-    "app/evidence/verify_entries.py": {"of the log for this order not all are here": INPUT},
     "app/evidence/verify_evidence.py": {"the shop knew none about this order": BOUNDED},
     "app/finance/break_choice.py": {"no break": INPUT},
     "app/finance/close_period.py": {"nothing is known of then": INPUT},

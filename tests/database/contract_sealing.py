@@ -320,7 +320,7 @@ class SealingContract:
         leaves = await sealed(inbox)
         assert [each["kind"] for each in leaves] == ["delivery", "delivery", "reading"]
         assert leaves[2]["delivery"] == leaves[0]["id"]
-        assert leaves[2]["reading"] not in (None, leaves[0]["reading"])
+        assert leaves[2]["parts"] not in (None, leaves[0]["parts"])
 
     @pytest.mark.alike
     async def test_an_erased_order_gets_a_new_name_and_the_log_verifies(self, inbox: Inbox) -> None:

@@ -171,8 +171,7 @@ def forge(forger: EvidenceKey) -> Forge:
     return forging
 
 
-def _written(document: Any) -> bytes:
-    return (json.dumps(document, ensure_ascii=False, indent=1) + "\n").encode()
+_written = rfc8785.dumps
 
 
 def changed(name: str, change: Callable[[Any], object]) -> Change:

@@ -246,16 +246,19 @@ def test_a_full_bundle_has_the_files_and_a_redacted_one_their_digests(exhibits: 
     full, redacted = unpack(exhibits.full), unpack(exhibits.redacted)
     assert PDF in full.values()
     assert PNG in full.values()
-    assert full["attachments.json"] == redacted["attachments.json"]
     listed = json.loads(redacted["attachments.json"])
-    assert [each["kind"] for each in listed] == ["delivery", "receipt"]
+    facts = [each["attached"]["facts"]["kind"] for each in listed]
+    assert facts == ["delivery", "receipt", "other"]
+    assert [bool(each["removed"]) for each in listed] == [False, False, True]
+    assert {each["attached"]["who"] for each in listed} == {"•••"}
     left_out = json.loads(redacted["manifest.json"])["left_out"]
-    for each in listed:
+    for each in listed[:2]:
         assert left_out[each["content"]["file"]]["sha256"] == each["content"]["sha256"]
     for personal in (PDF, b"Kamau.pdf", b"neighbour", b"JD0146"):
         assert personal not in exhibits.redacted
         assert personal in exhibits.full
-    assert "attachments.json" not in unpack(exhibits.again)
+    counted = json.loads(unpack(exhibits.again)["attachments.json"])
+    assert [each["content"] for each in counted] == [None] * 3
     for archive in (exhibits.full, exhibits.redacted, exhibits.again):
         assert False not in outcomes(archive).values(), verify_evidence(archive).steps
 
@@ -265,25 +268,25 @@ def test_the_verdict_says_what_an_attachment_proves(exhibits: Bundles) -> None:
         return any("attached files show" in each for each in found.not_proven)
 
     assert of(verify_evidence(exhibits.full))
-    assert not of(verify_evidence(exhibits.again))
+    said = "what attached files show that are not here (attachments.json), of 2 of 3"
+    assert said in verify_evidence(exhibits.again).not_proven
 
 
 def _other_kind(listed: list[dict[str, Any]]) -> None:
-    listed[0]["kind"] = "receipt"
-    _facts(lambda facts: facts.update(kind="receipt"))(listed)
+    listed[0]["attached"]["facts"]["kind"] = "receipt"
 
 
 def _one_more(listed: list[dict[str, Any]]) -> None:
-    listed.append(listed[0] | {"deed": 99})
+    listed.append({**listed[0], "attached": listed[0]["attached"] | {"number": 99}})
 
 
-def _facts(change: Callable[[dict[str, Any]], None]) -> Callable[[list[dict[str, Any]]], None]:
-    def changing(listed: list[dict[str, Any]]) -> None:
-        facts = json.loads(listed[0]["facts"])
-        change(facts)
-        listed[0]["facts"] = json.dumps(facts, sort_keys=True, ensure_ascii=False)
+def _kept_though_removed(members: dict[str, bytes]) -> None:
+    """The entry of a removal stands beside a file that is here."""
 
-    return changing
+    def change(listed: list[dict[str, Any]]) -> None:
+        listed[0]["removed"] = listed[2]["removed"]
+
+    changed("attachments.json", change)(members)
 
 
 def _another_file(members: dict[str, bytes]) -> None:
@@ -294,7 +297,7 @@ def _another_file(members: dict[str, bytes]) -> None:
 
     def change(listed: list[dict[str, Any]]) -> None:
         listed[0]["content"] |= {"sha256": digest, "size": len(members[name])}
-        _facts(lambda facts: facts.update(sha256=digest, size=len(members[name])))(listed)
+        listed[0]["attached"]["facts"].update(sha256=digest, size=len(members[name]))
 
     changed("attachments.json", change)(members)
 
@@ -305,16 +308,22 @@ def _another_file(members: dict[str, bytes]) -> None:
         ("deliveries", lambda members: members.update(
             {next(each for each in members if each.endswith(".pdf")): b"%PDF-1.7 another"})),
         ("inclusion", _another_file),
-        ("deliveries", changed("attachments.json", lambda said: said[0].update(kind="receipt"))),
+        ("deliveries", changed("attachments.json", lambda said: said[0].update(content=None))),
+        ("deliveries", _kept_though_removed),
+        ("completeness", changed("attachments.json", lambda said: said.pop(0))),
+        ("completeness", changed("attachments.json", list.clear)),
+        ("completeness", changed("attachments.json", lambda said: said[2].update(removed=None))),
         ("inclusion", changed("attachments.json", _other_kind)),
-        ("deliveries", changed("attachments.json", lambda said: said[0].update(subject="ORD-2"))),
+        ("deliveries", changed(
+            "attachments.json", lambda said: said[0]["attached"].update(subject="ORD-2"))),
         ("inclusion", changed("attachments.json", _one_more)),
     ],
 )  # fmt: skip
 def test_a_forged_attachment_is_found(
     exhibits: Bundles, forge: Forge, step: str, change: Callable[[dict[str, bytes]], None]
 ) -> None:
-    """With the shop's own key: another file, kind, order, or one that nobody attached."""
+    """With the shop's own key: another file, kind, order, one that nobody attached, one or all left
+    out, or a removal."""
     key: EvidenceKey = exhibits.key
     found = outcomes(forge(exhibits.full, change, key=key))
     assert found[step] is False

@@ -13,7 +13,7 @@ import pytest
 
 from app.evidence.keys import EvidenceKey
 from app.evidence.seal import open_signer, seal_all, seal_orders
-from app.evidence.verify import MANIFEST, report_lines, unpack
+from app.evidence.verify import report_lines, unpack
 from app.evidence.verify_evidence import KeptCheckpoint, VerifiedBundle, verify_evidence
 from app.orders.refold import refold_until_quiet
 from reconcile.instants import DAY, HOUR
@@ -178,20 +178,3 @@ def test_the_time_is_that_of_the_snapshot(world: World) -> None:
     log = json.loads(unpack(world.full)["log.json"])
     (leaf,) = (each for each in log["leaves"] if each["id"] == log["tree"]["leaf"])
     assert json.loads(leaf["leaf"])["at"] < LATER + DAY - HOUR
-
-
-def test_a_tree_of_orders_is_not_of_the_future(world: World) -> None:
-    """Nothing is said to be whole until a moment that is later than the bundle's."""
-
-    def earlier(members: Members) -> None:
-        as_of = "2026-11-20T09:59:59Z"
-        changed("history.json", lambda history: history.update(as_of=as_of))(members)
-        changed("log.json", lambda log: log.update(unsealed=[]))(members)
-        manifest = json.loads(members[MANIFEST]) | {"as_of": as_of}
-        members[MANIFEST] = json.dumps(manifest).encode()
-
-    found = verify_evidence(forged_with(world.key, world.quiet, earlier))
-    assert steps(found)["completeness"] == (
-        False,
-        "The tree of all orders is dated later than the bundle.",
-    )

@@ -1,8 +1,9 @@
-"""What is sealed of a reading: each part by itself, salted, in the one canonical form."""
+"""Commitments to what was said: each part by itself, salted, in the one canonical form."""
 
 import hashlib
 from typing import Any
 
+import pytest
 import rfc8785
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,16 +11,21 @@ from hypothesis import strategies as st
 from reconcile.instants import EARLIEST, LATEST, Instant
 from reconcile.ledger.events import PART_KINDS, STATE_MEMBERS, STATE_WORDS, Event, Part, State
 from reconcile.money import Money
-from reconcile.transparency.evidence import value_document
-from reconcile.transparency.order_tree import order_commitment
-from reconcile.transparency.readings import (
+from reconcile.transparency.commitments import (
+    AUDIT_TEXTS,
+    RECORD_TEXTS,
+    REVISION_TEXTS,
     SAID,
     TEXTS,
+    cut_into_parts,
+    document_of_parts,
     part_hashes,
     part_salts,
-    reading_hash,
-    sealed_reading,
+    parts_digest,
+    sealed_digest,
 )
+from reconcile.transparency.evidence import value_document
+from reconcile.transparency.order_tree import order_commitment
 
 SECRET, SALT = b"s" * 32, b"0123456789abcdef"
 WORDS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1)
@@ -62,8 +68,32 @@ def test_a_stranger_finds_the_digest_from_the_events_document(event: Event) -> N
     }
     assert part_hashes(event, secret=SECRET, salt=SALT) == hashes
     digest = hashlib.sha256(rfc8785.dumps(hashes)).hexdigest()
-    assert sealed_reading(event, secret=SECRET, salt=SALT) == digest
-    assert reading_hash(sorted(hashes.items())) == digest
+    assert sealed_digest(event, secret=SECRET, salt=SALT) == digest
+    assert parts_digest(sorted(hashes.items())) == digest
+
+
+@pytest.mark.parametrize("names", [RECORD_TEXTS, REVISION_TEXTS, AUDIT_TEXTS])
+def test_a_stranger_finds_the_digest_of_other_documents(names: tuple[str, ...]) -> None:
+    document: dict[str, Any] = {
+        "at": "2026-01-01T00:00:00Z",
+        "number": 7,
+        "ready": True,
+        "before": None,
+    }
+    document |= {name: [f"\u20ac {name}", {"x": 1}] for name in names}
+    salts, parts = part_salts(SECRET, SALT), {name: document[name] for name in names}
+    parts[SAID] = {name: value for name, value in document.items() if name not in names}
+    hashes = {
+        name: hashlib.sha256(
+            rfc8785.dumps({"part": name, "salt": salts[name], "value": value})
+        ).hexdigest()
+        for name, value in parts.items()
+    }
+    cut = cut_into_parts(document, names)
+    assert sealed_digest(cut, secret=SECRET, salt=SALT) == (
+        hashlib.sha256(rfc8785.dumps(hashes)).hexdigest()
+    )
+    assert document_of_parts(cut) == document
 
 
 def test_salts_tell_nothing_of_each_other() -> None:

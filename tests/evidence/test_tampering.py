@@ -13,6 +13,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
+import rfc8785
 
 from app.evidence.bundle import KEY, KEY_PEM
 from app.evidence.keys import EvidenceKey, read_public_key
@@ -145,8 +146,8 @@ def test_another_answer_of_the_service_is_found_without_the_key(
         members[name] = b'{"status":"refused"}'
         sessions = json.loads(members["sessions.json"])
         (each,) = [each for each in sessions if name == f"record-{each['record_id']}.details"]
-        each["details"] = {"status": "refused"}
-        members["sessions.json"] = json.dumps(sessions).encode()
+        each["details"] = '{"status":"refused"}'
+        members["sessions.json"] = rfc8785.dumps(sessions)
 
     assert failed(forge(bundles.full, change)) == ["inclusion"]
 
@@ -157,8 +158,8 @@ def _reordered(log: Any) -> None:
 
 
 def _changed_leaf(log: Any) -> None:
-    leaf = next(each for each in log["leaves"] if '"outcome":"succeeded"' in each["leaf"])
-    leaf["leaf"] = leaf["leaf"].replace("succeeded", "disputed")
+    leaf = next(each for each in log["leaves"] if '"kind":"delivery"' in each["leaf"])
+    leaf["leaf"] = leaf["leaf"].replace('"shop"', '"other"')
 
 
 def _resalted(log: Any) -> None:
@@ -364,7 +365,7 @@ def test_a_strangers_words_move_no_terminal(bundles: Bundles, forge: Forge) -> N
 
     def rename(members: Members) -> None:
         members["history.json"] = members["history.json"].replace(
-            b'"delivery_id": "', b'"delivery_id": "\\u001b[2J\\u009b\\u202e', 1
+            b'"delivery_id":"', b'"delivery_id":"\\u001b[2J\\u009b\\u202e', 1
         )
 
     found = verify_evidence(forge(bundles.redacted, rename)).steps

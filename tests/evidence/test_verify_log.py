@@ -1,5 +1,6 @@
 """Whatever is changed in the database file after it was sealed is found, and named."""
 
+import json
 import os
 import random
 import shutil
@@ -23,7 +24,9 @@ from app.orders.record_store import add_records
 from app.orders.refold import refold_until_quiet
 from app.privacy.prune import prune_settled
 from app.receiving.inbox import open_inbox
-from reconcile.transparency.merkle import Frontier, leaf_hash
+from app.sealing.leaf_store import AUDIT_ENTRY, leaf_of
+from app.sealing.order_store import SECRET
+from reconcile.transparency.merkle import Frontier
 from tests.contexts import settings_of
 from tests.database.builders import SIGNER, context, keep, opened, quiet, seal
 from tests.database.contract_retention import LATER, PAID, RETENTION
@@ -252,9 +255,9 @@ def swap(connection: sqlite3.Connection, one: int, other: int) -> None:
         ("DELETE FROM log_checkpoints WHERE size = (SELECT max(size) FROM log_checkpoints)",
          "in no checkpoint"),
         ("DELETE FROM log_leaves WHERE number > 600", "than the 601 that there are"),
-        ("UPDATE records SET amount = NULL WHERE id = 'rec_00000003'", "another amount"),
-        ("UPDATE records SET details = NULL WHERE id = 'rec_00000003'", "another details"),
-        ("UPDATE audit SET reason = '' WHERE number = 7", "another reason"),
+        ("UPDATE records SET amount = NULL WHERE id = 'rec_00000003'", "another content"),
+        ("UPDATE records SET details = NULL WHERE id = 'rec_00000003'", "another content"),
+        ("UPDATE audit SET reason = '' WHERE number = 7", "another content"),
         ("UPDATE deliveries SET body = NULL WHERE id = (SELECT subject FROM log_leaves "
          "WHERE number = 5)", "lost its body"),
     ],
@@ -271,10 +274,17 @@ def rewrite(connection: sqlite3.Connection) -> None:
     ((number, text),) = connection.execute(
         "SELECT number, document FROM log_leaves WHERE subject = 'deed:7'"
     )
-    forged = text.replace('"who":"ann"', '"who":"eve"')
+    ((secret,),) = connection.execute("SELECT value FROM meta WHERE name = ?", (SECRET,))
+    (row,) = connection.execute(f"SELECT {AUDIT_ENTRY.selected} WHERE number = 7")
+    leaf = leaf_of(
+        AUDIT_ENTRY.sealable(row),
+        number=number,
+        salt=bytes.fromhex(json.loads(text)["salt"]),
+        secret=bytes.fromhex(secret),
+    )
     connection.execute(
         "UPDATE log_leaves SET document = ?, hash = ? WHERE number = ?",
-        (forged, leaf_hash(forged.encode()), number),
+        (leaf.document, leaf.hash, number),
     )
 
 

@@ -424,6 +424,7 @@ class AuditRow(Table, table=True):
         Index("ix_audit_subject_number", "subject", "number"),
         Index("ix_audit_action_number", "action", "number"),
         Index("ix_audit_who_number", "who", "number"),
+        partial_index("ix_audit_order_key", "order_key", where="order_key IS NOT NULL"),
         STRICT,
     )
     number: int = big_column(primary=True)
@@ -434,6 +435,7 @@ class AuditRow(Table, table=True):
     subject: str = text_column(marks.REFERENCE)
     reason: str = text_column(marks.TRAIL_WORDS)
     facts: str = text_column(marks.COUNTS)
+    order_key: str | None = text_column(marks.REFERENCE, null=True)
 
 
 class AttachmentRow(Table, table=True):

@@ -1,13 +1,13 @@
-"""The sealed reading of a body: a salted commitment to each part of its event.
+"""Salted commitments to what a leaf seals: an event, a record, a revision or an audit entry.
 
-A part can be hidden later while the others are still proved. The part `said` is never redacted;
-every text that may hold something personal is a part of its own. `reading_hash` is the digest of
-all commitments. Every delivery is sealed with one, so the canonical JSON is assembled by hand for
-speed; a test compares it with an independent RFC 8785.
+Each is cut into parts. A part can be hidden later while the others are still proved. The part
+`said` is never redacted; every text that may hold something personal is a part of its own.
+`parts_digest` is the digest of all commitments. Every delivery is sealed with one, so an event's
+canonical JSON is assembled by hand for speed; a test compares it with an independent RFC 8785.
 """
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from hashlib import sha256
 from json.encoder import encode_basestring
 from typing import Any, Final
@@ -31,12 +31,21 @@ TEXTS: Final = (
     "session",
     "suggested",
 )
-"""Parts that are one text each. A text that is None has no part."""
+"""Parts of an event that are one text each. A text that is None has no part."""
+
+RECORD_TEXTS: Final = ("author", "key", "order", "payment", "reason", "replaces", "session")
+REVISION_TEXTS: Final = ("because", "substance")
+AUDIT_TEXTS: Final = ("facts", "reason", "subject", "who")
+"""Members of a record, a revision and an audit entry that are a part each."""
+
+Parts = Mapping[str, Any]
+"""Values of the parts of a document, by name, sorted by name."""
 
 _SALT: Final = 32
 """Hex digits of a part's salt: 16 bytes."""
 
-_SALTED: Final = {name: n * _SALT for n, name in enumerate(sorted((SAID, *TEXTS)))}
+_NAMES: Final = sorted({SAID, *TEXTS, *RECORD_TEXTS, *REVISION_TEXTS, *AUDIT_TEXTS})
+_SALTED: Final = {name: n * _SALT for n, name in enumerate(_NAMES)}
 _SALTS_BYTES: Final = len(_SALTED) * _SALT // 2
 
 _AT: Final = ',"occurred_at":"'
@@ -59,28 +68,53 @@ def part_salts(secret: bytes, salt: bytes) -> dict[str, str]:
     return {name: drawn[start : start + _SALT] for name, start in _SALTED.items()}
 
 
-def part_hashes(event: Event, *, secret: bytes, salt: bytes) -> dict[str, str]:
-    """Return the commitment to each part in hex, by name, sorted by name."""
+def cut_into_parts(document: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    """Return the parts of a document: each of these members that it has, and `said`, the object of
+    all its others."""
+    parts = {name: document[name] for name in names if name in document}
+    parts[SAID] = {name: value for name, value in document.items() if name not in parts}
+    return dict(sorted(parts.items()))
+
+
+def document_of_parts(parts: Parts) -> dict[str, Any]:
+    """Return the document that was cut into these parts."""
+    return {**parts[SAID], **{name: value for name, value in parts.items() if name != SAID}}
+
+
+def part_hashes(said: Event | Parts, *, secret: bytes, salt: bytes) -> dict[str, str]:
+    """Return the commitment to each part in hex, by name, sorted by name. Raise TypeError for a
+    value without canonical form."""
     drawn = hashlib.shake_256(secret + salt).hexdigest(_SALTS_BYTES)
     hashes = {}
-    for name, start, value in (
-        ("agreement", 0, event.agreement),
-        ("capture", 32, event.capture),
-        ("event_id", 64, event.event_id),
-        ("movement", 96, event.movement),
-        ("order", 128, event.order),
-        ("payment", 160, event.payment),
-        ("reason", 192, event.reason),
-        (SAID, 224, event),
-        ("session", 256, event.session),
-        ("suggested", 288, event.suggested),
-    ):
+    for name, value in _of_event(said) if isinstance(said, Event) else said.items():
         if value is None:
             continue
-        written = encode_basestring(value) if type(value) is str else _said_json(event)
+        if type(value) is str:
+            written = encode_basestring(value)
+        elif isinstance(value, Event):
+            written = _said_json(value)
+        else:
+            written = canonical_json(value).decode()
+        start = _SALTED[name]
         part_json = f'{{"part":"{name}","salt":"{drawn[start : start + _SALT]}","value":{written}}}'
         hashes[name] = sha256(part_json.encode("utf-8", "backslashreplace")).hexdigest()
     return hashes
+
+
+def _of_event(event: Event) -> tuple[tuple[str, str | Event | None], ...]:
+    """Return the parts of an event, sorted by name; `said` is the event itself."""
+    return (
+        ("agreement", event.agreement),
+        ("capture", event.capture),
+        ("event_id", event.event_id),
+        ("movement", event.movement),
+        ("order", event.order),
+        ("payment", event.payment),
+        ("reason", event.reason),
+        (SAID, event),
+        ("session", event.session),
+        ("suggested", event.suggested),
+    )
 
 
 def _said_json(event: Event) -> str:
@@ -121,8 +155,8 @@ def _money_json(name: str, money: Money) -> str:
     return f',"{name}":{{"amount":"{major_text(money)}","currency":"{money.currency}"}}'
 
 
-def reading_hash(hashes: Iterable[tuple[str, str]]) -> str:
-    """Return the digest of a reading in hex: SHA-256 of the canonical JSON of its commitments.
+def parts_digest(hashes: Iterable[tuple[str, str]]) -> str:
+    """Return the digest of parts in hex: SHA-256 of the canonical JSON of their commitments.
 
     hashes  name and commitment, sorted by name
     """
@@ -130,6 +164,6 @@ def reading_hash(hashes: Iterable[tuple[str, str]]) -> str:
     return sha256(f"{{{members}}}".encode()).hexdigest()
 
 
-def sealed_reading(event: Event, *, secret: bytes, salt: bytes) -> str:
-    """Return the digest of a reading, as a leaf with this salt seals it."""
-    return reading_hash(part_hashes(event, secret=secret, salt=salt).items())
+def sealed_digest(said: Event | Parts, *, secret: bytes, salt: bytes) -> str:
+    """Return the digest of what was said, as a leaf with this salt seals it."""
+    return parts_digest(part_hashes(said, secret=secret, salt=salt).items())
