@@ -2,6 +2,8 @@
 
 __all__ = (
     "bookmarks",
+    "challenges",
+    "company_account",
     "credentials",
     "names",
     "operator_store",

@@ -23,6 +23,7 @@ class Operator:
     """A person, and since when they are disabled, if they are.
 
     account  the machine's account that named them; None where they proved who they are
+    company  the id of their company's account; None where they sign in by password
     """
 
     name: str
@@ -30,13 +31,37 @@ class Operator:
     created_at: Instant
     disabled_at: Instant | None = None
     account: str | None = None
+    company: str | None = None
 
 
 async def add_operator(connection: AsyncConnection, operator: Operator) -> None:
     """Insert a person whose name is free."""
     await connection.execute(
-        text("INSERT INTO operators (name, role, created_at) VALUES (:name, :role, :at)"),
-        {"name": operator.name, "role": operator.role, "at": operator.created_at},
+        text(
+            "INSERT INTO operators (name, role, created_at, company) "
+            "VALUES (:name, :role, :at, :company)"
+        ),
+        {
+            "name": operator.name,
+            "role": operator.role,
+            "at": operator.created_at,
+            "company": operator.company,
+        },
+    )
+
+
+async def set_role(connection: AsyncConnection, name: str, role: str) -> None:
+    """Change a person's role."""
+    await connection.execute(
+        text("UPDATE operators SET role=:role WHERE name=:name"), {"name": name, "role": role}
+    )
+
+
+async def set_company(connection: AsyncConnection, name: str, company: str) -> None:
+    """Store with which of the company's accounts a person signs in."""
+    await connection.execute(
+        text("UPDATE operators SET company=:company WHERE name=:name"),
+        {"name": name, "company": company},
     )
 
 
@@ -55,7 +80,7 @@ async def disable_operator(connection: AsyncConnection, name: str, *, now: Insta
 async def operators(connection: AsyncConnection) -> list[Operator]:
     """Return all operators by name, disabled ones included; a shop has some dozens."""
     rows = await connection.execute(
-        text("SELECT name, role, created_at, disabled_at FROM operators ORDER BY name")
+        text("SELECT name, role, created_at, disabled_at, company FROM operators ORDER BY name")
     )
     return [Operator(**row) for row in rows.mappings()]
 

@@ -14,16 +14,15 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
-from typing import Final, Literal, get_args
+from typing import Final, Literal
 
 from app.access import names, operator_store, session_store
+from app.config.settings import ROLES as ROLES
+from app.config.settings import Role as Role
 from app.core.errors import NotFoundError, UsageError
 from app.database.database import DatabaseContext
 from app.database.engine import Connection
 from reconcile.instants import EARLIEST, Instant
-
-Role = Literal["finance", "support", "admin", "viewer"]
-ROLES: Final[tuple[Role, ...]] = get_args(Role)
 
 OWNER: Final = "owner"
 """Author of records of the command line without an operator: the machine's owner."""
@@ -101,6 +100,8 @@ Action = Literal[
     "sign_in_failed",
     "password_changed",
     "second_factor_set",
+    "company_linked",
+    "role_changed",
 ]
 
 _FINANCE: Final = frozenset[Role]({"finance", "admin"})
@@ -177,6 +178,8 @@ MAY: Final[Mapping[Action, frozenset[Role]]] = {
     "sign_in_failed": frozenset(),  # nobody's act
     "password_changed": frozenset(ROLES),  # these two only one's own
     "second_factor_set": frozenset(ROLES),
+    "company_linked": frozenset(ROLES),
+    "role_changed": frozenset(),  # by the company's account alone
 }
 """Roles that may do each action."""
 

@@ -472,6 +472,14 @@ async def _two_persons(
 ) -> None:
     """Raise UsageError where one person gave the other a way in within a proposal's lifetime,
     directly or through others: the link or token may be in their own hands."""
+    known = {each.name: each for each in await operator_store.operators(connection)}
+    proposer = known.get(proposal.who)
+    if proposer is not None and (proposer.company is None) != (second.company is None):
+        raise UsageError(
+            f"of {proposal.who} and {second.name} one signs in by password and the other with the "
+            "company's account, and one person may have both: another operator must approve it, or "
+            "whoever has a password links the company's account on the page My account"
+        )
     made = await operator_store.ways_in_since(connection, Instant(proposal.at - STANDS_FOR))
     for first, other in ((proposal.who, second.name), (second.name, proposal.who)):
         reached, ahead = set[str](), {first}  # all who may have come in through the first

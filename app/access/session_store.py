@@ -13,6 +13,10 @@ from reconcile.instants import Instant
 
 LinkKind = Literal["invite", "enter"]
 
+Way = Literal["password", "company", "link"]
+"""How a session began: by password and second factor, by the company's account, or by a link that
+the machine's owner made."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Credential:
@@ -43,6 +47,8 @@ class OperatorSession:
     created_at: Instant
     used_at: Instant
     until: Instant
+    way: Way
+    proved_at: Instant
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,8 +82,8 @@ async def any_credential(connection: AsyncConnection) -> bool:
     """Return whether an operator in force could sign in."""
     rows = await connection.execute(
         text(
-            "SELECT 1 FROM credentials JOIN operators ON operators.name = credentials.name "
-            "WHERE disabled_at IS NULL LIMIT 1"
+            "SELECT 1 FROM operators LEFT JOIN credentials ON credentials.name = operators.name "
+            "WHERE disabled_at IS NULL AND (password IS NOT NULL OR company IS NOT NULL) LIMIT 1"
         )
     )
     return rows.first() is not None
@@ -96,6 +102,11 @@ async def set_credential(
         ),
         asdict(credential) | {"now": now},
     )
+
+
+async def delete_credential(connection: AsyncConnection, name: str) -> None:
+    """Delete a person's password and secret."""
+    await connection.execute(text("DELETE FROM credentials WHERE name=:name"), {"name": name})
 
 
 async def use_step(connection: AsyncConnection, name: str, step: int) -> bool:
@@ -156,16 +167,22 @@ async def use_link(connection: AsyncConnection, token: str, *, now: Instant) -> 
 
 
 async def add_session(
-    connection: AsyncConnection, *, token: str, name: str, now: Instant, until: Instant
+    connection: AsyncConnection,
+    *,
+    token: str,
+    name: str,
+    now: Instant,
+    until: Instant,
+    way: Way = "password",
 ) -> None:
     """Insert a session under its cookie's hash and delete expired ones."""
     await connection.execute(text("DELETE FROM sessions WHERE until <= :now"), {"now": now})
     await connection.execute(
         text(
-            "INSERT INTO sessions (hash, name, created_at, used_at, until) "
-            "VALUES (:hash, :name, :now, :now, :until)"
+            "INSERT INTO sessions (hash, name, created_at, used_at, until, way, proved_at) "
+            "VALUES (:hash, :name, :now, :now, :until, :way, :now)"
         ),
-        {"hash": hashed(token), "name": name, "now": now, "until": until},
+        {"hash": hashed(token), "name": name, "now": now, "until": until, "way": way},
     )
 
 
@@ -176,7 +193,8 @@ async def session_in_force(
     role is the operator's present one."""
     rows = await connection.execute(
         text(
-            "SELECT sessions.name, role, sessions.created_at, used_at, until FROM sessions "
+            "SELECT sessions.name, role, sessions.created_at, used_at, until, way, proved_at "
+            "FROM sessions "
             "JOIN operators ON operators.name = sessions.name AND disabled_at IS NULL "
             "WHERE hash=:hash AND revoked_at IS NULL AND until > :now AND used_at > :used_after"
         ),
@@ -213,13 +231,15 @@ async def revoke_session(connection: AsyncConnection, token: str, *, now: Instan
     )
 
 
-async def renew_session(connection: AsyncConnection, token: str, *, new: str) -> bool:
-    """Put a session under a new cookie; return False where it was ended."""
+async def renew_session(connection: AsyncConnection, token: str, *, new: str, now: Instant) -> bool:
+    """Put the session of a person who proved who they are under a new cookie; return False where
+    it was ended."""
     rows = await connection.execute(
         text(
-            "UPDATE sessions SET hash=:new WHERE hash=:hash AND revoked_at IS NULL RETURNING name"
+            "UPDATE sessions SET hash=:new, proved_at=:now "
+            "WHERE hash=:hash AND revoked_at IS NULL RETURNING name"
         ),
-        {"hash": hashed(token), "new": hashed(new)},
+        {"hash": hashed(token), "new": hashed(new), "now": now},
     )
     return rows.first() is not None
 

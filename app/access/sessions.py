@@ -4,7 +4,8 @@
 2 set up   with it a person sets their password, and a one-time code if their role needs one
 3 sign in  a session begins: a row under the hash of a random cookie
 
-Another way to sign in, such as OpenID Connect, would end in `_begin`, as `sign_in` does.
+With the company's account (`company_account.py`) 1 and 2 fall away: the provider states who
+somebody is, and which role they have, at every sign-in.
 """
 
 from collections.abc import Collection
@@ -12,7 +13,9 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from app.access import credentials, names, operator_store, operators, session_store
+from app.access.company_account import CompanyAccount, CompanyRefused
 from app.access.session_store import OwnSession as OwnSession
+from app.access.session_store import Way as Way
 from app.core.errors import TallyhookError, UsageError
 from app.core.ids import new_token
 from app.database.database import DatabaseContext
@@ -23,6 +26,8 @@ INVITED_FOR: Final[Duration] = 24 * HOUR
 ENTERED_WITHIN: Final[Duration] = 10 * MINUTE
 IDLE: Final[Duration] = 8 * HOUR
 LONGEST: Final[Duration] = 7 * DAY
+LET_IN_FOR: Final[Duration] = HOUR
+"""Length of a session that the machine's owner makes without password and provider."""
 NOTED_EVERY: Final[Duration] = 5 * MINUTE
 """How often a session's last use is stored: reading a page should not write."""
 
@@ -74,6 +79,8 @@ async def invite_operator(
             )
         elif found.disabled_at is not None:
             raise UsageError(f"{name} is disabled; choose another name")
+        elif found.company is not None:
+            raise UsageError(f"{name} signs in with the company's account, and has no password")
         elif role not in (None, found.role):
             raise UsageError(f"{name} has the role {found.role}, and keeps it")
         totp = credentials.new_totp_secret() if found.role in WITH_CODE else None
@@ -152,14 +159,160 @@ async def accept_invitation(
         return await _begin(connection, link.name, now=now, old=old)
 
 
-async def enter_demo(context: DatabaseContext, token: str, *, old: str = "") -> str:
-    """Begin a session of the demo's operator. Raise LinkRefused."""
+async def let_in_link(context: DatabaseContext, *, name: str, reason: str, by: str | None) -> str:
+    """Return a link's token that opens one short session of an operator, for the machine's owner,
+    when nobody can sign in otherwise. Raise UsageError and NotFoundError.
+
+    It counts as a way in that its maker made for the operator, as an invitation does.
+    """
+    token = new_token("")
+    async with context.database.writing() as connection:
+        await operator_store.acting_alone(connection)
+        now = context.clock.now()
+        who = await operators.permitted(connection, by=by, action="operator_invited")
+        known = {each.name: each for each in await operator_store.operators(connection)}
+        if name not in known or known[name].disabled_at is not None:
+            raise operators.no_operator(name)
+        link = session_store.SignInLink(
+            kind="enter", name=name, until=now + ENTERED_WITHIN, totp=None
+        )
+        await session_store.add_link(connection, link, token=token, now=now)
+        await operators.note_in_trail(
+            connection, who, action="operator_invited", subject=name, at=now, reason=reason,
+            facts={"way": "link"},
+        )  # fmt: skip
+    return token
+
+
+async def enter(
+    context: DatabaseContext, token: str, *, demo: bool, old: str = ""
+) -> tuple[str, str]:
+    """Begin a session by a link of the machine's owner; return its cookie and operator. Raise
+    LinkRefused.
+
+    demo  whether the link may be that of the demo's operator
+    """
     link = await read_link(context, token, kind="enter")
     async with context.database.writing() as connection:
         now = context.clock.now()
-        if link.name != DEMO or not await session_store.use_link(connection, token, now=now):
+        if link.name == DEMO and not demo:
             raise LinkRefused
-        return await _begin(connection, link.name, now=now, old=old)
+        if not await session_store.use_link(connection, token, now=now):
+            raise LinkRefused
+        lasts = LONGEST if link.name == DEMO else LET_IN_FOR
+        begun = await _begin(connection, link.name, now=now, old=old, way="link", lasts=lasts)
+        return begun, link.name
+
+
+async def sign_in_by_company(
+    context: DatabaseContext, account: CompanyAccount, *, old: str = ""
+) -> tuple[str, str]:
+    """Begin a session of the person of a company's account; return its cookie and operator.
+
+    A new person becomes an operator, and a known one gets the role that the provider states now.
+    Raise CompanyRefused, also where it states none: then their sessions and tokens end. old: as in
+    `_begin`
+    """
+    async with context.database.writing() as connection:
+        await operator_store.acting_alone(connection)
+        now = context.clock.now()
+        known = await operator_store.operators(connection)
+        found = next((each for each in known if each.company == account.id), None)
+        if found is None:
+            found = await _new_of_company(connection, account, known, now=now)
+        elif found.disabled_at is not None:
+            raise CompanyRefused(f"{found.name} is disabled here; an admin can tell you why.")
+        elif account.role is None:
+            ended = await session_store.revoke_sessions_of(connection, found.name, now=now)
+            await operator_store.revoke_tokens_of(connection, found.name, now=now)
+            if ended:
+                await operators.note_in_trail(
+                    connection, found, action="sessions_ended", subject=found.name, at=now,
+                    facts={"sessions": ended, "way": "company"},
+                )  # fmt: skip
+        elif found.role != account.role:
+            await operator_store.set_role(connection, found.name, account.role)
+            await operators.note_in_trail(
+                connection, found, action="role_changed", subject=found.name, at=now,
+                facts={"before": found.role, "role": account.role},
+            )  # fmt: skip
+        if found is not None and account.role is not None:
+            return await _begin(connection, found.name, now=now, old=old, way="company"), found.name
+    raise CompanyRefused(
+        "Your company's account has no role in Tallyhook, so you cannot come in: ask whoever looks "
+        "after accounts for one of the groups that have a role here."
+    )
+
+
+async def _new_of_company(
+    connection: Connection,
+    account: CompanyAccount,
+    known: Collection[operator_store.Operator],
+    *,
+    now: Instant,
+) -> operator_store.Operator | None:
+    """Add the person of an account that nobody has here; None where they have no role. Raise
+    CompanyRefused for a name that is none, or is taken, and for a first operator who is no
+    admin."""
+    if account.role is None:
+        return None
+    try:
+        name = names.checked(account.name)
+        names.refuse_taken(name, (each.name for each in known))
+    except UsageError as error:
+        raise CompanyRefused(
+            f"The company's account cannot be used with the name that it states: {error}. Whoever "
+            "is that operator signs in as before, and links the account on the page My account."
+        ) from None
+    if account.role != "admin" and not known:
+        raise CompanyRefused("The first operator must be an admin; let an admin sign in first.")
+    found = operator_store.Operator(
+        name=name, role=account.role, created_at=now, company=account.id
+    )
+    await operator_store.add_operator(connection, found)
+    await operators.note_in_trail(
+        connection, found, action="operator_added", subject=name, at=now,
+        facts={"role": found.role, "way": "company"},
+    )  # fmt: skip
+    return found
+
+
+async def prove_by_company(
+    context: DatabaseContext, account: CompanyAccount, *, name: str, token: str
+) -> str:
+    """Renew the session of a person who proved again, with the company's account, who they are;
+    return its new cookie. Raise CompanyRefused for somebody else's account."""
+    async with context.database.reading() as connection:
+        known = {each.name: each for each in await operator_store.operators(connection)}
+    renewed = None
+    if known[name].company == account.id:
+        renewed = await renew_session(context, token)
+    if renewed is None:
+        raise CompanyRefused(f"That is not the account of {name}, whose session this is.")
+    return renewed
+
+
+async def link_company(
+    context: DatabaseContext, account: CompanyAccount, *, name: str, token: str
+) -> str:
+    """Let a signed-in person sign in with the company's account from now on: their password and
+    their sessions end. Begin a session and return its cookie. Raise CompanyRefused."""
+    async with context.database.writing() as connection:
+        await operator_store.acting_alone(connection)
+        now = context.clock.now()
+        known = await operator_store.operators(connection)
+        who = next(each for each in known if each.name == name)
+        holder = next((each for each in known if each.company == account.id), None)
+        if holder is not None or who.company is not None:
+            taken = name if who.company is not None else holder and holder.name
+            raise CompanyRefused(f"{taken} signs in with a company's account already.")
+        await operator_store.set_company(connection, name, account.id)
+        await session_store.delete_credential(connection, name)
+        await session_store.revoke_sessions_of(connection, name, now=now)
+        await operators.note_in_trail(
+            connection, who, action="company_linked", subject=name, at=now
+        )
+        return await _begin(connection, name, now=now, old=token, way="company")
 
 
 async def sign_in(
@@ -192,7 +345,15 @@ async def sign_in(
         return await _begin(connection, name, now=now, old=old)
 
 
-async def _begin(connection: Connection, name: str, *, now: Instant, old: str) -> str:
+async def _begin(
+    connection: Connection,
+    name: str,
+    *,
+    now: Instant,
+    old: str,
+    way: Way = "password",
+    lasts: Duration = LONGEST,
+) -> str:
     """Begin a session with a new token and write an audit entry.
 
     old  the cookie that the browser had, whose session ends; empty: none
@@ -200,10 +361,13 @@ async def _begin(connection: Connection, name: str, *, now: Instant, old: str) -
     token = new_token("")
     await session_store.revoke_session(connection, old, now=now)
     await session_store.add_session(
-        connection, token=token, name=name, now=now, until=now + LONGEST
+        connection, token=token, name=name, now=now, until=now + lasts, way=way
     )
     who = next(each for each in await operator_store.operators(connection) if each.name == name)
-    await operators.note_in_trail(connection, who, action="signed_in", subject=CONSOLE, at=now)
+    facts = {} if way == "password" else {"way": way}
+    await operators.note_in_trail(
+        connection, who, action="signed_in", subject=CONSOLE, at=now, facts=facts
+    )
     return token
 
 
@@ -264,7 +428,8 @@ async def renew_session(context: DatabaseContext, token: str) -> str | None:
     ended meanwhile."""
     new = new_token("")
     async with context.database.writing() as connection:
-        renewed = await session_store.renew_session(connection, token, new=new)
+        now = context.clock.now()
+        renewed = await session_store.renew_session(connection, token, new=new, now=now)
     return new if renewed else None
 
 
@@ -279,6 +444,7 @@ class SignInState:
     """An operator's ways to sign in.
 
     password  whether they have set one
+    company   whether they sign in with the company's account
     invited   whether an invitation is usable
     sessions  the number in force
     used_at   their last use, to some minutes
@@ -286,13 +452,14 @@ class SignInState:
 
     operator: operator_store.Operator
     password: bool
+    company: bool
     invited: bool
     sessions: int
     used_at: Instant | None
 
     @property
     def can_sign_in(self) -> bool:
-        return self.password and self.operator.disabled_at is None
+        return (self.password or self.company) and self.operator.disabled_at is None
 
 
 async def sign_in_states(context: DatabaseContext) -> list[SignInState]:
@@ -307,6 +474,7 @@ async def sign_in_states(context: DatabaseContext) -> list[SignInState]:
         SignInState(
             operator=each,
             password=each.name in able,
+            company=each.company is not None,
             invited=each.name in asked and each.disabled_at is None,
             sessions=open_.get(each.name, (0, None))[0],
             used_at=open_.get(each.name, (0, None))[1],

@@ -87,6 +87,31 @@ def invite(
 
 
 @operators_group.command(
+    "let-in", epilog="Such as: tallyhook operators let-in Ann --by Ann --reason 'provider is down'"
+)
+def let_in(
+    name: OperatorName,
+    reason: Annotated[str, typer.Option(help="Why, in your words; the trail keeps it.")],
+    by: ByOption = None,
+) -> None:
+    """Print a link that opens the console for a person without password and company's account.
+
+    For when nobody can sign in otherwise. It works once, within ten minutes, for an hour. The trail
+    shows it, and it counts as an invitation by who asks.
+    """
+    from app.access.sessions import let_in_link
+
+    async def making(context: AppContext) -> tuple[str, str]:
+        console = context.settings.console
+        token = await let_in_link(context, name=name, reason=reason, by=by)
+        return console.public_url or f"http://127.0.0.1:{console.port}", token
+
+    address, token = running.with_context(making, purpose="writing")
+    print(f"{address}/enter#{token}")
+    printing.note(f"Whoever opens this within ten minutes is {name}, for an hour.")
+
+
+@operators_group.command(
     "vouch", epilog="Such as: tallyhook operators vouch Ann Bob --reason 'both founded the shop'"
 )
 def vouch_for(

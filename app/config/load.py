@@ -89,6 +89,7 @@ _SECRETS_OF_SECTIONS: Final = (
     ("shop", "secret"),
     ("reports", "secret"),
     ("alarms", "secret"),
+    ("oidc", "client_secret"),
     ("reports", "mail_password"),
 )
 """Secrets that may come from a file, whose variable ends with `_FILE`."""
@@ -155,7 +156,8 @@ _SHAPES: Final = {
     "currency": "must be an ISO 4217 code, such as KES",
     "merchant": "must be a name of 80 characters at most, on one line",
     **dict.fromkeys(
-        ("merchant_address", "merchant_contact"), "must be 200 characters at most, on one line"
+        ("merchant_address", "merchant_contact", "client_id", "name_claim", "role_claim"),
+        "must be 200 characters at most, on one line",
     ),
 }
 
@@ -331,6 +333,23 @@ def _alarms_have_their_ways(settings: Settings, reading: SettingsReading) -> Non
         reading.problem(url, "sends alarms unencrypted; write https:// in front")
 
 
+OIDC: Final = PREFIX + "OIDC__"
+
+
+def _company_account_is_whole(settings: Settings, reading: SettingsReading) -> None:
+    oidc = settings.oidc
+    secret = OIDC + "CLIENT_SECRET"
+    missing = "is missing beside the secret; write the provider's issuer"
+    _is_whole(reading, url=OIDC + "ISSUER", secret=secret, missing=missing)
+    needed = {"ISSUER": oidc.issuer, "CLIENT_ID": oidc.client_id, "ROLES": oidc.roles}
+    if any(needed.values()) or oidc.local_accounts == "off":
+        for name, value in needed.items():
+            if not value and OIDC + name not in reading.problems:
+                reading.problem(OIDC + name, "is missing beside what else is said of OIDC; give it")
+    if (oidc.issuer or "").startswith("http:"):
+        reading.only_in_sandbox(OIDC + "ISSUER", "is asked unencrypted; write https:// in front")
+
+
 _WAY: Final = {"folder": "FOLDER", "mail": "MAIL_SERVER", "post": "URL"}
 
 WITNESSES: Final = PREFIX + "EVIDENCE__WITNESS"
@@ -499,6 +518,7 @@ def _secrets(settings: Settings, reading: SettingsReading) -> Iterator[tuple[str
         ("SHOP__SECRET", settings.shop.secret),
         ("REPORTS__SECRET", settings.reports.secret),
         ("ALARMS__SECRET", settings.alarms.secret),
+        ("OIDC__CLIENT_SECRET", settings.oidc.client_secret),
     ):
         if one is not None:
             yield _variable(PREFIX + variable, reading), one.get_secret_value()
@@ -565,6 +585,7 @@ CHECKS: Final[tuple[Callable[[Settings, SettingsReading], None], ...]] = (
     _reports_have_their_ways,
     _witnesses_fit_together,
     _alarms_have_their_ways,
+    _company_account_is_whole,
     _secrets_of_a_source_are_different_and_no_paths,
     _nothing_of_the_simulator_in_live,
     _the_interpreter_is_as_it_should_be,

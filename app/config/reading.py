@@ -23,7 +23,7 @@ MAX_FILE_BYTES: Final = 256 * 1024
 """Size of a file; a larger one was named by mistake."""
 
 _CONTROLS: Final = {code: f"\\x{code:02x}" for code in (*range(32), 127)}
-_SECRET = re.compile(r"__(SECRETS?|TOKEN)\Z")
+_SECRET = re.compile(r"__(CLIENT_SECRET|SECRETS?|TOKEN)\Z")
 
 
 @dataclass(kw_only=True)

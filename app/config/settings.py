@@ -13,7 +13,7 @@ import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, get_args
 from urllib.parse import SplitResult, urlsplit
 
 from pydantic import (
@@ -48,6 +48,11 @@ def lowered(value: Any) -> Any:
     """Strip a text and write it in lower case; leave anything else."""
     return value.strip().lower() if isinstance(value, str) else value
 
+
+Role = Literal["finance", "support", "admin", "viewer"]
+"""What an operator is: the acts and pages of each role are in app/access/operators.py."""
+
+ROLES: Final[tuple[Role, ...]] = get_args(Role)
 
 _CALLING_CODE: Final = re.compile("[1-9][0-9]{0,2}", re.ASCII)
 """ITU-T E.164."""
@@ -251,6 +256,50 @@ def https_url(value: Any) -> Any:
     return found
 
 
+def issuer(value: Any) -> Any:
+    """Validate as `base_url`, https or on this machine. A slash at its end stays: the provider's
+    tokens state exactly this text. Raises ValueError."""
+    if not isinstance(value, str):
+        return value
+    found = str(base_url(value))
+    if not found.startswith("https:") and not is_loopback(urlsplit(found).hostname or ""):
+        raise ValueError("must be an https address, as the provider's configuration states it")
+    return found + "/" if value.strip().endswith("/") else found
+
+
+MAX_ROLES: Final = 100
+"""Values of a claim that have a role."""
+
+
+def roles(value: Any) -> Any:
+    """Parse a JSON object: values of the claim, each with its role. Raises ValueError."""
+    if not isinstance(value, str):
+        return value
+    found = _object_in(value) or {}
+    if not 0 < len(found) <= MAX_ROLES or any(each not in ROLES for each in found.values()):
+        raise ValueError(
+            f"must be a JSON object of 1 to {MAX_ROLES} values of the claim, each with its role "
+            f'({", ".join(ROLES)}): {{"tallyhook-finance": "finance"}}'
+        )
+    return found
+
+
+def words(value: Any) -> Any:
+    """Parse a list as `listed`, of texts without blanks. Raises ValueError for another."""
+    texts = listed(value)
+    if isinstance(texts, list) and any(not each or len(each.split()) != 1 for each in texts):
+        raise ValueError("must be names without blanks, with commas between")
+    return texts
+
+
+def domains(value: Any) -> Any:
+    """Parse a list of mail domains, in lower case. Raises ValueError."""
+    texts = words(value)
+    if isinstance(texts, list) and not all(_HOST.fullmatch(each) for each in texts):
+        raise ValueError("must be domains of mail addresses, such as shop.example")
+    return tuple(map(lowered, texts)) if isinstance(texts, list) else texts
+
+
 def calling_code(value: Any) -> Any:
     """Validate a country's calling code, and remove its plus sign. Raises ValueError."""
     text = value.strip().removeprefix("+") if isinstance(value, str) else value
@@ -389,6 +438,11 @@ MailAddresses = Annotated[tuple[str, ...], NoDecode, BeforeValidator(mail_addres
 WitnessList = Annotated[tuple[str, ...], NoDecode, BeforeValidator(witnesses)]
 EndpointUrl = Annotated[str, BeforeValidator(endpoint_url)]
 DatabaseUrl = Annotated[str, BeforeValidator(database_url)]
+Issuer = Annotated[str, BeforeValidator(issuer)]
+RolesByValue = Annotated[dict[str, Role], NoDecode, BeforeValidator(roles)]
+Words = Annotated[tuple[str, ...], NoDecode, BeforeValidator(words)]
+Domains = Annotated[tuple[str, ...], NoDecode, BeforeValidator(domains)]
+OnOff = Annotated[Literal["on", "off"], BeforeValidator(switched)]
 Switch = Annotated[Literal["auto", "on", "off"], BeforeValidator(switched)]
 Networks = Annotated[tuple[str, ...], NoDecode, BeforeValidator(networks)]
 Profile = Annotated[str, StringConstraints(pattern=r"^(?:[a-z0-9_-]{1,40}|[^\x00]*[/.][^\x00]*)$")]
@@ -571,6 +625,34 @@ class ConsoleSettings(Section):
     mappings: Path | None = None
 
 
+class OidcSettings(Section):
+    """Sign-in with the company's account, by OpenID Connect. All None: passwords alone.
+
+    issuer          the provider, exactly as its tokens state it
+    client_secret   also if it came from the file
+    scopes          asked for beside `openid`
+    name_claim      claim with a person's name, by which the trail shows them
+    role_claim      claim whose values decide the role: its name, or a path with dots
+    roles           role of each value; of several, the first in this order counts
+    domains         domains of verified mail addresses that may come in; empty: all
+    acr, amr        ways of signing in of which the token must state one; empty: any
+    local_accounts  `off`: nobody signs in by password
+    """
+
+    issuer: Issuer | None = None
+    client_id: MerchantWords = ""
+    client_secret: SecretStr | None = None
+    client_secret_file: Path | None = None
+    scopes: Words = ("email", "profile")
+    name_claim: MerchantWords = "email"
+    role_claim: MerchantWords = "groups"
+    roles: RolesByValue = Field(default_factory=dict)
+    domains: Domains = ()
+    acr: Words = ()
+    amr: Words = ()
+    local_accounts: OnOff = "on"
+
+
 class Settings(BaseSettings):
     """All settings, checked. `load_settings` builds them, or a test by keyword.
 
@@ -597,6 +679,7 @@ class Settings(BaseSettings):
     phones: PhonesSettings = Field(default_factory=PhonesSettings)
     rehearsal: RehearsalSettings = Field(default_factory=RehearsalSettings)
     console: ConsoleSettings = Field(default_factory=ConsoleSettings)
+    oidc: OidcSettings = Field(default_factory=OidcSettings)
     erasure_journal: Path | None = None
     import_folder: Path | None = None
     phone_country: CallingCode = ""

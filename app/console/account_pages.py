@@ -1,11 +1,13 @@
-"""My account: an operator's own password, second factor, sessions and notices."""
+"""My account: how an operator signs in, their sessions, and how they are notified."""
 
 from hmac import compare_digest
 from typing import Final
+from urllib.parse import urlencode
 
 from app.access import credentials, sessions
-from app.console.signing_in import qr_code
-from app.console.view import Document, Field, Form, View
+from app.access.challenges import new_challenge
+from app.console.signing_in import link_grant_of, qr_code
+from app.console.view import ActionResult, Document, Field, Form, View
 from app.core.errors import NotFoundError, UsageError
 from app.core.text import counted
 from app.monitoring.work_notices import (
@@ -41,6 +43,8 @@ async def account_document(view: View) -> Document:
     return {
         "password": account is not None,
         "second_factor": account is not None and account.totp is not None,
+        "company": view.person.way == "company",
+        "linkable": view.console.company is not None and view.person.way == "password",
         "sessions": [
             {
                 "session": each.id,
@@ -134,6 +138,36 @@ async def do_second_factor(view: View, reason: str) -> str:
         here=view.cookie,
     )
     return "/me"
+
+
+async def ask_link_company(view: View) -> Form:
+    lines = (
+        "You are sent to sign in there. From then on you sign in with the company's account alone: "
+        "your password and all your sessions end, and your role here is what the company's account "
+        "says.",
+    )
+    able = view.console.company is not None and view.person.way == "password"
+    return Form(
+        subject=view.person.name,
+        lines=lines if able else ("There is nothing to link.",),
+        back="/me",
+        ready=able,
+        reason=False,
+        password=True,
+    )
+
+
+async def do_link_company(view: View, reason: str) -> ActionResult:
+    """Show the way there; a form that led to another host would be stopped by the browser."""
+    grant = new_challenge(
+        view.console.mark_key, to=link_grant_of(view.cookie), now=view.context.clock.now()
+    )
+    query = urlencode({"for": "link", "next": "/me", "grant": grant})
+    return ActionResult(
+        title="Link the company's account",
+        lines=("Go on within ten minutes, and sign in there.",),
+        back=f"/sign-in/company?{query}",
+    )
 
 
 OTHERS: Final = "others"

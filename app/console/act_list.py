@@ -552,6 +552,15 @@ ACTS: Final = (
         kept=False,
     ),
     Act(
+        name="link-company",
+        title="Link the company's account",
+        button="Link it",
+        permission="company_linked",
+        ask=account_pages.ask_link_company,
+        do=account_pages.do_link_company,
+        kept=False,
+    ),
+    Act(
         name="end-own-session",
         title="End your session",
         button="End it",

@@ -15,6 +15,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
 
+from app.access.company_account import BACK
 from app.access.operators import Action, Reading
 from app.access.sessions import first_use
 from app.console.act_list import ACTS
@@ -72,6 +73,10 @@ NOT_CONFIRMED: Final = (
     "that is not your password, or it was tried too often: wait a minute and look again"
 )
 
+NOT_PROVED: Final = (
+    "nothing was done: prove again who you are, since five minutes have passed, and send it then"
+)
+
 NOT_AS_SHOWN: Final = "nothing was done: what the form was about has changed since it was opened"
 
 NOT_ALLOWED: Final = (
@@ -119,6 +124,8 @@ class Application:
         application = Starlette(
             routes=[
                 Route("/sign-in", signing.sign_in, methods=both),
+                Route("/sign-in/company", signing.to_company),
+                Route(BACK, signing.from_company),
                 Route("/sign-out", signing.sign_out, methods=["POST"]),
                 Route("/enter", signing.enter, methods=both),
                 Route("/invite", signing.invite, methods=both),
@@ -336,6 +343,7 @@ class Application:
             "form": new_token(""),
             "problem": problem,
             "query": view.request.url.query,
+            "proof": self._signing.proof_of(view.person),
             "given": {
                 name: value
                 for name, value in {**view.given, **typed}.items()
@@ -360,7 +368,11 @@ class Application:
         if form.password and not await self._signing.confirms(
             view.request, view.person, view.given.get("password", "")
         ):
-            return await self._ask(view, act, NOT_CONFIRMED, form=form)
+            by_company = view.person.way == "company"
+            if by_company and act.kept and not act.file:
+                self._signing.keep_typed(view.request, view.person, view.given)
+            problem = NOT_PROVED if by_company else NOT_CONFIRMED
+            return await self._ask(view, act, problem, form=form)
         try:
             if form.reason:
                 reason = checked_reason(view.given.get("reason", ""), [])

@@ -167,6 +167,7 @@ async def people_document(view: View) -> Document:
                 "disabled_at": format_known(each.operator.disabled_at),
                 "can_sign_in": each.can_sign_in,
                 "password": each.password,
+                "company": each.company,
                 "invited": each.invited,
                 "sessions": each.sessions,
                 "used_at": format_known(each.used_at),

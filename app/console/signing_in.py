@@ -10,23 +10,28 @@ from which the operator signed in is exempt from the total of all networks.
 import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from hashlib import sha256
 from time import monotonic
-from typing import Any, Final
-from urllib.parse import parse_qsl
+from typing import Any, Final, Literal, get_args
+from urllib.parse import parse_qsl, quote, unquote, urlencode
 
 import structlog
 from markupsafe import Markup
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import RedirectResponse, Response
 
-from app.access import credentials, names, operators, sessions
+from app.access import challenges, credentials, names, operators, sessions
+from app.access.company_account import CompanyRefused
 from app.access.proposals import newcomer_notice
+from app.access.sessions import Way
 from app.console.pages import Pages
 from app.console.security import RateLimiter, network_block
 from app.console.view import Console, Person
-from app.core.errors import UsageError
+from app.console.words import spoken
+from app.core.errors import UnreachableError, UsageError
+from app.core.ids import new_token
 from app.core.masking import looks_like_a_phone
 from reconcile.instants import DAY, SECOND, Instant
 
@@ -43,6 +48,18 @@ guessing must not fill it."""
 MAX_FORM_BYTES: Final = 16 * 1024
 MAX_FIELDS: Final = 50
 FORM_WITHIN_S: Final = 30.0
+MAX_NEXT: Final = 2_000
+"""Characters of an address that a cookie keeps meanwhile; browsers keep 4,096 bytes of one."""
+
+Purpose = Literal["sign-in", "again", "link"]
+"""Why somebody is sent to the company's sign-in: to come in, to prove once more who they are, or to
+sign in there from now on."""
+
+LOCAL_OFF: Final = (
+    "Nobody signs in by password here: use the company's account. If that fails, the machine's "
+    "owner makes a way in: tallyhook operators let-in NAME --reason WHY"
+)
+
 BY_ITSELF: Final = "Tallyhook-By-Itself"
 """Header of requests that a page's script makes by itself; they don't keep the session alive."""
 
@@ -165,6 +182,11 @@ def _hashed(cookie: str) -> str:
     return sha256(cookie.encode(errors="replace")).hexdigest()
 
 
+def link_grant_of(cookie: str) -> str:
+    """Return to what a grant to link the company's account is bound: this session alone."""
+    return f"link {_hashed(cookie)}"
+
+
 class SigningIn:
     """Routes of signing in and out, and the operator of a request."""
 
@@ -186,7 +208,20 @@ class SigningIn:
             return None
         used = used and BY_ITSELF not in request.headers
         found = await sessions.session_of(self._console.context, token, used=used)
-        return None if found is None else Person(name=operators.Proven(found.name), role=found.role)
+        if found is None or not self._open_to(found.way):
+            return None
+        return Person(
+            name=operators.Proven(found.name),
+            role=found.role,
+            way=found.way,
+            proved_at=found.proved_at,
+        )
+
+    def _open_to(self, way: Way) -> bool:
+        """Return whether people may be signed in this way, by the settings of now."""
+        if way == "company":
+            return self._console.company is not None
+        return way == "link" or self._console.context.settings.oidc.local_accounts == "on"
 
     def _cookie(self, request: Request) -> str:
         return request.cookies.get(self._console.cookie, "")
@@ -225,6 +260,12 @@ class SigningIn:
         """Return the text typed in this form before its operator had to sign in again."""
         return self._unsent.at(self._cookie(request), address_of(request))
 
+    def keep_typed(self, request: Request, person: Person, fields: Mapping[str, str]) -> None:
+        """Keep a form's text while its person proves at the provider who they are."""
+        self._unsent.put(
+            self._cookie(request), name=person.name, where=address_of(request), fields=fields
+        )
+
     def forget_unsent(self, request: Request) -> None:
         """Forget the kept text of this form, which was sent now."""
         if self.unsent(request):
@@ -258,11 +299,22 @@ class SigningIn:
             return self._form("link.html", title=title, to=to)
         return self._form("link.html", title=title, to=to, status=403, problem=str(error))
 
+    def proof_of(self, person: Person) -> str:
+        """Return what an irreversible act asks a person for: `password`, `company` (to sign in
+        there once more) or nothing."""
+        if person.way == "link":
+            return ""  # the machine's owner made it, for an hour or for the demo
+        fresh = person.proved_within(self._console.context.clock.now())
+        return "" if person.way == "company" and fresh else person.way
+
     async def confirms(self, request: Request, person: Person, password: str) -> bool:
         """Check the operator's password again, within the tries, and renew their session.
 
-        `with_session` puts the new cookie into the answer.
+        `with_session` puts the new cookie into the answer. With the company's account the provider
+        has checked, which renewed it.
         """
+        if person.way != "password":
+            return not self.proof_of(person)
         fits = self._may_try(request, person.name, known=True) and await sessions.confirmed(
             self._console.context, name=person.name, password=password
         )
@@ -296,8 +348,10 @@ class SigningIn:
             if await self.person(request) is not None:
                 return RedirectResponse(where, status_code=303)
             ended = request.query_params.get("ended")
-            return self._form("sign_in.html", title="Sign in", next=where, ended=ended, name="")
+            return await self._sign_in_form(request, where=where, ended=ended)
         form = await form_fields(request)
+        if not self._open_to("password"):
+            return await self._sign_in_form(request, status=403, problem=LOCAL_OFF)
         # Cut, because tries are counted by it; no operator's name is longer.
         name = form.get("name", "").strip()[: names.NAME_MAX + 1]
         try:
@@ -312,46 +366,170 @@ class SigningIn:
             )
         except sessions.SignInRefused as error:
             await self._note_failure(request)
-            return self._form(
-                "sign_in.html",
-                title="Sign in",
-                status=403,
-                next=local(form.get("next", "/")),
-                ended=None,
-                name=name,
-                problem=str(error),
+            where = local(form.get("next", "/"))
+            return await self._sign_in_form(
+                request, status=403, where=where, name=name, problem=str(error)
             )
         self._signed_in.add((name, _network(request)))
         return self._begun(request, token, local(form.get("next", "/")), name=name)
 
+    async def _sign_in_form(
+        self,
+        request: Request,
+        *,
+        status: int = 200,
+        where: str = "/",
+        name: str = "",
+        ended: str | None = None,
+        problem: str | None = None,
+    ) -> Response:
+        company, leave = self._console.company, None
+        if company is not None and "left" in request.query_params:
+            with suppress(UnreachableError):
+                leave = (await company.addresses()).end_session
+        return self._form(
+            "sign_in.html",
+            title="Sign in",
+            status=status,
+            next=where,
+            ended=ended,
+            name=name,
+            problem=problem,
+            company=None if company is None else f"/sign-in/company?{urlencode({'next': where})}",
+            leave=leave,
+            passwords=self._open_to("password"),
+        )
+
+    # --- the company's account --------------------------------------------------------------------
+
+    async def to_company(self, request: Request) -> Response:
+        """Send a browser to the company's sign-in, with a cookie by which it comes back."""
+        company, asked = self._console.company, request.query_params
+        purpose = next((each for each in get_args(Purpose) if each == asked.get("for")), "sign-in")
+        where = local(asked.get("next", "/"))
+        if company is None:
+            return self._pages.problem(404, "There is no such page.")
+        if purpose != "sign-in" and await self.person(request) is None:
+            return RedirectResponse("/sign-in", status_code=303)
+        if purpose == "link" and not self._granted(request, asked.get("grant", "")):
+            return self._pages.problem(403, "Begin on the page My account.", back="/me")
+        if not self._may_try(request):
+            return self._pages.problem(429, "Too many tries: wait a minute.", back=where)
+        where = where if len(where) <= MAX_NEXT else "/"
+        begun = f"{new_token('')}.{purpose}.{quote(where, safe='')}"
+        key, now = self._console.mark_key, self._console.context.clock.now()
+        state = challenges.new_challenge(key, to=begun, now=now)
+        try:
+            there = await company.address_to(
+                state=state,
+                nonce=challenges.derived(key, state, "nonce"),
+                verifier=challenges.derived(key, state, "verifier"),
+                again=purpose != "sign-in",
+            )
+        except UnreachableError as error:
+            return self._pages.problem(503, spoken(str(error)), back=where)
+        answer = RedirectResponse(there, status_code=303)
+        answer.set_cookie(
+            self._console.cookie + "-begun",
+            begun,
+            max_age=challenges.VALID_FOR // SECOND,
+            path="/",
+            secure=self._console.secure,
+            httponly=True,
+            samesite="lax",
+        )
+        return answer
+
+    def _granted(self, request: Request, grant: str) -> bool:
+        """Return whether the form on My account, with the password, led here in this session."""
+        now = self._console.context.clock.now()
+        to = link_grant_of(self._cookie(request))
+        return challenges.begun_at(self._console.mark_key, grant, to=to, now=now) is not None
+
+    async def from_company(self, request: Request) -> Response:
+        """Take a browser back from the company's sign-in, once."""
+        company, given = self._console.company, request.query_params
+        if company is None:
+            return self._pages.problem(404, "There is no such page.")
+        begun = request.cookies.get(self._console.cookie + "-begun", "")
+        _, _, rest = begun.partition(".")
+        purpose, _, place = rest.partition(".")
+        where, state = local(unquote(place)), given.get("state", "")
+        context, key = self._console.context, self._console.mark_key
+        try:
+            at = challenges.begun_at(key, state, to=begun, now=context.clock.now())
+            if at is None:
+                raise CompanyRefused(
+                    "This sign-in was begun in another browser, or more than ten minutes ago. "
+                    "Begin again."
+                )
+            if not self._may_try(request) or not await sessions.first_use(context, state):
+                raise CompanyRefused("This sign-in was used already. Begin again.")
+            account = await company.account(
+                given,
+                nonce=challenges.derived(key, state, "nonce"),
+                verifier=challenges.derived(key, state, "verifier"),
+                begun=at,
+                again=purpose != "sign-in",
+            )
+            old = self._cookie(request)
+            if purpose == "sign-in":
+                token, name = await sessions.sign_in_by_company(context, account, old=old)
+            else:
+                person = await self.person(request)
+                if person is None:
+                    raise CompanyRefused("Your session has ended. Sign in again.")
+                name = person.name
+                change = sessions.link_company if purpose == "link" else sessions.prove_by_company
+                token = await change(context, account, name=name, token=old)
+        except (CompanyRefused, UnreachableError) as error:
+            await self._note_failure(request)
+            if purpose in ("again", "link"):
+                answer = self._pages.problem(403, spoken(str(error)), back=where)
+            else:
+                answer = await self._sign_in_form(
+                    request, status=403, where=where, problem=spoken(str(error))
+                )
+        else:
+            answer = self._begun(request, token, where, name=name)
+        answer.delete_cookie(
+            self._console.cookie + "-begun", path="/", secure=self._console.secure, httponly=True
+        )
+        return answer
+
+    # --- leaving, and links -----------------------------------------------------------------------
+
     async def sign_out(self, request: Request) -> Response:
-        cookie = self._cookie(request)
+        cookie, person = self._cookie(request), await self.person(request)
         self._unsent.drop(cookie)
         await sessions.sign_out(self._console.context, cookie)
-        answer = RedirectResponse("/sign-in", status_code=303)
+        left = person is not None and person.way == "company"
+        answer = RedirectResponse("/sign-in?left=company" if left else "/sign-in", status_code=303)
         answer.delete_cookie(
             self._console.cookie, path="/", secure=self._console.secure, httponly=True
         )
         return answer
 
     async def enter(self, request: Request) -> Response:
-        """Let the demo's visitor in, on this machine alone."""
-        if not self._console.loopback:
-            return self._pages.problem(404, "There is no such page.")
+        """Let somebody in by a link of the machine's owner; the demo's on this machine alone."""
+        title = "Come in by a link"
         if request.method != "POST":
-            return self._link_form("Open the demo", "/enter")
+            return self._link_form(title, "/enter")
         token = (await form_fields(request)).get("token", "").strip()
         try:
             if not self._may_try(request):
                 raise sessions.LinkRefused
             old = self._cookie(request)
-            begun = await sessions.enter_demo(self._console.context, token, old=old)
-            return self._begun(request, begun, "/", name=sessions.DEMO)
+            demo = self._console.loopback
+            begun, name = await sessions.enter(self._console.context, token, demo=demo, old=old)
+            return self._begun(request, begun, "/", name=name)
         except sessions.LinkRefused as error:
-            return self._link_form("Open the demo", "/enter", error)
+            return self._link_form(title, "/enter", error)
 
     async def invite(self, request: Request) -> Response:
         """Show an invitation's form, and accept what the operator sets in it."""
+        if not self._open_to("password"):
+            return await self._sign_in_form(request, status=403, problem=LOCAL_OFF)
         if request.method != "POST":
             return self._link_form("Your invitation", "/invite")
         form = await form_fields(request)

@@ -14,8 +14,10 @@ from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import Response
 
+from app.access.company_account import FRESH_FOR, CompanyProvider
 from app.access.operators import MAY, MAY_READ, Action, Reading, Role, last_done
 from app.access.proposals import Proposals
+from app.access.sessions import Way
 from app.console.live import Live
 from app.console.uploads import ReceivedFile, Uploads
 from app.context.context import AppContext
@@ -57,6 +59,7 @@ class Console:
     work         runs a job's function, usually in another process
     reads_rules  the same with a time limit: a TOML parser's time grows with the square
     approve      approves a proposal that takes long: (proposal, by, reason)
+    company      the provider of the company's accounts; None: people sign in by password
     transport    sends test events; None: by the network
     """
 
@@ -73,6 +76,7 @@ class Console:
     jobs: Jobs
     uploads: Uploads
     live: Live
+    company: CompanyProvider | None = None
     transport: httpx2.AsyncBaseTransport | None = None
 
     @property
@@ -92,14 +96,20 @@ ROLES_OF: Final[Mapping[str, frozenset[Role]]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Person:
-    """Operator who is signed in, as the session says."""
+    """Operator who is signed in, as the session says, and how and when they proved who they are."""
 
     name: str
     role: str
+    way: Way
+    proved_at: Instant
 
     def may(self, what: Action | Reading) -> bool:
         """Return whether the role may take an action, or look at something."""
         return self.role in ROLES_OF[what]
+
+    def proved_within(self, now: Instant) -> bool:
+        """Return whether the proof counts for an irreversible act too."""
+        return now - self.proved_at < FRESH_FOR
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

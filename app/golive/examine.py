@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import httpx2
 
+from app.access.company_account import BACK, CompanyProvider
 from app.access.tokens import ending_soon
 from app.checkout.client import client_settings
 from app.config.database_url import sqlite_file
@@ -116,6 +117,8 @@ def secret_files(settings: Settings) -> Iterator[tuple[str, Path]]:
         yield "TALLYHOOK_CHECKOUT__TOKEN_FILE", settings.checkout.token_file
     if settings.shop.secret_file is not None:
         yield "TALLYHOOK_SHOP__SECRET_FILE", settings.shop.secret_file
+    if settings.oidc.client_secret_file is not None:
+        yield "TALLYHOOK_OIDC__CLIENT_SECRET_FILE", settings.oidc.client_secret_file
     journal = settings.erasure_journal_path
     own = list(key_files(settings).items())
     if journal is not None:
@@ -202,7 +205,7 @@ async def _database(settings: Settings) -> list[Check]:
 
 
 async def _services(settings: Settings, client: httpx2.AsyncClient) -> list[Check]:
-    """The provider, whose clock counts, and the shop."""
+    """The provider, whose clock counts, the shop, and the company's sign-in."""
     clock, checks = SystemClock(), list[Check]()
     provider = settings.checkout.base_url
     if provider is None:
@@ -222,6 +225,9 @@ async def _services(settings: Settings, client: httpx2.AsyncClient) -> list[Chec
     if settings.shop.url is not None:
         seen = await probe(client, settings.shop.url)
         checks += preflight.of_reach("shop", seen, now=clock.now())
+    if settings.oidc.issuer is not None:
+        company = CompanyProvider(settings.oidc, back=BACK, clock=clock)
+        checks.append(preflight.of_company(settings.oidc.issuer, await company.problem()))
     return checks
 
 

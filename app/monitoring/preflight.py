@@ -202,6 +202,17 @@ def of_reach(what: str, probe: Probe, *, now: Instant) -> Iterator[Check]:
         yield weak(f"{what} TLS", sentence, "renew it") if soon else ok(f"{what} TLS", sentence)
 
 
+def of_company(issuer: str, problem: str | None) -> Check:
+    """Check that people can be sent to the company's sign-in, and its tokens verified."""
+    what = "company's sign-in"
+    if problem is None:
+        return ok(what, f"{issuer} answers, and publishes its addresses and keys.")
+    sentence = f"Nobody can sign in there: {problem}."
+    return must(
+        what, sentence, "check TALLYHOOK_OIDC__ISSUER and the provider, then run this again"
+    )
+
+
 def of_clock(probe: Probe, *, before: Instant, after: Instant) -> Check:
     """Compare our clock with the Date of an answer requested at `before` and read at `after`."""
     if probe.date is None:

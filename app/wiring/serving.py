@@ -11,6 +11,8 @@ from urllib.parse import urlsplit
 import structlog
 import uvicorn
 
+from app.access.company_account import BACK as COMPANY_BACK
+from app.access.company_account import CompanyProvider
 from app.access.sessions import somebody_can_sign_in
 from app.config.settings import Settings
 from app.console.application import build_console
@@ -361,6 +363,7 @@ def console_of(context: AppContext, *, host: str, port: int, elsewhere: Elsewher
     """Build a console for one address."""
     public = context.settings.console.public_url
     own = f"127.0.0.1:{port}"
+    origin = public or f"http://{own}"
     hosts = {own, f"localhost:{port}", f"[::1]:{port}"}
     work = elsewhere(purpose="writing", at_once=AT_ONCE, died=UNCHANGED)
     reads_rules = elsewhere(
@@ -370,7 +373,7 @@ def console_of(context: AppContext, *, host: str, port: int, elsewhere: Elsewher
     approving = elsewhere(purpose="writing", at_once=AT_ONCE, died=BEGUN)
     return Console(
         context=context,
-        origin=public or f"http://{own}",
+        origin=origin,
         hosts=frozenset({urlsplit(public).netloc} if public else hosts),
         loopback=not public and is_loopback(host),
         cookie="__Host-tallyhook" if public else f"tallyhook-{port}",
@@ -382,6 +385,11 @@ def console_of(context: AppContext, *, host: str, port: int, elsewhere: Elsewher
         jobs=Jobs(context.clock),
         uploads=Uploads(context.clock),
         live=Live(context),
+        company=None
+        if context.settings.oidc.issuer is None
+        else CompanyProvider(
+            context.settings.oidc, back=origin + COMPANY_BACK, clock=context.clock
+        ),
     )
 
 
@@ -406,7 +414,8 @@ BEGUN: Final = (
 
 
 async def _check_somebody_can_sign_in(context: AppContext, *, host: str) -> None:
-    if not is_loopback(host) and not await somebody_can_sign_in(context):
+    company = context.settings.oidc.issuer is not None
+    if not (is_loopback(host) or company or await somebody_can_sign_in(context)):
         raise ConfigurationError(
             [
                 "nobody can sign in to the console yet: `tallyhook operators invite NAME "

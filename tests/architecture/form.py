@@ -31,7 +31,8 @@ _LOG_WORDS = frozenset({"exc_info", "stack_info"})
 PLACES_OF_SECRETS = (
     "app/client", "app/providers", "app/sandbox", "app/api", "app/receiving", "app/console",
     "app/access/credentials.py", "app/access/sessions.py", "app/access/session_store.py",
-    "app/access/tokens.py", "app/access/operator_store.py", "app/privacy/erasure_journal.py",
+    "app/access/tokens.py", "app/access/operator_store.py", "app/access/challenges.py",
+    "app/access/company_account.py", "app/privacy/erasure_journal.py",
 )  # fmt: skip
 """Files that compare a signature, token or digest from outside."""
 

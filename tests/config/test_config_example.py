@@ -61,6 +61,7 @@ def test_a_copy_with_its_blanks_filled_in_loads(tmp_path: Path) -> None:
         "<address>", "Kq7wZt2mXc9LbR4vN8sD"
     )
     text = text.replace("<shop secret>", "whsec_c2hvcC1zZWNyZXQtb2YtMzAtYnl0ZXMtbG9uZyE=")
+    text = text.replace("<client secret>", "c9Qx7-Tj4Vb9Hd3Fg6Ms1P")
     text = text.replace("<reports secret>", "whsec_cmVwb3J0cy1zZWNyZXQtb2YtMzAtYnl0ZXMtIQ==")
     one, other = (TestWitness(name, lambda: 0).key for name in ("one.example", "other.example"))
     text = text.replace("<witness key>", one).replace("<other key>", other)

@@ -80,7 +80,7 @@ class RunningConsole:
             yield client
 
 
-async def _with_orders(folder: Path) -> None:
+async def with_orders(folder: Path) -> None:
     """Write a paid order, a declined one, a refused delivery, and an operator of each role."""
     async with driving(folder) as driver:
         await driver.send(event("evt_1", customer={"phone": f"+{PHONE}"}))
@@ -98,7 +98,7 @@ async def _with_orders(folder: Path) -> None:
 
 async def _with_breaks(folder: Path) -> None:
     """Add an order paid twice, one paid in another currency, and a run."""
-    copy_of(_with_orders, folder)
+    copy_of(with_orders, folder)
     async with driving(folder) as driver:
         await driver.send(event("evt_9", payment={"reference": "pay_2", "amount": 1500}))
         for number, claim in enumerate(("pay_a", "pay_b")):
@@ -112,12 +112,12 @@ async def _with_breaks(folder: Path) -> None:
 
 
 @asynccontextmanager
-async def _over(folder: Path) -> AsyncIterator[RunningConsole]:
-    """Run a console over a service on this database."""
+async def console_over(folder: Path, **more: str) -> AsyncIterator[RunningConsole]:
+    """Run a console over a service on this database; more: settings."""
     async with driving(folder) as driver:
         mappings = folder / "mappings"
         mappings.mkdir()
-        settings = load_settings(environ(folder, CONSOLE__MAPPINGS=str(mappings)))
+        settings = load_settings(environ(folder, CONSOLE__MAPPINGS=str(mappings), **more))
         context = replace(driver.service.context, settings=settings)
         made = console_of(context, host="127.0.0.1", port=PORT, elsewhere=Here(context))
         # However busy the machine is, a page shows what its job has come to.
@@ -130,8 +130,8 @@ async def _over(folder: Path) -> AsyncIterator[RunningConsole]:
 @pytest.fixture
 async def console(tmp_path: Path) -> AsyncIterator[RunningConsole]:
     """Run a console with orders, and an operator of each role."""
-    copy_of(_with_orders, tmp_path)
-    async with _over(tmp_path) as running:
+    copy_of(with_orders, tmp_path)
+    async with console_over(tmp_path) as running:
         yield running
 
 
@@ -139,7 +139,7 @@ async def console(tmp_path: Path) -> AsyncIterator[RunningConsole]:
 async def console_with_breaks(tmp_path: Path) -> AsyncIterator[RunningConsole]:
     """Run a console that also has breaks and a run."""
     copy_of(_with_breaks, tmp_path)
-    async with _over(tmp_path) as running:
+    async with console_over(tmp_path) as running:
         yield running
 
 

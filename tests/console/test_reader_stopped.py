@@ -144,6 +144,8 @@ async def test_what_was_known_before_the_unread_delivery_is_known_for_good(
 
 SILENT_PAGES: Final = {
     "/sign-in": "nobody is signed in",
+    "/sign-in/company": "nobody is signed in",
+    "/sign-in/company/back": "nobody is signed in",
     "/sign-out": "nobody is signed in any more",
     "/enter": "nobody is signed in",
     "/invite": "nobody is signed in",

@@ -194,8 +194,8 @@ class TrailContract:
         now = seconds(60)
         for name, token in (("Ann", "here"), ("Ann", "phone"), ("Fin", "office")):
             await commit(inbox, add_session, token=token, name=name, now=now, until=seconds(600))
-        assert await commit(inbox, renew_session, "here", new="here again")
-        assert not await commit(inbox, renew_session, "here", new="anything")
+        assert await commit(inbox, renew_session, "here", new="here again", now=now)
+        assert not await commit(inbox, renew_session, "here", new="anything", now=now)
         own = await fetch(inbox, sessions_of, "Ann", now=now, used_after=seconds(0))
         assert {each.id for each in own} == {session_id("here again"), session_id("phone")}
         ids = [session_id("phone"), session_id("office")]

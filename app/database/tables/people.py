@@ -267,14 +267,16 @@ class SignoffRow(Table, table=True):
 
 
 class OperatorRow(Table, table=True):
-    """A person with a role, by which they may change or unmask something."""
+    """A person with a role, by which they may change or unmask something. `company` is the issuer
+    and the subject of the company's account with which they sign in, if they do."""
 
     __tablename__ = "operators"
-    __table_args__ = CLUSTERED
+    __table_args__ = (UniqueConstraint("company"), CLUSTERED)
     name: str = text_column(marks.STAFF, primary=True)
     role: str = text_column(marks.STAFF)
     created_at: int = big_column()
     disabled_at: int | None = big_column(null=True)
+    company: str | None = text_column(marks.STAFF, null=True)
 
 
 class CredentialRow(Table, table=True):
@@ -288,6 +290,21 @@ class CredentialRow(Table, table=True):
     totp: str | None = text_column(marks.CREDENTIALS, null=True)
     totp_step: int | None = big_column(null=True)
     set_at: int = big_column()
+
+
+class PasskeyRow(Table, table=True):
+    """A passkey of an operator, by its credential id in base64url: the public key as COSE, the
+    count of its last signature, and what its person calls it."""
+
+    __tablename__ = "passkeys"
+    __table_args__ = (Index("ix_passkeys_name", "name"), CLUSTERED)
+    id: str = text_column(marks.CREDENTIALS, primary=True)
+    name: str = text_column(marks.STAFF)
+    label: str = text_column(marks.STAFF)
+    public_key: bytes = blob_column(marks.CREDENTIALS, null=False)
+    sign_count: int = big_column()
+    made_at: int = big_column()
+    used_at: int | None = big_column(null=True)
 
 
 class InvitationRow(Table, table=True):
@@ -306,7 +323,8 @@ class InvitationRow(Table, table=True):
 
 
 class SessionRow(Table, table=True):
-    """A session of the console, by the SHA-256 of its cookie."""
+    """A session of the console, by the SHA-256 of its cookie. `way` is how it began, `proved_at`
+    when the person last proved who they are."""
 
     __tablename__ = "sessions"
     __table_args__ = (Index("ix_sessions_name", "name"), CLUSTERED)
@@ -316,6 +334,8 @@ class SessionRow(Table, table=True):
     used_at: int = big_column()
     until: int = big_column()
     revoked_at: int | None = big_column(null=True)
+    way: str = text_column(marks.CODES)
+    proved_at: int = big_column()
 
 
 class UsedFormRow(Table, table=True):

@@ -1,0 +1,53 @@
+"""Challenges of sign-ins that were begun: short-lived, bound to a browser, and used once.
+
+Nothing is stored until one is used (`sessions.first_use`), so strangers who begin sign-ins fill
+nothing.
+"""
+
+import hmac
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from typing import Final
+
+from app.core.ids import new_salts
+from reconcile.instants import MINUTE, Duration, Instant
+
+VALID_FOR: Final[Duration] = 10 * MINUTE
+"""Time to sign in at the provider, or to find a security key."""
+
+_SALT: Final = slice(8, 24)
+
+
+def new_challenge(key: str, *, to: str, now: Instant) -> str:
+    """Return a new challenge in base64url: an instant, a salt, and a MAC over both and `to`.
+
+    key  the console's own secret
+    to   the browser's secret, and what the challenge is for
+    """
+    begun = now.to_bytes(8, "big", signed=True) + new_salts(1)[0]
+    return _text(begun + _mac(key, begun + to.encode()))
+
+
+def begun_at(key: str, challenge: str, *, to: str, now: Instant) -> Instant | None:
+    """Return when a challenge was made; None where it was not made for `to`, or is too old."""
+    try:
+        made = urlsafe_b64decode(challenge.encode() + b"=" * (-len(challenge) % 4))
+    except ValueError:  # also characters that are no ASCII
+        return None
+    begun, mac = made[: _SALT.stop], made[_SALT.stop :]
+    at = Instant(int.from_bytes(begun[: _SALT.start], "big", signed=True))
+    # An encoding that differs in unused bits would be the same challenge, and be used once more.
+    fits = hmac.compare_digest(mac, _mac(key, begun + to.encode())) and _text(made) == challenge
+    return at if fits and at <= now < at + VALID_FOR else None
+
+
+def derived(key: str, challenge: str, purpose: str) -> str:
+    """Return a secret of 256 bits that only this console can compute from the challenge."""
+    return _text(_mac(key, f"{purpose} {challenge}".encode()))
+
+
+def _mac(key: str, content: bytes) -> bytes:
+    return hmac.digest(key.encode(), content, "sha256")
+
+
+def _text(content: bytes) -> str:
+    return urlsafe_b64encode(content).decode().rstrip("=")

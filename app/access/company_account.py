@@ -1,0 +1,448 @@
+"""Sign-in with the company's account: a relying party of OpenID Connect, for one provider.
+
+1 discover   the provider's addresses, from its configuration under the issuer
+2 send       the browser there, with state, nonce and the hash of a verifier (PKCE, S256)
+3 exchange   the code that comes back, with the verifier, for an ID token
+4 verify     the token's signature by the provider's keys, then each claim
+5 name       the person: their stable id, their name, and their role by a claim
+
+Sources: OpenID Connect Core 1.0 (3.1.2 and 3.1.3.7) and Discovery 1.0 (4.3), RFC 7636 (PKCE), RFC
+9207 (`iss` of the answer against mix-up), RFC 6749 (2.3.1). Leaves out: sessions and pages. Access
+tokens are not used; no token is stored or logged.
+"""
+
+import asyncio
+import hmac
+from base64 import b64encode, urlsafe_b64encode
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import Any, Final
+from urllib.parse import quote_plus, urlencode, urlsplit
+
+import httpx2
+import structlog
+
+from app.access.operators import Role
+from app.config.settings import OidcSettings
+from app.core.clock import Clock
+from app.core.errors import TallyhookError, UnreachableError
+from app.core.hosts import is_loopback
+from app.core.http import exchange, outgoing_client
+from app.core.reading import Unreadable
+from app.core.strict_json import parse
+from reconcile.instants import EARLIEST, HOUR, MINUTE, SECOND, Duration, Instant
+
+log = structlog.get_logger()
+
+BACK: Final = "/sign-in/company/back"
+"""Path of the console to which the provider sends the browser back."""
+
+ALGORITHMS: Final = ("RS256", "RS384", "RS512", "PS256", "ES256", "ES384", "EdDSA")
+"""Signatures of ID tokens. None is made with a shared secret, which a public key could pose as."""
+
+LIMIT_S: Final = 10.0
+"""Seconds in which the provider must answer a request."""
+
+KEPT_FOR: Final[Duration] = HOUR
+"""Time for which the configuration and the keys of the provider are used again."""
+
+REFETCHED_AFTER: Final[Duration] = MINUTE
+"""Time between fetches of keys because of an unknown one, which any stranger's token names."""
+
+LEEWAY: Final[Duration] = MINUTE
+"""Difference of clocks between the provider and this machine."""
+
+FRESH_FOR: Final[Duration] = 5 * MINUTE
+"""Time after which an irreversible act needs a new sign-in at the provider."""
+
+MAX_TOKEN: Final = 64 * 1024
+"""Characters of an ID token; one with some hundred groups has 10,000."""
+
+MAX_KEYS: Final = 100
+"""Keys of a provider; real ones have two or three."""
+
+MAX_ID: Final = 255
+"""Characters of a subject (OpenID Connect Core, section 2)."""
+
+
+class CompanyRefused(TallyhookError):
+    """A refusal of a sign-in with the company's account; the sentence says what to do."""
+
+
+class CompanyUnreachable(UnreachableError):
+    """The provider of the company's accounts gives no usable answer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompanyAccount:
+    """Person as the provider states them.
+
+    id    issuer and subject, which stay the same when the name changes
+    role  by the claim; None where none of its values has one
+    """
+
+    id: str
+    name: str
+    role: Role | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProviderAddresses:
+    """The provider's configuration, as far as it is used.
+
+    states_issuer  whether it names itself in every answer (RFC 9207)
+    posts_secret   whether it takes the client's secret in the form alone
+    """
+
+    authorization: str
+    token: str
+    keys: str
+    end_session: str | None
+    states_issuer: bool
+    posts_secret: bool
+
+
+@dataclass
+class _Kept:
+    """What was fetched last, and when; keys by the place in their list."""
+
+    addresses: ProviderAddresses | None = None
+    addresses_at: Instant = EARLIEST
+    keys: list[Mapping[str, Any]] = field(default_factory=list)
+    keys_at: Instant = EARLIEST
+
+
+class CompanyProvider:
+    """The provider of the company's accounts, as one console uses it.
+
+    back  address to which it sends browsers back
+    """
+
+    def __init__(
+        self,
+        settings: OidcSettings,
+        *,
+        back: str,
+        clock: Clock,
+        transport: httpx2.AsyncBaseTransport | None = None,
+    ) -> None:
+        self._settings = settings
+        self.issuer = settings.issuer or ""
+        self._back = back
+        self._clock = clock
+        self._transport = transport
+        self._kept = _Kept()
+        self._alone = asyncio.Lock()
+
+    # --- 1: addresses and keys --------------------------------------------------------------------
+
+    async def addresses(self) -> ProviderAddresses:
+        """Return the provider's addresses. Raise CompanyUnreachable."""
+        async with self._alone:
+            kept, now = self._kept, self._clock.now()
+            if kept.addresses is None or now - kept.addresses_at >= KEPT_FOR:
+                url = self.issuer.rstrip("/") + "/.well-known/openid-configuration"
+                kept.addresses = _addresses(self.issuer, await self._fetched(url, "configuration"))
+                kept.addresses_at = now
+            return kept.addresses
+
+    async def problem(self) -> str | None:
+        """Return why nobody could sign in with the configuration and the keys; None: they can."""
+        try:
+            found = await self._keys(unknown=False)
+        except CompanyUnreachable as error:
+            return str(error)
+        usable = [each for each in found if each.get("kty") in _KINDS.values()]
+        return None if usable else "it publishes no key of a kind that is accepted"
+
+    async def _keys(self, *, unknown: bool) -> list[Mapping[str, Any]]:
+        """Return the provider's keys. unknown: fetch them again, unless that was just done."""
+        url = (await self.addresses()).keys
+        async with self._alone:
+            kept, now = self._kept, self._clock.now()
+            if now - kept.keys_at >= (REFETCHED_AFTER if unknown else KEPT_FOR):
+                found = (await self._fetched(url, "keys")).get("keys")
+                if not isinstance(found, list) or len(found) > MAX_KEYS:
+                    raise _unusable("its keys are no list")
+                kept.keys = [each for each in found if isinstance(each, dict)]
+                kept.keys_at = now
+            return kept.keys
+
+    async def _fetched(self, url: str, what: str) -> Mapping[str, Any]:
+        """Fetch a JSON object; redirects are not followed. Raise CompanyUnreachable."""
+        async with outgoing_client(timeout_s=LIMIT_S, transport=self._transport) as client:
+            answer = await exchange(client, "GET", url, headers={}, limit_s=LIMIT_S)
+        if not answer.taken:
+            raise CompanyUnreachable(
+                f"the {what} of the company's sign-in cannot be fetched ({answer.why}): try again, "
+                "or let somebody run `tallyhook doctor`"
+            )
+        return _object(answer.body)
+
+    # --- 2: the way there -------------------------------------------------------------------------
+
+    async def address_to(self, *, state: str, nonce: str, verifier: str, again: bool) -> str:
+        """Return the address that a browser is sent to. Raise CompanyUnreachable.
+
+        again  whether the person must prove who they are though the provider remembers them
+        """
+        found, settings = await self.addresses(), self._settings
+        hashed = urlsafe_b64encode(sha256(verifier.encode()).digest()).decode().rstrip("=")
+        asked = {
+            "response_type": "code",
+            "client_id": settings.client_id,
+            "redirect_uri": self._back,
+            "scope": " ".join(dict.fromkeys(("openid", *settings.scopes))),
+            "state": state,
+            "nonce": nonce,
+            "code_challenge": hashed,
+            "code_challenge_method": "S256",
+        }
+        if settings.acr:
+            asked["acr_values"] = " ".join(settings.acr)
+        if again:
+            asked |= {"prompt": "login", "max_age": "0"}
+        joint = "&" if urlsplit(found.authorization).query else "?"
+        return f"{found.authorization}{joint}{urlencode(asked)}"
+
+    # --- 3: the code ------------------------------------------------------------------------------
+
+    async def account(
+        self, answer: Mapping[str, str], *, nonce: str, verifier: str, begun: Instant, again: bool
+    ) -> CompanyAccount:
+        """Return who has signed in, by the answer that the browser brought back.
+
+        answer  parameters of the address, of which the state has been checked
+        begun   when the browser was sent there
+        again   as for `address_to`
+        Raise CompanyRefused and CompanyUnreachable.
+        """
+        found = await self.addresses()
+        if answer.get("iss", self.issuer) != self.issuer or (
+            found.states_issuer and "iss" not in answer
+        ):
+            raise _refused("issuer", "the answer comes from another provider than was asked")
+        if "code" not in answer:
+            denied = answer.get("error") in ("access_denied", "login_required")
+            raise _refused("no_code", "the provider let nobody in" if denied else "no code came")
+        headers = {"content-type": "application/x-www-form-urlencoded"}
+        form = {
+            "grant_type": "authorization_code",
+            "code": answer["code"],
+            "redirect_uri": self._back,
+            "code_verifier": verifier,
+        }
+        client_id = self._settings.client_id
+        secret = self._settings.client_secret
+        assert secret is not None  # the settings are whole
+        if found.posts_secret:
+            form |= {"client_id": client_id, "client_secret": secret.get_secret_value()}
+        else:
+            pair = f"{quote_plus(client_id)}:{quote_plus(secret.get_secret_value())}"
+            headers["authorization"] = f"Basic {b64encode(pair.encode()).decode()}"
+        async with outgoing_client(timeout_s=LIMIT_S, transport=self._transport) as client:
+            got = await exchange(
+                client, "POST", found.token, headers=headers, content=urlencode(form).encode(),
+                limit_s=LIMIT_S,
+            )  # fmt: skip
+        if got.status in (400, 401):
+            error = _object(got.body).get("error") if got.body else None
+            if error == "invalid_grant":
+                raise _refused("code", "the provider's code was used already, or is too old")
+            raise _refused(
+                "client", "the provider does not accept this console's client id and secret"
+            )
+        if not got.taken:
+            raise CompanyUnreachable(
+                f"the company's sign-in does not answer ({got.why}): begin again"
+            )
+        token = _object(got.body).get("id_token")
+        if not isinstance(token, str) or len(token) > MAX_TOKEN:
+            raise _refused("no_token", "the provider sent no ID token")
+        return self._person(await self._verified(token, nonce=nonce, begun=begun, again=again))
+
+    # --- 4: the token -----------------------------------------------------------------------------
+
+    async def _verified(
+        self, token: str, *, nonce: str, begun: Instant, again: bool
+    ) -> Mapping[str, Any]:
+        """Return the token's claims after every check of Core 3.1.3.7. Raise CompanyRefused."""
+        claims = await self._signed(token)
+        now, client_id = self._clock.now(), self._settings.client_id
+        if claims.get("iss") != self.issuer:
+            raise _refused("iss", "its ID token is another provider's")
+        if claims.get("aud") not in (client_id, [client_id]):
+            raise _refused("aud", "its ID token is not for this console alone")
+        if claims.get("azp", client_id) != client_id:
+            raise _refused("azp", "its ID token was given to another program")
+        expires, issued = _instant(claims, "exp"), _instant(claims, "iat")
+        if expires is None or now >= expires + LEEWAY:
+            raise _refused("exp", "its ID token has expired: look at both machines' clocks")
+        if issued is None or not begun - LEEWAY <= issued <= now + LEEWAY:
+            raise _refused("iat", "its ID token was not made now: look at both machines' clocks")
+        if "nbf" in claims and ((since := _instant(claims, "nbf")) is None or since > now + LEEWAY):
+            raise _refused("nbf", "its ID token is not valid yet: look at both machines' clocks")
+        stated = claims.get("nonce")
+        if not isinstance(stated, str) or not hmac.compare_digest(
+            stated.encode(errors="replace"), nonce.encode()
+        ):
+            raise _refused("nonce", "its ID token belongs to another sign-in")
+        subject = claims.get("sub")
+        if not isinstance(subject, str) or not 0 < len(subject) <= MAX_ID or not subject.isascii():
+            raise _refused("sub", "its ID token names nobody")
+        if again:
+            at = _instant(claims, "auth_time")
+            if at is None or at < begun - LEEWAY:
+                raise _refused("auth_time", "it did not ask you again who you are")
+        acr, amr = self._settings.acr, self._settings.amr
+        if acr and claims.get("acr") not in acr:
+            raise _refused("acr", "you did not sign in there as strongly as this console asks")
+        if amr and not set(amr) & set(_texts(claims.get("amr"))):
+            raise _refused("amr", "you did not sign in there with the factor that is asked here")
+        return claims
+
+    async def _signed(self, token: str) -> Mapping[str, Any]:
+        """Return the claims of a token with a valid signature. Raise CompanyRefused."""
+        import jwt  # few requests need it
+
+        try:
+            header = jwt.get_unverified_header(token)
+        except jwt.PyJWTError:
+            raise _refused("token", "its ID token cannot be read") from None
+        name, kid = header.get("alg"), header.get("kid")
+        if name not in ALGORITHMS:
+            raise _refused("alg", "its ID token is signed in a way that is not accepted")
+        for unknown in (False, True):
+            fitting = [
+                each
+                for each in await self._keys(unknown=unknown)
+                if each.get("kty") == _KINDS[name[:2]]
+                and each.get("use", "sig") == "sig"
+                and each.get("alg", name) == name
+                and (kid is None or each.get("kid") == kid)
+            ]
+            if len(fitting) == 1:
+                break
+        else:
+            raise _refused("kid", "its ID token is signed with a key that it does not publish")
+        try:
+            return jwt.decode(
+                token,
+                jwt.PyJWK(dict(fitting[0]), algorithm=name),
+                algorithms=[name],
+                options={
+                    "enforce_minimum_key_length": True,
+                    # Claims are checked in `_verified`, by the one clock.
+                    "verify_iss": False,
+                    "verify_aud": False,
+                    "verify_exp": False,
+                    "verify_iat": False,
+                    "verify_nbf": False,
+                    "verify_sub": False,
+                    "verify_jti": False,
+                },
+            )
+        except jwt.PyJWTError:
+            raise _refused("signature", "the signature of its ID token is wrong") from None
+
+    # --- 5: the person ----------------------------------------------------------------------------
+
+    def _person(self, claims: Mapping[str, Any]) -> CompanyAccount:
+        """Return the person of a verified token. Raise CompanyRefused."""
+        settings = self._settings
+        mail = claims.get("email")
+        if settings.domains and not (
+            isinstance(mail, str)
+            and claims.get("email_verified") is True
+            and mail.rpartition("@")[2].lower() in settings.domains
+        ):
+            raise _refused("domain", "your mail address there is of no domain that may come in")
+        name = _claim(claims, settings.name_claim)
+        if not isinstance(name, str) or not name.strip():
+            raise _refused("name", f"it does not state your name (the claim {settings.name_claim})")
+        held = set(_texts(_claim(claims, settings.role_claim)))
+        role = next((role for value, role in settings.roles.items() if value in held), None)
+        return CompanyAccount(id=f"{self.issuer} {claims['sub']}", name=name.strip(), role=role)
+
+
+_KINDS: Final = {"RS": "RSA", "PS": "RSA", "ES": "EC", "Ed": "OKP"}
+"""Type of the key of an algorithm, by the first two letters of its name (RFC 7518)."""
+
+
+def _refused(code: str, sentence: str) -> CompanyRefused:
+    """Log a refusal by its code alone, and return it."""
+    log.warning("a sign-in with the company's account was refused", reason=code)
+    return CompanyRefused(f"The company's sign-in was refused: {sentence}. Begin again.")
+
+
+def _unusable(why: str) -> CompanyUnreachable:
+    return CompanyUnreachable(f"the company's sign-in cannot be used: {why}")
+
+
+def _object(body: bytes) -> Mapping[str, Any]:
+    """Parse a JSON object. Raise CompanyUnreachable."""
+    try:
+        found = parse(body)
+    except Unreadable as error:
+        raise _unusable(str(error)) from None
+    if not isinstance(found, dict):
+        raise _unusable("its answer is no JSON object")
+    return found
+
+
+def _addresses(issuer: str, configuration: Mapping[str, Any]) -> ProviderAddresses:
+    """Return the addresses that a configuration states. Raise CompanyUnreachable."""
+    if configuration.get("issuer") != issuer:
+        raise _unusable("its configuration names another issuer than TALLYHOOK_OIDC__ISSUER")
+    methods = configuration.get("code_challenge_methods_supported", ["S256"])
+    if not isinstance(methods, list) or "S256" not in methods:
+        raise _unusable("it knows no PKCE with S256")
+
+    def address(member: str) -> str:
+        value = configuration.get(member)
+        try:
+            parts = urlsplit(value if isinstance(value, str) else "")
+            local = is_loopback(urlsplit(issuer).hostname or "")
+            usable = bool(parts.hostname) and parts.scheme in ("https", *("http",) * local)
+        except ValueError:
+            usable = False
+        if not usable:
+            raise _unusable(f"its {member} is no https address")
+        return parts.geturl()
+
+    ways = configuration.get("token_endpoint_auth_methods_supported", ["client_secret_basic"])
+    return ProviderAddresses(
+        authorization=address("authorization_endpoint"),
+        token=address("token_endpoint"),
+        keys=address("jwks_uri"),
+        end_session=address("end_session_endpoint")
+        if "end_session_endpoint" in configuration
+        else None,
+        states_issuer=configuration.get("authorization_response_iss_parameter_supported") is True,
+        posts_secret=isinstance(ways, list) and "client_secret_basic" not in ways,
+    )
+
+
+def _instant(claims: Mapping[str, Any], name: str) -> Instant | None:
+    """Return a claim in seconds as an instant; None for any other value."""
+    value = claims.get(name)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 2**40:
+        return None
+    return Instant(int(value) * SECOND)
+
+
+def _claim(claims: Mapping[str, Any], name: str) -> Any:
+    """Return a claim by its name, else by a path of names with dots between."""
+    found: Any = claims
+    if name in claims:
+        return claims[name]
+    for part in name.split("."):
+        found = found.get(part) if isinstance(found, dict) else None
+    return found
+
+
+def _texts(value: Any) -> list[str]:
+    """Return a claim's texts: a list's, or the one."""
+    values = value if isinstance(value, list) else [value]
+    return [each for each in values if isinstance(each, str)]
