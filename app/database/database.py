@@ -128,21 +128,21 @@ class Database:
     async def open(self, purpose: Purpose) -> None:
         """Check that the database is this environment's and that its schema is ours.
 
-        serving  for a receiver: nobody else may serve, and on SQLite cached pages are dropped and
-                 the log is folded and synced. A large file is still to be checked: see `looked`
+        serving  for a receiver: nobody else may serve, and on SQLite an older database is brought
+                 up to date, cached pages are dropped and the log is folded and synced. A large file
+                 is still to be checked: see `looked`
         working  for the process behind a receiver: pages and log likewise, since the receiver
                  deletes from its inbox what this process has read
         alone    as serving, while no service runs
-        writing  beside a service: an SQLite database is brought up to date, a PostgreSQL one only
-                 checked
-        folding  beside the working process: nothing is made or brought up to date
+        writing  beside a service: a new SQLite database is made
+        folding  beside the working process: nothing is made
         reading  likewise, without a writing connection
         """
         with system_errors_explained():
             if purpose in ("serving", "alone"):
                 self._take(to_read_all=purpose == "alone")
             if purpose in ("serving", "alone", "writing"):
-                await self._open_writing()
+                await self._open_writing(upgrade=purpose == "serving")
             else:
                 if purpose == "working" and self.path is not None:
                     drop_cached_pages(self.path)
@@ -176,13 +176,18 @@ class Database:
             self.writer.fail(f"{found[0]}; nothing more is acknowledged: {PUT_BACK}")
             raise StorePoisoned(f"{found[0]}: {PUT_BACK}")
 
-    async def _open_writing(self) -> None:
-        """Bring an SQLite database up to date, or check the version of a PostgreSQL one; check the
-        schema and the stamp. Does not ask for room: commands that free space need this, too."""
+    async def _open_writing(self, *, upgrade: bool) -> None:
+        """Check version, schema and stamp. A new SQLite database is made. Does not ask for room:
+        commands that free space need this, too.
+
+        upgrade  whether an older SQLite database is brought up to date. Only whoever serves it may:
+                 under any other command a service of the older version may be at work
+        """
         self._make_folder()
         async with self.writer.transaction() as connection:
             current = await schema.current_version(connection)
-            if current != schema.NEWEST and self.shared:
+            new = current is None and not self.shared
+            if current != schema.NEWEST and not (new or (upgrade and not self.shared)):
                 raise _upgrade_is_due(current)
             await _bring_up_to_date(connection, current)
             self.environment = await schema.stamp_environment(connection, self.environment)
@@ -246,12 +251,15 @@ class Database:
                 yield connection, await schema.current_version(connection)
 
     async def upgrade(self) -> tuple[str | None, str]:
-        """Run the migrations that are due. Return the versions before and after."""
+        """Run the migrations that are due. Return the versions before and after. Raise
+        ConfigurationError where a process serves an older SQLite database."""
         with system_errors_explained():
             self._make_folder(stamped=False)
             async with self.writer.transaction() as connection:
                 await run(connection, take_lock, MIGRATING)
                 before = await schema.current_version(connection)
+                if before not in (None, schema.NEWEST) and self.service is not None:
+                    self.service.take()
                 await _bring_up_to_date(connection, before)
                 await schema.stamp_environment(connection, self.environment)
                 identity = await run(connection, identity_of)

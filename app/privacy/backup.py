@@ -297,6 +297,7 @@ async def restore(
             now = clock.now()
             copy = settings.for_copy(backup_store.url_of_copy(url, part))
             with backup_store.found_in(backup):
+                await _bring_up_to_date(copy)
                 async with open_inbox(copy, purpose="alone") as inbox:  # 3
                     erased = await erase_again(inbox)  # 4
                     replaced = backup_store.replaced_by(database, now=now)
@@ -308,6 +309,15 @@ async def restore(
             keep_as = f"{database.name}.replaced-{now // SECOND}"
             kept = backup_store.in_place(part, database, keep_as=keep_as)  # 6
     return Restored(contents=contents, kept=kept, followed=followed, erased=erased)
+
+
+async def _bring_up_to_date(copy: Settings) -> None:
+    """Upgrade a copy that nobody serves: the backup may be of an older version."""
+    database = Database(copy, purpose="upgrading")
+    try:
+        await database.upgrade()
+    finally:
+        await database.close()
 
 
 async def after_restore(

@@ -1,0 +1,93 @@
+"""Commands of a newer version beside a service of the older one: none but two changes a schema."""
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from shutil import copytree
+
+import pytest
+
+from app.database import schema
+from app.database.locks import ServiceLock
+from tests.cli.test_commands import Run, run
+from tests.console.test_reader_stopped import COMMANDS, WORDS, needed_by
+
+__all__ = ["run"]
+
+NEWER = "0.2.0"
+
+MIGRATION = '''"""Add a table that only this test has."""
+
+import sqlalchemy
+from alembic import op
+
+revision = "{newer}"
+down_revision = "{older}"
+
+
+def upgrade() -> None:
+    op.create_table("of_a_test", sqlalchemy.Column("id", sqlalchemy.Integer, primary_key=True))
+'''
+
+UPGRADING = {"db upgrade", "serve"}
+"""Commands that may change a schema."""
+
+LASTING = {"console", "demo", "listen", "sandbox", "trigger", "worker"}
+"""Commands that serve until they are ended, or need a service."""
+
+
+def version(path: Path) -> str:
+    with closing(sqlite3.connect(path)) as connection:
+        return str(connection.execute("SELECT version_num FROM alembic_version").fetchone()[0])
+
+
+@pytest.fixture
+def older(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An older database, and a program with one more migration."""
+    path, migrations = tmp_path / "t.db", tmp_path / "migrations"
+    (tmp_path / "book.csv").write_text("reference,amount,currency\nORD-1,1500.00,KES\n")
+    assert run("records", "import", str(tmp_path / "book.csv")).code == 0
+    copytree(schema.MIGRATIONS, migrations)
+    text = MIGRATION.format(newer=NEWER, older=schema.NEWEST)
+    (migrations / "versions" / "newer.py").write_text(text)
+    monkeypatch.setattr(schema, "MIGRATIONS", migrations)
+    monkeypatch.setattr(schema, "VERSIONS", (*schema.VERSIONS, NEWER))
+    monkeypatch.setattr(schema, "NEWEST", NEWER)
+    return path
+
+
+def test_no_command_changes_the_schema_under_a_service(
+    run: Run, tmp_path: Path, older: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, codes = version(older), dict[str, int]()
+    monkeypatch.chdir(tmp_path)
+    for each in ("given.csv", "given.txt", "given.toml"):
+        (tmp_path / each).write_text("")
+    service = ServiceLock(older)
+    service.take()
+    try:
+        for name in sorted(COMMANDS.keys() - UPGRADING - LASTING):
+            words = WORDS.get(name, needed_by(COMMANDS[name]))
+            codes[name] = run(*name.split(), *words).code
+            assert version(older) == before, name
+        assert run("db", "upgrade").code == 3
+        assert run("serve", "--port", "0").code == 3
+        assert version(older) == before
+    finally:
+        service.release()
+    assert sum(code == 3 for code in codes.values()) > len(codes) / 2, codes
+    assert run("db", "upgrade").code == 0
+    assert version(older) == NEWER
+
+
+def test_a_backup_of_the_older_version_is_made_and_restored_by_the_newer(
+    run: Run, tmp_path: Path, older: Path
+) -> None:
+    """As an upgrade has it: a backup, then the upgrade, and back where that went wrong."""
+    before, copy = version(older), tmp_path / "copy.db"
+    made = run("backup", str(copy))
+    assert made.code == 0, made.err
+    assert (version(copy), version(older)) == (before, before)
+    assert "run `tallyhook db upgrade`" in made.err
+    assert run("restore", str(copy), "--force").code == 0
+    assert (version(copy), version(older)) == (before, NEWER)
