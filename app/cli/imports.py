@@ -656,7 +656,8 @@ COLUMNS = ("line", "booked_at", "account", "amount", "stands", "payouts", "refer
 @importing(without=("book",))
 def import_bank_lines(
     file: Annotated[
-        Path, typer.Argument(help="The file: CAMT.053, MT940, BAI2, OFX, or CSV, XLSX, JSON Lines.")
+        Path,
+        typer.Argument(help="The file: CAMT, MT940, MT942, BAI2, OFX, CSV, XLSX, JSON Lines."),
     ],
     *,
     form: printing.DocumentOption = printing.Format.table,
@@ -665,7 +666,8 @@ def import_bank_lines(
     """Import what the bank booked, to be reconciled with what providers paid out. All, or nothing.
 
     The same file again changes nothing, nor does one that overlaps with it. What is not booked yet
-    is left out. A row of CAMT.053 and OFX is an entry of the file, counted from one.
+    is left out. A row of CAMT and OFX is an entry of the file, counted from one. Of days in a file
+    of another format, lines are only enriched, by the bank's reference.
     """
     from app.finance.imports import import_bank
 

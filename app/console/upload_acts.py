@@ -137,7 +137,7 @@ async def ask_upload(view: View) -> Form:
     return Form(
         subject="Imports",
         lines=(
-            "CSV, a workbook (.xlsx) or JSON Lines, of a bank also CAMT.053, MT940, BAI2 or OFX, "
+            "CSV, a workbook (.xlsx) or JSON Lines, of a bank also CAMT, MT940, MT942, BAI2, OFX, "
             f"each also in a ZIP; of at most {MAX_FILE_BYTES >> 20} MiB. First it is only read: "
             "you see its counts, its money and every row that is not clear, and then decide.",
             f"It waits for you for {KEPT_FOR // MINUTE} minutes, and is deleted then, or as soon "

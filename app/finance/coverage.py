@@ -4,7 +4,6 @@ An import states the coverage of its file (`imports`). A declaration stands for 
 nobody stated, or corrects one; it is in the trail, and reports say who declared it.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import UTC
 
@@ -12,11 +11,9 @@ from app.access.operators import note_in_trail, permitted
 from app.access.proposals import check_reason
 from app.context.context import AppContext
 from app.core.errors import NotFoundError, UsageError
-from app.core.text import counted
-from app.database.engine import Connection
 from app.finance.coverage_store import BY_FILE as BY_FILE
 from app.finance.coverage_store import CoverageLine as CoverageLine
-from app.finance.coverage_store import add_coverage, coverage_lines, of_another_format
+from app.finance.coverage_store import add_coverage, coverage_lines
 from app.finance.import_store import ImportKind, importing_alone
 from reconcile.instants import TICK, Instant, format_instant
 from reconcile.matching.rules import Span
@@ -37,30 +34,6 @@ class Declaration:
     reason: str
     wallet: str | None = None
     by: str | None = None
-
-
-async def check_bank_formats(connection: Connection, lines: Iterable[CoverageLine]) -> None:
-    """Check that no other format of a bank account has days of these lines, by imports that stand.
-
-    Only its bank's own reference makes a booking the same line in two formats; without one, the
-    texts do, and each format writes them in its own way: the money would count twice.
-    Raises UsageError.
-    """
-    for line in lines:
-        found = await of_another_format(connection, line)
-        if not found:
-            continue
-        first = found[0]
-        have, them = "has", f"import {first.number}"
-        if len(found) > 1:
-            have, them = f"and {counted(len(found) - 1, 'other import')} have", "these imports"
-        raise UsageError(
-            f"this file is {line.format}, of {line.first_day} to {line.last_day}, and import "
-            f"{first.number} ({first.file}, {first.format}, {first.first_day} to "
-            f"{first.last_day}) {have} some of these days of the account {line.name} already: a "
-            f"booking would count twice. Go on with {first.format} for them, or take {them} back "
-            f"(`tallyhook bank withdraw {first.number}`) and import this file again"
-        )
 
 
 async def list_coverage(context: AppContext) -> list[CoverageLine]:

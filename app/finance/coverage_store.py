@@ -88,7 +88,7 @@ _OF_ANOTHER_FORMAT: Final = (
     "SELECT imports.number, file, format, min(first_day), max(last_day) FROM coverage "
     "JOIN imports ON imports.number = of_import "
     "WHERE coverage.kind = 'bank' AND name = :name AND format <> :format "
-    "AND first_day <= :last_day AND last_day >= :first_day AND NOT EXISTS "
+    "AND first_day IS NOT NULL AND NOT EXISTS "
     "(SELECT 1 FROM imports AS other WHERE other.withdraws = imports.number "
     "AND other.published_at IS NOT NULL) "
     "GROUP BY imports.number, file, format ORDER BY imports.number"
@@ -105,14 +105,11 @@ class BankDays(NamedTuple):
     last_day: str
 
 
-async def of_another_format(connection: AsyncConnection, line: CoverageLine) -> list[BankDays]:
-    """Return the imports that stand, are of another format than this line's, and share days of its
-    account with it; oldest first."""
-    values = {name: getattr(line, name) for name in ("name", "format", "first_day", "last_day")}
-    # PostgreSQL cannot tell the type of a NULL that is only compared.
-    if None in values.values():
-        return []
-    rows = await connection.execute(text(_OF_ANOTHER_FORMAT), values)
+async def of_another_format(
+    connection: AsyncConnection, *, account: str, form: str
+) -> list[BankDays]:
+    """Return the imports that stand and have days of an account in another format; oldest first."""
+    rows = await connection.execute(text(_OF_ANOTHER_FORMAT), {"name": account, "format": form})
     return [BankDays(*row) for row in rows]
 
 

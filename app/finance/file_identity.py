@@ -1,6 +1,6 @@
 """Identifies a file by its content: its kind, the export, and the source whose statement it is.
 
-1 format   BAI2, CAMT.053, MT940 and OFX are a bank's
+1 format   BAI2, CAMT, MT940, MT942 and OFX are a bank's
 2 mapping  a saved mapping says the kind, if the file has every column that it names
   export   else the heading of a preset says the kind and the provider
 3 columns  else the kinds for which the heading has all that is needed

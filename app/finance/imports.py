@@ -17,8 +17,8 @@ from app.database.engine import Connection
 from app.database.statements import Rows, run
 from app.finance import (
     bank_balances,
+    bank_enrichment,
     changed_rows,
-    coverage,
     file_identity,
     import_store,
     line_version_store,
@@ -51,6 +51,7 @@ from app.finance.staged_rows import chunks
 from app.finance.write_import import MOST_ROWS, Progress, Write, write_import
 from app.receiving.pace import Pace
 from app.receiving.phone_store import recipient_note, write_phone_notes
+from reconcile.instants import Instant
 from reconcile.periods import Calendar
 
 # --- importing a file -----------------------------------------------------------------------------
@@ -69,7 +70,7 @@ async def import_file(
     """Import a file, or find out what an import would do.
 
     name  the source or order book; empty for a bank's file
-    Raises NotFoundError for a missing file, UsageError as `permitted`, `check_bank_formats` do.
+    Raises NotFoundError for a missing file, UsageError as `permitted`, `_fit_in` do.
     """
     if request.rejects is not None and not request.accept_good:
         raise UsageError("--rejects says where rows go that --accept-good leaves out: say both")
@@ -92,9 +93,8 @@ async def import_file(
         if not done.refused:
             reading.state_coverage(name, who=who.name, at=context.clock.now())
         async with context.database.reading() as connection:
-            await coverage.check_bank_formats(connection, done.covers)
-            now = context.clock.now()
-            done.notes += await bank_balances.notes_on_joins(connection, done.balances, as_of=now)
+            if kind is BANK:
+                await _fit_in(connection, reading, now=context.clock.now())
             if request.dry_run:
                 for rows in chunks(reading.staged, Pace(first=MOST_ROWS, most=MOST_ROWS)):
                     done.add(await write(connection, rows, number=None))
@@ -134,6 +134,19 @@ async def import_file(
     done.notes += [*done.said_beside(), *done.said_of_words()]
     done.problems.sort(key=lambda problem: problem.row)
     return done
+
+
+async def _fit_in(connection: Connection, reading: StagedFile, *, now: Instant) -> None:
+    """Fit a bank's file in with what is known of its accounts. Raises UsageError where it can't."""
+    done = reading.done
+    enriched = await bank_enrichment.accounts_to_enrich(
+        connection, done.covers, booked_days=reading.booked_days
+    )
+    if enriched:
+        done.covers = [each for each in done.covers if each.name not in enriched]
+        done.balances = [each for each in done.balances if each.account not in enriched]
+        done.notes += await bank_enrichment.enrich(connection, reading.staged, enriched, as_of=now)
+    done.notes += await bank_balances.notes_on_joins(connection, done.balances, as_of=now)
 
 
 def _writing(

@@ -108,6 +108,10 @@ class LineKind:
         """Return for each content of a file the index of the known one that it restates."""
         return paired(stated=stated, known=known, same=lambda row, line: True)
 
+    def restated(self, content: Row, before: Row) -> Row:
+        """Return the content of a line that a file states again."""
+        return content
+
     def beside(self, group: Row, new: list[Row], left: Rows, calendar: Calendar) -> list[Beside]:
         """Return the new contents that may be meant to correct a line that the file lacks.
 
@@ -143,6 +147,14 @@ class _Statements(LineKind):
                     Beside(of=of, currency=here, minor=minor, other=before, number=other[0])
                 )
         return found
+
+
+class _BankLines(LineKind):
+    """Lines of banks: a text that a file leaves empty stays as another format filled it."""
+
+    def restated(self, content: Row, before: Row) -> Row:
+        texts = zip(content[-self.texts :], before[-self.texts :], strict=True)
+        return (*content[: -self.texts], *(new or old for new, old in texts))
 
 
 def _moved(group: Row, content: Row) -> Moved:
@@ -190,7 +202,7 @@ LINES: Final[Mapping[ImportKind, LineKind]] = {
         money="CASE one.gross WHEN 0 THEN one.net ELSE one.gross END",
         date="settled_at",
     ),
-    "bank": LineKind(
+    "bank": _BankLines(
         table="bank_lines",
         prefix="bnk",
         group=("subject",),
@@ -338,6 +350,8 @@ def _write(
         for content, place in zip(stated, pairs, strict=True):
             before = None if place is None else known[place]
             key = lines.key(group, next(free)) if place is None else held[place][:keys]
+            if before is not None:
+                content = lines.restated(content, before)
             if key in erased:
                 texts = erased[key] if before is None else before
                 content = (*content[: -lines.texts], *texts[-lines.texts :])

@@ -42,7 +42,7 @@ from app.finance.files import (
     stated_period,
     tables,
 )
-from app.finance.files.banks.entries import Balances, BankTable
+from app.finance.files.banks.entries import Balances, BankTable, day_after
 from app.finance.import_store import ImportKind
 from app.finance.order_references import Unfit
 from app.finance.staged_rows import Staged
@@ -282,8 +282,8 @@ class StagedFile:
         self._spans: list[tuple[str, Span]] = []
         self._accounts: set[str | None] = set()
         self._booked: dict[str, tuple[Instant, Instant]] = {}
-        self._format = ""
-        self._table: tables.SourceTable | None = None
+        self.format = ""
+        self._bank: BankTable | None = None
         names = [
             1 + form.STAGED.index(each) for each in ("account", "wallet") if each in form.STAGED
         ]
@@ -301,8 +301,8 @@ class StagedFile:
             self._sign()
         except tables.RefusedTable as refused:
             self.done.refused = True
-            if isinstance(self._table, BankTable):
-                self.done.differs = self._table.differs
+            if self._bank is not None:
+                self.done.differs = self._bank.differs
             self._note([refused.problem])
         except OSError as error:
             name = self._request.path.name
@@ -359,18 +359,27 @@ class StagedFile:
     def _with_days(self, line: coverage_store.CoverageLine) -> coverage_store.CoverageLine:
         """Return a bank's line with its format, and the days that it covers or has bookings of."""
         calendar = Calendar(self._chosen.mapping.zone or UTC)
-        ends = [*self._booked.get(line.name, ())]
+        days = [*map(calendar.day_of, self._booked.get(line.name, ()))]
         if line.since is not None and line.until is not None:
-            ends += [line.since, Instant(line.until - TICK)]
-        days = [*map(calendar.day_of, ends)]
-        first, last = min(days, default=None), max(days, default=None)
-        return replace(line, format=self._format, first_day=first, last_day=last)
+            first, last = map(calendar.day_of, (line.since, Instant(line.until - TICK)))
+            # Banks date an opening balance on the day before, too: it has no booking then.
+            opens_before = first < min([last, *days])
+            days += [day_after(first) if opens_before else first, last]
+        first_day, last_day = min(days, default=None), max(days, default=None)
+        return replace(line, format=self.format, first_day=first_day, last_day=last_day)
+
+    def booked_days(self, account: str) -> set[str]:
+        """Return the days on which the file has bookings of an account."""
+        calendar = Calendar(self._chosen.mapping.zone or UTC)
+        of, booked_at = (1 + self._form.STAGED.index(n) for n in ("account", "booked_at"))
+        rows = (row for batch in self.staged.in_order() for row in batch if row[of] == account)
+        return {calendar.day_of(row[booked_at]) for row in rows}
 
     def _open(self) -> tables.SourceTable:
         table = self._chosen.open(self._request.table_path, self._form, opens=self._kind.opens)
-        if isinstance(table, BankTable):
-            table.accepted = self._request.accepted
-        self._table = table
+        inner = table.table if isinstance(table, shaping.Shaped) else table
+        if isinstance(inner, BankTable):
+            self._bank, inner.accepted = inner, self._request.accepted
         return table
 
     async def _read_rows(self) -> books.Understanding:
@@ -383,12 +392,6 @@ class StagedFile:
         table = self._open()
         done.notes += table.notes
         understanding = books.Understanding(table, self._form, chosen.mapping)
-        if self._kind is BANK:
-            named = bank_formats.bank_format(self._request.table_path) or done.preset
-            # Not by the mapping's name: one that was tried first is saved under a name later.
-            read = map(understanding.name_of, self._form.FIELDS.names)
-            columns = printable(", ".join(filter(None, read)))[:MAX_FORMAT]
-            self._format = named or f"a table with {columns}"
         done.passed_over = understanding.passed_over()
         for found in understanding.batches():
             self._stage(found)
@@ -407,13 +410,18 @@ class StagedFile:
         done.notes += [each for each in said if each not in done.notes]
         self._spans = stated_period.spans_of(table, self._request.table_path, chosen)
         if self._kind is BANK:
+            self._spans = [(bank.account_name(of), span) for of, span in self._spans]
             self._accounts |= {bank.account_name(each.name) or None for each in table.periods}
-        if isinstance(table, BankTable):
-            account, accepted = self._request.account, self._request.accepted
+            # Not by the mapping's name: one that was tried first is saved under a name later.
+            read = map(understanding.name_of, self._form.FIELDS.names)
+            columns = printable(", ".join(filter(None, read)))[:MAX_FORMAT]
+            named = done.preset if self._bank is None else self._bank.format
+            self.format = named or f"a table with {columns}"
+        if self._bank is not None:
             done.balances = bank_balances.stored_form(
-                table.balances, account=account, accepted=accepted
+                self._bank.balances, account=self._request.account, accepted=self._request.accepted
             )
-        is_empty = isinstance(table, BankTable) and table.statements
+        is_empty = self._bank is not None and self._bank.statements
         if not done.read and not self._spans and not is_empty:
             left_out = f"; {sum(done.ignored.values()):,} are left out" if done.ignored else ""
             raise tables.RefusedTable(

@@ -20,9 +20,15 @@ import anyio
 from app.access import operator_store
 from app.access.operators import Action, note_in_trail
 from app.context.context import AppContext
-from app.core.errors import StoreUnavailable
+from app.core.errors import StoreUnavailable, UsageError
 from app.database.engine import Connection
-from app.finance import balance_store, coverage, coverage_store, import_store, line_version_store
+from app.finance import (
+    balance_store,
+    bank_enrichment,
+    coverage_store,
+    import_store,
+    line_version_store,
+)
 from app.finance.import_digest_store import digests_of
 from app.finance.line_version_store import WrittenVersions
 from app.finance.staged_rows import Staged, chunks
@@ -66,7 +72,12 @@ async def write_import(
     async with context.database.writing() as connection:
         begun, another = await import_store.begin_import(connection, wanted)
         # No other import is published from here on, unless this one is taken for killed.
-        await coverage.check_bank_formats(connection, covers)
+        if await bank_enrichment.accounts_to_enrich(
+            connection, covers, booked_days=lambda name: ()
+        ):
+            raise UsageError(
+                "another format of the account was imported meanwhile: import the file again"
+            )
     if another:
         await _undo(context, begun)
     counts, written, pace = WrittenVersions(), 0, Pace(first=FIRST_ROWS, most=MOST_ROWS)

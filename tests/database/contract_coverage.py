@@ -8,9 +8,9 @@ import pytest
 from app.access.operators import trail
 from app.core.errors import NotFoundError, UsageError
 from app.finance.balance_store import standing_balances
+from app.finance.bank_enrichment import accounts_to_enrich
 from app.finance.coverage import (
     Declaration,
-    check_bank_formats,
     declare_coverage,
     list_coverage,
     withdraw_coverage,
@@ -120,7 +120,7 @@ class CoverageContract:
         with pytest.raises(UsageError) as refused:
             await banked(inbox, tmp_path, HEADING + "main,2026-11-20,5.00,KES\n", dry_run=True)
         said = str(refused.value)
-        assert f"import {done.number} (bank, MT940, 2026-11-01 to 2026-11-30)" in said
+        assert f"import {done.number} (bank, MT940, 2026-11-02 to 2026-11-30)" in said
         assert f"`tallyhook bank withdraw {done.number}`" in said
         for shared in ("main,2026-11-02", "main,2026-12-03,1.00,KES\nmain,2026-11-30"):
             with pytest.raises(UsageError) as refused:
@@ -144,17 +144,17 @@ class CoverageContract:
         self, inbox: Inbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Both looked when neither was there. The second one leaves nothing to undo."""
-        check, looks = check_bank_formats, list[int]()
+        check, looks = accounts_to_enrich, list[int]()
 
-        async def meanwhile(*given: Any) -> None:
+        async def meanwhile(*given: Any, **more: Any) -> dict[str, str]:
             looks.append(1)
             if len(looks) > 1:
-                await check(*given)
-            else:
-                await banked(inbox, tmp_path, MT940, name="first")
+                return await check(*given, **more)
+            await banked(inbox, tmp_path, MT940, name="first")
+            return {}
 
-        monkeypatch.setattr("app.finance.coverage.check_bank_formats", meanwhile)
-        with pytest.raises(UsageError, match=r"import 1 \(first, MT940"):
+        monkeypatch.setattr("app.finance.bank_enrichment.accounts_to_enrich", meanwhile)
+        with pytest.raises(UsageError, match="another format of the account was imported"):
             await banked(inbox, tmp_path, HEADING + "main,2026-11-20,5.00,KES\n")
         assert await fetch(inbox, under_way) is None
 

@@ -1,4 +1,4 @@
-"""Opens files of banks: BAI2, CAMT.053, MT940 and OFX by content, anything else as a table.
+"""Opens files of banks: BAI2, CAMT, MT940, MT942 and OFX by content, anything else as a table.
 
 The readers in `banks/` give the columns of `entries.HEADING`, one booked entry per row. A row's
 number is its place among the entries, or the line where BAI2 and MT940 have it. Entries that are
@@ -8,12 +8,12 @@ difference, or nothing of the file is taken.
 
 import re
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final
 
 from app.finance.files import tables
 from app.finance.files.banks.bai2 import FILE_HEADER, Bai2Table
-from app.finance.files.banks.camt import CamtTable
-from app.finance.files.banks.mt940 import Mt940Table
+from app.finance.files.banks.camt import MESSAGES, CamtTable
+from app.finance.files.banks.mt940 import Mt940Table, Mt942Table
 from app.finance.files.banks.ofx import OfxTable
 from app.finance.files.mapping import Fields, FileMapping
 from app.finance.files.opening import Check, as_mapped, no_table, open_table, start_of
@@ -30,18 +30,20 @@ def open_bank_table(
     table: tables.SourceTable
     if form == "OFX":
         table = OfxTable(path, encoding=mapping.encoding)
-    elif form == "CAMT.053":
+    elif form is not None and form.startswith("CAMT"):
         table = CamtTable(path)
     elif form == "BAI2":
         table = Bai2Table(path, encoding=mapping.encoding)
     elif form == "MT940":
         table = Mt940Table(path, encoding=mapping.encoding)
+    elif form == "MT942":
+        table = Mt942Table(path, encoding=mapping.encoding)
     else:
         return open_table(path, mapping, fields, check=check)
     return as_mapped(table, mapping, fields, check=check)
 
 
-def bank_format(path: Path) -> Literal["BAI2", "CAMT.053", "MT940", "OFX"] | None:
+def bank_format(path: Path) -> str | None:
     """Recognize a bank's own format by its first bytes; any XML is tried as CAMT.053.
 
     Raises as `start_of` does.
@@ -54,11 +56,20 @@ def bank_format(path: Path) -> Literal["BAI2", "CAMT.053", "MT940", "OFX"] | Non
     if plain.startswith("OFXHEADER") or "<OFX>" in plain or "<?OFX" in plain:
         return "OFX"
     if plain.startswith("<"):
-        return "CAMT.053"
+        message = _MESSAGE.search(plain)
+        return MESSAGES["BkToCstmrStmt" if message is None else message[0]][0]
     if FILE_HEADER.match(text):
         return "BAI2"
-    return "MT940" if _SWIFT.match(text) else None
+    if _SWIFT.match(text) is None:
+        return None
+    first = _OF_ONE.search(text)
+    return "MT942" if first is not None and first[0] == ":34F:" else "MT940"
 
 
 _SWIFT: Final = re.compile(r"\{1:|:20:|(?:[^\r\n]{0,80}\r?\n){0,3}:20:")
 """An envelope, or a message without one, perhaps after lines that a bank adds."""
+
+_MESSAGE: Final = re.compile("|".join(MESSAGES))
+
+_OF_ONE: Final = re.compile(r":34F:|:60[FM]:")
+"""The floor limit, which every MT942 has, or the opening balance, which every MT940 has."""

@@ -103,7 +103,8 @@ class Shaped:
         self.notes: Sequence[str] = self._notes
         self.of_ours = table.of_ours
         self.head, self.periods = table.head, table.periods
-        self._table, self._shape = table, mapping.shape
+        self.table: Final = table
+        self._shape = mapping.shape
         self._function: RowFunction | None = ROW_FUNCTIONS.get(mapping.rows or "")
         self._add_up = SumOfCells(mapping.marks).total
         self.ignored: Counter[Ignored] = Counter()
@@ -127,7 +128,7 @@ class Shaped:
     def batches(self) -> Iterator[tables.Batch]:
         """Yield the data rows; each call begins at the first."""
         self.ignored.clear()
-        batches = self._emptied(self._chosen(self._made(self._cut(self._table.batches()))))
+        batches = self._emptied(self._chosen(self._made(self._cut(self.table.batches()))))
         yield from batches if self._fold is None else self._fold.batches(batches)
 
     def _cut(self, batches: Iterator[tables.Batch]) -> Iterator[tables.Batch]:
@@ -149,7 +150,7 @@ class Shaped:
             yield from batches
             return
         broken: dict[int, tables.Problem] = {}
-        place = partial(tables.column_place, heading=self._table.heading, row=self.heading_row)
+        place = partial(tables.column_place, heading=self.table.heading, row=self.heading_row)
         unfit: list[tuple[int, Sequence[str]]] = []
 
         def whole() -> Iterator[tuple[int, Sequence[str]]]:
@@ -162,7 +163,7 @@ class Shaped:
                     broken.setdefault(number, problem)
                     unfit.append((number, row))
 
-        there = {tables.plain_name(name) for name in self._table.heading}
+        there = {tables.plain_name(name) for name in self.table.heading}
         may_read = [n for n in self._function.may_read if tables.plain_name(n) in there]
         made = self._function.make(
             MadeRows(

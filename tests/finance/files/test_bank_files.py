@@ -71,6 +71,22 @@ R GMBH
 -}
 """
 
+MT942 = """:20:S
+:25:12345678/0123456789
+:28C:1/1
+:34F:KESD0,
+:34F:KESC5,
+:13D:2611021200+0300
+:61:2611021102C500,NTRFOWN//BANK-1
+:86:PAYOUT PO-100200
+:61:2611021102D2,5NTRFX//BANK-2
+:61:2611031103EC70,NTRFY//BANK-3
+:86:EXPECTED
+:90D:1KES2,5
+:90C:2KES570,
+-
+"""
+
 OFX = """OFXHEADER:100
 DATA:OFXSGML
 VERSION:102
@@ -392,6 +408,33 @@ def test_bai2_covers_the_day_of_its_final_report_alone(
     )
 
 
+@pytest.mark.parametrize(
+    ("code", "root", "part"),
+    [("052", "BkToCstmrAcctRpt", "Rpt"), ("054", "BkToCstmrDbtCdtNtfctn", "Ntfctn")],
+)
+def test_a_report_and_a_notification_have_the_entries_of_a_statement_and_no_balances(
+    tmp_path: Path, code: str, root: str, part: str
+) -> None:
+    """An entry without a status is not known to be booked; sums of the day prove nothing yet."""
+    content = CAMT.replace("camt.053", f"camt.{code}").replace("BkToCstmrStmt", root)
+    content = content.replace("<Stmt>", f"<{part}>").replace("</Stmt>", f"</{part}>")
+    expected = shown(bank(CAMT, folder=tmp_path))
+    found = bank(content.replace(">51489.75<", ">7.00<"), folder=tmp_path)
+    assert shown(found) == expected
+    without = bank(content.replace("<Sts>BOOK</Sts>", ""), folder=tmp_path)
+    assert len(without[0]) == len(expected) - 1
+
+
+def test_mt942(tmp_path: Path) -> None:
+    """What is expected is not booked; entries are counted with it or without."""
+    found = bank(MT942, folder=tmp_path)
+    assert shown(found) == [
+        (7, "2026-11-02", "500.00", "KES", "BANK-1", "OWN", "", "PAYOUT PO-100200"),
+        (9, "2026-11-02", "-2.50", "KES", "BANK-2", "X", "", ""),
+    ]
+    assert shown(bank(MT942.replace("2KES570", "1KES500"), folder=tmp_path)) == shown(found)
+
+
 def test_ofx(tmp_path: Path) -> None:
     found = bank(OFX, folder=tmp_path)
     assert shown(found) == [
@@ -561,20 +604,20 @@ REFUSED: dict[str, tuple[str, str]] = {
         )
         for encoding in ("utf-7", "shift_jis", "zlib", "idna", "undefined", "nobodys")
     },
-    "another message": (CAMT.replace("camt.053", "camt.054"), "is no CAMT.053 statement"),
+    "another message": (CAMT.replace("camt.053", "camt.054"), "is no CAMT.052, 053 or 054: ask"),
     "several messages in one envelope": (
         f"<Envelope>{CAMT.partition('?>')[2] * 2}</Envelope>",
         "has several statement messages",
     ),
-    "a message that is not CAMT.053 in an envelope": (
-        f"<Envelope>{CAMT.partition('?>')[2].replace('camt.053', 'camt.052')}</Envelope>",
-        "but CAMT.052, a report within the day",
+    "another message in an envelope": (
+        f"<Envelope>{CAMT.partition('?>')[2].replace('camt.053', 'camt.029')}</Envelope>",
+        "is no CAMT.052, 053 or 054, but CAMT.029: ask",
     ),
     "a message in a namespace of somebody else": (
         CAMT.replace("urn:iso:std:iso:20022:tech:xsd:camt.053.001.02", "urn:nobody"),
-        "is no CAMT.053 statement: ask",
+        "is no CAMT.052, 053 or 054: ask",
     ),
-    "XML of something else": ("<a>" + "<b/>" * 300 + "</a>", "is no CAMT.053 statement: ask"),
+    "XML of something else": ("<a>" + "<b/>" * 300 + "</a>", "is no CAMT.052, 053 or 054: ask"),
     "XML that ends early": (CAMT[:1200], "the XML breaks here"),
     "XML without end of depth": (
         CAMT.replace("<GrpHdr>", "<GrpHdr>" + "<a>" * 50, 1),
@@ -613,10 +656,13 @@ REFUSED: dict[str, tuple[str, str]] = {
         MT940.replace(":62F:C270104EUR1499,00\n-}\n", MT940),
         "a message begins before the last one has its closing balance",
     ),
-    "an MT942": (
-        ":20:S\n:25:1\n:28C:1/1\n:34F:KES0,\n:13D:2611021200+0300\n:61:261102C1,NTRFX\n",
-        "this is an MT942, a report within the day",
+    "MT942 that lacks an entry": (
+        MT942.replace(":61:2611021102D2,5NTRFX//BANK-2\n", ""),
+        "the entries are 0 with 0 in all, and the report counts '1KES2,5'",
     ),
+    "MT942 with an entry of another form": (MT942.replace("D2,5N", "D2.5N"), "field :61: is not"),
+    "MT942 and MT940 in one file": (MT942 + MT940, "has both MT940 and MT942 messages"),
+    "MT940 and MT942 in one file": (MT940 + MT942, "has both MT940 and MT942 messages"),
     "BAI2 of the day that goes on": (BAI2.replace("USD,2/", "USD,3/"), "report within the day"),
     "BAI2 of a test": (BAI2.replace("BANK,1,26", "BANK,4,26"), "the group is a test"),
     "BAI2 without a day": (BAI2.replace("1,261102,", "1,261302,"), "the group has no day"),

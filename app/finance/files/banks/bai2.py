@@ -51,6 +51,8 @@ _GROUP_STATUS: Final = {"2": "a deletion", "3": "a correction", "4": "a test"}
 class Bai2Table(BankTable):
     """One file of BAI2. An entry's row is the line of its 16 record."""
 
+    format = "BAI2"
+
     def __init__(self, path: Path, *, encoding: str | None) -> None:
         super().__init__()
         self._path = path

@@ -1,4 +1,10 @@
-"""CAMT.053, ISO 20022 BankToCustomerStatement, of any version; streamed, without entities."""
+"""CAMT.052, CAMT.053 and CAMT.054 of ISO 20022, of any version; streamed, without entities.
+
+A report (052) is of a day that goes on, a statement (053) of days that are over, a notification
+(054) of single bookings (ISO 20022 message definition reports, Bank-to-Customer Cash Management;
+ANZ's guide to camt.052.001.06 and UniCredit's page on camt, read in November 2026). Their entries
+are alike. Only a statement has balances that bound its entries, and covers its days.
+"""
 
 import re
 from collections.abc import Iterator
@@ -37,17 +43,21 @@ _PART: Final = 64 * 1024
 MAX_ENVELOPE: Final = 200
 """Elements around the message; a business application header or a SOAP envelope has some dozens."""
 
-_OTHER_MESSAGES: Final = {
-    "camt.052": "CAMT.052, a report within the day",
-    "camt.054": "CAMT.054, a notification of single bookings",
+_STATEMENT: Final = "CAMT.053"
+
+MESSAGES: Final = {
+    "BkToCstmrAcctRpt": ("CAMT.052", "Rpt"),
+    "BkToCstmrStmt": (_STATEMENT, "Stmt"),
+    "BkToCstmrDbtCdtNtfctn": ("CAMT.054", "Ntfctn"),
 }
+"""Format of each message, and its element that has the entries of one account."""
 
 _CODES_OF_BALANCES: Final = {"OPBD": "opening", "PRCD": "opening", "CLBD": "closing"}
 """ISO 20022 BalanceType12Code: opening booked, previously closed booked, closing booked."""
 
 
 class CamtTable(BankTable):
-    """One file of CAMT.053. All document types and entities are refused: the format has none, and
+    """One file of CAMT. All document types and entities are refused: the format has none, and
     XML with them can read other files or fill memory."""
 
     def __init__(self, path: Path) -> None:
@@ -95,7 +105,7 @@ class _Camt:
     def __init__(self, table: CamtTable) -> None:
         """Count statements, and add their periods and problems, in `table`."""
         self._table, self._days, self.of_the_day = table, dict[str, str](), 0
-        self._message, self._around, self._ended = 0, 0, False
+        self._message, self._around, self._ended, self._part = 0, 0, False, ""
         self._parser = expat.ParserCreate(namespace_separator=" ")
         self._parser.buffer_text = True
         self._parser.StartElementHandler = self._start
@@ -157,7 +167,7 @@ class _Camt:
         self._value, self._length = [], 0
         if not self._message:
             self._begin(space, tag)
-        elif tag == "Stmt":
+        elif tag == self._part:
             self._account, self._balance, self._days = {}, Balances(), {}
         elif tag == "Ntry":
             self._entry = _CamtEntry()
@@ -171,24 +181,25 @@ class _Camt:
     def _begin(self, space: str, tag: str) -> None:
         """Look for the only statement message, whatever elements are around it."""
         self._around += 1
-        other = re.search(r"camt\.0\d\d", space)
-        if other is not None and other[0] != "camt.053":
-            found = f", but {_OTHER_MESSAGES.get(other[0], other[0].upper())}"
-            raise self._no_statement(found)
-        if self._path[-2:] == ["Document", "BkToCstmrStmt"] and (other or not space):
+        named = re.search(r"camt\.0\d\d", space)
+        form, part = MESSAGES.get(tag, ("", ""))
+        if named is not None and named[0].upper() not in [name for name, _ in MESSAGES.values()]:
+            raise self._no_statement(f", but {named[0].upper()}")
+        stated = form and (named[0].upper() == form if named else not space)
+        if self._path[-2:-1] == ["Document"] and stated:
             if self._ended:
                 raise tables.RefusedTable(
                     self._parser.CurrentLineNumber,
                     "the XML has several statement messages: import each as a file of its own",
                 )
-            self._message = len(self._path)
+            self._message, self._part, self._table.format = len(self._path), part, form
         elif self._around > MAX_ENVELOPE:
             raise self._no_statement("")
 
     def _no_statement(self, found: str) -> tables.RefusedTable:
         return tables.RefusedTable(
             self._parser.CurrentLineNumber,
-            f"the XML is no CAMT.053 statement{found}: ask the bank for camt.053 (end of day "
+            f"the XML is no CAMT.052, 053 or 054{found}: ask the bank for camt.053 (end of day "
             "statement), or export CSV",
         )
 
@@ -213,7 +224,7 @@ class _Camt:
             self._entry = None
         elif self._entry is not None:
             self._in_entry(self._entry, tag, value)
-        elif tag == "Stmt":
+        elif tag == self._part:
             self._end_statement()
         else:
             self._in_statement(tag, value)
@@ -235,7 +246,7 @@ class _Camt:
             self._days[tag] = value
         elif within[-3:-1] == ["Bal", "Dt"]:
             self._days[self._code] = value[:10]
-        elif tag == "Bal":
+        elif tag == "Bal" and self._table.format == _STATEMENT:
             side = _CODES_OF_BALANCES.get(self._code)
             amount = amount_cell(self._balance_amount, debit=self._debit)
             if side is not None:
@@ -255,6 +266,8 @@ class _Camt:
         if since is None or until is None:
             since, until = days.get("OPBD") or day_after(days.get("PRCD", "")), days.get("CLBD")
         # Without days it still tells the account of a statement without entries.
+        if self._table.format != _STATEMENT:
+            since = until = ""
         stated = tables.StatedPeriod(since=since or "", until=until or "", name=balance.account)
         self._table.periods.append(stated)
 
@@ -308,7 +321,7 @@ class _Camt:
     def _take(self, entry: _CamtEntry) -> None:
         self._number += 1
         # Only what is booked (EntryStatus1Code BOOK) has moved money.
-        if entry.status not in ("BOOK", ""):
+        if entry.status != "BOOK" and (entry.status or self._table.format != _STATEMENT):
             return
         amount = amount_cell(entry.amount, debit=entry.debit)
         self._balance.add(amount)

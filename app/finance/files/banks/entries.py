@@ -25,6 +25,12 @@ HEADING: Final = (
     "text",
 )
 
+INTERIM: Final = ("CAMT.052", "MT942")
+"""Formats of reports within the day, which a statement of the day follows."""
+
+NOTIFICATION: Final = "CAMT.054"
+"""The format of notifications of bookings, which need not be of all."""
+
 Row = tuple[int, Sequence[str]]
 """The number of a row, and its cells in the order of HEADING."""
 
@@ -32,6 +38,7 @@ Row = tuple[int, Sequence[str]]
 class BankTable(ABC):
     """Base of all formats: the heading, and rows in batches.
 
+    format      the format's name, known once the file was read
     statements  statements that were read to their end
     compared    those of them whose balances agree with their entries, or differ as two people
                 accepted
@@ -41,6 +48,7 @@ class BankTable(ABC):
     broken      problems of the entries to come, by row number
     """
 
+    format = ""
     heading: Sequence[str] = HEADING
     heading_row = 1
     notes: Sequence[str] = ()

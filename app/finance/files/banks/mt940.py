@@ -1,4 +1,9 @@
-"""MT940, SWIFT's customer statement message; streamed, line by line."""
+"""MT940 and MT942, SWIFT's customer statement and its report within the day; streamed by line.
+
+After SWIFT's Standards Category 9 (US9M, field specifications of MT942, read in November 2026): an
+MT942 has no balances, but may have numbers and sums of its entries (90D and 90C). Its marks EC and
+ED are of expected entries, which are not booked. It leaves out entries below its floor limit (34F).
+"""
 
 import re
 from collections import Counter
@@ -60,6 +65,15 @@ _BALANCE: Final = re.compile(
 )
 """Fields 60F, 60M, 62F and 62M: 1!a6!n3!a15d."""
 
+_EXPECTED: Final = re.compile(rf"\d{{6}}(?:\d{{4}})?E{_MONEY}.*", re.DOTALL)
+"""An entry of an MT942 that is not booked yet."""
+
+_FLOOR: Final = re.compile(r"(?P<currency>[A-Z]{3})[CD]?(?P<amount>\d{1,12},\d{0,3})")
+"""Field 34F: 3!a[1!a]15d."""
+
+_COUNTED: Final = re.compile(r"(?P<count>\d{1,5})[A-Z]{3}(?P<amount>\d{1,15},\d{0,3})")
+"""Fields 90D and 90C: 5n3!a15d."""
+
 _CODE: Final = re.compile(r"\?(\d\d)")
 _KEYWORD: Final = re.compile(r"(?:EREF|KREF|MREF|CRED|DEBT|COAM|OAMT|SVWZ|ABWA|ABWE|IBAN|BIC)\+")
 """Begins a part of the purpose, on a line of its own (DK, "Anlage 3"); a part that is broken at the
@@ -76,6 +90,8 @@ _NOT_AS_SWIFT: Final = (
     "and a part of an entry cannot be left out, so nothing is taken"
 )
 
+_BOTH: Final = "the file has both MT940 and MT942 messages: import each as a file of its own"
+
 MAX_FIELD: Final = 64
 """Lines of one field; field 86 has six."""
 
@@ -83,7 +99,7 @@ MAX_FIELD: Final = 64
 class Mt940Table(BankTable):
     """One file of MT940 messages."""
 
-    heading_row = 1
+    format = "MT940"
 
     def __init__(self, path: Path, *, encoding: str | None) -> None:
         super().__init__()
@@ -95,7 +111,7 @@ class Mt940Table(BankTable):
         waiting: tuple[int, re.Match[str]] | None = None
         number, ended, opened, entries = 1, False, "", set[str]()
         unusual, first = Counter[str](), 0
-        for number, tag, value in self._fields():
+        for number, tag, value in _fields(self._path, self._encoding):
             if waiting is not None and tag != "86":
                 yield _swift_row(waiting, account, currency, "")
                 waiting = None
@@ -108,11 +124,7 @@ class Mt940Table(BankTable):
                     )
                 account, currency, balance = "", "", None
             elif tag == "34F" and balance is None:
-                raise tables.RefusedTable(
-                    number,
-                    "this is an MT942, a report within the day: import the MT940 of the day, which "
-                    "the bank makes afterwards",
-                )
+                raise tables.RefusedTable(number, _BOTH)
             elif tag == "25":
                 account = value.strip()
             elif tag in ("60F", "60M"):
@@ -169,28 +181,102 @@ class Mt940Table(BankTable):
                 "as the balances of their statements agree."
             )
 
-    def _fields(self) -> Iterator[tuple[int, str, str]]:
-        """Yield (line, tag, value) of each field, with its further lines."""
-        begun: tuple[int, str, list[str]] | None = None
-        for number, line in enumerate(tables.lines(self._path, self._encoding), 1):
-            text = line.rstrip("\r\n")
-            found = _TAG.match(text)
-            ends = text.startswith(("-}", "{")) or text.strip() == "-"
-            if found is None and begun is not None and not ends:
-                begun[2].append(text)
-                if len(begun[2]) > MAX_FIELD:
-                    raise tables.RefusedTable(
-                        begun[0], f"the field has more than {MAX_FIELD} lines"
+
+class Mt942Table(BankTable):
+    """One file of MT942 messages: the entries that are booked, without any balance."""
+
+    format = "MT942"
+
+    def __init__(self, path: Path, *, encoding: str | None) -> None:
+        super().__init__()
+        self._path = path
+        self._encoding = tables.encoding_of(path, encoding)
+
+    def _rows(self) -> Iterator[Row]:
+        account, currency, waiting = "", "", None
+        booked, expected = dict.fromkeys("DC", NO_ENTRIES), dict.fromkeys("DC", NO_ENTRIES)
+        for number, tag, value in _fields(self._path, self._encoding):
+            if waiting is not None and tag != "86":
+                yield _swift_row(waiting, account, currency, "")
+                waiting = None
+            if tag == "20":
+                account, currency = "", ""
+                booked, expected = dict.fromkeys("DC", NO_ENTRIES), dict.fromkeys("DC", NO_ENTRIES)
+            elif tag == "25":
+                account = value.strip()
+                self.statements += 1
+                self.periods.append(tables.StatedPeriod(since="", until="", name=account))
+            elif tag == "34F":
+                floor = _FLOOR.fullmatch(value.strip())
+                if floor is None:
+                    raise tables.RefusedTable(number, "the floor limit is not as SWIFT has it")
+                currency = floor["currency"]
+                if floor["amount"].strip("0,"):
+                    least = floor["amount"].rstrip(",").replace(",", ".")
+                    self._notes.append(
+                        f"Bookings below {least} {currency} are not in this report (:34F:)."
                     )
-                continue
-            if begun is not None:
-                yield begun[0], begun[1], "\n".join(begun[2])
-                begun = None
-            block = _TAG.search(text) if text.startswith("{") else found
-            if block is not None:
-                begun = (number, block[1], [block[2]])
+            elif tag == "61":
+                pending = _EXPECTED.fullmatch(value) is not None
+                entry = _ENTRY.fullmatch(value.replace("E", "", 1) if pending else value)
+                if entry is None:
+                    raise tables.RefusedTable(number, _NOT_AS_SWIFT)
+                side = "D" if _signed(entry) < 0 else "C"
+                into = expected if pending else booked
+                into[side] = (into[side][0] + 1, into[side][1] + abs(_signed(entry)))
+                waiting = None if pending else (number, entry)
+            elif tag == "86" and waiting is not None:
+                yield _swift_row(waiting, account, currency, value)
+                waiting = None
+            elif tag in ("90D", "90C"):
+                _check_counted(number, value, booked[tag[-1]], expected[tag[-1]])
+            elif tag in ("60F", "60M", "62F", "62M"):
+                raise tables.RefusedTable(number, _BOTH)
+        if waiting is not None:
+            yield _swift_row(waiting, account, currency, "")
+
+
+NO_ENTRIES: Final = (0, Decimal(0))
+"""Number and sum of entries."""
+
+
+def _check_counted(
+    number: int, value: str, booked: tuple[int, Decimal], expected: tuple[int, Decimal]
+) -> None:
+    """Raise RefusedTable unless a field counts the entries, with or without those expected."""
+    found = _COUNTED.fullmatch(value.strip())
+    every = (booked[0] + expected[0], booked[1] + expected[1])
+    stated = None
+    if found is not None:
+        stated = int(found["count"]), Decimal(found["amount"].replace(",", ".").removesuffix("."))
+    if stated not in (booked, every):
+        raise tables.RefusedTable(
+            number,
+            f"the entries are {booked[0]:,} with {booked[1]:f} in all, and the report counts "
+            f"{value.strip()[:40]!r}: the file is cut or was changed; fetch it anew",
+        )
+
+
+def _fields(path: Path, encoding: str) -> Iterator[tuple[int, str, str]]:
+    """Yield (line, tag, value) of each field, with its further lines."""
+    begun: tuple[int, str, list[str]] | None = None
+    for number, line in enumerate(tables.lines(path, encoding), 1):
+        text = line.rstrip("\r\n")
+        found = _TAG.match(text)
+        ends = text.startswith(("-}", "{")) or text.strip() == "-"
+        if found is None and begun is not None and not ends:
+            begun[2].append(text)
+            if len(begun[2]) > MAX_FIELD:
+                raise tables.RefusedTable(begun[0], f"the field has more than {MAX_FIELD} lines")
+            continue
         if begun is not None:
             yield begun[0], begun[1], "\n".join(begun[2])
+            begun = None
+        block = _TAG.search(text) if text.startswith("{") else found
+        if block is not None:
+            begun = (number, block[1], [block[2]])
+    if begun is not None:
+        yield begun[0], begun[1], "\n".join(begun[2])
 
 
 def _balance_in(number: int, value: str) -> re.Match[str]:

@@ -45,6 +45,8 @@ and the element only tells the original one."""
 class OfxTable(BankTable):
     """One file of OFX, of bank or card accounts."""
 
+    format = "OFX"
+
     def __init__(self, path: Path, *, encoding: str | None) -> None:
         super().__init__()
         if path.stat().st_size > MAX_OFX_BYTES:
