@@ -62,9 +62,12 @@ AMOUNT = re.compile(r"(?!-0(?:\.0+)?$)-?(?:0|[1-9]\d{0,18})(?:\.\d{2,4})?", re.A
 CURRENCY = re.compile(r"[A-Z]{3}", re.ASCII)
 HASH = re.compile(r"[0-9a-f]{64}")
 HEX = re.compile(r"(?:[0-9a-f]{2})*")
+SALT = re.compile(r"[0-9a-f]{32}")
+ANY = re.compile(r"(?s).*")
 NAMED = re.compile(r"[a-z][a-z0-9_]*")
 
 text_or_null = Either((str, None))
+HASH_OR_NULL = Either((HASH, None))
 instant_or_null = Either((instant, None))
 MONEY = {"amount": AMOUNT, "currency": CURRENCY}
 MONEY_OR_NULL = Either((MONEY, None))
@@ -150,13 +153,41 @@ HEARD = {
     "refused": whole, "not_kept": whole,
 }  # fmt: skip
 
-MANIFEST_FORM = {
-    "format": str, "release": str, "program": HASH, "order": str, "as_of": instant,
-    "redacted": bool, "files": {re.compile(".*"): LISTED}, "left_out": {re.compile(".*"): LISTED},
+DEED = {
+    "number": whole, "at": instant, "who": str, "role": text_or_null, "action": str,
+    "subject": text_or_null, "reason": text_or_null,
 }  # fmt: skip
 
+LOG = {
+    "keys": [HASH], "endorsements": [Either((HEX, None))], "unsealed": [str],
+    "origins?": [{"log": str, "leaves": Either((whole, None))}],
+    "leaves": [{"id": str, "index": whole, "leaf": str, "proof": [HASH]}],
+    "parts": {ANY: {NAMED: Either(({"salt": SALT}, {"hash": HASH}))}},
+    "order": Either(({"commitment": HASH, "key": Either((HASH, None))}, None)),
+    "tree": Either(({"leaf": str, "leaves": whole, "last": whole, "path": [(whole, HASH)]}, None)),
+}  # fmt: skip
+
+PLACED = {"of?": HASH, "nth?": whole, "after?": Either((whole, None))}
+SEALED = {"kind": str, "salt": SALT, "at": whole, "parts": HASH, **PLACED}
+READ = {**PLACED, "kind": str, "salt": SALT, "parts": HASH_OR_NULL}
+
+LEAVES = {
+    "delivery": {**READ, "id": str, "at": whole, "source": str, "size": whole, "body": HASH,
+                 "headers": HASH_OR_NULL, "whole": HASH_OR_NULL},
+    "reading": {**READ, "delivery": str},
+    "record": {**SEALED, "id": str},
+    "revision": {**SEALED, "id": whole},
+    "deed": {**SEALED, "id": whole},
+    "orders": {"kind": str, "salt": SALT, "id": whole, "at": whole, "size": whole, "orders": whole,
+               "root": HASH},
+}  # fmt: skip
+"""The form of each kind of leaf."""
+
 DOCUMENTS = {
-    "manifest.json": MANIFEST_FORM,
+    "manifest.json": {
+        "format": str, "release": str, "program": HASH, "order": str, "as_of": instant,
+        "redacted": bool, "files": {ANY: LISTED}, "left_out": {ANY: LISTED},
+    },
     "history.json": {
         "order": str, "as_of": instant, "policy": POLICY, "records": [RECORD],
         "deliveries": [{"delivery_id": str, "received_at": instant, "event": EVENT}],
@@ -168,8 +199,20 @@ DOCUMENTS = {
         "source": str, "profile": str, "file": str, "orders": str, "link_by": str,
         "captures": [str], "vouchers": [str],
     }],
-    **dict.fromkeys(("log.json", "revisions.json", "sessions.json", "attachments.json"),
-                    lambda said: True),
+    "log.json": LOG,
+    "revisions.json": [{
+        "seq": whole, "at": instant, "outcome": str, "fulfillable": bool, "before": text_or_null,
+        "before_fulfillable": Either((bool, None)), "because": [str], "substance": str,
+    }],
+    "sessions.json": [{**RECORD, "details": text_or_null}],
+    "attachments.json": [{
+        "attached": {**DEED, "facts": {
+            "attachment": str, "about": str, "kind": str, "media": str, "sha256": HASH,
+            "size": whole, "details": HASH,
+        }},
+        "removed": Either((None, {**DEED, "facts": {"attachment": str, "sha256": HASH}})),
+        "content": FILE_OR_NULL, "details": FILE_OR_NULL,
+    }],
     "times.json": {"zone": str, "from_utc_s": [(str, int, str)]},
 }  # fmt: skip
 """The form of each document by its file's name; that of `delivery-ID.json` is DELIVERY.
@@ -237,7 +280,7 @@ def read_document(data: bytes, name: str, form: Any) -> Any:
     said = fault(found, form, name)
     if said:
         raise Wrong(said)
-    if name == "manifest.json" and canonical(found) != data:
+    if canonical(found) != data:
         raise Wrong(f"{name} is not in canonical form")
     return found
 

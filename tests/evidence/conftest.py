@@ -171,7 +171,8 @@ def forge(forger: EvidenceKey) -> Forge:
     return forging
 
 
-_written = rfc8785.dumps
+written: Callable[[Any], bytes] = rfc8785.dumps
+"""Writes a document as a bundle has it."""
 
 
 def changed(name: str, change: Callable[[Any], object]) -> Change:
@@ -180,16 +181,16 @@ def changed(name: str, change: Callable[[Any], object]) -> Change:
     def changing(members: Members) -> None:
         document = json.loads(members[name])
         change(document)
-        members[name] = _written(document)
+        members[name] = written(document)
 
     return changing
 
 
 def in_manifest(members: Members, **said: Any) -> None:
     """Change members of the manifest."""
-    members[MANIFEST] = json.dumps(json.loads(members[MANIFEST]) | said).encode()
+    members[MANIFEST] = written(json.loads(members[MANIFEST]) | said)
 
 
 def refolded(members: Members) -> None:
     """Make the ledger what follows from the history."""
-    members["ledger.json"] = _written(ledger_of(json.loads(members["history.json"])))
+    members["ledger.json"] = written(ledger_of(json.loads(members["history.json"])))

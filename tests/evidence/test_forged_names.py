@@ -38,6 +38,7 @@ from tests.evidence.conftest import (
     refolded,
     seal_now,
     steps,
+    written,
 )
 
 
@@ -151,12 +152,14 @@ def test_a_name_is_no_place_to_hide_in(
 
 def test_an_attachments_audit_entry_has_one_file(bundles: Bundles, forge: Forge) -> None:
     """Of two that name one entry the log has sealed one."""
+    facts = {"attachment": "att_1", "about": "order", "kind": "other", "media": "text/plain",
+             "sha256": "0" * 64, "size": 1, "details": "0" * 64}  # fmt: skip
     entry = {"number": 1, "at": "2026-11-20T10:00:00Z", "action": "attached", "subject": "ORD-1",
-             "facts": {"attachment": "att_1", "about": "order"}}  # fmt: skip
+             "who": "anna", "role": None, "reason": None, "facts": facts}  # fmt: skip
     attachment = {"attached": entry, "removed": None, "content": None, "details": None}
 
     def change(members: Members) -> None:
-        members["attachments.json"] = json.dumps([attachment, attachment]).encode()
+        members["attachments.json"] = written([attachment, attachment])
 
     step = steps(forge(bundles.full, change, key=bundles.key))["inclusion"]
     assert step.sentence == "Two things here have the name deed:1."

@@ -44,6 +44,7 @@ from tests.evidence.conftest import (
     in_manifest,
     refolded,
     steps,
+    written,
 )
 from tests.evidence.world import LATER, record
 from tests.reconcile.build import T
@@ -322,8 +323,7 @@ def test_another_story_under_the_shops_own_key(
 def test_every_leaf_is_shown_whole(bundles: Bundles, forge: Forge) -> None:
     for archive in (bundles.redacted, bundles.full):
         found = verify_evidence(forge(archive, _hidden, key=bundles.key))
-        assert failed(found) == ["inclusion", "readings", "completeness"]
-        assert "every leaf is shown whole" in steps(found)["inclusion"].sentence
+        assert {"digests", "inclusion", "readings", "completeness"} <= {*failed(found)}
 
 
 def _unsealed(members: Members) -> None:
@@ -367,7 +367,7 @@ def test_an_earlier_key_takes_more_than_the_bundles_word(
         members["checkpoint.txt"] = signed_checkpoint(forger, read_checkpoint(note)).encode()
         log["keys"].insert(0, forger.public.raw.hex())
         log["endorsements"] = [None, *log["endorsements"]]
-        members["log.json"] = json.dumps(log).encode()
+        members["log.json"] = written(log)
 
     found = verify_evidence(forge(bundles.full, change, key=bundles.key))
     step = steps(found)["checkpoint"]

@@ -13,7 +13,7 @@ from app.evidence.verify_evidence import verify_evidence
 from reconcile.instants import Instant, parse_instant
 from tests.api.driving import driving
 from tests.contexts import with_settings
-from tests.evidence.conftest import Bundles, Forge, build
+from tests.evidence.conftest import Bundles, Forge, build, written
 from tests.evidence.world import LATER, live_through
 
 NAIROBI, NEW_YORK = ZoneInfo("Africa/Nairobi"), ZoneInfo("America/New_York")
@@ -51,7 +51,7 @@ def test_times_of_another_zone_do_not_give_the_page(bundles: Bundles, forge: For
     document = {"zone": "Africa/Nairobi", "from_utc_s": [["2026-11-20T00:00:00Z", 10_800, "EAT"]]}
 
     def laid_beside(members: dict[str, bytes]) -> None:
-        members[TIMES] = json.dumps(document).encode()
+        members[TIMES] = written(document)
 
     found = verify_evidence(forge(bundles.redacted, laid_beside, rendering=False))
     assert {each.passed for each in found.steps if each.name == "rendered"} == {False}

@@ -365,7 +365,7 @@ def test_a_strangers_words_move_no_terminal(bundles: Bundles, forge: Forge) -> N
 
     def rename(members: Members) -> None:
         members["history.json"] = members["history.json"].replace(
-            b'"delivery_id":"', b'"delivery_id":"\\u001b[2J\\u009b\\u202e', 1
+            b'"delivery_id":"', '"delivery_id":"\\u001b[2J\u009b\u202e'.encode(), 1
         )
 
     found = verify_evidence(forge(bundles.redacted, rename)).steps
