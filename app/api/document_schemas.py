@@ -554,6 +554,7 @@ _CASE: Final = members(
         "earlier_orders": listed(
             members({"order": WORD, "paid_at": INSTANT, "money": MONEY}),
         ),
+        "rules": listed(ref("NetworkRule")),
         "behind_s": described(
             COUNT,
             "Age in seconds of accepted deliveries that are not read yet, and may be about it; "
@@ -561,6 +562,18 @@ _CASE: Final = members(
         ),
     },
     optional=("behind_s",),
+)
+
+_RULE: Final = members(
+    {
+        "rule": word("Visa Compelling Evidence 3.0"),
+        "qualifies": FLAG,
+        "sentence": WORD,
+        "orders": described(TEXTS, "Earlier orders that show it."),
+        "source": described(WORD, "The pages that state the rule."),
+        "read": described(WORD, "The day on which they were read."),
+    },
+    description="Whether the dispute qualifies under a card network's rule on earlier payments.",
 )
 
 _MOMENT: Final = members(
@@ -585,15 +598,24 @@ _LETTER: Final = members(
                     "payment": MAYBE_WORD,
                     "reason": WORD,
                     "family": _REASON_FAMILY,
+                    "code": described(MAYBE_WORD, "The card network's reason code."),
                     "money": MAYBE_MONEY,
                     "words": MAYBE_WORD,
                     "opened_at": ref("LetterMoment"),
                     "respond_by": ref("LetterMoment"),
                     "overdue": FLAG,
                     "state": WORD,
+                    "open": FLAG,
                 }
             )
         ),
+        "stated": described(
+            listed(members({"name": WORD, "values": TEXTS})),
+            "What messages state of the payment; nothing of who the customer is.",
+        ),
+        "not_stated": TEXTS,
+        "asked_for": WORD,
+        "rules": listed(ref("NetworkRule")),
         "answer": TEXTS,
         "money": listed(TEXTS),
         "facts": listed(members({"at": ref("LetterMoment"), "fact": WORD, "rests_on": WORD})),
@@ -629,6 +651,7 @@ CASE_SCHEMAS: Final[dict[str, Schema]] = {
     "AttachmentList": members({"attachments": listed(ref("Attachment"))}),
     "CaseDispute": _DISPUTE,
     "CaseItem": _ITEM,
+    "NetworkRule": _RULE,
     "Case": _CASE,
     "LetterMoment": _MOMENT,
     "Letter": _LETTER,

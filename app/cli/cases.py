@@ -161,7 +161,8 @@ Family = Annotated[
     typer.Option(
         "--reason-family",
         help="The kind of the dispute, where its reason does not say: fraud, not_received, "
-        "not_as_described, duplicate, credit_not_processed or other.",
+        "not_as_described, duplicate, credit_not_processed, subscription_canceled, "
+        "debit_not_authorized, processing_error or other.",
     ),
 ]
 RespondBy = Annotated[

@@ -17,8 +17,9 @@ from reconcile.ledger.movements import payments_of
 from reconcile.money import Money, to_json
 
 Family = Literal[
-    "fraud", "not_received", "not_as_described", "duplicate", "credit_not_processed", "other"
-]
+    "fraud", "not_received", "not_as_described", "duplicate", "credit_not_processed",
+    "subscription_canceled", "debit_not_authorized", "processing_error", "other",
+]  # fmt: skip
 FAMILIES: Final[tuple[Family, ...]] = get_args(Family)
 
 FAMILY_WORDS: Final[Mapping[Family, str]] = {
@@ -27,6 +28,10 @@ FAMILY_WORDS: Final[Mapping[Family, str]] = {
     "not_as_described": "the customer says that what was delivered is not what was sold",
     "duplicate": "the customer says that they were charged more than once",
     "credit_not_processed": "the customer says that money due back was not given back",
+    "subscription_canceled": "the customer says that they were charged for a subscription after "
+    "they had canceled it",
+    "debit_not_authorized": "the customer says that they did not authorize this debit",
+    "processing_error": "the bank says that the payment was processed with an error",
     "other": "for a reason that is named in the bank's own message",
 }
 
@@ -34,7 +39,8 @@ FAMILY_WORDS: Final[Mapping[Family, str]] = {
 # the networks by what answers them. The codes of Visa and Mastercard are its own; those of American
 # Express and Discover are also in Braintree's list of chargeback reason codes
 # (https://developer.paypal.com/braintree/articles/risk-and-security/chargebacks-retrievals/
-# chargeback-reason-codes). Mastercard's 4853 holds several kinds, so no line has it.
+# chargeback-reason-codes, a list of 2025-09-22). Mastercard's 4853 holds several kinds, so no line
+# has it.
 _CODES: Final[Mapping[Family, str]] = {
     "fraud": "10.1 10.2 10.3 10.4 10.5 33 81 83 4837 4840 4849 4863 4870 4871 "
     "f10 f14 f22 f24 f29 f30 f31 fr2 fr4 fr6 ua01 ua02 ua05 ua06 ua10 ua11",
@@ -42,6 +48,8 @@ _CODES: Final[Mapping[Family, str]] = {
     "not_as_described": "13.3 13.4 13.5 53 c31 c32 rm",
     "duplicate": "12.6 12.6.1 12.6.2 82 86 4834 p08 c14 173 dp",
     "credit_not_processed": "13.6 13.7 85 4860 c02 c04 c05 c18 175 4513 rn2 cr",
+    "subscription_canceled": "13.2 c28",
+    "processing_error": "12.1 12.2 12.3 12.4 12.5 12.7 p05",
 }
 
 # Words of Stripe, PayPal, Braintree and Square (each provider's own page of its dispute object).
@@ -53,8 +61,11 @@ _WORDS: Final[Mapping[Family, str]] = {
     "not_as_described": "not_as_described product_unacceptable product_unsatisfactory "
     "merchandise_or_service_not_as_described",
     "duplicate": "duplicate duplicate_transaction paid_by_other_means payment_by_other_means",
-    "credit_not_processed": "credit_not_processed customer_requests_credit cancelled canceled "
-    "canceled_recurring_billing",
+    "credit_not_processed": "credit_not_processed customer_requests_credit cancelled canceled",
+    "subscription_canceled": "subscription_canceled subscription_cancelled "
+    "canceled_recurring_billing cancelled_recurring_transaction",
+    "debit_not_authorized": "debit_not_authorized",
+    "processing_error": "transaction_amount_differs incorrect_amount",
 }
 _FAMILY_OF: Final[dict[str, Family]] = {
     word: family
@@ -242,6 +253,7 @@ class CaseFacts:
     refunded          whether money went back
     payments          how many payments of the order went through
     earlier           orders of the same customer before it that nobody disputed
+    decided           whether the dispute was won or lost
     """
 
     respond_by: Instant | None
@@ -251,6 +263,7 @@ class CaseFacts:
     refunded: bool
     payments: int
     earlier: int
+    decided: bool = False
 
     def has(self, *kinds: str) -> bool:
         """Return whether something of one of these kinds is attached."""
@@ -288,8 +301,10 @@ def dispute_checklist(facts: CaseFacts, family: Family) -> list[Item]:
         ),
         Item(
             name="deadline",
-            sentence="The date is known until which the bank takes an answer.",
-            there=facts.respond_by is not None,
+            sentence="The date is known until which the bank takes an answer."
+            if not facts.decided
+            else "The dispute is decided, and takes no answer.",
+            there=facts.decided or facts.respond_by is not None,
             do="look it up on the payment service's page of the dispute, and state it in the "
             "letter's form",
         ),
@@ -368,6 +383,18 @@ def _answers(facts: CaseFacts) -> dict[Family, list[Item]]:
                 "refund_policy",
             ),
             wrote,
+        ],
+        "subscription_canceled": [
+            _attached("terms", "The terms of cancellation that the customer accepted", facts),
+            _attached("delivery", "Proof that the service was used after the charge", facts),
+            wrote,
+        ],
+        "debit_not_authorized": [
+            _attached("terms", "The mandate that the customer gave", facts),
+            wrote,
+        ],
+        "processing_error": [
+            _attached("other", "The record of the sale with its amount and currency", facts)
         ],
         "other": [proof, wrote],
     }

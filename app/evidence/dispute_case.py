@@ -1,7 +1,7 @@
-"""An order's case: its dispute, what is attached, earlier orders of its customer, and what is
-missing for an answer. Changes nothing."""
+"""An order's case: its dispute, what messages state of the payment, what is attached, earlier
+orders of its customer, and what is missing for an answer. Changes nothing."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -9,6 +9,7 @@ from app.config.settings import Settings
 from app.context.context import AppContext
 from app.core.errors import UsageError
 from app.core.masking import Masking
+from app.core.phone_key import is_of_a_number
 from app.core.reading import Unreadable
 from app.core.zones import wall_clock
 from app.database.engine import Connection
@@ -16,17 +17,20 @@ from app.database.statements import run
 from app.evidence import attachment_store, gather_evidence
 from app.evidence import dispute as disputes
 from app.evidence.attachments import Attachment, attachment_of
+from app.evidence.first_party import Purchase, Qualification, qualifications
 from app.orders.customers import phones_of
 from app.orders.history_store import gather
 from app.orders.holds import as_judged
 from app.orders.read_orders import nothing_known, of_another_shop, spoken_of
 from app.orders.unheard import unheard_of
+from app.providers.request import Incoming
 from app.providers.source import Source
 from app.receiving.caught_up import behind_s
 from app.receiving.delivery_log_store import raw_delivery
 from app.receiving.header_codec import read_request
 from app.receiving.phone_store import notes_of, orders_by_phone
 from reconcile.instants import MONTHS, SECOND, Instant, format_instant, moment_of
+from reconcile.ledger.events import ANSWERS, Delivery
 from reconcile.ledger.fold import fold
 from reconcile.ledger.history import History
 from reconcile.ledger.ledger import Ledger
@@ -82,6 +86,9 @@ class EarlierOrder:
 class DisputeCase:
     """The case as of an instant, with the customers' numbers masked in its texts.
 
+    stated    values that messages state of the disputed payment, by member of [transaction], and
+              `name`, `email` and `card` of the customer
+    rules     whether the dispute qualifies under rules of card networks on earlier purchases
     unheard   what may be about the order and is not in the history
     behind_s  age in seconds of accepted deliveries that are unread, and may be about it; 0: none
     """
@@ -96,6 +103,8 @@ class DisputeCase:
     attachments: tuple[Attachment, ...]
     earlier: tuple[EarlierOrder, ...]
     items: tuple[disputes.Item, ...]
+    stated: Mapping[str, tuple[str, ...]] = field(repr=False)
+    rules: tuple[Qualification, ...]
     masking: Masking = field(repr=False)
     behind_s: int = 0
     unheard: Unheard = NOTHING
@@ -125,6 +134,7 @@ class DisputeCase:
             "deadline": self.deadline,
             "missing": sum(not each.there for each in self.items),
             "items": [each.document() for each in self.items],
+            "rules": [each.document() for each in self.rules],
             "earlier_orders": [
                 {"order": each.order, "paid_at": exact(each.paid_at), "money": to_json(each.money)}
                 for each in self.earlier
@@ -179,11 +189,15 @@ async def dispute_case(context: AppContext, asked: CaseRequest) -> DisputeCase:
         reported = disputes.dispute_of(ledger, respond_by=dates)
         records = await attachment_store.attachments_of_order(connection, asked.order)
         unheard = await run(connection, unheard_of, known, ledger, sources=context.sources)
-        earlier = await _earlier(connection, context, known, as_of, masking)
+        stated = await _stated(connection, known, reported, context.sources, masking)
+        code = stated.get("reason_code", ())
+        family = asked.family or (reported.family if reported else None)
+        family = family or next(filter(None, map(disputes.family_of, code)), None) or "other"
+        fraud = family == "fraud"
+        earlier, purchases = await _earlier(connection, context, known, as_of, masking, whole=fraud)
     attachments = tuple(
         attachment_of(each) for each in records if each.gone_at is None and each.at <= as_of
     )
-    family = asked.family or (reported.family if reported else None) or "other"
     respond_by = asked.respond_by or (reported.respond_by if reported else None)
     facts = disputes.CaseFacts(
         respond_by=respond_by,
@@ -193,7 +207,10 @@ async def dispute_case(context: AppContext, asked: CaseRequest) -> DisputeCase:
         refunded=any(each.refunded for each in ledger.balances),
         payments=sum(each.outcome == "succeeded" for each in ledger.attempts),
         earlier=len(earlier),
+        decided=reported is not None and reported.state != "open",
     )
+    paid = _paid(known, None if reported is None else reported.payment)
+    own = _purchase(known.order, paid, ledger, stated)
     return DisputeCase(
         order=masking.text(asked.order),
         as_of=as_of,
@@ -205,6 +222,8 @@ async def dispute_case(context: AppContext, asked: CaseRequest) -> DisputeCase:
         attachments=attachments,
         earlier=tuple(earlier[-MOST_EARLIER:]),
         items=tuple(disputes.dispute_checklist(facts, family)),
+        stated=stated,
+        rules=tuple(qualifications(own, purchases, fraud=fraud)),
         masking=masking,
         behind_s=behind,
         unheard=unheard,
@@ -234,16 +253,10 @@ async def _respond_by(
     say."""
     wanted = {each.event.digest for each in disputes.messages_of_disputes(ledger)}
     found: dict[disputes.EventKey, Instant] = {}
-    for each in known.deliveries:
-        source = sources.get(each.event.source)
-        if each.event.digest not in wanted or source is None:
-            continue
-        kept = await raw_delivery(connection, each.delivery_id)
-        body = None if kept is None else kept.whole or kept.body
-        if kept is None or body is None:
-            continue
+    heard = [each for each in known.deliveries if each.event.digest in wanted]
+    async for each, source, incoming in _bodies(connection, heard, sources):
         try:
-            until = source.respond_by(read_request(kept.headers, body))
+            until = source.respond_by(incoming)
         except Unreadable:  # a date of another form: a person looks it up
             continue
         if until is not None:
@@ -251,37 +264,108 @@ async def _respond_by(
     return found
 
 
+async def _bodies(
+    connection: Connection, deliveries: Sequence[Delivery], sources: Mapping[str, Source]
+) -> AsyncIterator[tuple[Delivery, Source, Incoming]]:
+    """Yield deliveries with the requests that are kept of them, where their source is configured
+    and a signed message brought them."""
+    for each in deliveries:
+        source = sources.get(each.event.source)
+        if source is None or each.event.standing in ANSWERS:
+            continue
+        kept = await raw_delivery(connection, each.delivery_id)
+        body = None if kept is None else kept.whole or kept.body
+        if kept is not None and body is not None:
+            yield each, source, read_request(kept.headers, body)
+
+
+async def _stated(
+    connection: Connection,
+    known: History,
+    reported: disputes.ReportedDispute | None,
+    sources: Mapping[str, Source],
+    masking: Masking,
+) -> dict[str, tuple[str, ...]]:
+    """Return the values that messages state of a payment: of the disputed one, else of all."""
+    about = [
+        each
+        for each in known.deliveries
+        if reported is None
+        or reported.payment is None
+        or (each.event.source, each.event.payment) == (reported.source, reported.payment)
+    ]
+    found: dict[str, dict[str, None]] = {}
+    async for each, source, incoming in _bodies(connection, about[-LOOKED_AT:], sources):
+        try:
+            stated = source.transaction(incoming, digest=each.event.digest)
+        except Unreadable:
+            continue
+        for name, value in stated.items():
+            found.setdefault(name, {})[masking.text(value)] = None
+    return {name: tuple(values) for name, values in found.items()}
+
+
+def _purchase(
+    order: str,
+    paid: tuple[Instant, Money] | None,
+    ledger: Ledger,
+    stated: Mapping[str, tuple[str, ...]],
+) -> Purchase:
+    return Purchase(
+        order=order,
+        processed_at=None if paid is None else paid[0],
+        settled=any(each.captured for each in ledger.balances)
+        and not any(each.returned for each in ledger.balances),
+        disputed=bool(disputes.messages_of_disputes(ledger)),
+        stated=stated,
+    )
+
+
 async def _earlier(
-    connection: Connection, context: AppContext, known: History, as_of: Instant, masking: Masking
-) -> list[EarlierOrder]:
-    """Return orders of the same number, by its digest, that were paid before this one and that
-    nobody disputed, oldest first."""
+    connection: Connection,
+    context: AppContext,
+    known: History,
+    as_of: Instant,
+    masking: Masking,
+    *,
+    whole: bool,
+) -> tuple[list[EarlierOrder], list[Purchase]]:
+    """Return earlier paid orders, oldest first: those of the same phone number that nobody
+    disputed, and purchases of whoever may be the same customer, by the digests of number, email
+    address, name and card.
+
+    whole  whether purchases are wanted, for which the bodies of all their messages are read
+    """
     things = {known.order, *(each.delivery_id for each in known.deliveries)}
-    others = set[str]()
-    for digest in {each[0] for each in await notes_of(connection, things)}:
-        others.update(await orders_by_phone(connection, digest, limit=LOOKED_AT + 1))
-    others.discard(known.order)
-    before = _paid(known)
-    found = []
-    for order, history in (await gather(connection, sorted(others)[:LOOKED_AT])).items():
+    digests = sorted({each[0] for each in await notes_of(connection, things)})
+    same, others = set[str](), set[str]()
+    for digest in digests:
+        found = await orders_by_phone(connection, digest, limit=LOOKED_AT + 1)
+        (same if is_of_a_number(digest) else others).update(found)
+    others = others if whole else set()
+    looked_at = [*sorted(same - {known.order}), *sorted(others - same - {known.order})][:LOOKED_AT]
+    before, orders, purchases = _paid(known), list[EarlierOrder](), list[Purchase]()
+    for order, history in (await gather(connection, looked_at)).items():
         past = history.known_at(as_of)
         paid = _paid(past)
         if paid is None or before is None or paid[0] >= before[0]:
             continue
         ledger = fold(past, policy=context.policy, as_of=as_of)
-        if not disputes.messages_of_disputes(ledger) and any(
-            each.captured for each in ledger.balances
-        ):
-            found.append(EarlierOrder(order=masking.text(order), paid_at=paid[0], money=paid[1]))
-    return sorted(found, key=lambda each: (each.paid_at, each.order))
+        stated = await _stated(connection, past, None, context.sources, masking) if whole else {}
+        purchase = _purchase(masking.text(order), paid, ledger, stated)
+        purchases.append(purchase)
+        if order in same and not purchase.disputed and any(e.captured for e in ledger.balances):
+            orders.append(EarlierOrder(order=masking.text(order), paid_at=paid[0], money=paid[1]))
+    return sorted(orders, key=lambda each: (each.paid_at, each.order)), purchases
 
 
-def _paid(history: History) -> tuple[Instant, Money] | None:
-    """Return when and how much was first paid."""
+def _paid(history: History, payment: str | None = None) -> tuple[Instant, Money] | None:
+    """Return when and how much was first paid, by one payment where it is named."""
     paid = [
         (each.event.occurred_at or each.received_at, each.event.money)
         for each in history.deliveries
         if each.event.claim == "succeeded" and each.event.money is not None
+        if payment in (None, each.event.payment)
     ]
     return min(paid, key=lambda each: each[0], default=None)
 

@@ -45,6 +45,19 @@ from reconcile.ledger.plain import UNREAD, plain_outcome
 from reconcile.ledger.unheard import Unheard
 from reconcile.money import Money, to_json
 
+STATED: Final[Mapping[str, str]] = {
+    "network": "Card network", "card": "Card ends in", "arn": "ARN",
+    "network_id": "Network transaction id", "descriptor": "Shown on the bank statement",
+    "sold": "What was sold", "name": "Customer", "email": "Email address",
+    "account": "Account at the shop", "billing": "Billing address",
+    "shipping": "Shipping address", "ip": "IP address", "device": "Device",
+    "avs": "Check of the address (AVS)", "cvv": "Check of the card code (CVV)",
+    "three_ds": "3-D Secure",
+}  # fmt: skip
+"""What messages may state of the payment, as a letter calls it."""
+
+PERSONAL: Final = frozenset(("name", "email", "account", "billing", "shipping", "ip", "device"))
+
 MOST_FACTS: Final = 16
 """Rows of the letter: with them, and the longest list of exhibits, it has two pages."""
 
@@ -93,8 +106,11 @@ async def letter_of(
     asked: dispute_case.CaseRequest,
     *,
     lines: gather_evidence.ReadsLines,
+    personal: bool = False,
 ) -> Letter:
     """Make the letter, and note nothing: `take_letter` notes who takes one away.
+
+    personal  whether it says who the customer is, as far as messages state that
 
     Raise NotFoundError for an order of which nothing was known.
     """
@@ -113,7 +129,7 @@ async def letter_of(
                 for number, each in enumerate(case.attachments, 1)
             ]
         )
-    writer = _Writer(context, case, dossier)
+    writer = _Writer(context, case, dossier, personal=personal)
     return Letter(document=writer.document(), exhibits=exhibits, case=case)
 
 
@@ -125,8 +141,11 @@ class _Writer:
         context: AppContext,
         case: dispute_case.DisputeCase,
         dossier: gather_evidence.Dossier,
+        *,
+        personal: bool,
     ) -> None:
         self._case = case
+        self._members = [each for each in STATED if personal or each not in PERSONAL]
         self._dossier = dossier
         self._merchant = dispute_case.merchant_of(context.settings)
         self._environment = context.database.environment or ""
@@ -160,6 +179,14 @@ class _Writer:
             "as_of": self._moment(case.as_of),
             "zone": str(self._zone),
             "dispute": self._dispute(),
+            "stated": [
+                {"name": STATED[each], "values": list(case.stated[each])}
+                for each in self._members
+                if each in case.stated
+            ],
+            "not_stated": [STATED[each] for each in self._members if each not in case.stated],
+            "asked_for": self._asked_for(),
+            "rules": [each.document() for each in case.rules],
             "answer": [
                 *([UNREAD] if case.unheard.messages else []),
                 *(local_text(each, self._zone, named=True) for each in plain_outcome(case.ledger)),
@@ -207,13 +234,26 @@ class _Writer:
             "payment": found.payment,
             "reason": dispute.FAMILY_WORDS[self._case.family],
             "family": self._case.family,
+            "code": " and ".join(self._case.stated.get("reason_code", ())) or found.reason,
             "money": None if found.money is None else to_json(found.money),
             "words": None if found.money is None else str(found.money),
             "opened_at": self._moment(found.opened_at),
             "respond_by": self._moment(self._case.respond_by),
             "overdue": self._case.overdue,
             "state": found.words,
+            "open": found.state == "open",
         }
+
+    def _asked_for(self) -> str:
+        """Say in one sentence what the bank is to do."""
+        found = self._case.dispute
+        if found is None or found.state != "open":
+            return "Nothing is asked for: no dispute of it is open, as far as is known."
+        about = "the dispute" if found.reference is None else f"dispute {found.reference}"
+        if not any(each.captured - each.refunded for each in self._case.ledger.balances):
+            return f"We ask the bank to close {about}: the money has been given back."
+        of = "the disputed amount" if found.money is None else str(found.money)
+        return f"We ask the bank to decide {about} for the shop, and to leave {of} with it."
 
     # --- facts -----------------------------------------------------------------------------------
 
@@ -385,7 +425,7 @@ async def take_letter(
     await must_have_read(context, as_of=asked.as_of)
     await hold_if_due(context, [asked.order])
     await seal.seal_all(context, await seal.open_signer(context))
-    letter = await letter_of(context, asked, lines=lines)
+    letter = await letter_of(context, asked, lines=lines, personal=form is not None)
     if form is None:
         return letter, b""
     content = await letter_in(letter, form)
@@ -491,6 +531,8 @@ def blocks_of(letter: Letter, pages: Mapping[int, int]) -> letters.LetterDocumen
         Paragraph((Run(about, "quiet"),)),
         Table(rows=[*_of_dispute(said["dispute"]), *said["money"]], widths=(0, 1), labels=True),
         Paragraph((Run(_unbroken(" ".join(said["answer"])), "strong"),)),
+        Paragraph((Run(_unbroken(said["asked_for"]), "strong"),)),
+        *_of_payment(said),
         Heading("What happened"),
         *_happened(said),
     ]
@@ -534,15 +576,32 @@ def _of_dispute(found: Mapping[str, Any] | None) -> list[tuple[str, Text]]:
     if found is None:
         return []
     late = "; it had passed when this was written" if found["overdue"] else ""
+    due = (Run(f"{_at(found['respond_by'])}{late}", "strong"),)
     return [
         ("Dispute", found["reference"] or "no reference was given"),
         ("Payment", found["payment"] or "no reference was given"),
         ("Reason", _upper(found["reason"])),
+        ("Reason code", found["code"] or "no message states one"),
         ("Disputed amount", found["words"] or "not stated"),
         ("Opened", _at(found["opened_at"])),
-        ("Answer due", (Run(f"{_at(found['respond_by'])}{late}", "strong"),)),
+        *([("Answer due", due)] if found["respond_by"]["at"] or found["open"] else []),
         ("State", _upper(found["state"])),
     ]
+
+
+def _of_payment(said: Mapping[str, Any]) -> list[Block]:
+    """Return what messages state of the payment, and the rules on earlier payments."""
+    rows = [(each["name"], "; ".join(each["values"])) for each in said["stated"]]
+    lacking = ", ".join(said["not_stated"])
+    blocks: list[Block] = [Heading("The payment")]
+    blocks += [Table(rows=rows, widths=(0, 1), labels=True)] if rows else []
+    if lacking:
+        words = f"No message that was read states: {lacking}."
+        blocks.append(Paragraph((Run(words, "quiet"),)))
+    for each in said["rules"]:
+        source = f" (by {each['source']}, read {each['read']})"
+        blocks.append(Paragraph((Run(each["sentence"]), Run(source, "quiet"))))
+    return blocks
 
 
 def _upper(words: str) -> str:

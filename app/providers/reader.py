@@ -9,6 +9,7 @@ import hashlib
 import hmac
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
+from dataclasses import fields as members_of
 from dataclasses import replace
 from functools import partial
 from typing import Final
@@ -25,6 +26,7 @@ from app.core.reading import (
     Unreadable,
 )
 from app.core.references import composed, fault_of
+from app.core.text import is_human_text
 from app.providers import amounts, dates, documents, fields, identifiers, paths, request, sections
 from app.providers.phones import phone_digits
 from app.providers.slow import NOT_SLOW, SlowMethods
@@ -104,6 +106,10 @@ MAX_LISTED: Final = 50
 _AUTHORIZATION: Final = request.header_values("authorization")
 
 _new_event, _new_reading = maker(Event), maker(Reading)
+
+
+MAX_STATED: Final = 500
+"""Characters of what an event states of a payment: what was sold may take a paragraph."""
 
 
 class ProfileField:
@@ -337,6 +343,7 @@ class EventReader:
         self._capture, self._reason = ProfileField(event.capture), ProfileField(event.reason)
         self._respond_by = ProfileField(event.respond_by)
         self._phone, self._country = ProfileField(profile.customer.phone), profile.customer.country
+        self._profile = profile
         self._environment = ProfileField(profile.environment.where)
         self._names_environments = bool(profile.environment.where)
         self._key_environment = key_environment
@@ -456,6 +463,34 @@ class EventReader:
             if each is not None
         }
         return found.pop() if len(found) == 1 else None
+
+    def transaction(
+        self, body: bytes, incoming: request.Incoming, *, digest: str
+    ) -> dict[str, str]:
+        """Return what one event of a body states of its payment: members of [transaction], and
+        `email`, `name` and `card` (its last four digits) of the customer.
+
+        digest  of the event, in a body of several
+
+        Raises Unreadable for a body that is none; a member of another form is left out.
+        """
+        customer, stated = self._profile.customer, self._profile.transaction
+        locations = {each.name: getattr(stated, each.name) for each in members_of(stated)}
+        locations |= {"email": customer.email, "name": customer.name, "card": customer.card}
+        found: dict[str, str] = {}
+        for data in self._each(body, incoming):
+            if data.digest not in ("", digest):
+                continue
+            for name in filter(locations.get, locations):
+                with suppress(Unreadable):
+                    value = fields.compile_locations(locations[name])(data)
+                    parts = value.values() if type(value) is dict else [value]
+                    texts = [fields.as_text(each, name) for each in parts if each is not None]
+                    text = ", ".join(each.strip() for each in texts if each)
+                    text = text[-4:] if name == "card" else text
+                    if text and len(text) <= MAX_STATED and is_human_text(text):
+                        found[name] = text
+        return found
 
     def _each(self, body: bytes, incoming: request.Incoming) -> list[fields.EventData]:
         """Return the data of each event in a body. Raises Unreadable."""

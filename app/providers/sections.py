@@ -231,6 +231,41 @@ class CustomerRule:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionRule:
+    """Section [transaction]: what an answer to a dispute needs and an event may state. It is read
+    in the kept body on demand, and stored nowhere.
+
+    network      the card network that processed the payment
+    reason_code  the network's code of a dispute
+    arn          the acquirer reference number
+    network_id   the network's own id of the transaction
+    credential   what stands for the card's number: the same for each payment by one card
+    descriptor   what the customer's bank statement shows
+    sold         what was sold
+    billing      an address: a text, or an object whose members it is; the same for `shipping`
+    ip, device   of the purchase
+    account      the customer's account at the shop
+    avs, cvv, three_ds  results of the checks of address, card code and cardholder
+    """
+
+    network: Locations = ()
+    reason_code: Locations = ()
+    arn: Locations = ()
+    network_id: Locations = ()
+    credential: Locations = ()
+    descriptor: Locations = ()
+    sold: Locations = ()
+    billing: Locations = ()
+    shipping: Locations = ()
+    ip: Locations = ()
+    device: Locations = ()
+    account: Locations = ()
+    avs: Locations = ()
+    cvv: Locations = ()
+    three_ds: Locations = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EnvironmentRule:
     """Section [environment]: where the environment stands and the provider's words for the two.
 
@@ -506,6 +541,7 @@ class Profile:
     event: EventRule
     captures: CapturesRule | None
     customer: CustomerRule
+    transaction: TransactionRule
     environment: EnvironmentRule
     amounts: AmountsRule
     slow: SlowRule

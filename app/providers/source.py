@@ -351,6 +351,11 @@ class Source:
         not say. Raises Unreadable."""
         return self._reader.respond_by(self._verifier.payload(incoming), incoming)
 
+    def transaction(self, incoming: Incoming, *, digest: str) -> dict[str, str]:
+        """Return what an event of a genuine request states of its payment, as the reader's
+        `transaction` does. Raises Unreadable."""
+        return self._reader.transaction(self._verifier.payload(incoming), incoming, digest=digest)
+
     def read_answer(self, kept: bytes, *, digest: str, environment: str | None = None) -> Event:
         """Read what the provider answered when it was asked back. Raises Unreadable.
 

@@ -54,6 +54,10 @@ OPENED, DUE = Instant(T + 20 * DAY), Instant(T + 34 * DAY)
         ("Product Unsatisfactory", "not_as_described"),
         ("12.6.1", "duplicate"), ("P08", "duplicate"), ("PAID_BY_OTHER_MEANS", "duplicate"),
         ("13.6", "credit_not_processed"), ("4860", "credit_not_processed"),
+        ("13.2", "subscription_canceled"), ("subscription_canceled", "subscription_canceled"),
+        ("CANCELED_RECURRING_BILLING", "subscription_canceled"), ("C28", "subscription_canceled"),
+        ("debit_not_authorized", "debit_not_authorized"), ("12.5", "processing_error"),
+        ("12.1", "processing_error"), ("12.6.2", "duplicate"),
         ("4853", None), ("general", None), ("", None), (None, None),
     ],
 )  # fmt: skip
@@ -113,6 +117,13 @@ def test_families_ask_for_different_things() -> None:
     assert "refund_policy" in asked["not_as_described"]
     assert "one_payment" in asked["duplicate"]
     assert "refunded" in asked["credit_not_processed"]
+    assert "terms" in asked["subscription_canceled"]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_decided_dispute_needs_no_date(family: Family) -> None:
+    items = dispute_checklist(replace(BARE, decided=True), family)
+    assert [each.there for each in items if each.name == "deadline"] == [True]
 
 
 # --- the letter -----------------------------------------------------------------------------------
@@ -560,3 +571,88 @@ def test_no_signature_is_claimed_where_there_is_none(
         arrived=None, body=None, method="POST", url="", headers=(), proven=proven,  # type: ignore[arg-type]
     )  # fmt: skip
     assert _signature_words(evidence, standing) == words
+
+
+# --- what messages state of a card payment --------------------------------------------------------
+
+CARD = {
+    "network": "visa", "card": "**** 4242", "credential": "fp_7", "descriptor": "DUKA BORA NAIROBI",
+    "avs": "pass", "cvv": "pass", "three_ds": "authenticated", "network_id": "976910110049114",
+}  # fmt: skip
+BUYER = {
+    "phone": PHONE, "name": "Amina Otieno", "email": "amina@example.com", "ip": "192.0.2.7",
+    "device": "D-5512-AB", "billing": {"line1": "Moi Avenue 12", "city": "Nairobi"},
+}  # fmt: skip
+
+
+async def card_dispute(driver: Driver, code: str = "10.4") -> None:
+    """A payment by card that the customer says they did not make, and three before it by the same
+    card: one of them too late."""
+    for number, days in enumerate((300, 200, 30)):
+        body = _body(f"ORD-{number}", f"p{number}", "succeeded", f"pay_{number}", T - days * DAY)
+        body["data"]["payment"] |= CARD
+        await driver.send(body | {"data": body["data"] | {"customer": BUYER}})
+    paid = _body("ORD-1042", "e1", "succeeded", "pay_b", T)
+    paid["data"]["payment"] |= CARD
+    paid["data"]["order"]["description"] = "Two solar lamps, model SL-20"
+    await driver.send(paid | {"data": paid["data"] | {"customer": BUYER}})
+    driver.clock.put(OPENED)
+    refund = {
+        "reference": "dp_77", "amount": 1500, "currency": "KES", "reason": "fraudulent",
+        "reason_code": code, "respond_by": format_instant(DUE),
+    }  # fmt: skip
+    await driver.send(_body("ORD-1042", "e3", "disputed", "pay_b", OPENED, refund=refund))
+    driver.clock.put(OPENED + DAY)
+
+
+@pytest.fixture(scope="module")
+def of_card(tmp_path_factory: pytest.TempPathFactory) -> Letter:
+    folder = tmp_path_factory.mktemp("card")
+
+    async def world() -> Letter:
+        async with driving(folder, with_worker=False, looking=True) as driver:
+            driver.context = with_settings(driver.service.context, timezone="Africa/Nairobi")
+            await card_dispute(driver)
+            return await write(driver, folder)
+
+    return asyncio.run(world())
+
+
+def test_it_says_what_messages_state_of_the_payment_and_what_none_states(of_card: Letter) -> None:
+    """With the customer's number masked, as everywhere."""
+    stated = {each["name"]: each["values"] for each in of_card.document["stated"]}
+    assert stated == {
+        "Card network": ["visa"], "Card ends in": ["4242"], "What was sold":
+        ["Two solar lamps, model SL-20"], "Customer": ["Amina Otieno"],
+        "Email address": ["amina@example.com"], "Billing address": ["Moi Avenue 12, Nairobi"],
+        "IP address": ["192.0.2.7"], "Device": ["D-5512-AB"],
+        "Shown on the bank statement": ["DUKA BORA NAIROBI"],
+        "Network transaction id": ["976910110049114"], "Check of the address (AVS)": ["pass"],
+        "Check of the card code (CVV)": ["pass"], "3-D Secure": ["authenticated"],
+    }  # fmt: skip
+    assert of_card.document["not_stated"] == ["ARN", "Account at the shop", "Shipping address"]
+    assert of_card.document["dispute"]["code"] == "10.4"
+    assert of_card.document["asked_for"] == (
+        "We ask the bank to decide dispute dp_77 for the shop, and to leave KES 1,500.00 with it."
+    )
+    assert PHONE not in json.dumps(of_card.document)
+
+
+async def test_it_says_whether_earlier_payments_by_the_card_qualify(of_card: Letter) -> None:
+    (rule,) = of_card.document["rules"]
+    assert (rule["rule"], rule["orders"]) == ("Visa Compelling Evidence 3.0", ["ORD-0", "ORD-1"])
+    page = (await letter_in(of_card, "html")).decode()
+    assert "This payment qualifies for Visa Compelling Evidence 3.0: orders ORD-0 and" in page
+    assert f"(by {rule['source']}, read 2026-11-29)" in page
+
+
+async def test_a_letter_that_is_only_looked_at_names_no_customer(tmp_path: Path) -> None:
+    """Nor does the API's: the trail notes who takes one that does."""
+    async with driving(tmp_path, with_worker=False, looking=True) as driver:
+        await card_dispute(driver, code="13.1")
+        asked = CaseRequest(order="ORD-1042", family="fraud")
+        seen, _ = await take_letter(driver.context, asked, None, lines=lines_naming)
+    text = json.dumps(seen.document)
+    assert "Two solar lamps" in text
+    assert [each for each in ("Amina", "amina@", "192.0.2.7", "Moi Avenue") if each in text] == []
+    assert "for reason code 10.4, and the reason code is 13.1" in text

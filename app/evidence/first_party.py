@@ -1,0 +1,206 @@
+"""Rules of card networks on earlier purchases as evidence that a customer made a disputed one.
+
+A purchase qualifies by what is stated of it; what nobody stated does not match. Pure: no clock and
+no I/O. Each rule names the pages that state it. The networks' own rule books are not public in
+full: where pages differ, the stricter one counts.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any, Final
+
+from reconcile.instants import DAY, Instant
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Purchase:
+    """One payment by a customer.
+
+    processed_at  when it was captured; None where no message dates that
+    settled       whether it was captured, and nothing of it went back
+    disputed      whether a dispute of it is known
+    stated        values by member of [transaction], and `email`; each may have several
+    """
+
+    order: str
+    processed_at: Instant | None
+    settled: bool
+    disputed: bool
+    stated: Mapping[str, tuple[str, ...]]
+
+    def shares(self, member: str, other: "Purchase") -> bool:
+        """Return whether both state one value of this member."""
+        mine, theirs = (
+            {each.casefold() for each in one.stated.get(member, ())} for one in (self, other)
+        )
+        return bool(mine & theirs)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NetworkRule:
+    """One programme of a card network.
+
+    code         the reason code that it is for
+    groups       members of which some must match in both earlier purchases; `at_least` of them
+                 for a rule with one group, one of each group for a rule with several
+    one_of       members of which one must be among those that match
+    source, read the page, and when it was read
+    """
+
+    name: str
+    network: str
+    code: str
+    groups: tuple[tuple[str, ...], ...]
+    at_least: int
+    one_of: tuple[str, ...]
+    source: str
+    read: str
+    earliest_days: int = 120
+    latest_days: int = 365
+
+
+VISA: Final = NetworkRule(
+    name="Visa Compelling Evidence 3.0",
+    network="visa",
+    code="10.4",
+    groups=(("ip", "device", "account", "shipping"),),
+    at_least=2,
+    one_of=("ip", "device"),
+    source="https://support.stripe.com/questions/how-does-stripe-support-visa-compelling-evidence-3-0"
+    " (code, days, credential) and https://perseuspayments.freshdesk.com/support/solutions/articles/"
+    "154000138527 (elements)",
+    read="2026-11-29",
+)
+MASTERCARD: Final = NetworkRule(
+    name="Mastercard First-Party Trust",
+    network="mastercard",
+    code="4837",
+    groups=(("ip", "device"), ("shipping", "billing"), ("email", "account")),
+    at_least=3,
+    one_of=("ip", "device"),
+    source="https://developers.justt.ai/docs/visa-ce-30-mastercard-fptp-evidence-guide (code, days "
+    "and credential) and https://cside.com/en/blog/mastercard-fpt-how-it-reduces-chargebacks "
+    "(device, delivery and identity)",
+    read="2026-11-29",
+)
+RULES: Final = (VISA, MASTERCARD)
+
+MEMBER_WORDS: Final[Mapping[str, str]] = {
+    "ip": "IP address", "device": "device", "account": "account at the shop",
+    "shipping": "shipping address", "billing": "billing address", "email": "email address",
+}  # fmt: skip
+
+NETWORKS: Final[Mapping[str, str]] = {
+    "mc": "mastercard", "american express": "amex", "american_express": "amex",
+    "diners_club": "diners",
+}  # fmt: skip
+"""Providers' words for a network whose own name is another."""
+
+
+def network_of(words: Sequence[str]) -> str | None:
+    """Return the network that a payment's messages name; None where they name none or several."""
+    found = {NETWORKS.get(each.casefold(), each.casefold()) for each in words}
+    return found.pop() if len(found) == 1 else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Qualification:
+    """Whether a dispute qualifies under a rule: the orders that show it, or why it does not."""
+
+    rule: NetworkRule
+    because: str
+    orders: tuple[str, ...] = ()
+
+    @property
+    def sentence(self) -> str:
+        """Say it."""
+        if self.orders:
+            return f"This payment qualifies for {self.rule.name}: {self.because}."
+        return f"This payment does not qualify for {self.rule.name}, because {self.because}."
+
+    def document(self) -> dict[str, Any]:
+        """Return it for JSON."""
+        return {
+            "rule": self.rule.name, "qualifies": bool(self.orders), "sentence": self.sentence,
+            "orders": list(self.orders), "source": self.rule.source, "read": self.rule.read,
+        }  # fmt: skip
+
+
+def qualifications(
+    disputed: Purchase, earlier: Sequence[Purchase], *, fraud: bool
+) -> list[Qualification]:
+    """Judge a disputed purchase by the rules of its network; by all where no message names it.
+
+    fraud  whether the customer says that somebody else paid; the rules are about nothing else
+    """
+    network = network_of(disputed.stated.get("network", ()))
+    if not any(disputed.stated.get(each) for each in ("network", "reason_code", "credential")):
+        return []  # as far as is known, no card paid
+    rules = [each for each in RULES if network in (None, each.network)]
+    return [_judged(each, disputed, earlier, network) for each in rules] if fraud else []
+
+
+def _judged(
+    rule: NetworkRule, disputed: Purchase, earlier: Sequence[Purchase], network: str | None
+) -> Qualification:
+    codes = disputed.stated.get("reason_code", ())
+    if network is None:
+        return Qualification(rule=rule, because="no message states the card network")
+    if codes != (rule.code,):
+        stated = f"the reason code is {' and '.join(codes)}" if codes else "no message states it"
+        return Qualification(rule=rule, because=f"it is for reason code {rule.code}, and {stated}")
+    paid_at = disputed.processed_at
+    if paid_at is None:
+        return Qualification(rule=rule, because="no message dates the disputed payment")
+    others = [each for each in earlier if each.processed_at is not None]
+    within = f"{rule.earliest_days} to {rule.latest_days} days before it"
+    steps = (
+        ("is known", lambda each: True),
+        (
+            f"was made {within}",
+            lambda each: (
+                rule.earliest_days * DAY
+                <= paid_at - (each.processed_at or paid_at)
+                < (rule.latest_days + 1) * DAY
+            ),
+        ),
+        ("of these was captured and kept in full", lambda each: each.settled),
+        ("of these is free of a dispute", lambda each: not each.disputed),
+        (
+            "of these is stated to be by the same card",
+            lambda each: each.shares("credential", disputed),
+        ),
+    )
+    for words, holds in steps:
+        others = [each for each in others if holds(each)]
+        if len(others) < 2:
+            count = "no earlier payment" if not others else "only one earlier payment"
+            return Qualification(rule=rule, because=f"{count} {words}, and it takes two")
+    for pair in combinations(sorted(others, key=lambda each: each.order), 2):
+        matching = _matching(rule, disputed, pair)
+        if matching:
+            return Qualification(
+                rule=rule,
+                because=f"orders {pair[0].order} and {pair[1].order} were paid by the same card "
+                f"{within}, no dispute of them is known, and they have its "
+                f"{' and '.join(MEMBER_WORDS[each] for each in matching)}",
+                orders=tuple(each.order for each in pair),
+            )
+    needed = "two matching elements, one of them IP address or device"
+    if len(rule.groups) > 1:
+        needed = "a matching element each of device, delivery and identity"
+    because = f"no two earlier payments by the same card share with it {needed}"
+    return Qualification(rule=rule, because=because)
+
+
+def _matching(rule: NetworkRule, disputed: Purchase, pair: Sequence[Purchase]) -> tuple[str, ...]:
+    """Return the members that both purchases share with the disputed one; () where too few do."""
+    found: list[str] = []
+    for group in rule.groups:
+        shared = [each for each in group if all(one.shares(each, disputed) for one in pair)]
+        if len(rule.groups) > 1 and not shared:
+            return ()
+        found += shared if len(rule.groups) == 1 else shared[:1]
+    enough = len(found) >= rule.at_least and any(each in rule.one_of for each in found)
+    return tuple(found) if enough else ()
