@@ -301,7 +301,7 @@ class EventReader:
         capturing: CapturingMethods | None = None,
     ) -> None:
         event, priced = profile.event, profile.amounts
-        self._source, self._phone_key = source, phone_key
+        self._source, self._phone_key, self._profile = source, phone_key, profile
         # Each further id counts, so each location is a field.
         self._identifiers = tuple(
             (identify, ProfileField(locations))
@@ -343,7 +343,6 @@ class EventReader:
         self._capture, self._reason = ProfileField(event.capture), ProfileField(event.reason)
         self._respond_by = ProfileField(event.respond_by)
         self._phone, self._country = ProfileField(profile.customer.phone), profile.customer.country
-        self._profile = profile
         self._environment = ProfileField(profile.environment.where)
         self._names_environments = bool(profile.environment.where)
         self._key_environment = key_environment
@@ -479,7 +478,7 @@ class EventReader:
         locations |= {"email": customer.email, "name": customer.name, "card": customer.card}
         found: dict[str, str] = {}
         for data in self._each(body, incoming):
-            if data.digest not in ("", digest):
+            if data.digest and not hmac.compare_digest(data.digest, digest):
                 continue
             for name in filter(locations.get, locations):
                 with suppress(Unreadable):
