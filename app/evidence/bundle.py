@@ -421,14 +421,16 @@ async def _sealed_dossier(
     lines: gather_evidence.ReadsLines,
     signer: seal.CheckpointSigner,
 ) -> gather_evidence.Dossier:
-    """Gather the dossier, with proofs of what came a moment ago too; another sealer may be in the
-    middle of it.
+    """Gather the dossier, with proofs of what came a moment ago too, and with a tree of all orders
+    of its day; another sealer may be in the middle of it.
 
     Raise UsageError where something stays unsealed that nobody would take for new: a verification
     of such a bundle would advise not to rely on it.
     """
     for _ in range(SEAL_TRIES):
         await seal.seal_all(context, signer)
+        if await seal.seal_orders_for(context, request.order):
+            await seal.seal_all(context, signer)
         dossier = await gather_evidence.gather_dossier(
             context,
             request.order,

@@ -29,7 +29,7 @@ from app.sealing import (
     order_store,
     order_tree_store,
 )
-from reconcile.instants import HOUR, Duration, Instant
+from reconcile.instants import DAY, HOUR, Duration, Instant
 from reconcile.ledger.events import Event
 from reconcile.ledger.history import History
 from reconcile.transparency.commitments import (
@@ -401,22 +401,17 @@ async def sealed_parts(
     order, tree = None, None
     if named is not None:
         order = OrderName(commitment=named.commitment.hex(), key=named.key.hex())
-        newest = await order_tree_store.newest_tree(connection, until=as_of)
-        if newest is not None:
-            subject = f"{leaf_store.ORDERS.name}:{newest.number}"
-            own = await log_store.leaves_of(connection, [subject])
-            entered = await order_tree_store.entry_in(connection, named.commitment, newest)
-            if own and entered is not None:
-                entry, path = entered
-                leaves |= own
-                tree = InTree(leaf=subject, leaves=entry.leaves, last=entry.last, path=tuple(path))
-        # Every leaf of the order up to the last one that is shown, or that the tree counts.
         chain = await run(connection, order_store.chain_of, named)
+        tree = await _in_tree(connection, named, as_of=as_of, chain=chain)
+        if tree is not None:
+            leaves |= await log_store.leaves_of(connection, [tree.leaf])
+        # Every leaf of the order up to the last one that is shown, or that the tree counts.
         shown = [n for n, leaf in enumerate(chain, 1) if leaf.subject in leaves]
         last = max([*shown, 0 if tree is None else tree.leaves])
         more = [leaf for leaf in chain[:last] if leaf.subject not in leaves]
         leaves |= {leaf.subject: leaf for leaf in more}
-        gone = [leaf.subject for leaf in more if leaf.kind == "delivery"]
+        read_later = (leaf_store.DELIVERY.name, leaf_store.READING)
+        gone = {leaf_store.delivery_sealed_by(e.subject) for e in more if e.kind in read_later}
         read = await run(connection, order_store.read_leaves, gone)  # of which order each is by now
         leaves |= {leaf.subject: leaf for each in read.values() for leaf in each}
     unsealed = tuple(sorted(subjects - leaves.keys()))
@@ -440,6 +435,30 @@ async def sealed_parts(
         said=said,
         tree=tree,
     )
+
+
+async def _in_tree(
+    connection: Connection,
+    named: order_store.NamedOrder,
+    *,
+    as_of: Instant,
+    chain: Sequence[leaf_store.Leaf],
+) -> InTree | None:
+    """Return the order in the newest tree by an instant. Where the order began before its day
+    (UTC), and no tree of that day counts it, return it in the first later one that does. None where
+    none counts it. Which one it is never changes."""
+    newest = await order_tree_store.newest_tree(connection, until=as_of)
+    trees = [] if newest is None else [newest]
+    if leaf_store.began_before(chain, as_of):
+        trees = [each for each in trees if each.at // DAY == as_of // DAY]
+        trees += await order_tree_store.all_trees(connection, after=as_of)
+    for each in trees:
+        leaf = f"{leaf_store.ORDERS.name}:{each.number}"
+        entered = await order_tree_store.entry_in(connection, named.commitment, each)
+        if entered is not None and await log_store.leaves_of(connection, [leaf]):
+            entry, path = entered
+            return InTree(leaf=leaf, leaves=entry.leaves, last=entry.last, path=tuple(path))
+    return None
 
 
 async def _rows_of(

@@ -37,6 +37,7 @@ from app.core.errors import ConfigurationError, NotFoundError
 from app.core.ids import new_id, new_salts, new_secret
 from app.core.private_files import Owner
 from app.database.engine import Connection
+from app.database.statements import run
 from app.evidence.keys import VARIABLE, EvidenceKey, PublicKey, load_key, public_key_line, write_key
 from app.receiving.pace import Pace
 from app.sealing import (
@@ -514,6 +515,25 @@ async def seal_orders_if_due(context: AppContext) -> bool:
     if begun is None or not (begun.at // DAY < now // DAY or ahead):
         return False
     return await seal_orders(context)
+
+
+async def seal_orders_for(context: AppContext, order: str) -> bool:
+    """Make today's tree of all orders where a bundle of this order must have one and there is none:
+    the order began on an earlier day (UTC), and no tree of today counts it. Return whether one was
+    made."""
+    now = context.clock.now()
+    async with context.database.reading() as connection:
+        named = (await order_store.named_orders(connection, [order])).get(order)
+        if named is None:
+            return False
+        chain = await run(connection, order_store.chain_of, named)
+        tree = await order_tree_store.newest_tree(connection, until=now)
+        counts = (
+            tree is not None
+            and tree.at // DAY == now // DAY
+            and await order_tree_store.entry_in(connection, named.commitment, tree) is not None
+        )
+    return not counts and leaf_store.began_before(chain, now) and await seal_orders(context)
 
 
 async def seal_orders(context: AppContext) -> bool:

@@ -363,7 +363,7 @@ def _sealed_unproven(bundle: Bundle, left: int) -> list[str]:
     if not found.entries:
         return [f"{NOTHING_LEFT_OUT}, and that what is here is of it: the key by which entries of "
                 "the log name the order is not here, and may have been erased"]  # fmt: skip
-    after = "after the last entry that the log has of it here"
+    after = "beside its entries here, which no tree of all orders counts yet"
     if found.tree:
         index, at = found.tree
         after = f"since {at}"

@@ -70,6 +70,8 @@ def earlier_origins(log: dict[str, Any]) -> list[tuple[str, int]]:
     return [each for each in found if each[1] is not None]
 
 
+DAY = 24 * 60 * 60 * 1_000_000
+
 TEXTS = ("agreement", "capture", "event_id", "movement", "order", "payment", "reason", "session",
          "suggested")  # fmt: skip
 """Members of an event that are a part each; the part `said` is all the rest."""
@@ -350,6 +352,10 @@ def order_chain(bundle: Bundle) -> Chain:
         counted = [index for index, _ in entries if index < shown[log["tree"]["leaf"]][1]["size"]]
         if (len(counted), counted[-1:]) != (log["tree"]["leaves"], [log["tree"]["last"]]):
             raise Wrong("the tree of all orders counts other entries of this order than are here")
+    day = micros(bundle.manifest["as_of"]) // DAY
+    made = shown[log["tree"]["leaf"]][1]["at"] // DAY if tree else 0
+    if entries and made < day and (shown[entries[0][1]][1].get("at") or 0) // DAY < day:
+        raise Wrong("the order began before the bundle's day, and no tree of that day counts it")
     return Chain(entries, sorted({*others} - {*log["unsealed"]}), moved, tree)
 
 
@@ -390,7 +396,7 @@ def completeness(bundle: Bundle) -> tuple[bool | None, str]:
             None,
             "The key by which entries of the log name the order is not here: none can be counted.",
         )
-    said = f"Entries 1 to {len(found.entries)} of the log for this order are all here"
+    said = f"Entries 1 to {len(found.entries)} of the log for this order are here without a gap"
     if found.tree:
         said += f", with all that the tree of all orders of {found.tree[1]} counts"
     key = bundle.document("log.json")["order"]["key"]

@@ -208,9 +208,11 @@ DOCUMENTS = {
     "attachments.json": [{
         "attached": {**DEED, "facts": {
             "attachment": str, "about": str, "kind": str, "media": str, "sha256": HASH,
-            "size": whole, "details": HASH,
+            "size": whole, "details": HASH, "account?": str,
         }},
-        "removed": Either((None, {**DEED, "facts": {"attachment": str, "sha256": HASH}})),
+        "removed": Either((None, {
+            **DEED, "facts": {"attachment": str, "sha256": HASH, "account?": str},
+        })),
         "content": FILE_OR_NULL, "details": FILE_OR_NULL,
     }],
     "times.json": {"zone": str, "from_utc_s": [(str, int, str)]},

@@ -29,7 +29,7 @@ from app.database.mapping import (
 )
 from app.database.statements import statement
 from reconcile.canonical import canonical_json
-from reconcile.instants import format_instant
+from reconcile.instants import DAY, Instant, format_instant
 from reconcile.ledger.events import Event
 from reconcile.transparency.commitments import (
     AUDIT_TEXTS,
@@ -92,6 +92,13 @@ class Leaf(NamedTuple):
 
 LEAF_SELECT: Final = ", ".join(Leaf._fields)
 """Columns of `log_leaves` that make a Leaf."""
+
+
+def began_before(chain: Sequence[Leaf], instant: Instant) -> bool:
+    """Return whether an order with these leaves began on an earlier day (UTC), as far as is known:
+    a leaf that says how a delivery is read later on has no date."""
+    at = chain[0].members().get("at") if chain else None
+    return at is None or at // DAY < instant // DAY
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -55,10 +55,14 @@ async def newest_tree(
     return None if row is None else _tree_of(row)
 
 
-async def all_trees(connection: AsyncConnection) -> list[SealedTree]:
-    """Return every tree, oldest first."""
-    rows = await connection.execute(select(_TREES).order_by(_TREES.c.number))
-    return [_tree_of(row) for row in rows]
+async def all_trees(
+    connection: AsyncConnection, *, after: Instant | None = None
+) -> list[SealedTree]:
+    """Return every tree, or those that were made after an instant, oldest first."""
+    trees = select(_TREES).order_by(_TREES.c.number)
+    if after is not None:
+        trees = trees.where(_TREES.c.at > after)
+    return [_tree_of(row) for row in await connection.execute(trees)]
 
 
 async def all_entries(connection: AsyncConnection) -> AsyncIterator[Rows]:

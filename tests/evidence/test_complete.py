@@ -1,4 +1,4 @@
-"""Whether anything of an order is missing from a bundle, by the tree of all orders of a day before.
+"""Whether anything of an order is missing from a bundle, by the tree of all orders of its day.
 
 With the shop's genuine key; a log that is written anew takes a checkpoint that left the shop.
 """
@@ -7,18 +7,20 @@ import asyncio
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import text
 
 from app.evidence.keys import EvidenceKey
 from app.evidence.seal import open_signer, seal_all, seal_orders
 from app.evidence.verify import report_lines, unpack
 from app.evidence.verify_evidence import KeptCheckpoint, VerifiedBundle, verify_evidence
 from app.orders.refold import refold_until_quiet
-from reconcile.instants import DAY, HOUR
+from reconcile.instants import DAY, HOUR, SECOND
 from tests.api.driving import driving, event
-from tests.evidence.conftest import build, changed, forged_with
+from tests.evidence.conftest import build, changed, forged_with, refolded, seal_now
 from tests.evidence.world import LATER
 
 Members = dict[str, bytes]
@@ -27,11 +29,12 @@ Members = dict[str, bytes]
 @dataclass(frozen=True)
 class World:
     """Bundles of an order with a tree of the day before, and the key that signed them. `quiet`:
-    nothing has come since the tree."""
+    nothing has come since the tree. `earlier`: of an hour before that tree."""
 
     full: bytes
     redacted: bytes
     quiet: bytes
+    earlier: bytes
     key: EvidenceKey
 
 
@@ -49,10 +52,13 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
             assert await seal_orders(driver.context)
             quiet = await build(driver, as_of=None)
             driver.clock.put(LATER + DAY)
+            assert await seal_orders(driver.context)
+            driver.clock.put(LATER + DAY + HOUR)
             await driver.send(event("e3", "succeeded", order={"reference": "ORD-1"}))
             full = await build(driver, as_of=None, reason="dispute 12")
             redacted = await build(driver, as_of=None)
-            return World(full, redacted, quiet, signer.key)
+            earlier = await build(driver, as_of=LATER + DAY - HOUR)
+            return World(full, redacted, quiet, earlier, signer.key)
 
     return asyncio.run(made())
 
@@ -74,11 +80,12 @@ def test_a_bundle_says_until_when_nothing_is_missing(world: World) -> None:
         assert passed
         assert "with all that the tree of all orders of 2026-" in said
         line = first_line_left_open(found)
-        assert line.startswith("- that nothing about the order was left out since 2026-11-")
-        assert "only if a checkpoint of at least 6 of the log's leaves had left the shop" in line
+        said = "- that nothing about the order was left out since 2026-12-31T10:00:00Z"
+        assert line.startswith(said)
+        assert "only if a checkpoint of at least 9 of the log's leaves had left the shop" in line
     note = unpack(world.full)["checkpoint.txt"].decode()
     found = verify_evidence(world.full, kept=KeptCheckpoint(note=note), trusted=world.key.public)
-    assert first_line_left_open(found).endswith("left out since 2026-11-20T10:00:00Z")
+    assert first_line_left_open(found).endswith("left out since 2026-12-31T10:00:00Z")
 
 
 def _gone(*subjects: Callable[[Members], str]) -> Callable[[Members], None]:
@@ -100,6 +107,7 @@ def _gone(*subjects: Callable[[Members], str]) -> Callable[[Members], None]:
                 ]  # fmt: skip
 
             changed(file, take)(members)
+        changed("log.json", lambda log: [log["parts"].pop(each, None) for each in names])(members)
         changed(
             "revisions.json",
             lambda revisions: revisions.__setitem__(
@@ -165,16 +173,83 @@ def test_a_tree_that_was_made_up(
     assert failed == ["completeness"], what
 
 
-def test_a_tree_that_is_not_shown_leaves_more_open(world: World) -> None:
+def test_the_tree_of_the_bundles_day_cannot_be_left_out(world: World) -> None:
+    """With it the tail could go: what was paid twice would be paid in full."""
     forged = forged_with(
         world.key, world.full, changed("log.json", lambda log: log.update(tree=None))
     )
+    assert steps(verify_evidence(forged))["completeness"] == (
+        False,
+        "The order began before the bundle's day, and no tree of that day counts it.",
+    )
+
+
+def test_on_its_first_day_an_order_may_be_in_no_tree(world: World) -> None:
+    forged = forged_with(
+        world.key, world.quiet, changed("log.json", lambda log: log.update(tree=None))
+    )
+    assert steps(verify_evidence(forged))["completeness"][0]
     line = first_line_left_open(verify_evidence(forged))
-    assert line.endswith("left out after the last entry that the log has of it here")
+    assert line.endswith("beside its entries here, which no tree of all orders counts yet")
+
+
+def test_a_bundle_of_an_earlier_instant_says_until_then_that_nothing_is_missing(
+    world: World,
+) -> None:
+    """A tree that was made later counts what came by the bundle's instant, and more."""
+    found = verify_evidence(world.earlier)
+    assert found.valid, found.steps
+    assert (
+        "the tree of all orders of 2026-12-31T09:00:00Z counts" in steps(found)["completeness"][1]
+    )
+    assert "since 2026-12-31T09:00:00Z" in first_line_left_open(found)
 
 
 def test_the_time_is_that_of_the_snapshot(world: World) -> None:
     """What came an hour later is not said to be counted."""
     log = json.loads(unpack(world.full)["log.json"])
     (leaf,) = (each for each in log["leaves"] if each["id"] == log["tree"]["leaf"])
-    assert json.loads(leaf["leaf"])["at"] < LATER + DAY - HOUR
+    assert json.loads(leaf["leaf"])["at"] == LATER + DAY
+
+
+@pytest.mark.parametrize(
+    ("counted", "with_tree"), [("leaves - 2", False), ("leaves - 2, last = 2", True)]
+)
+async def test_entries_that_repeat_a_number_fill_no_gap(
+    tmp_path: Path, counted: str, with_tree: bool
+) -> None:
+    """The shop appends two entries with the numbers of a refund and its revision, and leaves out
+    the two that were there. Behind the last entry their `after` shows it; behind the one before the
+    refund, as if it had not been, the day's tree."""
+    async with driving(tmp_path, with_worker=False, looking=True) as driver:
+        await driver.send(event("e1", "pending"))
+        await seal_now(driver)
+        await driver.send(event("e2", "succeeded"))
+        await seal_all(driver.context, await open_signer(driver.context))
+        driver.clock.put(driver.clock.now() + SECOND)
+        await driver.send(event("e3", "refunded", refund={"reference": "re_1", "amount": 1500}))
+        await seal_now(driver)
+        if with_tree:
+            assert await seal_orders(driver.context)
+        async with driver.context.database.writing() as connection:
+            await connection.execute(text(f"UPDATE order_keys SET leaves = {counted}"))
+        driver.clock.put(driver.clock.now() + SECOND)
+        for name in ("e4", "e5"):
+            await driver.send(event(name, "pending"))
+        await seal_all(driver.context, await open_signer(driver.context))
+        archive = await build(driver, as_of=None, reason="dispute 12")
+        key = (await open_signer(driver.context)).key
+    genuine = {json.loads(each["leaf"]).get("nth") for each in _entries(archive)}
+    assert genuine == {1, 2, 3, 4, 5}
+
+    def change(members: Members) -> None:
+        _gone(_delivery(2), _last_revision)(members)
+        refolded(members)
+
+    found = steps(verify_evidence(forged_with(key, archive, change)))
+    assert [name for name, (passed, _) in found.items() if passed is False] == ["completeness"]
+
+
+def _entries(archive: bytes) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(unpack(archive)["log.json"])["leaves"]
+    return [each for each in found if '"nth":' in each["leaf"]]

@@ -251,8 +251,7 @@ FORGERIES = [
     ),
     Forgery("a delivery is left out", _left_out, "completeness", "completeness"),
     Forgery(
-        "what came last is left out", _end_left_out, None, None,
-        "nothing about the order was left out after the last entry that the log has of it here",
+        "what came last is left out", _end_left_out, "completeness", "completeness",
     ),
     Forgery(
         "a delivery stays in the log alone",
@@ -267,7 +266,7 @@ FORGERIES = [
     ),
     Forgery(
         "the log is said not to name orders",
-        changed("log.json", lambda log: log.update(order=None)),
+        changed("log.json", lambda log: log.update(order=None, tree=None)),
         None, None, "that what is here is of it: the key by which entries of the log name",
     ),
     Forgery("a dispute is shown as its end", _dispute_ended, "readings", "readings"),
@@ -512,11 +511,11 @@ def test_a_log_that_was_written_anew_is_found_by_a_checkpoint_that_left(
 
 def test_the_first_lines_say_what_a_log_written_anew_looks_like(grown: Grown) -> None:
     """No step shows what who has database and key can do: only a kept checkpoint does."""
-    anew, after = "that the log was not written anew", "after the 1 leaf of the checkpoint that"
+    anew, after = "that the log was not written anew", "after the 2 leaves of the checkpoint that"
     assert anew in first_lines(verify_evidence(grown.bundles[1]))
     kept = KeptCheckpoint(note=grown.notes[0], path=grown.path)
     lines = first_lines(verify_evidence(grown.bundles[1], kept=kept))
-    assert f"{anew} {after} you kept: 1 of the 2 here came later" in lines, "it covers one of them"
+    assert f"{anew} {after} you kept: 2 of the 3 here came later" in lines, "it covers one of them"
     whole = KeptCheckpoint(note=grown.notes[1])
     assert anew not in first_lines(verify_evidence(grown.bundles[1], kept=whole))
 

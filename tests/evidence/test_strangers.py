@@ -51,8 +51,9 @@ def test_verify_py_runs_where_nothing_is_installed(folder: Path) -> None:
     )
     assert nothing == "Not proven, and only the word of whoever made the bundle:"
     assert lines[0] == (
-        "- that nothing about the order was left out after the last entry that the log has of it "
-        "here"
+        "- that nothing about the order was left out since 2026-12-30T10:00:00Z; and what was "
+        "before that is proven only if a checkpoint of at least 32 of the log's leaves had left "
+        "the shop before the dispute"
     )
     steps = [line for line in lines if not line.startswith("- ")]
     assert [line.partition(".")[2].partition(".")[0] for line in steps] == [
