@@ -8,6 +8,7 @@ __all__ = (
     "names",
     "operator_store",
     "operators",
+    "passkeys",
     "proposal",
     "proposal_store",
     "proposals",

@@ -100,6 +100,8 @@ Action = Literal[
     "sign_in_failed",
     "password_changed",
     "second_factor_set",
+    "passkey_added",
+    "passkey_removed",
     "company_linked",
     "role_changed",
 ]
@@ -178,6 +180,8 @@ MAY: Final[Mapping[Action, frozenset[Role]]] = {
     "sign_in_failed": frozenset(),  # nobody's act
     "password_changed": frozenset(ROLES),  # these two only one's own
     "second_factor_set": frozenset(ROLES),
+    "passkey_added": frozenset(ROLES),
+    "passkey_removed": frozenset(ROLES),
     "company_linked": frozenset(ROLES),
     "role_changed": frozenset(),  # by the company's account alone
 }

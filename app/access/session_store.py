@@ -29,6 +29,25 @@ class Credential:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Passkey:
+    """A passkey of an operator.
+
+    id          of the credential, in base64url
+    label       what its person calls it
+    public_key  as COSE
+    sign_count  of its last signature; 0 where the authenticator counts none
+    """
+
+    id: str
+    name: str
+    label: str
+    public_key: bytes
+    sign_count: int
+    made_at: Instant
+    used_at: Instant | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SignInLink:
     """An unused and unexpired invitation, or a demo's way in."""
 
@@ -105,8 +124,61 @@ async def set_credential(
 
 
 async def delete_credential(connection: AsyncConnection, name: str) -> None:
-    """Delete a person's password and secret."""
+    """Delete a person's password, secret and passkeys."""
     await connection.execute(text("DELETE FROM credentials WHERE name=:name"), {"name": name})
+    await delete_passkeys(connection, name)
+
+
+async def passkeys_of(connection: AsyncConnection, name: str) -> list[Passkey]:
+    """Return a person's passkeys, oldest first."""
+    rows = await connection.execute(
+        text(
+            "SELECT id, name, label, public_key, sign_count, made_at, used_at FROM passkeys "
+            "WHERE name=:name ORDER BY made_at, id"
+        ),
+        {"name": name},
+    )
+    return [Passkey(**row) for row in rows.mappings()]
+
+
+async def add_passkey(connection: AsyncConnection, passkey: Passkey) -> bool:
+    """Insert a passkey; return False where somebody has it already."""
+    rows = await connection.execute(
+        text(
+            "INSERT INTO passkeys (id, name, label, public_key, sign_count, made_at) "
+            "VALUES (:id, :name, :label, :public_key, :sign_count, :made_at) "
+            "ON CONFLICT DO NOTHING RETURNING id"
+        ),
+        {name: value for name, value in asdict(passkey).items() if name != "used_at"},
+    )
+    return rows.first() is not None
+
+
+async def note_signature(
+    connection: AsyncConnection, passkey: Passkey, *, count: int, now: Instant
+) -> bool:
+    """Store a passkey's new count; return False where it was used or deleted meanwhile."""
+    rows = await connection.execute(
+        text(
+            "UPDATE passkeys SET sign_count=:count, used_at=:now "
+            "WHERE id=:id AND sign_count=:before RETURNING id"
+        ),
+        {"id": passkey.id, "before": passkey.sign_count, "count": count, "now": now},
+    )
+    return rows.first() is not None
+
+
+async def delete_passkeys(
+    connection: AsyncConnection, name: str, identity: str | None = None
+) -> int:
+    """Delete a person's passkeys, or the one with an id, and return their number."""
+    rows = await connection.execute(
+        text(
+            "DELETE FROM passkeys WHERE name=:name AND (id=:id OR :id IS NULL) RETURNING id"
+        ).bindparams(bindparam("id", type_=Text)),
+        {"name": name, "id": identity},
+    )
+    return len(rows.all())
 
 
 async def use_step(connection: AsyncConnection, name: str, step: int) -> bool:

@@ -8,16 +8,18 @@ With the company's account (`company_account.py`) 1 and 2 fall away: the provide
 somebody is, and which role they have, at every sign-in.
 """
 
-from collections.abc import Collection
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from app.access import credentials, names, operator_store, operators, session_store
+from app.access import credentials, names, operator_store, operators, passkeys, session_store
 from app.access.company_account import CompanyAccount, CompanyRefused
 from app.access.session_store import OwnSession as OwnSession
+from app.access.session_store import Passkey
 from app.access.session_store import Way as Way
-from app.core.errors import TallyhookError, UsageError
+from app.core.errors import NotFoundError, TallyhookError, UsageError
 from app.core.ids import new_token
+from app.core.text import is_human_text
 from app.database.database import DatabaseContext
 from app.database.engine import Connection
 from reconcile.instants import DAY, EARLIEST, HOUR, MINUTE, Duration, Instant
@@ -155,6 +157,7 @@ async def accept_invitation(
             name=link.name, password=kept, totp=link.totp, totp_step=step
         )
         await session_store.set_credential(connection, credential, now=now)
+        await session_store.delete_passkeys(connection, link.name)
         await session_store.revoke_sessions_of(connection, link.name, now=now)
         return await _begin(connection, link.name, now=now, old=old)
 
@@ -316,19 +319,29 @@ async def link_company(
 
 
 async def sign_in(
-    context: DatabaseContext, *, name: str, password: str, code: str, old: str = ""
+    context: DatabaseContext,
+    *,
+    name: str,
+    password: str,
+    code: str,
+    passkey: passkeys.PasskeyAnswer | None = None,
+    old: str = "",
 ) -> str:
-    """Begin a session and return its cookie. Raise SignInRefused. old: as in `_begin`"""
+    """Begin a session and return its cookie. Raise SignInRefused. old: as in `_begin`
+
+    A second factor that a person has is asked for: a code, or a passkey's answer in its place.
+    """
     async with context.database.reading() as connection:
         known = {each.name: each for each in await operator_store.operators(connection)}
         credential = await session_store.credential_of(connection, name)
+        known_keys = await session_store.passkeys_of(connection, name)
     fits = await credentials.password_fits(
         password, None if credential is None else credential.password
     )
     operator = known.get(name)
     if not fits or credential is None or operator is None or operator.disabled_at is not None:
         raise SignInRefused
-    if operator.role in WITH_CODE and credential.totp is None:
+    if operator.role in WITH_CODE and credential.totp is None and not known_keys:
         raise SignInRefused  # the role is newer than the password: a new invitation sets both
     async with context.database.writing() as connection:
         await operator_store.acting_alone(connection)
@@ -336,7 +349,20 @@ async def sign_in(
         kept = await session_store.credential_of(connection, name)
         if kept is None or (kept.password, kept.totp) != (credential.password, credential.totp):
             raise SignInRefused  # they were replaced meanwhile
-        if credential.totp is not None:
+        if passkey is not None:
+            signed = passkeys.signed_count(passkey, known_keys)
+            if signed is None or not (
+                await session_store.use_form(
+                    connection, passkey.challenge, now=now, kept_since=now - LONGEST
+                )
+                and await session_store.note_signature(
+                    connection, signed[0], count=signed[1], now=now
+                )
+            ):
+                raise SignInRefused
+        elif credential.totp is None and known_keys:
+            raise SignInRefused
+        elif credential.totp is not None:
             step = credentials.fitting_step(
                 credential.totp, code, now=now, after=credential.totp_step
             )
@@ -524,10 +550,56 @@ async def set_second_factor(
     await _set_own(context, name, here=here, action="second_factor_set", totp=totp, totp_step=step)
 
 
-async def _set_own(
-    context: DatabaseContext, name: str, *, here: str, action: operators.Action, **changed: Any
+async def own_passkeys(context: DatabaseContext, name: str) -> list[Passkey]:
+    """Return a person's passkeys, oldest first."""
+    async with context.database.reading() as connection:
+        return await session_store.passkeys_of(connection, name)
+
+
+async def add_passkey(
+    context: DatabaseContext, answer: passkeys.PasskeyAnswer, *, name: str, label: str, here: str
 ) -> None:
-    """Change members of a person's credential, end their other sessions, and note it."""
+    """Store a passkey that a person's authenticator made, and end their sessions but the one
+    `here`. Raise UsageError for an answer that is none."""
+    if not (0 < len(label) <= names.NAME_MAX and is_human_text(label)):
+        raise UsageError(f"give the passkey a name of 1 to {names.NAME_MAX} characters")
+    made = passkeys.made_passkey(answer, name=name, label=label, now=context.clock.now())
+    if made is None or not await first_use(context, answer.challenge):
+        raise UsageError(
+            "the browser made no passkey for this form: open it again, within ten minutes"
+        )
+
+    async def change(connection: Connection) -> None:
+        if len(await session_store.passkeys_of(connection, name)) >= passkeys.MOST:
+            raise UsageError(f"you have {passkeys.MOST} passkeys already: remove one first")
+        if not await session_store.add_passkey(connection, made):
+            raise UsageError("this passkey is stored already")
+
+    await _set_own(context, name, here=here, action="passkey_added", change=change)
+
+
+async def remove_passkey(context: DatabaseContext, identity: str, *, name: str, here: str) -> None:
+    """Delete a person's passkey, and end their sessions but the one `here`. Raise UsageError for
+    the only second factor of a role that needs one, NotFoundError for an unknown passkey."""
+
+    async def change(connection: Connection) -> None:
+        if not await session_store.delete_passkeys(connection, name, identity):
+            raise NotFoundError("you have no such passkey: look at the list")
+
+    await _set_own(context, name, here=here, action="passkey_removed", change=change)
+
+
+async def _set_own(
+    context: DatabaseContext,
+    name: str,
+    *,
+    here: str,
+    action: operators.Action,
+    change: Callable[[Connection], Awaitable[None]] | None = None,
+    **changed: Any,
+) -> None:
+    """Change members of a person's credential, end their other sessions, and note it. change: does
+    what else belongs to it"""
     async with context.database.writing() as connection:
         await operator_store.acting_alone(connection)
         now = context.clock.now()
@@ -536,6 +608,11 @@ async def _set_own(
         if before is None:
             raise UsageError(f"{name} has no password yet: an invitation sets the first one")
         await session_store.set_credential(connection, replace(before, **changed), now=now)
+        if change is not None:
+            await change(connection)
+        factor = before.totp or changed or await session_store.passkeys_of(connection, name)
+        if who.role in WITH_CODE and not factor:
+            raise UsageError("your role needs a second factor: set another one first")
         own = await session_store.sessions_of(connection, name, now=now, used_after=now - IDLE)
         others = [each.id for each in own if each.id != session_id(here)]
         ended = await session_store.revoke_own_sessions(connection, name, others, now=now)

@@ -5,7 +5,8 @@ from typing import Final
 from urllib.parse import urlencode
 
 from app.access import credentials, sessions
-from app.access.challenges import new_challenge
+from app.access.challenges import begun_at, new_challenge
+from app.access.passkeys import PasskeyAnswer, creation_options, passkey_origin
 from app.console.signing_in import link_grant_of, qr_code
 from app.console.view import ActionResult, Document, Field, Form, View
 from app.core.errors import NotFoundError, UsageError
@@ -19,7 +20,7 @@ from app.monitoring.work_notices import (
     notice_choice,
     ways_set_up,
 )
-from reconcile.instants import format_instant
+from reconcile.instants import format_instant, format_known
 
 PACE_WORDS: Final[dict[Pace, str]] = {
     "at_once": "At once",
@@ -43,6 +44,15 @@ async def account_document(view: View) -> Document:
     return {
         "password": account is not None,
         "second_factor": account is not None and account.totp is not None,
+        "passkeys": [
+            {
+                "id": each.id,
+                "name": each.label,
+                "made_at": format_instant(each.made_at),
+                "used_at": format_known(each.used_at),
+            }
+            for each in await sessions.own_passkeys(view.context, me)
+        ],
         "company": view.person.way == "company",
         "linkable": view.console.company is not None and view.person.way == "password",
         "sessions": [
@@ -137,6 +147,78 @@ async def do_second_factor(view: View, reason: str) -> str:
         code=view.given.get("code", ""),
         here=view.cookie,
     )
+    return "/me"
+
+
+def _session_of(view: View) -> str:
+    """Return to what a passkey's challenge is bound: this session, whatever its cookie is now."""
+    return f"passkey {view.person.name} {view.person.began_at}"
+
+
+async def ask_add_passkey(view: View) -> Form:
+    me = view.person.name
+    if await sessions.account_of(view.context, me) is None:
+        return Form(subject=me, lines=(BY_LINK,), back="/me", ready=False)
+    console, now = view.console, view.context.clock.now()
+    challenge = new_challenge(console.mark_key, to=_session_of(view), now=now)
+    return Form(
+        subject=me,
+        lines=(
+            "Your computer, phone or security key makes a key that never leaves it. At sign-in it "
+            "takes the place of the code, beside your password.",
+            "Your other sessions end. This one goes on.",
+        ),
+        back="/me",
+        reason=False,
+        password=True,
+        fields=(
+            Field(name="label", label="Name of the passkey", hint="Such as: the grey security key"),
+            Field(name="challenge", label="Challenge", kind="hidden", value=challenge),
+            Field(name="passkey", label="Answer", kind="hidden"),
+        ),
+        passkey=creation_options(
+            passkey_origin(console.origin),
+            challenge,
+            name=me,
+            known=await sessions.own_passkeys(view.context, me),
+        ),
+    )
+
+
+async def do_add_passkey(view: View, reason: str) -> str:
+    console, challenge = view.console, view.given.get("challenge", "")
+    now = view.context.clock.now()
+    if begun_at(console.mark_key, challenge, to=_session_of(view), now=now) is None:
+        raise UsageError("ten minutes have passed, or another session began this: open it again")
+    answer = PasskeyAnswer(
+        origin=passkey_origin(console.origin),
+        challenge=challenge,
+        text=view.given.get("passkey", ""),
+    )
+    label = view.given.get("label", "").strip()
+    await sessions.add_passkey(
+        view.context, answer, name=view.person.name, label=label, here=view.cookie
+    )
+    return "/me"
+
+
+async def ask_remove_passkey(view: View) -> Form:
+    known = await sessions.own_passkeys(view.context, view.person.name)
+    found = next((each for each in known if each.id == view.needed("passkey")), None)
+    if found is None:
+        raise NotFoundError("you have no such passkey: look at the list")
+    return Form(
+        subject=found.label,
+        lines=("It counts no more, and your other sessions end. This one goes on.",),
+        back="/me",
+        reason=False,
+        password=True,
+    )
+
+
+async def do_remove_passkey(view: View, reason: str) -> str:
+    identity, me = view.needed("passkey"), view.person.name
+    await sessions.remove_passkey(view.context, identity, name=me, here=view.cookie)
     return "/me"
 
 

@@ -17,6 +17,7 @@ from starlette.routing import Route
 
 from app.access.company_account import BACK
 from app.access.operators import Action, Reading
+from app.access.passkeys import passkey_origin
 from app.access.sessions import first_use
 from app.console.act_list import ACTS
 from app.console.locales import locale_of, shown_in
@@ -56,6 +57,7 @@ from app.receiving.caught_up import behind_s
 STATIC: Final = {
     "console.css": "text/css",
     "console.js": "text/javascript",
+    "passkeys.js": "text/javascript",
     "icon.svg": "image/svg+xml",
 }
 
@@ -344,6 +346,7 @@ class Application:
             "problem": problem,
             "query": view.request.url.query,
             "proof": self._signing.proof_of(view.person),
+            "origin": passkey_origin(self._console.origin),
             "given": {
                 name: value
                 for name, value in {**view.given, **typed}.items()

@@ -24,6 +24,7 @@ from starlette.responses import RedirectResponse, Response
 
 from app.access import challenges, credentials, names, operators, sessions
 from app.access.company_account import CompanyRefused
+from app.access.passkeys import PasskeyAnswer, passkey_origin, request_options
 from app.access.proposals import newcomer_notice
 from app.access.sessions import Way
 from app.console.pages import Pages
@@ -50,6 +51,12 @@ MAX_FIELDS: Final = 50
 FORM_WITHIN_S: Final = 30.0
 MAX_NEXT: Final = 2_000
 """Characters of an address that a cookie keeps meanwhile; browsers keep 4,096 bytes of one."""
+
+BEGUN: Final = "-begun"
+"""End of the name of the cookie of somebody who was sent to the company's sign-in."""
+
+BROWSER: Final = "-browser"
+"""The same of somebody who looks at the sign-in page, to which a passkey's challenge is bound."""
 
 Purpose = Literal["sign-in", "again", "link"]
 """Why somebody is sent to the company's sign-in: to come in, to prove once more who they are, or to
@@ -213,6 +220,7 @@ class SigningIn:
         return Person(
             name=operators.Proven(found.name),
             role=found.role,
+            began_at=found.created_at,
             way=found.way,
             proved_at=found.proved_at,
         )
@@ -278,12 +286,14 @@ class SigningIn:
         log.info("an operator signed in")
         return answer
 
-    def _set_cookie(self, answer: Response, token: str) -> None:
+    def _set_cookie(self, answer: Response, token: str, *, also: str = "") -> None:
+        """Set the session's cookie, or another one, whose name ends with `also`, for a sign-in."""
+        # A day longer than any session, so that a late form still tells whose it is.
+        lasts = challenges.VALID_FOR if also else sessions.LONGEST + DAY
         answer.set_cookie(
-            self._console.cookie,
+            self._console.cookie + also,
             token,
-            # A day longer than any session, so that a late form still tells whose it is.
-            max_age=(sessions.LONGEST + DAY) // SECOND,
+            max_age=lasts // SECOND,
             path="/",
             secure=self._console.secure,
             httponly=True,
@@ -362,6 +372,7 @@ class SigningIn:
                 name=name,
                 password=form.get("password", ""),
                 code=form.get("code", ""),
+                passkey=self._passkey_of(request, form),
                 old=self._cookie(request),
             )
         except sessions.SignInRefused as error:
@@ -372,6 +383,19 @@ class SigningIn:
             )
         self._signed_in.add((name, _network(request)))
         return self._begun(request, token, local(form.get("next", "/")), name=name)
+
+    def _passkey_of(self, request: Request, form: Mapping[str, str]) -> PasskeyAnswer | None:
+        """Return the form's answer of a passkey, if it has one. Raise SignInRefused where its
+        challenge is too old, or another browser's."""
+        if not form.get("passkey"):
+            return None
+        console, challenge = self._console, form.get("challenge", "")
+        to = f"passkey {request.cookies.get(console.cookie + BROWSER, '')}"
+        now = console.context.clock.now()
+        if challenges.begun_at(console.mark_key, challenge, to=to, now=now) is None:
+            raise sessions.SignInRefused
+        origin = passkey_origin(console.origin)
+        return PasskeyAnswer(origin=origin, challenge=challenge, text=form["passkey"])
 
     async def _sign_in_form(
         self,
@@ -384,10 +408,16 @@ class SigningIn:
         problem: str | None = None,
     ) -> Response:
         company, leave = self._console.company, None
+        # Other tabs of the browser have forms of the same secret.
+        browser = request.cookies.get(self._console.cookie + BROWSER) or new_token("")
+        now = self._console.context.clock.now()
+        challenge = challenges.new_challenge(
+            self._console.mark_key, to=f"passkey {browser}", now=now
+        )
         if company is not None and "left" in request.query_params:
             with suppress(UnreachableError):
                 leave = (await company.addresses()).end_session
-        return self._form(
+        answer = self._form(
             "sign_in.html",
             title="Sign in",
             status=status,
@@ -398,7 +428,11 @@ class SigningIn:
             company=None if company is None else f"/sign-in/company?{urlencode({'next': where})}",
             leave=leave,
             passwords=self._open_to("password"),
+            challenge=challenge,
+            passkey=request_options(passkey_origin(self._console.origin), challenge),
         )
+        self._set_cookie(answer, browser, also=BROWSER)
+        return answer
 
     # --- the company's account --------------------------------------------------------------------
 
@@ -429,15 +463,7 @@ class SigningIn:
         except UnreachableError as error:
             return self._pages.problem(503, spoken(str(error)), back=where)
         answer = RedirectResponse(there, status_code=303)
-        answer.set_cookie(
-            self._console.cookie + "-begun",
-            begun,
-            max_age=challenges.VALID_FOR // SECOND,
-            path="/",
-            secure=self._console.secure,
-            httponly=True,
-            samesite="lax",
-        )
+        self._set_cookie(answer, begun, also=BEGUN)
         return answer
 
     def _granted(self, request: Request, grant: str) -> bool:
@@ -451,7 +477,7 @@ class SigningIn:
         company, given = self._console.company, request.query_params
         if company is None:
             return self._pages.problem(404, "There is no such page.")
-        begun = request.cookies.get(self._console.cookie + "-begun", "")
+        begun = request.cookies.get(self._console.cookie + BEGUN, "")
         _, _, rest = begun.partition(".")
         purpose, _, place = rest.partition(".")
         where, state = local(unquote(place)), given.get("state", "")
@@ -493,7 +519,7 @@ class SigningIn:
         else:
             answer = self._begun(request, token, where, name=name)
         answer.delete_cookie(
-            self._console.cookie + "-begun", path="/", secure=self._console.secure, httponly=True
+            self._console.cookie + BEGUN, path="/", secure=self._console.secure, httponly=True
         )
         return answer
 

@@ -96,10 +96,14 @@ ROLES_OF: Final[Mapping[str, frozenset[Role]]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Person:
-    """Operator who is signed in, as the session says, and how and when they proved who they are."""
+    """Operator who is signed in, as the session says, and how and when they proved who they are.
+
+    began_at  beginning of the session, which stays the same when its cookie is renewed
+    """
 
     name: str
     role: str
+    began_at: Instant
     way: Way
     proved_at: Instant
 
@@ -304,6 +308,7 @@ class Form:
     button    text of the button; empty: the action's
     columns, rows  table that is shown above the fields
     picture, secret  QR code of a secret that only this person may see, and the secret
+    passkey  options in JSON; the browser's answer is sent in the field of this name
     """
 
     subject: str
@@ -320,6 +325,7 @@ class Form:
     rows: tuple[tuple[str, ...], ...] = ()
     picture: Markup | None = None
     secret: str = field(default="", repr=False)
+    passkey: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -361,6 +361,8 @@ ACTIONS: Final[Mapping[Action, str]] = {
     "sign_in_failed": "did not prove who they are",
     "password_changed": "changed their password",
     "second_factor_set": "set a second factor",
+    "passkey_added": "added a passkey",
+    "passkey_removed": "removed a passkey",
     "company_linked": "linked the company's account",
     "role_changed": "came in with another role of the company's account",
 }

@@ -152,6 +152,7 @@ SILENT_PAGES: Final = {
     "/live": "a stream that says which pages have changed",
     "/static/console.css": "a file",
     "/static/console.js": "a file",
+    "/static/passkeys.js": "a file",
     "/static/icon.svg": "a file",
 }
 """Addresses of the console that don't speak of orders."""
