@@ -48,6 +48,7 @@ from tests.contexts import with_settings
 ABOUT_A_FILE = (
     "detach", "exhibit", "import", "read-as", "discard", "withdraw-import", "save-rules",
     "map-columns", "save-mapping", "drop-mapping", "withdraw-coverage",
+    "remove-passkey",
 )  # fmt: skip
 
 LIMITS = '[accept_alone_max]\nKES = "1.00"\nUSD = "1.00"\n'
@@ -190,7 +191,7 @@ async def test_every_role_does_what_the_table_says(
             about += f"&month={month}&proposal={proposal}&upload=none&delivery={delivery}"
             about += "&import=1&preview=none&list=orders&label=mine&alarm=held&source=shop"
             about += "&attachment=att_0&payment=shop:till-1&mapping=none&rule=limit&session=others"
-            path = f"/do/{act.name}?{about}&item=rollback"
+            path = f"/do/{act.name}?{about}&item=rollback&passkey=none"
             allowed = role in may[act.permission]
             there = 404 if act.name in ABOUT_A_FILE else 200
             assert (await client.get(path)).status_code == (there if allowed else 403)
