@@ -12,7 +12,7 @@ has changed since it was proposed is refused, and one by who may be the proposer
 """
 
 import json
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -201,11 +201,18 @@ async def propose(
     return proposal
 
 
-def check_reason(reason: str, *, of: str = "a proposal", needed: bool = True) -> None:
+def check_reason(
+    reason: str,
+    *,
+    of: str = "a proposal",
+    needed: bool = True,
+    countries: Collection[str] = (),
+) -> None:
     """Raise UsageError for a text that cannot be stored as a reason.
 
-    of      the reason's subject, with its article
-    needed  whether an empty reason is refused
+    of         the reason's subject, with its article
+    needed     whether an empty reason is refused
+    countries  calling codes of numbers without a plus sign
     """
     length = len(reason.strip())
     if length > REASON_MAX or (needed and not length):
@@ -214,7 +221,7 @@ def check_reason(reason: str, *, of: str = "a proposal", needed: bool = True) ->
         raise UsageError(
             "say why in characters that can be printed: no tabs, no control characters"
         )
-    if looks_like_a_phone(reason):
+    if looks_like_a_phone(reason, countries):
         raise UsageError(f"leave the phone number out: what is said of {of} is kept for ever")
 
 
@@ -245,8 +252,16 @@ _DONE: Final[Mapping[Decision, Action]] = {
 class Proposals:
     """The proposals of one database, and the kinds of acts that there are."""
 
-    def __init__(self, context: DatabaseContext, kinds: Iterable[ProposalKind]) -> None:
+    def __init__(
+        self,
+        context: DatabaseContext,
+        kinds: Iterable[ProposalKind],
+        *,
+        countries: Collection[str] = (),
+    ) -> None:
+        """countries: see `check_reason`."""
         self._context = context
+        self._countries = countries
         self.kinds: Final[Mapping[str, ProposalKind]] = {each.name: each for each in kinds}
 
     def shown_to(self, role: str) -> frozenset[str] | None:
@@ -295,7 +310,7 @@ class Proposals:
     async def approve(self, identity: str, *, by: str | None, reason: str) -> Proposal:
         """Approve a proposal and carry out its act. Raise NotFoundError for an unknown one,
         UsageError for a person who may not, an act that is impossible now, or a changed subject."""
-        check_reason(reason)
+        check_reason(reason, countries=self._countries)
         async with self._context.database.reading() as connection:  # before a long act begins
             proposal, approver, _ = await self._may_approve(connection, identity, by=by)
 
@@ -310,7 +325,7 @@ class Proposals:
 
     async def reject(self, identity: str, *, by: str | None, reason: str) -> Proposal:
         """Reject a proposal. Raise as `approve` does."""
-        check_reason(reason)
+        check_reason(reason, countries=self._countries)
         async with self._context.database.writing() as connection:
             proposal = await self._open(connection, identity)
             who = await self._second(connection, proposal, by=by, action="proposal_rejected")
@@ -320,7 +335,7 @@ class Proposals:
     async def withdraw(self, identity: str, *, by: str | None, reason: str) -> Proposal:
         """Withdraw one's own proposal. Raise NotFoundError for an unknown one, UsageError for
         another's."""
-        check_reason(reason)
+        check_reason(reason, countries=self._countries)
         async with self._context.database.writing() as connection:
             proposal = await self._open(connection, identity)
             who = await self._person(connection, by=by, action="proposal_withdrawn")

@@ -319,15 +319,14 @@ def release_orders(
     held = next((each for each in HOLD_REASONS if each == held_for), None)
     if held is None:
         raise UsageError(f"--held-for is one of: {', '.join(HOLD_REASONS)}")
-    why = checked_reason(reason, []) if reason else ""
-    count = running.with_context(
-        lambda context: (
-            holds.release(context, set(references), reason=held, why=why, by=by)
-            if references
-            else holds.release_all(context, reason=held, why=why, by=by)
-        ),
-        purpose="writing",
-    )
+
+    async def work(context: AppContext) -> int:
+        why = checked_reason(reason, [], countries=context.countries) if reason else ""
+        if references:
+            return await holds.release(context, set(references), reason=held, why=why, by=by)
+        return await holds.release_all(context, reason=held, why=why, by=by)
+
+    count = running.with_context(work, purpose="writing")
     if count:
         printing.note(
             f"{counted(count, 'order')} released; the service or worker that runs publishes and "

@@ -350,7 +350,8 @@ class Application:
             "given": {
                 name: value
                 for name, value in {**view.given, **typed}.items()
-                if name not in ("reason", "orders") or not looks_like_a_phone(value)
+                if name not in ("reason", "orders")
+                or not looks_like_a_phone(value, view.context.countries)
             },
         }
         status = 200 if problem is None else 400
@@ -378,7 +379,9 @@ class Application:
             return await self._ask(view, act, problem, form=form)
         try:
             if form.reason:
-                reason = checked_reason(view.given.get("reason", ""), [])
+                reason = checked_reason(
+                    view.given.get("reason", ""), [], countries=view.context.countries
+                )
             if not act.download and not await first():
                 return self._sent_before(view, form)
             done = await act.do(view, reason)

@@ -50,6 +50,12 @@ class AppContext:
         return read_phone_key(self.settings.phone_key_path)
 
     @cached_property
+    def countries(self) -> frozenset[str]:
+        """Calling codes of the customers' countries, as the settings and the profiles name them."""
+        named = {each.profile.customer.country or "" for each in self.sources.values()}
+        return frozenset(filter(None, {self.settings.phone_country, *named}))
+
+    @cached_property
     def zone(self) -> tzinfo | None:
         """In which the merchant counts days and months; None: nobody has said."""
         return zone_named(self.settings.timezone) if self.settings.timezone else None

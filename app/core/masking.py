@@ -8,7 +8,7 @@ they were sent, most often in a refusal.
 import binascii
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any, Final
 from urllib.parse import unquote_plus
 
@@ -33,6 +33,9 @@ books copy."""
 _SOME_PHONE: Final = re.compile(
     rf"(?<![\w.-])(?:\+|\(?0\)?){_BETWEEN}\d(?:{_BETWEEN}\d){{7,13}}(?!\d)", re.ASCII
 )
+
+_NATIONAL: Final = rf"(?:{_BETWEEN}\d){{8,10}}(?!\d)"
+"""Digits behind a calling code; fewer are more likely an amount."""
 
 _NOT_LETTERS: Final = re.compile(r"[^a-z]")
 
@@ -72,9 +75,13 @@ def phone_pattern(digits: str) -> re.Pattern[str]:
     return re.compile(rf"\+?(?:\d{APART}){{0,7}}{last}", re.ASCII)
 
 
-def looks_like_a_phone(text: str) -> bool:
-    """Return whether a text has a phone number behind a plus or a zero, as people write it."""
-    return _SOME_PHONE.search(text) is not None
+def looks_like_a_phone(text: str, countries: Collection[str] = ()) -> bool:
+    """Return whether a text has a phone number as people write it: behind a plus or a zero, or
+    behind one of the calling codes, as M-PESA does (`254712345678`)."""
+    bare = "|".join(countries)
+    return _SOME_PHONE.search(text) is not None or (
+        bare != "" and re.search(rf"(?<!\d)(?:{bare}){_NATIONAL}", text, re.ASCII) is not None
+    )
 
 
 _TELLING: Final = 3

@@ -348,7 +348,7 @@ async def detach(context: AppContext, name: str, *, reason: str, by: str | None)
 
     Raise UsageError for who may not, without a reason, and for a gone one; NotFoundError.
     """
-    checked = checked_reason(reason, [])
+    checked = checked_reason(reason, [], countries=context.countries)
     async with context.database.writing() as connection:
         who = await permitted(connection, by=by, action="detached")
         found = await _standing(connection, name)

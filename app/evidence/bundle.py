@@ -381,7 +381,7 @@ async def build_evidence(
     """
     full = request.reason is not None
     if full:
-        checked_reason(request.reason or "", [])
+        checked_reason(request.reason or "", [], countries=context.countries)
     async with context.database.reading() as connection:  # before anything is read for them
         await permitted(connection, by=request.by, action="evidence_built")
         if full:
@@ -390,7 +390,10 @@ async def build_evidence(
     await hold_if_due(context, [request.order])  # what is read in it must have been recorded
     signer = await seal.open_signer(context)
     dossier = await _sealed_dossier(context, request, lines=lines, signer=signer)
-    reason = checked_reason(request.reason, sorted(dossier.phones)) if request.reason else ""
+    reason = ""
+    if request.reason:
+        phones = sorted(dossier.phones)
+        reason = checked_reason(request.reason, phones, countries=context.countries)
     now, witnesses = context.clock.now(), witnesses_of(context.settings)
     async with context.database.reading() as connection:
         marks = await marks_of(connection, [request.order])

@@ -103,7 +103,7 @@ async def propose_difference(
     by: str | None,
 ) -> Proposal:
     """Propose to import a statement with its difference. Raises UsageError as `propose` does."""
-    check_reason(reason)
+    check_reason(reason, countries=context.countries)
     account = account_name(differs.account) or "without a name"
     async with context.database.writing() as connection:
         who = await permitted(connection, by=by, action="bank_imported")

@@ -440,7 +440,9 @@ async def unmatch_break(
 async def _acting(
     context: AppContext, doing: BreakAct
 ) -> AsyncIterator[tuple[Connection, operator_store.Operator]]:
-    proposals.check_reason(doing.reason, of="a break", needed=doing.kind != "assigned")
+    proposals.check_reason(
+        doing.reason, of="a break", needed=doing.kind != "assigned", countries=context.countries
+    )
     async with context.database.writing() as connection:
         await break_store.deciding_alone(connection)
         await operator_store.acting_alone(connection)  # so that no act misses another in the limits

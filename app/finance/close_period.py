@@ -104,9 +104,11 @@ async def close_period(
             f"closing a month takes two people here ({because}): tell the second one why, with "
             '--reason "WHY"'
         )
-    proposals.check_reason(request.reason, of="a closing", needed=False)
+    proposals.check_reason(
+        request.reason, of="a closing", needed=False, countries=context.countries
+    )
     for why in request.exceptions.values():
-        proposals.check_reason(why, of="an exception")
+        proposals.check_reason(why, of="an exception", countries=context.countries)
     looked = await _looked(context, request, progress=progress)
     month, report = looked.month, looked.report
     if looked.blockers or report is None:
@@ -506,6 +508,7 @@ async def reopen_period(
 
     Raises UsageError for another month, and for a person who may not.
     """
+    proposals.check_reason(reason, countries=context.countries)
     month = await month_in_books(context, period)
     async with context.database.writing() as connection:
         made = await period_store.all_closings(connection)

@@ -55,7 +55,7 @@ async def declare_coverage(context: AppContext, asked: Declaration) -> CoverageL
     Raises UsageError for days that are none or lie ahead, and NotFoundError for a name of which
     nothing was imported.
     """
-    check_reason(asked.reason, of="coverage")
+    check_reason(asked.reason, of="coverage", countries=context.countries)
     span = span_of_days(context, asked.first, asked.last)
     async with context.database.writing() as connection:
         await importing_alone(connection)
@@ -106,7 +106,7 @@ async def withdraw_coverage(
     context: AppContext, number: int, *, reason: str, by: str | None
 ) -> CoverageLine:
     """Take a declared line back. Returns it. Raises NotFoundError if none of this number stands."""
-    check_reason(reason, of="coverage")
+    check_reason(reason, of="coverage", countries=context.countries)
     async with context.database.writing() as connection:
         await importing_alone(connection)
         who = await permitted(connection, by=by, action="coverage_withdrawn")

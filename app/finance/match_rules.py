@@ -19,7 +19,7 @@ from pydantic import AfterValidator, Field, PlainValidator
 from app.access.operator_store import Operator, acting_alone
 from app.access.operators import note_in_trail, permitted
 from app.access.proposal import Proposal
-from app.access.proposals import Agree, Agreed, ProposalKind, propose
+from app.access.proposals import Agree, Agreed, ProposalKind, check_reason, propose
 from app.context.context import AppContext
 from app.core.errors import UsageError
 from app.core.jobs import silent
@@ -543,6 +543,7 @@ async def save_rules(
     are in force already.
     """
     read_rules(text)
+    check_reason(reason, needed=False, countries=context.countries)
     async with context.database.writing() as connection:
         await acting_alone(connection)
         now = context.clock.now()

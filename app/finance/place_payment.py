@@ -177,7 +177,7 @@ async def place_payment(context: AppContext, asked: Placing) -> Proposal | None:
     Returns the proposal; None if the act is done. Raises NotFoundError for an unknown payment or
     order, UsageError for an act that is not possible or a person who may not do it.
     """
-    check_reason(asked.reason, of="a payment")
+    check_reason(asked.reason, of="a payment", countries=context.countries)
     asked = replace(asked, order=composed(asked.order))
     async with context.database.writing() as connection:
         await _alone(connection)

@@ -147,7 +147,7 @@ async def withdraw_import(
     Raises NotFoundError for an unknown import; UsageError for a person who may not take it back,
     for an import that was taken back or changed since it was seen, and during another import.
     """
-    check_reason(reason, of="an import")
+    check_reason(reason, of="an import", countries=context.countries)
     async with context.database.writing() as connection:
         await import_store.importing_alone(connection)
         who = await permitted(connection, by=by, action=ACTIONS[kind])

@@ -515,7 +515,7 @@ async def vouch(context: AppContext, one: str, other: str, *, reason: str) -> No
     Raises UsageError once the checklist was complete or a month is closed, and as
     `vouch_for_founders` does.
     """
-    check_reason(reason, of="two founders")
+    check_reason(reason, of="two founders", countries=context.countries)
     closed = await list_closed(context)
     async with context.database.writing() as connection:
         runs = [each for each in await signoffs(connection) if each.item == WHOLE]

@@ -41,7 +41,7 @@ async def accept_finding(
     async with context.database.writing() as connection:
         who = await permitted(connection, by=by, action="finding_accepted")
         phones = await phones_of(connection, order, sources=context.sources)
-        why = checked_reason(reason, phones)
+        why = checked_reason(reason, phones, countries=context.countries)
         await record_acceptance(connection, context, order, codes=[accepted], who=who)
         await note_in_trail(
             connection,

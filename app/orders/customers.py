@@ -4,7 +4,7 @@ They are read to mask them, and for a person who may see them and says why.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final
 
 from app.access.operator_store import Operator, acting_alone, acts_since
@@ -59,15 +59,17 @@ async def phones_of(
     return list(found)
 
 
-def checked_reason(reason: str, phones: list[str]) -> str:
+def checked_reason(reason: str, phones: list[str], *, countries: Collection[str]) -> str:
     """Return a reason as the trail may keep it.
+
+    countries  `AppContext.countries`, for numbers without a plus sign
 
     Raises UsageError where there is none, and where it holds a phone number.
     """
     checked = reason.strip()
     if not (0 < len(checked) <= MAX_REASON) or not is_human_text(checked):
         raise UsageError(f"--reason says why, in 1 to {MAX_REASON} printable characters")
-    if Masking(phones).touches(checked) or looks_like_a_phone(checked):
+    if Masking(phones).touches(checked) or looks_like_a_phone(checked, countries):
         raise UsageError("leave the phone number out of --reason: the trail is kept for ever")
     return checked
 
@@ -117,7 +119,7 @@ async def unmask(context: AppContext, order: str, *, reason: str, by: str | None
             action="unmasked",
             subject=order,
             at=context.clock.now(),
-            reason=checked_reason(reason, found),
+            reason=checked_reason(reason, found, countries=context.countries),
             facts={"phones": len(found)},
         )
     return found
@@ -140,7 +142,7 @@ async def reveal_body(context: AppContext, delivery_id: str, *, reason: str, by:
             action="unmasked",
             subject=delivery_id,
             at=context.clock.now(),
-            reason=checked_reason(reason, phones),
+            reason=checked_reason(reason, phones, countries=context.countries),
             facts={"bytes": len(body)},
         )
     return body

@@ -117,12 +117,7 @@ async def find_orders(
     refused  whether the reader may see refused deliveries, which are named where nothing is found
     by       the operator who searches, as in `permitted`
     """
-    countries = [
-        context.settings.phone_country or None,
-        *(source.profile.customer.country for source in context.sources.values()),
-    ]
-    known = [each for each in countries if each is not None]
-    sought = understood(text, countries=known, zone=context.calendar_zone)  # 1
+    sought = understood(text, countries=context.countries, zone=context.calendar_zone)  # 1
     found = FoundOrders(looked_for=[])
     if sought.of_a_person and (why_not := await _refused_search(context, sought, by=by)):  # 2
         found.notes.append(why_not)
@@ -130,7 +125,9 @@ async def find_orders(
     found.looked_for = sought.sentences()
     if sought.national:
         found.notes.append(
-            NATIONAL_ELSEWHERE.format(", +".join(sorted(set(known)))) if known else NATIONAL
+            NATIONAL_ELSEWHERE.format(", +".join(sorted(context.countries)))
+            if context.countries
+            else NATIONAL
         )
     hits: dict[str, str] = {}
     async with context.database.reading() as connection:

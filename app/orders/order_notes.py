@@ -27,7 +27,8 @@ async def add_note(context: AppContext, order: str, *, note: str, by: str | None
     await explain_order(context, order)
     async with context.database.writing() as connection:
         who = await permitted(connection, by=by, action="note_added")
-        checked = checked_reason(note, await phones_of(connection, order, sources=context.sources))
+        phones = await phones_of(connection, order, sources=context.sources)
+        checked = checked_reason(note, phones, countries=context.countries)
         await note_in_trail(
             connection,
             who,

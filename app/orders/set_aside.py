@@ -173,7 +173,7 @@ async def judge_unread(
     Raises NotFoundError where it is no unreadable message that waits for that, and UsageError
     without a reason or for a person who may not.
     """
-    why = checked_reason(reason, [])
+    why = checked_reason(reason, [], countries=context.countries)
     async with context.database.writing() as connection:
         who = await permitted(connection, by=by, action="message_judged")
         if not await run(connection, is_unread, delivery):

@@ -96,7 +96,7 @@ async def erase(
     erasure.dry_run = dry_run
     if dry_run:
         return erasure
-    reason = checked_reason(asked.reason, erasure.phones)
+    reason = checked_reason(asked.reason, erasure.phones, countries=context.countries)
     subjects: list[tuple[Kind, str]] = [("order", asked.order or "")]
     if digits is not None:
         subjects = [("phone", digits)]
@@ -147,7 +147,7 @@ async def propose_erasure(
             "find` names its orders; propose the erasure of each"
         )
     found = await erase(context, asked, dry_run=True, progress=progress)
-    reason = checked_reason(asked.reason, found.phones)
+    reason = checked_reason(asked.reason, found.phones, countries=context.countries)
     counts = found.counts()
     async with context.database.writing() as connection:
         return await propose(
@@ -202,11 +202,7 @@ def erasure_kind(context: AppContext) -> ProposalKind:
 
 def _digits(context: AppContext, asked: ErasureRequest) -> str:
     text = asked.phone or ""
-    countries = [
-        context.settings.phone_country,
-        *(source.profile.customer.country for source in context.sources.values()),
-    ]
-    phones = understood(text, countries=[each for each in countries if each]).phones
+    phones = understood(text, countries=context.countries).phones
     whole = text.strip().startswith(("+", "0")) or len(text.strip()) >= BARE_DIGITS
     if len(phones) != 1 or not whole:
         raise UsageError("--phone is one whole number with its country, such as +254 700 000 001")

@@ -391,10 +391,8 @@ class ErasureReplay:
         self.context = context
         self._progress = progress
         self._restored = restored
-        countries = {context.settings.phone_country}
-        countries |= {each.profile.customer.country or "" for each in context.sources.values()}
         # A number in the national way may be of every country where none is set.
-        self._countries = frozenset(filter(None, countries)) or CALLING_CODES
+        self._countries = context.countries or CALLING_CODES
 
     async def replay_all(self, journal: erasure_journal.ErasureJournal) -> Replayed:
         """Carry out a whole journal, in a database that was put back and that nobody serves."""
@@ -547,7 +545,7 @@ async def _without(again: ErasureReplay, path: Path, without: Without) -> Replay
     """Begin the journal anew from the copy in the database; set aside what is at its place."""
     context = again.context
     action: Final = "restored_without_erasures"
-    reason = checked_reason(without.reason, [])
+    reason = checked_reason(without.reason, [], countries=context.countries)
     await who_may(context, by=without.by, action=action)
     async with context.database.reading() as connection:
         copy = await erase_store.carried_out(connection)

@@ -142,6 +142,7 @@ def proposals_of(context: AppContext) -> Proposals:
             *placing_kinds(context).values(),
             unmasking_kind(context),
         ),
+        countries=context.countries,
     )
 
 

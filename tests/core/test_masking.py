@@ -178,10 +178,15 @@ def test_what_is_erased_by_is_the_very_number(text: str, found: bool) -> None:
         ("ticket 20261120-0012345678", False),
         ("order 00012", False),
         ("on 2026-11-20 at 10:00", False),
+        ("M-PESA of 254799123456", True),
+        ("msisdn254-799-123456", True),
+        ("call 2547991234567890", False),
+        ("KES 254,000", False),
+        ("ticket 255799123456", False),
     ],
 )
 def test_a_text_is_found_that_seems_to_hold_a_number(text: str, does: bool) -> None:
-    assert looks_like_a_phone(text) is does
+    assert looks_like_a_phone(text, {"254"}) is does
 
 
 @pytest.mark.parametrize(

@@ -157,6 +157,15 @@ async def erased(
     return await erase(context, asked, dry_run=dry_run, progress=quiet)
 
 
+@pytest.mark.parametrize("reason", ["254799123456 asked", f"M-PESA of {OTHER}"])
+async def test_a_reason_has_no_number_behind_the_default_country_code(
+    driver: Driver, reason: str
+) -> None:
+    with pytest.raises(UsageError, match="leave the phone number out"):
+        await erased(driver, country="254", reason=reason)
+    assert driver.rows("SELECT count(*) FROM audit WHERE action = 'erased'") == [(0,)]
+
+
 async def ledgers(driver: Driver) -> list[dict[str, Any]]:
     """Every ledger, without what may differ."""
     found = []
