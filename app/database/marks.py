@@ -88,6 +88,7 @@ REFERENCE_EMPTIED: Final = possibly_personal(_REFERENCE, erased="emptied")
 REFUSED: Final = personal("what was refused, as it came", erased="deleted")
 RULES: Final = not_personal("the merchant's own rules")
 SCHEDULE_WORDS: Final = not_personal("words of ours, and addresses of the settings")
+SEALED: Final = not_personal("salted commitments, digests and dates: no words")
 SET_ASIDE: Final = personal(
     "what arrived and could not be read",
     because="it may be about a payment: `deliveries poisoned --retry` has it read, and it goes "

@@ -178,8 +178,7 @@ LEAVES = {
     "record": {**SEALED, "id": str},
     "revision": {**SEALED, "id": whole},
     "deed": {**SEALED, "id": whole},
-    "orders": {"kind": str, "salt": SALT, "id": whole, "at": whole, "size": whole, "orders": whole,
-               "root": HASH},
+    "orders": {"kind": str, "salt": SALT, "id": whole, "at": whole, "size": whole, "root": HASH},
 }  # fmt: skip
 """The form of each kind of leaf."""
 

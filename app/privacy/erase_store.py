@@ -256,13 +256,6 @@ deliveries; `all` reads a short table whole."""
 
 _BREAKS: Final = "break_id IN (SELECT id FROM breaks WHERE order_ref IN ({}))"
 _PROPOSED: Final = "proposal IN (SELECT id FROM proposals WHERE subject IN ({}))"
-_SEALED_RECORDS: Final = "subject IN (SELECT id FROM records WHERE order_key IN ({}))"
-_SEALED_REVISIONS: Final = (
-    "subject IN (SELECT 'revision:' || seq FROM revisions WHERE order_key IN ({}))"
-)
-_SEALED_AUDIT_ENTRIES: Final = (
-    "subject IN (SELECT 'deed:' || number FROM audit WHERE subject IN ({}))"
-)
 _ASKED: Final = "event_id IN (SELECT event_id FROM events WHERE order_key IN ({}))"
 
 _PLACES: Final[tuple[tuple[str, str, str, Of], ...]] = (
@@ -288,11 +281,7 @@ _PLACES: Final[tuple[tuple[str, str, str, Of], ...]] = (
     ("break_deeds", "value reason", _BREAKS, "orders"),
     ("break_turns", "cites", _BREAKS, "orders"),
     ("break_versions", "seen", _BREAKS, "orders"),
-    ("log_leaves", "document", _SEALED_RECORDS, "orders"),
-    ("log_leaves", "document", _SEALED_REVISIONS, "orders"),
-    ("log_leaves", "document", _SEALED_AUDIT_ENTRIES, "orders"),
     ("deliveries", "event_id", "id IN ({})", "deliveries"),
-    ("log_leaves", "document", "subject IN ({})", "deliveries"),
     ("book_lines", "match_key reference group_key group_name", "match_key IN ({})", "keys"),
     ("statement_lines", "subject match_key payment order_ref payout refund", "match_key IN ({})",
      "keys"),

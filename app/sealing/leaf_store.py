@@ -284,8 +284,8 @@ def _parsed(text: str) -> Any:
 
 
 def _orders(row: Sequence[Any]) -> Sealable:
-    number, at, size, orders, root = row
-    members = {"id": number, "at": at, "size": size, "orders": orders, "root": bytes(root).hex()}
+    number, at, size, root = row
+    members = {"id": number, "at": at, "size": size, "root": bytes(root).hex()}
     return Sealable("orders", f"orders:{number}", members)
 
 
@@ -331,7 +331,7 @@ AUDIT_ENTRY: Final = Kind(
 ORDERS: Final = Kind(
     name="orders",
     table="order_trees",
-    columns=("number", "at", "size", "orders", "root"),
+    columns=("number", "at", "size", "root"),
     numbered=True,
     sealable=_orders,
 )

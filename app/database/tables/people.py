@@ -23,13 +23,8 @@ class LogLeafRow(Table, table=True):
     __table_args__ = (UniqueConstraint("subject"), STRICT)
     number: int = big_column(primary=True)
     kind: str = text_column(marks.CODES)
-    subject: str = text_column(marks.REFERENCE)
-    document: str = text_column(
-        marks.possibly_personal(
-            "holds references, and reasons of records",
-            because="the sealed log would no longer verify",
-        )
-    )
+    subject: str = text_column(marks.CODES)
+    document: str = text_column(marks.SEALED)
     hash: bytes = blob_column(marks.CODES, null=False)
 
 
