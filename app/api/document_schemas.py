@@ -555,6 +555,7 @@ _CASE: Final = members(
             members({"order": WORD, "paid_at": INSTANT, "money": MONEY}),
         ),
         "rules": listed(ref("NetworkRule")),
+        "limits": ref("LetterLimits"),
         "behind_s": described(
             COUNT,
             "Age in seconds of accepted deliveries that are not read yet, and may be about it; "
@@ -574,6 +575,20 @@ _RULE: Final = members(
         "read": described(WORD, "The day on which they were read."),
     },
     description="Whether the dispute qualifies under a card network's rule on earlier payments.",
+)
+
+_LIMITS: Final = members(
+    {
+        "who": WORD,
+        "files": maybe(COUNT),
+        "pages": maybe(COUNT),
+        "bytes": maybe(COUNT),
+        "bytes_of_one": maybe(COUNT),
+        "formats": TEXTS,
+        "name_characters": maybe(COUNT),
+        "sources": described(TEXTS, "Pages that state it, with their dates."),
+    },
+    description="What the channel and the card network take; null where no page was found.",
 )
 
 _MOMENT: Final = members(
@@ -652,6 +667,7 @@ CASE_SCHEMAS: Final[dict[str, Schema]] = {
     "CaseDispute": _DISPUTE,
     "CaseItem": _ITEM,
     "NetworkRule": _RULE,
+    "LetterLimits": _LIMITS,
     "Case": _CASE,
     "LetterMoment": _MOMENT,
     "Letter": _LETTER,

@@ -200,7 +200,7 @@ def letter(
     if output is not None:
         refuse_existing(output)
     asked = _asked(order, as_of, family, respond_by, by)
-    made, content = _letter(asked, kind)
+    made, content = _letter(asked, kind, "" if output is None else output.name)
     if output is not None:
         write_private(output, content)
         printing.note(f"{output}: {counted(len(content), 'byte')}, {_exhibits(made)}.")
@@ -212,12 +212,13 @@ def letter(
     _say_missing(made.case)
 
 
-def _letter(asked: CaseRequest, kind: LetterForm | None) -> tuple[Letter, bytes]:
+def _letter(asked: CaseRequest, kind: LetterForm | None, name: str) -> tuple[Letter, bytes]:
     from app.evidence.dispute_letter import take_letter
     from app.finance.read_lines import lines_naming
 
     return running.with_context(
-        lambda context: take_letter(context, asked, kind, lines=lines_naming), purpose="writing"
+        lambda context: take_letter(context, asked, kind, lines=lines_naming, name=name),
+        purpose="writing",
     )
 
 
@@ -273,6 +274,10 @@ def checklist(
     if form is not printing.Format.table:
         printing.document(document, form)
         return
+    for each in case.rules:
+        printing.note(each.sentence)
+    if case.limits.sources:
+        printing.note(case.limits.words)
     if case.dispute is None:
         printing.note("The order has no dispute: this is what an answer to one would take.")
     else:

@@ -54,7 +54,7 @@ async def ask_attach(view: View) -> Form:
             name="file",
             label="The file",
             kind="file",
-            hint="A PDF, PNG, JPEG or plain text of at most "
+            hint="A PDF, PNG, JPEG, plain text or mail (.eml) of at most "
             f"{attachments.MAX_FILE_BYTES >> 20} MiB.",
         ),
         Field(name="kind", label="What it is", choices=kinds),
@@ -237,6 +237,8 @@ async def do_letter(view: View, reason: str) -> Response:
         by=view.person.name,
     )
     form: LetterForm = "pdf" if view.given.get("ending") == "pdf" else "html"
-    _, content = await take_letter(view.context, asked, form, lines=lines_naming)
+    letter, content = await take_letter(view.context, asked, form, lines=lines_naming)
     media = "application/pdf" if form == "pdf" else "text/html"
-    return download(content, f"letter-{file_part(order)}.{form}", media)
+    short = letter.case.limits.name_chars is not None
+    name = "letter" if short else f"letter-{file_part(order)}"
+    return download(content, f"{name}.{form}", media)

@@ -17,7 +17,8 @@ from app.database.statements import run
 from app.evidence import attachment_store, gather_evidence
 from app.evidence import dispute as disputes
 from app.evidence.attachments import Attachment, attachment_of
-from app.evidence.first_party import Purchase, Qualification, qualifications
+from app.evidence.first_party import Purchase, Qualification, network_of, qualifications
+from app.evidence.letter_limits import LetterLimits, limits_of
 from app.orders.customers import phones_of
 from app.orders.history_store import gather
 from app.orders.holds import as_judged
@@ -88,6 +89,7 @@ class DisputeCase:
 
     stated    values that messages state of the disputed payment, by member of [transaction], and
               `name`, `email` and `card` of the customer
+    limits    what the channel and the card network of the dispute take
     rules     whether the dispute qualifies under rules of card networks on earlier purchases
     unheard   what may be about the order and is not in the history
     behind_s  age in seconds of accepted deliveries that are unread, and may be about it; 0: none
@@ -105,6 +107,7 @@ class DisputeCase:
     items: tuple[disputes.Item, ...]
     stated: Mapping[str, tuple[str, ...]] = field(repr=False)
     rules: tuple[Qualification, ...]
+    limits: LetterLimits
     masking: Masking = field(repr=False)
     behind_s: int = 0
     unheard: Unheard = NOTHING
@@ -135,6 +138,7 @@ class DisputeCase:
             "missing": sum(not each.there for each in self.items),
             "items": [each.document() for each in self.items],
             "rules": [each.document() for each in self.rules],
+            "limits": self.limits.document(),
             "earlier_orders": [
                 {"order": each.order, "paid_at": exact(each.paid_at), "money": to_json(each.money)}
                 for each in self.earlier
@@ -209,6 +213,9 @@ async def dispute_case(context: AppContext, asked: CaseRequest) -> DisputeCase:
         earlier=len(earlier),
         decided=reported is not None and reported.state != "open",
     )
+    source = None if reported is None else context.sources.get(reported.source)
+    channel = "the channel" if source is None else source.profile.name
+    limits = limits_of(channel, network_of(stated.get("network", ())))
     paid = _paid(known, None if reported is None else reported.payment)
     own = _purchase(known.order, paid, ledger, stated)
     return DisputeCase(
@@ -224,6 +231,7 @@ async def dispute_case(context: AppContext, asked: CaseRequest) -> DisputeCase:
         items=tuple(disputes.dispute_checklist(facts, family)),
         stated=stated,
         rules=tuple(qualifications(own, purchases, fraud=fraud)),
+        limits=limits,
         masking=masking,
         behind_s=behind,
         unheard=unheard,

@@ -16,9 +16,9 @@ import hashlib
 import re
 import shutil
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC
 from importlib.util import find_spec
 from pathlib import Path
@@ -34,6 +34,8 @@ from app.core.text import counted
 from app.core.zones import local_text
 from app.evidence import attachments, dispute, dispute_case, gather_evidence, keys, seal
 from app.evidence.bundle_letter import STAMP, price_rows
+from app.evidence.letter_limits import SentFile, fault_of_sending
+from app.evidence.mail_text import is_mail, mail_text
 from app.orders.holds import hold_if_due
 from app.providers.schemes import TOKENS
 from app.receiving.caught_up import must_have_read
@@ -85,11 +87,17 @@ _CLAIMS: Final[Mapping[str, str]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exhibit:
-    """A file behind the letter."""
+    """A file behind the letter.
+
+    text     what is shown of a text or a mail
+    smaller  whether `content` is a picture made smaller than the file
+    """
 
     number: int
     media: str
     content: bytes = field(repr=False)
+    text: str = field(default="", repr=False)
+    smaller: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,18 +127,16 @@ async def letter_of(
         context, asked.order, as_of=case.as_of, full=False, lines=lines
     )
     async with context.database.reading() as connection:
-        exhibits = tuple(
-            [
-                Exhibit(
-                    number=number,
-                    media=each.record.media,
-                    content=await attachments.attachment_bytes(connection, each.record),
-                )
-                for number, each in enumerate(case.attachments, 1)
-            ]
-        )
+        contents = [
+            await attachments.attachment_bytes(connection, each.record) for each in case.attachments
+        ]
+    exhibits = []
+    for number, (each, content) in enumerate(zip(case.attachments, contents, strict=True), 1):
+        media = each.record.media
+        text = await _text(content) if media == "text/plain" else ""
+        exhibits.append(Exhibit(number=number, media=media, content=content, text=text))
     writer = _Writer(context, case, dossier, personal=personal)
-    return Letter(document=writer.document(), exhibits=exhibits, case=case)
+    return Letter(document=writer.document(), exhibits=tuple(exhibits), case=case)
 
 
 class _Writer:
@@ -414,12 +420,15 @@ async def take_letter(
     form: LetterForm | None,
     *,
     lines: gather_evidence.ReadsLines,
+    name: str = "letter.pdf",
 ) -> tuple[Letter, bytes]:
     """Make the letter and its bytes in a form; the trail notes who takes them away before they have
     them. Without a form the letter is only looked at.
 
-    Raise UsageError for who may not and for a PDF where typst is not installed, NotFoundError for
-    an order of which nothing was known.
+    name  of the file that a PDF is kept in
+
+    Raise UsageError for who may not, for a PDF where typst is not installed, and for one that is
+    more than the bank's channel takes; NotFoundError for an order of which nothing was known.
     """
     who = await who_may(context, by=asked.by, action="letter_taken")
     await must_have_read(context, as_of=asked.as_of)
@@ -428,7 +437,7 @@ async def take_letter(
     letter = await letter_of(context, asked, lines=lines, personal=form is not None)
     if form is None:
         return letter, b""
-    content = await letter_in(letter, form)
+    content = await letter_in(letter, form, name=name)
     async with context.database.writing() as connection:
         facts = {"sha256": hashlib.sha256(content).hexdigest(), "form": form}
         await note_in_trail(
@@ -438,20 +447,68 @@ async def take_letter(
     return letter, content
 
 
-async def letter_in(letter: Letter, form: LetterForm) -> bytes:
-    """Return the bytes of one form. Raise UsageError as `_pdf` does."""
-    if form == "pdf":
-        return await _pdf(letter)
-    pictures = {
-        _file(each): (each.media, each.content)
-        for each in letter.exhibits
-        if each.media.startswith("image/")
+async def letter_in(letter: Letter, form: LetterForm, *, name: str = "letter.pdf") -> bytes:
+    """Return the bytes of one form. Raise UsageError as `_pdf` does, and for a PDF that is more
+    than the bank's channel takes, also with its pictures made smaller."""
+    if form == "html":
+        pictures = {
+            _file(each): (each.media, each.content)
+            for each in letter.exhibits
+            if each.media.startswith("image/")
+        }
+        shown = {each.number: 1 for each in letter.exhibits if _file(each) in pictures}
+        page = await asyncio.to_thread(letters.html_of, blocks_of(letter, shown), pictures)
+        return page.encode("utf-8", "backslashreplace")
+    limits = letter.case.limits
+    content, pages = await _pdf(letter)
+    fault = fault_of_sending(_sent(letter, content, pages, name), limits)
+    if fault is not None and any(each.media.startswith("image/") for each in letter.exhibits):
+        letter = replace(letter, exhibits=tuple([await _smaller(each) for each in letter.exhibits]))
+        content, pages = await _pdf(letter)
+        fault = fault_of_sending(_sent(letter, content, pages, name), limits)
+    if fault is not None:
+        raise UsageError(f"the letter is more than {limits.who} takes: {fault}")
+    return content
+
+
+def _sent(letter: Letter, content: bytes, pages: Mapping[int, int], name: str) -> list[SentFile]:
+    """Return the files that are sent: the letter, and the exhibits that are not behind it."""
+    names = {
+        each.number: f"exhibit {each.number}, {shown['name']}"
+        for each, shown in zip(letter.exhibits, letter.document["exhibits"], strict=True)
     }
-    document = blocks_of(
-        letter, {each.number: 1 for each in letter.exhibits if _file(each) in pictures}
-    )
-    page = await asyncio.to_thread(letters.html_of, document, pictures)
-    return page.encode("utf-8", "backslashreplace")
+    behind = [
+        (names[each.number], len(each.content), pages[each.number])
+        for each in letter.exhibits
+        if pages.get(each.number)
+    ]
+    alone = [
+        SentFile(name=names[each.number], size=len(each.content), pages=None)
+        for each in letter.exhibits
+        if not each.text and not pages.get(each.number)
+    ]
+    own = SentFile(name=name, size=len(content), pages=len(_PAGE.findall(content)), behind=behind)
+    return [own, *alone]
+
+
+_PAGE: Final = re.compile(rb"/Type\s*/Page\b")
+"""A page's object in a PDF that typst writes: it compresses none of these."""
+
+PICTURE_PPI: Final = 150
+"""Dots an inch of a picture that is made smaller, across the sheet: small print stays legible."""
+
+
+async def _smaller(exhibit: Exhibit) -> Exhibit:
+    """Return a picture as one of fewer dots where that takes fewer bytes, else the exhibit."""
+    if not exhibit.media.startswith("image/"):
+        return exhibit
+    with tempfile.TemporaryDirectory(prefix="tallyhook-letter-") as folder, suppress(ChildStopped):
+        root, file = Path(folder), _file(exhibit)
+        await asyncio.to_thread((root / file).write_bytes, exhibit.content)
+        made = await run_in_child(paper.scaled, root, file, PICTURE_PPI, limits=OF_ONE_EXHIBIT)
+        if len(made) < len(exhibit.content):
+            return replace(exhibit, content=made, media="image/png", smaller=True)
+    return exhibit
 
 
 def _file(exhibit: Exhibit) -> str:
@@ -459,16 +516,19 @@ def _file(exhibit: Exhibit) -> str:
     return f"exhibit-{exhibit.number}.{ending}" if ending else ""
 
 
-def _text(exhibit: Exhibit) -> str:
-    if exhibit.media != "text/plain":
-        return ""
-    text = exhibit.content.decode("utf-8", "replace").removeprefix("\ufeff")
+async def _text(content: bytes) -> str:
+    """Return what is shown of a text: of a mail its head, its words, and what is attached to it."""
+    text = content.decode("utf-8", "replace").removeprefix("\ufeff")
+    if is_mail(content):
+        with suppress(ChildStopped):
+            text = await run_in_child(mail_text, content, limits=OF_ONE_EXHIBIT)
     rest = "\n[…] The rest is in the file." if len(text) > MOST_TEXT else ""
     return text[:MOST_TEXT] + rest
 
 
-async def _pdf(letter: Letter) -> bytes:
-    """Lay out the letter, and behind it each exhibit that typst can lay out.
+async def _pdf(letter: Letter) -> tuple[bytes, dict[int, int]]:
+    """Lay out the letter, and behind it each exhibit that typst can lay out; return how many pages
+    of each exhibit are there, too.
 
     Typst reads the exhibits, which are strangers' files, in child processes: first each by itself,
     so that none spoils the letter. Raise UsageError.
@@ -490,7 +550,7 @@ async def _pdf(letter: Letter) -> bytes:
                     )
         document = blocks_of(letter, pages)
         try:
-            return await run_in_child(letters.pdf_of, document, template, limits=OF_ONE_LETTER)
+            made = await run_in_child(letters.pdf_of, document, template, limits=OF_ONE_LETTER)
         except ChildStopped as error:
             if error.reason == "failed":
                 raise
@@ -498,6 +558,7 @@ async def _pdf(letter: Letter) -> bytes:
                 f"the letter cannot be laid out as a PDF: {error}; name a file that ends in .html, "
                 "or attach fewer files"
             ) from None
+        return made, pages
 
 
 def unshown(letter: Letter) -> str:
@@ -546,15 +607,18 @@ def blocks_of(letter: Letter, pages: Mapping[int, int]) -> letters.LetterDocumen
             ),
             Table(rows=rows, widths=(1, 0, 0), head=("Order", "Paid", "Amount"), numbers=(2,)),
         ]
-    texts = {each.number: _text(each) for each in letter.exhibits}
-    shown = {number for number, text in texts.items() if text or pages.get(number)}
+    shown = {
+        each.number: "Behind this letter, made smaller." if each.smaller else "Behind this letter."
+        for each in letter.exhibits
+        if each.text or pages.get(each.number)
+    }
     blocks += [Heading("Exhibits"), _listed(said["exhibits"], shown)]
     blocks += [Heading("How this can be checked"), Paragraph(_checked(said["log"]))]
     for exhibit in letter.exhibits:
         name = said["exhibits"][exhibit.number - 1]["name"]
         if exhibit.number in shown:
             behind = ShownExhibit(
-                title=f"Exhibit {exhibit.number}: {name}", text=texts[exhibit.number],
+                title=f"Exhibit {exhibit.number}: {name}", text=exhibit.text,
                 file=_file(exhibit), pages=pages.get(exhibit.number, 0),
             )  # fmt: skip
             blocks.append(behind)
@@ -627,13 +691,13 @@ def _happened(said: Mapping[str, Any]) -> list[Block]:
     return [*([Paragraph((Run(note, "quiet"),))] if left else []), table]
 
 
-def _listed(exhibits: Sequence[Mapping[str, Any]], shown: Set[int]) -> Block:
+def _listed(exhibits: Sequence[Mapping[str, Any]], shown: Mapping[int, str]) -> Block:
     rows: list[tuple[Text, ...]] = []
     for each in exhibits:
         parcel = f"{each['carrier']} {each['tracking']}".strip()
         what = [Run(_upper(each["words"]) + (f": {parcel}" if parcel else ""))]
         what += [Run(each["note"], line=True)] if each["note"] else []
-        where = "Behind this letter." if each["number"] in shown else "Sent by itself."
+        where = shown.get(each["number"], "Sent by itself.")
         name = (Run(each["name"]), Run(where, "quiet", line=True))
         rows.append(((Run(str(each["number"]), "strong"),), what, name))
         rows.append(((Run("SHA-256 ", "quiet"), Run(each["sha256"], "code")),))

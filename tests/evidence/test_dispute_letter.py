@@ -2,9 +2,13 @@
 exhibits behind it, and what is missing before the deadline."""
 
 import asyncio
+import base64
 import io
 import json
+import random
 import re
+import struct
+import zlib
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -656,3 +660,78 @@ async def test_a_letter_that_is_only_looked_at_names_no_customer(tmp_path: Path)
     assert "Two solar lamps" in text
     assert [each for each in ("Amina", "amina@", "192.0.2.7", "Moi Avenue") if each in text] == []
     assert "for reason code 10.4, and the reason code is 13.1" in text
+
+
+# --- what the bank's channel takes ----------------------------------------------------------------
+
+
+def noise(width: int, height: int) -> bytes:
+    """A PNG that nothing makes smaller but fewer dots."""
+    rows = b"".join(b"\0" + random.Random(n).randbytes(width * 3) for n in range(height))
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        checked = kind + data
+        return struct.pack(">I", len(data)) + checked + struct.pack(">I", zlib.crc32(checked))
+
+    head = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    chunks = chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(rows, 1)) + chunk(b"IEND", b"")
+    return b"\x89PNG\r\n\x1a\n" + chunks
+
+
+@pytest.mark.parametrize(
+    ("size", "refused"),
+    [((2400, 330), None), ((1000, 760), r"^the letter is more than checkout for Visa takes: it has "
+      r"2\.\d MB, and 2 MB are taken: drop exhibit 1, scan\.png \(2\.3 MB\), or attach a smaller")],
+)  # fmt: skip
+async def test_a_picture_is_made_smaller_or_the_letter_is_refused_with_what_to_drop(
+    tmp_path: Path, size: tuple[int, int], refused: str | None
+) -> None:
+    async with driving(tmp_path, with_worker=False, looking=True) as driver:
+        await card_dispute(driver)
+        content = noise(*size)
+        asked = AttachRequest(
+            about="order", subject="ORD-1042", name="scan.png", content=content, kind="receipt",
+            by=None,
+        )  # fmt: skip
+        await attach(driver.context, asked)
+        found = await write(driver, tmp_path)
+    assert found.case.document()["limits"]["bytes"] == 2_000_000
+    if refused is not None:
+        with pytest.raises(UsageError, match=refused):
+            await letter_in(found, "pdf")
+        return
+    made = await letter_in(found, "pdf")
+    assert len(content) > 2_000_000 > len(made)
+    assert "Behind this letter, made smaller." in " ".join(" ".join(texts(made)[:2]).split())
+    case = replace(found.case, limits=replace(found.case.limits, name_chars=16))
+    with pytest.raises(UsageError, match=r"such as letter\.pdf"):
+        await letter_in(replace(found, case=case), "pdf", name="letter-ORD-1042.pdf")
+
+
+async def test_mail_is_shown_as_text_and_long_words_and_digests_are_copied_whole(
+    tmp_path: Path,
+) -> None:
+    long = "R" * 180
+    mail = (
+        "From: amina@example.com\nMIME-Version: 1.0\nContent-Type: text/plain; charset=utf-8\n"
+        f"Content-Transfer-Encoding: base64\n\n{base64.b64encode(b'Thanks, it came.').decode()}\n"
+    )
+    async with driving(tmp_path, with_worker=False, looking=True) as driver:
+        await driver.send(_body("ORD-1042", "e1", "succeeded", "pay_1", T))
+        asked = AttachRequest(
+            about="order", subject="ORD-1042", name="re.eml", content=mail.encode(),
+            kind="correspondence", note=long, by=None,
+        )  # fmt: skip
+        await attach(driver.context, asked)
+        found = await write(driver, tmp_path)
+    digest = found.document["exhibits"][0]["sha256"]
+    pages = texts(await letter_in(found, "pdf"))
+    assert "Thanks, it came." in pages[-1]
+    assert "base64" not in pages[-1]
+    assert digest in pages[0]
+    assert "\u200b" not in "".join(pages)
+    assert long in pages[0].replace("\n", "")
+    assert len(max(pages[0].split("\n"), key=len)) < 180
+    page = (await letter_in(found, "html")).decode()
+    assert f"<code>{digest}</code>" in page
+    assert "Thanks, it came." in page

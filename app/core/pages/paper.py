@@ -77,6 +77,18 @@ def pages_of(root: Path, name: str, most: int) -> int:
     return 0 if low > most else low
 
 
+def scaled(root: Path, name: str, ppi: int) -> bytes:
+    """Return a picture in `root` as a PNG of so many dots an inch, as wide as a sheet's text."""
+    import typst
+
+    source = f'#set page(width: auto, height: auto, margin: 0pt)\n#image("/{name}", width: 170mm)'
+    lay_out: Any = typst.compile
+    made: bytes = lay_out(
+        source.encode(), root=root, format="png", ppi=ppi, ignore_system_fonts=True
+    )
+    return made
+
+
 def unshown_in(values: Mapping[str, Any]) -> str:
     """Say which characters no font of this machine has, and what to do; empty if all are shown.
 

@@ -1,0 +1,196 @@
+"""Limits on a letter: what the channel takes that carries it, and the card network behind it.
+
+The smaller limit counts. Each row names the page that states it, with the page's own date where it
+has one. A row that lacks a limit states none: no page was found that does.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from app.core.text import counted
+
+MB: Final = 1_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LetterLimits:
+    """What may be sent at most; None where no page states it.
+
+    size        bytes of all files
+    each        bytes of one file
+    formats     endings that are taken; (): not stated
+    name_chars  characters of a file's name; with a limit, it has only letters and digits
+    who         the channel and network, as a sentence names them
+    sources     pages that state it, and when they were read or are dated
+    """
+
+    files: int | None = None
+    pages: int | None = None
+    size: int | None = None
+    each: int | None = None
+    formats: tuple[str, ...] = ()
+    name_chars: int | None = None
+    who: str = ""
+    sources: tuple[str, ...] = ()
+
+    def document(self) -> dict[str, Any]:
+        """Return them for JSON."""
+        return {
+            "who": self.who, "files": self.files, "pages": self.pages, "bytes": self.size,
+            "bytes_of_one": self.each, "formats": list(self.formats),
+            "name_characters": self.name_chars, "sources": list(self.sources),
+        }  # fmt: skip
+
+    @property
+    def words(self) -> str:
+        """Say them."""
+        said = [
+            *([f"{self.files:,} files"] if self.files else []),
+            *([f"{self.pages:,} pages"] if self.pages else []),
+            *([f"{megabytes(self.size)} in all"] if self.size else []),
+            *([f"{megabytes(self.each)} a file"] if self.each else []),
+            *([f"names of {self.name_chars} letters and digits"] if self.name_chars else []),
+        ]
+        formats = f" as {', '.join(each.upper() for each in self.formats)}" if self.formats else ""
+        if not said and not formats:
+            return f"No source was found for what {self.who} takes."
+        most = f" at most {', '.join(said)}" if said else ""
+        return f"{self.who} takes{most}{formats}."
+
+
+_JPMORGAN: Final = (
+    "https://developer.payments.jpmorgan.com/docs/commerce/dispute-management/"
+    "documentation-parameters, read 2026-11-29"
+)
+_CHECKOUT: Final = (
+    "https://www.checkout.com/docs/payments/process-disputes/dispute-evidence-file-requirements, "
+    "updated 2025-11-12"
+)
+_SCANS: Final = ("pdf", "jpg", "tiff")
+
+NETWORKS: Final[Mapping[str, LetterLimits]] = {
+    "visa": LetterLimits(
+        pages=100, size=2 * MB, formats=("pdf", "tiff"), who="Visa", sources=(_JPMORGAN,)
+    ),
+    "mastercard": LetterLimits(
+        pages=18, size=14 * MB, formats=_SCANS, name_chars=16, who="Mastercard",
+        sources=(
+            _JPMORGAN,
+            "https://www.checkout.com/merchant-communications/"
+            "mastercard-dispute-documentation-requirements, of 2024-08-22: 19 pages, 14.5 MB",
+            "https://www.servicenow.com/docs/r/australia/financial-services-operations/"
+            "mastercard-image-and-document-requirements.html, updated 2026-03-12: names",
+        ),
+    ),
+    "amex": LetterLimits(
+        files=5, pages=20, size=MB, formats=_SCANS, who="American Express",
+        sources=(_JPMORGAN, _CHECKOUT),
+    ),
+    "discover": LetterLimits(
+        pages=100, size=3 * MB, who="Discover", sources=(_JPMORGAN, _CHECKOUT)
+    ),
+    "diners": LetterLimits(size=3 * MB, who="Diners", sources=(_CHECKOUT,)),
+}  # fmt: skip
+"""By card network, as `first_party.network_of` names it."""
+
+CHANNELS: Final[Mapping[str, LetterLimits]] = {
+    "stripe": LetterLimits(
+        each=5 * MB, formats=("pdf", "jpg", "png"), who="Stripe",
+        sources=("https://docs.stripe.com/file-upload (dispute_evidence), read 2026-11-29",),
+    ),
+    "paypal": LetterLimits(
+        size=50 * MB, each=10 * MB, formats=("jpg", "gif", "png", "pdf"), who="PayPal",
+        sources=("https://developer.paypal.com/platforms/disputes/reference/"
+                 "supported-file-types-sizes, read 2026-11-29",),
+    ),
+    "checkout_com": LetterLimits(
+        each=4 * MB, formats=("jpg", "png", "pdf"), who="Checkout.com",
+        sources=("https://checkout.com/docs/risk-management/disputes/file-uploader, updated "
+                 "2025-04-02",),
+    ),
+    "revolut": LetterLimits(
+        files=100, each=10 * MB, formats=("pdf", "png", "jpg"), who="Revolut",
+        sources=("https://developer.revolut.com/docs/api/merchant/2026-08-17/operations/"
+                 "upload-dispute-evidence.md",),
+    ),
+    "square": LetterLimits(
+        formats=("pdf", "heic", "jpg", "png", "tiff"), who="Square",
+        sources=("https://developer.squareup.com/reference/square/objects/DisputeEvidenceFile, "
+                 "read 2026-11-29",),
+    ),
+}  # fmt: skip
+"""By the profile of the source that the dispute came from."""
+
+
+def limits_of(channel: str, network: str | None) -> LetterLimits:
+    """Return the limits of a channel and a network together: of each the smaller one."""
+    rows = [
+        CHANNELS.get(channel, LetterLimits(who=channel)),
+        *([] if network is None else [NETWORKS.get(network, LetterLimits(who=network))]),
+    ]
+
+    def least(name: str) -> int | None:
+        stated = [getattr(each, name) for each in rows]
+        return min((each for each in stated if each is not None), default=None)
+
+    stated = [each.formats for each in rows if each.formats]
+    return LetterLimits(
+        files=least("files"), pages=least("pages"), size=least("size"), each=least("each"),
+        formats=tuple(e for e in stated[0] if all(e in f for f in stated)) if stated else (),
+        name_chars=least("name_chars"), who=" for ".join(each.who for each in rows),
+        sources=tuple(source for each in rows for source in each.sources),
+    )  # fmt: skip
+
+
+def megabytes(size: int) -> str:
+    """Write a number of bytes as megabytes, to a tenth."""
+    return f"{size / MB:,.1f} MB".replace(".0 MB", " MB")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SentFile:
+    """A file that is sent: the letter, or an exhibit by itself.
+
+    behind  of the letter: (name, bytes, pages) of each exhibit behind it
+    """
+
+    name: str
+    size: int
+    pages: int | None
+    behind: Sequence[tuple[str, int, int]] = ()
+
+
+def fault_of_sending(sent: Sequence[SentFile], limits: LetterLimits) -> str | None:
+    """Return which limit the files go over, with what to drop; None where they go over none.
+
+    sent  the letter first
+    """
+    letter, total = sent[0], sum(each.size for each in sent)
+    exhibits = [*letter.behind, *((each.name, each.size, each.pages or 0) for each in sent[1:])]
+    largest = max(exhibits, key=lambda each: each[1], default=None)
+    longest = max(letter.behind, key=lambda each: each[2], default=None)
+    drop = "attach fewer files"
+    if largest is not None:
+        drop = f"drop {largest[0]} ({megabytes(largest[1])}), or attach a smaller scan"
+    if limits.size is not None and total > limits.size:
+        return f"it has {megabytes(total)}, and {megabytes(limits.size)} are taken: {drop}"
+    if limits.each is not None and letter.size > limits.each:
+        most = megabytes(limits.each)
+        return f"it has {megabytes(letter.size)}, and {most} a file are taken: {drop}"
+    if limits.pages is not None and (letter.pages or 0) > limits.pages:
+        by_pages = "" if longest is None else f": drop {longest[0]} ({counted(longest[2], 'page')})"
+        return f"it has {letter.pages} pages, and {limits.pages} are taken{by_pages}"
+    if limits.files is not None and len(sent) > limits.files:
+        return f"with what is sent by itself it is {len(sent)} files, and {limits.files} are taken"
+    stem, _, ending = letter.name.rpartition(".")
+    if limits.formats and ending not in limits.formats:
+        return f"a file that ends in .{ending} is not taken: name one that ends in .pdf"
+    if limits.name_chars is not None and not (
+        stem.isascii() and stem.isalnum() and len(letter.name) <= limits.name_chars
+    ):
+        return (
+            f"its name {letter.name!r} is not taken: name it with letters and digits alone, and "
+            f"{limits.name_chars} characters with its ending at most, such as letter.pdf"
+        )
+    return None
