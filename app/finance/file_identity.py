@@ -12,13 +12,23 @@ Nothing is guessed: where several kinds or sources are left, a person is asked.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from app.config.settings import SourceSettings
 from app.core.errors import UsageError
-from app.finance.files import bank, bank_formats, books, mapping, presets, statements, tables
+from app.finance.files import (
+    bank,
+    bank_formats,
+    books,
+    mapping,
+    opening,
+    presets,
+    statements,
+    tables,
+)
 from app.finance.import_store import ImportKind, NamedMapping
 from app.providers.profile import shipped_profiles
 
@@ -217,7 +227,15 @@ def _kinds_of(
     if not request.mapped and request.preset is None:
         own = [presets.export_in(each.name, each.toml, kind=each.kind) for each in saved]
         several = [each for each in own if len(each.columns.needed) > 1]
-        if fits := presets.recognized_in(rows, several, kind=kind):
+        of_first = [each for each in several if request.sheet or not each.sheet]
+        fits = presets.recognized_in(rows, of_first, kind=kind)
+        if opening.format_of(request.table_path) == "workbook":
+            for each in several:
+                if each not in of_first:
+                    with suppress(tables.RefusedTable):  # there is no such sheet
+                        of_sheet = presets.first_rows(request.table_path, sheet=each.sheet)
+                        fits += presets.recognized_in(of_sheet, [each], kind=kind)
+        if fits:
             if len(fits) > 1:
                 names = " or ".join(f"--mapping {each.export.name!r}" for each in fits)
                 raise UsageError(f"several saved mappings fit the file: say {names}")

@@ -339,6 +339,11 @@ async def _imported(context: AppContext, path: Path, *, folder: str, sha256: str
         raise UsageError(
             f"row {first.row:,}{column}: {first.sentence}{others}; correct the file{good}"
         )
+    if tried.of_workbook:
+        raise UsageError(
+            f"{' '.join(tried.of_workbook)} Import it on the page Imports, or put a workbook here "
+            "that has neither"
+        )
     if tried.beside:
         raise UsageError(f"{' '.join(tried.said_beside())} Else import it on the page Imports")
     done = await imports.import_kind(context, request, kind=kind, source=source)

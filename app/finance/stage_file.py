@@ -41,6 +41,7 @@ from app.finance.files import (
     shaping,
     stated_period,
     tables,
+    workbooks,
 )
 from app.finance.files.banks.entries import Balances, BankTable, day_after
 from app.finance.import_store import ImportKind
@@ -164,6 +165,7 @@ class Imported(line_version_store.WrittenVersions):
     totals_found  the number of such rows
     preset        the name of the preset that was used, if any
     notes         how the file was read, and why, one sentence each
+    of_workbook   those of them that say what a workbook has besides the rows that people see in it
     ignored       number of rows that the mapping leaves out, by column and word
     joined        rows that were joined with another row of their order, and are no lines themselves
     covers        what the file covers; a line without a span where nobody states it
@@ -197,6 +199,7 @@ class Imported(line_version_store.WrittenVersions):
     totals_found: int = 0
     preset: str | None = None
     notes: list[str] = field(default_factory=list)
+    of_workbook: Sequence[str] = ()
     ignored: Mapping[shaping.Ignored, int] = field(default_factory=dict)
     joined: int = 0
     covers: list[coverage_store.CoverageLine] = field(default_factory=list)
@@ -378,6 +381,8 @@ class StagedFile:
     def _open(self) -> tables.SourceTable:
         table = self._chosen.open(self._request.table_path, self._form, opens=self._kind.opens)
         inner = table.table if isinstance(table, shaping.Shaped) else table
+        if isinstance(inner, workbooks.XlsxTable):
+            self.done.of_workbook = inner.besides
         if isinstance(inner, BankTable):
             self._bank, inner.accepted = inner, self._request.accepted
         return table

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
+import openpyxl
 import pytest
 
 from app.access.operator_store import audit_entries
@@ -263,6 +264,51 @@ async def test_a_file_with_a_task_is_tried_again_once_a_mapping_is_saved(watched
     await save_named(watched.context, "kasse", kind="statement", toml=MAPPING, by="Ann")
     assert await watched.looks(1) == told[:1]
     assert await watched.imported() == ["statement own.csv tallyhook"]
+
+
+@pytest.mark.parametrize(
+    ("second", "hidden", "told"),
+    [
+        (None, False, None),
+        ("Old", False, "Only the sheet 'Orders' is read. Others have content, too: 'Old' (1 row)"),
+        (None, True, "Hidden rows are read, too: 1 row of the sheet 'Orders'"),
+    ],
+    ids=("one sheet", "two sheets", "a hidden row"),
+)
+async def test_a_person_looks_at_what_a_workbook_has_besides(
+    watched: Watched, second: str | None, hidden: bool, told: str | None
+) -> None:
+    made = workbook_of({"Orders": BOOK, **({second: "x\n"} if second else {})})
+    made["Orders"].row_dimensions[2].hidden = hidden
+    (watched.root / "books").mkdir()
+    made.save(watched.root / "books/orders.xlsx")
+    tasks = await watched.looks()
+    assert [(told or "") in task for task in tasks] == [True] * bool(told)
+    assert len(await watched.imported()) == int(told is None)
+
+
+async def test_a_saved_mapping_is_recognized_on_the_sheet_that_it_names(watched: Watched) -> None:
+    """The other sheets are known then, and no task."""
+    await register_operator(watched.context, name="Ann", role="admin", by=None)
+    toml = 'sheet = "Kasse"\n[columns]\nreference = "Beleg"\namount = "Betrag"\n'
+    toml += '[defaults]\ncurrency = "KES"\n'
+    await save_named(watched.context, "kasse", kind="book", toml=toml, by="Ann")
+    made = workbook_of({"Notes": "a,b\n1,2\n", "Kasse": "Beleg,Betrag\nA-1,1.00\n"})
+    (watched.root / "books").mkdir()
+    made.save(watched.root / "books/orders.xlsx")
+    assert await watched.looks() == []
+    assert await watched.imported() == ["book orders.xlsx tallyhook"]
+
+
+def workbook_of(sheets: dict[str, str]) -> openpyxl.Workbook:
+    """Return a workbook of sheets, each written as CSV."""
+    made = openpyxl.Workbook()
+    made.remove(made["Sheet"])
+    for name, content in sheets.items():
+        sheet = made.create_sheet(name)
+        for line in content.splitlines():
+            sheet.append(line.split(","))
+    return made
 
 
 async def test_what_may_go_later_is_tried_again(watched: Watched) -> None:

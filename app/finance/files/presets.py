@@ -129,6 +129,7 @@ class Export:
     title     its name at its maker
     profiles  profiles of the provider whose statement it is
     account   where it names its account: beside a `label`, or in a `column`
+    sheet     the sheet of a workbook that it is; None: the first that is shown
     """
 
     name: str
@@ -137,6 +138,7 @@ class Export:
     columns: ExportColumns
     profiles: Sequence[str] = ()
     account: Mapping[str, str] = field(default_factory=dict)
+    sheet: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -417,6 +419,7 @@ def export_in(name: str, text: str, *, kind: Any = None) -> Export:
         columns=export_columns(values),
         profiles=values.get("profiles", ()),
         account=values.get("account", {}),
+        sheet=values.get("sheet"),
     )
 
 

@@ -393,10 +393,14 @@ _MOST_LISTED: Final = 10
 
 
 class XlsxTable:
-    """One sheet; its heading is the given row, or is found (`heading_in`)."""
+    """One sheet; its heading is the given row, or is found (`heading_in`).
+
+    besides  notes on what the workbook has besides the rows that people see in a sheet they named
+    """
 
     of_ours = False
     notes: Sequence[str] = ()
+    besides: Sequence[str] = ()
     periods: Sequence[tables.StatedPeriod] = ()
 
     def __init__(
@@ -418,7 +422,9 @@ class XlsxTable:
         book, self._sheet = _sheet(path, sheet)
         self._doubts = doubts_of(path, self._sheet.name, doubtful)
         if names:
-            self.notes = [*_other_sheets(book, self._sheet.name), *self._hidden_rows()]
+            others, hidden = [*_other_sheets(book, self._sheet.name)], [*self._hidden_rows()]
+            self.notes = [*others, *hidden]
+            self.besides = [*(others if sheet is None else ()), *hidden]
         self._has_heading = heading_row != 0
         if not heading_row:
             found = self.first_rows()[: 1 if heading_row == 0 else None]
