@@ -36,6 +36,9 @@ _DOCUMENTS: Final[Mapping[str, Callable[[Any], dict[str, Any]]]] = {
     "parts": part_document,
     "states": state_document,
 }
+_MEMBERS: Final = {kind: tuple(each.name for each in fields(kind)) for kind in (Event, Record)}
+"""Members of an event and of a record, in their order."""
+
 _US: Final = "_us"
 
 _NAMES: Final = frozenset(("mismatch_held",))
@@ -82,15 +85,18 @@ def policy_document(policy: Policy) -> dict[str, Any]:
 def value_document(value: Event | Record) -> dict[str, Any]:
     """Return an event or a record as JSON values, without members that are empty or False."""
     document: dict[str, Any] = {}
-    for each in fields(value):
-        given = getattr(value, each.name)
-        if isinstance(given, Money):
-            document[each.name] = to_json(given)
-        elif each.name in _DOCUMENTS:
-            if given:
-                document[each.name] = [_DOCUMENTS[each.name](one) for one in given]
-        elif given is not None and given is not False:
-            document[each.name] = format_instant(given) if each.name in _INSTANTS else given
+    for name in _MEMBERS[type(value)]:
+        given = getattr(value, name)
+        if given is None or given is False or given == ():
+            continue
+        if name in _INSTANTS:
+            document[name] = format_instant(given)
+        elif name in _MONEY:
+            document[name] = to_json(given)
+        elif name in _DOCUMENTS:
+            document[name] = [_DOCUMENTS[name](one) for one in given]
+        else:
+            document[name] = given
     return document
 
 

@@ -137,7 +137,8 @@ class _Writing:
             events.append(event_row(event, order_key=order, delivery_id=name, received_at=at))
             kind, thing = ("delivery", name) if order is None else ("order", order)
             phones.append((self._key.digest(phone_of(n % self._customers)), kind, thing, at))
-            leaf = leaf_of(DELIVERY.sealable((*row, None, None)), number=n, salt=bytes(16))
+            sealed = (name, at, SOURCE, digest, len(body), HEADERS, None, None)
+            leaf = leaf_of(DELIVERY.sealable(sealed), number=n, salt=bytes(16))
             leaves.append(tuple(leaf))
             nodes += [(*node, found) for node, found in self._tail.append(leaf.hash)]
             if order is not None:

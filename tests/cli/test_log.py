@@ -4,6 +4,7 @@ import json
 import os
 import sqlite3
 from contextlib import closing
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -39,7 +40,7 @@ def test_from_a_delivery_to_a_proof(run: Run, filled: dict[str, str], tmp_path: 
     assert f"{point.size} leaves" in printed.err
     proof = run("log", "prove", filled["paid"]).document
     assert leaf_hash(canonical_json(proof["leaf"])).hex() == proof["leaf_hash"]
-    assert (proof["leaf"]["id"], proof["leaf"]["event"]) == (filled["paid"], "e2")
+    assert (proof["leaf"]["id"], proof["leaf"]["source"]) == (filled["paid"], "shop")
     assert (proof["checkpoint"], proof["size"]) == (printed.out, point.size)
     path = [bytes.fromhex(each) for each in proof["path"]]
     assert inclusion_holds(
@@ -105,7 +106,13 @@ def test_the_key_is_made_once_shown_in_every_form_and_replaced_by_word(
     assert len(list(tmp_path.glob("t.evidence.key.until-*"))) == 1
     run("log", "seal")
     assert run("log", "verify").code == 0
-    assert run("log", "prove", "deed:1").document["leaf"]["action"] == "key_rotated"
+    proof = run("log", "prove", "deed:1").document
+    assert proof["opened"]["said"]["value"]["action"] == "key_rotated"
+    commitments = {
+        name: sha256(canonical_json({"part": name, **part})).hexdigest()
+        for name, part in proof["opened"].items()
+    }
+    assert sha256(canonical_json(commitments)).hexdigest() == proof["leaf"]["parts"]
 
 
 @pytest.mark.slow
