@@ -3,7 +3,7 @@
     parent                                            child
     start an interpreter, nearly all kept from it ─▶  lower its limits
     send the function's name and its values       ─▶  call the function
-    read JSON or bytes, up to a size              ◀─  answer: a result, or why there is none
+    read JSON or bytes, up to a size              ◀─  answer: a result, and how it ended
     kill it when its time is up, or the caller is canceled
 
 What the function reads may be hostile, so the child counts as hostile once the function runs: its
@@ -16,14 +16,17 @@ import json
 import os
 import pickle
 import resource
+import select
 import signal
+import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import PurePath
+from time import monotonic
 from traceback import extract_tb
-from typing import Any, Final, Literal, TypeVar
+from typing import Any, BinaryIO, Final, Literal, TypeVar
 
 from app.core.errors import NotFoundError, TallyhookError, UnreachableError, UsageError
 
@@ -33,6 +36,12 @@ MIB: Final = 1024 * 1024
 
 MAX_SENTENCE: Final = 2_000
 """Bytes of an error's sentence that are passed on."""
+
+MAX_HEAD: Final = 4_000
+"""Bytes of the head of an answer: a pipe takes so many in one piece."""
+
+_TOO_MUCH: Final = 1_000
+"""Code in place of an exit code where the result is too large."""
 
 _INHERITED: Final = (
     "PATH", "LD_LIBRARY_PATH", "HOME", "TMPDIR", "LANG", "TZ", "XDG_DATA_HOME", "XDG_DATA_DIRS",
@@ -79,31 +88,31 @@ async def run_in_child(work: Callable[..., Result], *values: object, limits: Chi
     Raises the UsageError, NotFoundError or UnreachableError that the function raises, and
     ChildStopped.
     """
-    request = pickle.dumps((work, values), protocol=pickle.HIGHEST_PROTOCOL)
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-IB", "-c", _START, repr([each or os.getcwd() for each in sys.path])),
-        *map(str, (limits.memory_mib * MIB, limits.processor_s, limits.duration_s)),
+        *_words(limits),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.DEVNULL,
-        env={
-            **{k: v for k, v in os.environ.items() if k in _INHERITED or k.startswith("LC_")},
-            "MALLOC_ARENA_MAX": "2",  # each reserves address space
-        },
+        stderr=asyncio.subprocess.PIPE,
+        env=_environment(),
         start_new_session=True,
     )
     assert process.stdin is not None
     assert process.stdout is not None
-    most, answer = limits.result_mib * MIB, bytearray()
+    assert process.stderr is not None
+    most, answer, head = limits.result_mib * MIB, bytearray(), b""
     try:
         async with asyncio.timeout(limits.duration_s):
             with suppress(ConnectionError):  # it has died: its exit code says how
-                process.stdin.write(request)
+                process.stdin.write(_request(work, values))
                 await process.stdin.drain()
                 process.stdin.close()
             while len(answer) <= most and (part := await process.stdout.read(MIB)):
                 answer += part
-            code = await process.wait() if len(answer) <= most else 0
+            if len(answer) <= most:
+                head = await process.stderr.read(MAX_HEAD)
+                code = await process.wait()
+            else:
+                code = _TOO_MUCH
     except TimeoutError:
         code = -signal.SIGALRM
     finally:
@@ -111,17 +120,81 @@ async def run_in_child(work: Callable[..., Result], *values: object, limits: Chi
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
         await process.wait()
-        with suppress(TimeoutError):  # a process that left the group may hold the pipe open
+        with suppress(TimeoutError):  # a process that left the group may hold the pipes open
             async with asyncio.timeout(1):
-                while await process.stdout.read(MIB):
+                while await process.stdout.read(MIB) or await process.stderr.read(MIB):
                     pass
-    found: Result = _result(bytes(answer), code, limits)
+    found: Result = _result(bytes(answer), head, code, limits)
     return found
 
 
-def _result(answer: bytes, code: int, limits: ChildLimits) -> Any:
+def write_from_child(
+    work: Callable[..., Iterator[bytes]], *values: object, limits: ChildLimits, to: BinaryIO
+) -> None:
+    """Write the bytes that the generator `work(*values)` yields in a child process to a file.
+
+    Blocks the thread: for readers in processes that serve nobody meanwhile. Raises as
+    `run_in_child`; what was written before that is not whole.
+    """
+    process = subprocess.Popen(  # noqa: S603  # this interpreter
+        _words(limits),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=_environment(),
+        start_new_session=True,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    assert process.stderr is not None
+    ends, most, written, head = monotonic() + limits.duration_s, limits.result_mib * MIB, 0, b""
+    try:
+        with suppress(BrokenPipeError):  # it has died: its exit code says how
+            process.stdin.write(_request(work, values))
+            process.stdin.close()
+        while select.select([process.stdout], [], [], max(0.0, ends - monotonic()))[0]:
+            if not (part := os.read(process.stdout.fileno(), MIB)):
+                code = process.wait(max(0.0, ends - monotonic()))
+                head = os.read(process.stderr.fileno(), MAX_HEAD)
+                break
+            written += to.write(part)
+            if written > most:
+                code = _TOO_MUCH
+                break
+        else:
+            code = -signal.SIGALRM
+    except subprocess.TimeoutExpired:
+        code = -signal.SIGALRM
+    finally:
+        if process.returncode is None:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        for pipe in (process.stdin, process.stdout, process.stderr):
+            with suppress(BrokenPipeError):
+                pipe.close()
+    _result(b"", head, code, limits)
+
+
+def _words(limits: ChildLimits) -> list[str]:
+    """Return the command of a child."""
+    given = (limits.memory_mib * MIB, limits.processor_s, limits.duration_s)
+    folders = repr([each or os.getcwd() for each in sys.path])
+    return [sys.executable, "-IB", "-c", _START, folders, *map(str, given)]
+
+
+def _environment() -> dict[str, str]:
+    kept = {k: v for k, v in os.environ.items() if k in _INHERITED or k.startswith("LC_")}
+    return {**kept, "MALLOC_ARENA_MAX": "2"}  # each reserves address space
+
+
+def _request(work: Callable[..., Any], values: tuple[object, ...]) -> bytes:
+    return pickle.dumps((work, values), protocol=pickle.HIGHEST_PROTOCOL)
+
+
+def _result(answer: bytes, head: bytes, code: int, limits: ChildLimits) -> Any:
     """Return the result in an answer. Raises as `run_in_child`."""
-    if len(answer) > limits.result_mib * MIB:
+    if code == _TOO_MUCH:
         raise ChildStopped(f"the result is larger than {limits.result_mib} MiB", reason="result")
     if code == -signal.SIGALRM:
         raise ChildStopped(f"it takes more than {limits.duration_s:g} s", reason="duration")
@@ -129,19 +202,19 @@ def _result(answer: bytes, code: int, limits: ChildLimits) -> Any:
         raise ChildStopped(
             f"it takes more than {limits.processor_s} s of processor time", reason="processor_time"
         )
-    head, _, body = answer.partition(b"\n")
-    if head == b"memory":
+    how, _, text = head.partition(b"\n")
+    if how == b"memory":
         raise ChildStopped(f"it takes more than {limits.memory_mib} MiB of memory", reason="memory")
-    sentence = body[:MAX_SENTENCE].decode("utf-8", "replace")
-    if head == b"failed":
+    sentence = text.decode("utf-8", "replace")
+    if how == b"failed":
         raise ChildStopped(f"the function failed in its process: {sentence}", reason="failed")
-    if code == 0 and head == b"bytes":
-        return body
-    if code == 0 and head == b"json":
+    if code == 0 and how == b"bytes":
+        return answer
+    if code == 0 and how == b"json":
         with suppress(ValueError, RecursionError):
-            return json.loads(body)
+            return json.loads(answer)
     for kind in _KINDS:
-        if head == kind.__name__.encode():
+        if how == kind.__name__.encode():
             raise kind(sentence)
     raise ChildStopped(f"its process has died ({code})", reason="died")
 
@@ -152,19 +225,23 @@ _START: Final = "import sys; sys.path[:] = eval(sys.argv[1]); import app.core.ch
 
 
 def serve() -> None:
-    """Answer the one request on standard input, within the limits on the command line."""
+    """Answer the one request on standard input, within the limits on the command line.
+
+    The result goes to standard output, and its form, or why there is none, to standard error.
+    """
     memory, processor_s, duration_s = map(float, sys.argv[2:])
-    with os.fdopen(os.dup(1), "wb") as output:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what the function prints is no answer
+    with os.fdopen(os.dup(1), "wb") as output, os.fdopen(os.dup(2), "wb") as head:
+        for number in (1, 2):  # what the function prints is no answer
+            os.dup2(os.open(os.devnull, os.O_WRONLY), number)
         _lower(resource.RLIMIT_AS, int(memory))
         _lower(resource.RLIMIT_CPU, int(processor_s), beyond=1)
         _lower(resource.RLIMIT_FSIZE, 0)
         _lower(resource.RLIMIT_CORE, 0)
         signal.setitimer(signal.ITIMER_REAL, duration_s + 1)  # nobody else ends it without a parent
         try:
-            output.write(_answer())
+            head.write(_answer(output))
         except MemoryError:
-            output.write(b"memory\n")
+            head.write(b"memory\n")
 
 
 def _lower(kind: int, most: int, *, beyond: int = 0) -> None:
@@ -176,19 +253,27 @@ def _lower(kind: int, most: int, *, beyond: int = 0) -> None:
     resource.setrlimit(kind, (min(limits), limits[1]))
 
 
-def _answer() -> bytes:
+def _answer(output: BinaryIO) -> bytes:
+    """Write the result of the request to `output`, and return the head of the answer."""
     try:
         work, values = pickle.load(sys.stdin.buffer)  # noqa: S301  # from the parent
         found = work(*values)
-        if isinstance(found, bytes):
-            return b"bytes\n" + found
-        return b"json\n" + json.dumps(found).encode()
+        if isinstance(found, Iterator):
+            output.writelines(found)
+        elif not isinstance(found, bytes):
+            output.write(json.dumps(found).encode())
+            output.flush()
+            return b"json\n"
+        else:
+            output.write(found)
+        output.flush()
     except MemoryError:
         raise
     except TallyhookError as error:
         kind = next((each for each in _KINDS if isinstance(error, each)), UsageError)
-        return f"{kind.__name__}\n{error}".encode("utf-8", "replace")
+        return f"{kind.__name__}\n".encode() + str(error).encode("utf-8", "replace")[:MAX_SENTENCE]
     except BaseException as error:  # a panic of a library in Rust, too
         place = extract_tb(error.__traceback__)[-1]
         where = f"{PurePath(place.filename).name}, line {place.lineno}"
         return f"failed\n{type(error).__name__} in {where}".encode("utf-8", "replace")
+    return b"bytes\n"

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Never
 
@@ -19,6 +20,15 @@ class Refused(UsageError):
 def echo(*values: Any) -> Any:
     print("this is no answer")
     return values[0] if len(values) == 1 else values
+
+
+def pieces(count: int, work: Callable[..., Any] | None = None, *values: Any) -> Iterator[bytes]:
+    """Yield pieces of a mebibyte, and do some work after them."""
+    print("this is no answer")
+    for number in range(count):
+        yield bytes([number]) * 2**20
+    if work is not None:
+        work(*values)
 
 
 def number_of_process() -> int:

@@ -1,6 +1,7 @@
 """A function in a child process gives its result, or is stopped and says why."""
 
 import asyncio
+import io
 import os
 import resource
 from pathlib import Path
@@ -8,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from app.core.child import MIB, ChildLimits, ChildStopped, run_in_child
+from app.core.child import MIB, ChildLimits, ChildStopped, run_in_child, write_from_child
 from app.core.errors import NotFoundError, UnreachableError, UsageError
 from tests.core import child_work
 from tests.waiting import PATIENCE_S, soon
@@ -34,7 +35,7 @@ async def test_a_tuple_comes_back_as_a_list() -> None:
         ((child_work.take_memory, 500), {}, "memory", "more than 400 MiB of memory"),
         ((child_work.compute_for_ever,), {"processor_s": 1}, "processor_time", "than 1 s of proc"),
         ((child_work.sleep_for_ever,), {"duration_s": 0.5}, "duration", "more than 0.5 s"),
-        ((child_work.echo, b"x" * MIB), {"result_mib": 1}, "result", "larger than 1 MiB"),
+        ((child_work.echo, b"x" * (MIB + 1)), {"result_mib": 1}, "result", "larger than 1 MiB"),
         ((child_work.end, "exit"), {}, "died", r"has died \(0\)"),
         ((child_work.end, "SIGKILL"), {}, "died", r"has died \(-9\)"),
         ((child_work.end, "SIGABRT"), {}, "died", r"has died \(-6\)"),
@@ -51,6 +52,38 @@ async def test_it_says_why_there_is_no_result(
     words = {"memory_mib": 400, "processor_s": 10, "duration_s": PATIENCE_S, **limits}
     with pytest.raises(ChildStopped, match=sentence) as caught:
         await run_in_child(*work, limits=ChildLimits(**words))
+    assert (caught.value.reason, "254700" in str(caught.value)) == (reason, False)
+
+
+def test_what_it_yields_is_written_to_a_file() -> None:
+    file = io.BytesIO()
+    write_from_child(child_work.pieces, 3, limits=LIMITS, to=file)
+    assert file.getvalue() == b"".join(bytes([number]) * MIB for number in range(3))
+    with pytest.raises(UsageError, match=r"^Line 7$"):
+        write_from_child(
+            child_work.pieces, 1, child_work.refuse, "", "Line 7", limits=LIMITS, to=file
+        )
+
+
+@pytest.mark.parametrize(
+    ("work", "limits", "reason", "sentence"),
+    [
+        ((2, child_work.take_memory, 500), {}, "memory", "more than 400 MiB of memory"),
+        ((0, child_work.compute_for_ever), {"processor_s": 1}, "processor_time", "than 1 s of"),
+        ((1, child_work.sleep_for_ever), {"duration_s": 0.5}, "duration", "more than 0.5 s"),
+        ((3,), {"result_mib": 2}, "result", "larger than 2 MiB"),
+        ((1, child_work.end, "exit"), {}, "died", r"has died \(0\)"),
+        ((1, child_work.end, "SIGSEGV"), {}, "died", r"has died \(-11\)"),
+        ((1, child_work.fail, "254700"), {}, "failed", "process: ValueError in child_work.py"),
+        ((0, child_work.forge, b"json\n{"), {}, "died", "has died"),
+    ],
+)  # fmt: skip
+def test_a_file_that_is_not_whole_is_none(
+    work: tuple[Any, ...], limits: dict[str, Any], reason: str, sentence: str
+) -> None:
+    words = {"memory_mib": 400, "processor_s": 10, "duration_s": PATIENCE_S, **limits}
+    with pytest.raises(ChildStopped, match=sentence) as caught:
+        write_from_child(child_work.pieces, *work, limits=ChildLimits(**words), to=io.BytesIO())
     assert (caught.value.reason, "254700" in str(caught.value)) == (reason, False)
 
 
