@@ -183,3 +183,13 @@ def log() -> io.StringIO:
     stream = io.StringIO()
     configure_logging(format="json", level="info", stream=stream)
     return stream
+
+
+@pytest.fixture
+def workbooks_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Read workbooks in this process: starting a child for each takes most of a test's time."""
+
+    def write(work: Callable[..., Iterator[bytes]], *values: Any, limits: Any, to: Any) -> None:
+        to.writelines(work(*values))
+
+    monkeypatch.setattr("app.finance.files.workbooks.write_from_child", write)

@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from time import monotonic
 from traceback import extract_tb
-from typing import Any, BinaryIO, Final, Literal, TypeVar
+from typing import IO, Any, Final, Literal, TypeVar
 
 from app.core.errors import NotFoundError, TallyhookError, UnreachableError, UsageError
 
@@ -129,7 +129,7 @@ async def run_in_child(work: Callable[..., Result], *values: object, limits: Chi
 
 
 def write_from_child(
-    work: Callable[..., Iterator[bytes]], *values: object, limits: ChildLimits, to: BinaryIO
+    work: Callable[..., Iterator[bytes]], *values: object, limits: ChildLimits, to: IO[bytes]
 ) -> None:
     """Write the bytes that the generator `work(*values)` yields in a child process to a file.
 
@@ -253,7 +253,7 @@ def _lower(kind: int, most: int, *, beyond: int = 0) -> None:
     resource.setrlimit(kind, (min(limits), limits[1]))
 
 
-def _answer(output: BinaryIO) -> bytes:
+def _answer(output: IO[bytes]) -> bytes:
     """Write the result of the request to `output`, and return the head of the answer."""
     try:
         work, values = pickle.load(sys.stdin.buffer)  # noqa: S301  # from the parent

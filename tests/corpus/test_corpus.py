@@ -117,6 +117,7 @@ def made(number: int) -> tuple[Table | Statement, Expected]:
 
 
 @pytest.mark.disk  # its folder is kept
+@pytest.mark.usefixtures("workbooks_here")
 def test_every_row_is_what_others_read_of_it_and_every_refusal_has_a_reason(
     tmp_path: Path,
 ) -> None:

@@ -1,10 +1,13 @@
 """The table in a ZIP or gzip file. It is unpacked to a file of its own while it is read.
 
-A workbook is a ZIP file, too, and no container.
+A workbook is a ZIP file, too, and no container. No child process is needed here: zlib unpacks a
+mebibyte at a time in 32 KiB of its own, methods that ask for more memory are refused, and the list
+of an archive's files has a bound.
 """
 
 import errno
 import gzip
+import io
 import re
 import tempfile
 import zipfile
@@ -37,6 +40,11 @@ MAX_NAME: Final = 60
 """Characters kept of the table's name: its end, which may state a period."""
 
 _PART: Final = 1024**2
+
+MAX_READ: Final = 2 * 1024**2
+"""Bytes of a ZIP file that are read at once. Its list of files is: each takes 46 bytes there, and
+ten times as much in memory."""
+
 _ENCRYPTED: Final = 0x1
 _TABLES: Final = frozenset((
     ".csv", ".tsv", ".txt", ".xlsx", ".xlsm", ".json", ".jsonl", ".ndjson", ".xml", ".sta", ".940",
@@ -62,13 +70,30 @@ DAMAGED: Final = (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, ValueE
 """Errors of reading a ZIP or gzip file; a RuntimeError for an unknown method, or a password."""
 
 
+class _ShortReads(io.BufferedReader):
+    """A file of which no more than MAX_READ is read at once."""
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        """Read as any file does. Raises BadZipFile for a longer piece."""
+        part = super().read(MAX_READ + 1 if size is None or size < 0 else min(size, MAX_READ + 1))
+        if len(part) > MAX_READ:
+            raise zipfile.BadZipFile
+        return part
+
+
+@contextmanager
+def _archive(path: Path) -> Iterator[zipfile.ZipFile]:
+    with _ShortReads(io.FileIO(path)) as file, zipfile.ZipFile(file) as archive:
+        yield archive
+
+
 def is_workbook(path: Path) -> bool:
     """Return whether a ZIP file is a workbook; also one that is damaged, which reading reports.
 
     Raises RefusedTable for a document of another program.
     """
     try:
-        with zipfile.ZipFile(path) as archive:
+        with _archive(path) as archive:
             names = {name.lower() for name in archive.namelist()}
     except DAMAGED:
         return True
@@ -97,7 +122,7 @@ def unpacked(path: Path) -> Iterator[Path | None]:
                 with gzip.open(path) as packed:
                     _copy(packed, target, size=path.stat().st_size)
             else:
-                with zipfile.ZipFile(path) as archive:
+                with _archive(path) as archive:
                     table = _only_table(archive)
                     name = PurePosixPath(table.filename).name[-MAX_NAME:]
                     target = Path(folder) / (name if name.strip(".") else "table")
@@ -136,6 +161,10 @@ def _only_table(archive: zipfile.ZipFile) -> zipfile.ZipInfo:
         if found[0].flag_bits & _ENCRYPTED:
             raise tables.RefusedTable(
                 1, "the ZIP file has a password: unpack it, and import the table in it"
+            )
+        if found[0].compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            raise tables.RefusedTable(
+                1, "the ZIP file is packed in a way that is not read: pack the table as plain ZIP"
             )
         return found[0]
     named = [printable(each.filename)[:60] for each in (found or files)]

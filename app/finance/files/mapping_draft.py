@@ -66,7 +66,8 @@ def preview_table(
         raise tables.RefusedTable(1, "the columns of JSON Lines are named by a mapping file only")
     table: tables.SourceTable
     if form == "workbook":
-        table = workbooks.XlsxTable(path, sheet=sheet, recognize=filled)
+        most = tables.SEARCHED_ROWS + tables.BATCH
+        table = workbooks.XlsxTable(path, sheet=sheet, recognize=filled, most=most)
     else:
         table = tables.CsvTable(path, encoding=encoding, delimiter=delimiter, recognize=filled)
     first = next(iter(table.batches()), tables.Batch([], []))

@@ -457,7 +457,8 @@ def first_rows(
 def _first_rows(path: Path, encoding: str | None, sheet: str | None) -> Iterator[FirstRow]:
     form = opening.format_of(path)
     if form == "workbook":
-        yield from workbooks.XlsxTable(path, sheet=sheet, recognize=len).first_rows()
+        most = tables.SEARCHED_ROWS
+        yield from workbooks.XlsxTable(path, sheet=sheet, recognize=len, most=most).first_rows()
     if form == "json_lines":
         names = [name for fields in KINDS.values() for name in fields.names]
         yield 1, opening.JsonLines(path, encoding=encoding, names=names).heading

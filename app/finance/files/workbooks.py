@@ -1,24 +1,33 @@
 """Tables of workbooks (XLSX): one sheet, and what its cells hide.
 
-1 guard   unpack every part without keeping it: sizes, ratios, and where the cells are
-2 choose  the first sheet that is shown, or the named one; the others are noted
-3 doubt   find error cells and formulas without a saved value, which the library gives as empty, and
+1 open    in a limited child: nothing but XLSX, whatever its name is
+2 guard   refuse by what the archive declares: its parts, their sizes and ratios
+3 choose  the first sheet that is shown, or the named one; the others are noted
+4 doubt   find error cells and formulas without a saved value, which the library gives as empty, and
           hidden rows
-4 read    cells as text, numbers and dates as their own types
+5 write   the head and each row as a line of JSON, into an unnamed file of the parent
+6 read    cells as text, numbers and dates as their own types
+
+The library makes room for every cell between the outermost ones, and for as many texts as are
+declared: a file of 10 kB can ask for terabytes. The child's limits answer that.
 """
 
 import datetime
+import json
+import os
 import re
+import tempfile
+import weakref
 import zipfile
-import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import partial
 from itertools import chain, dropwhile, islice
 from pathlib import Path
 from posixpath import normpath
-from typing import Any, BinaryIO, Final, TypeVar
+from typing import IO, Any, Final, TypeVar
 from xml.parsers import expat
 
 from python_calamine import (
@@ -30,11 +39,10 @@ from python_calamine import (
     load_workbook,
 )
 
+from app.core.child import MIB, ChildLimits, ChildStopped, write_from_child
 from app.core.text import counted
 from app.finance.files import tables
 from app.finance.files.containers import DAMAGED
-
-MIB: Final = 1024 * 1024
 
 MAX_ENTRIES: Final = 2_000
 """Parts of a workbook; one of a hundred sheets has some hundreds."""
@@ -48,55 +56,101 @@ MAX_RATIO: Final = 200
 FREE_CONTENT: Final = 10 * MIB
 
 MAX_CELLS: Final = 20_000_000
-"""Rows times columns of a sheet; the library takes about 30 bytes for each."""
+"""Rows times columns of a sheet."""
 
-MAX_TAG: Final = MIB
-"""Bytes from one `<` to the next: a cell has 32,767 characters at most."""
-
-_PART: Final = MIB
-_ENCRYPTED: Final = 0x1
-_LOCAL_HEADER: Final = 30
-
-_SHEET: Final = b"sheetData"
-# No pattern looks beyond the next `<`: a sheet of unclosed cells would take time quadratic in their
-# number.
-_CELL: Final = re.compile(rb"<(?:\w+:)?c[\s/>]")
-_OTHERS: Final = rb"(?:\s+(?!r[\s=])[\w:.-]+\s*=\s*(?:\"[^\"<>]*\"|'[^'<>]*'))*+"
-"""Attributes but `r`; a text of one may look like it."""
-_PLACED: Final = re.compile(
-    rb"<(?:\w+:)?c%b\s+r\s*=\s*[\"']([A-Za-z]{1,9})([0-9]+)[\"']%b\s*/?>" % (_OTHERS, _OTHERS)
+OF_ONE_SHEET: Final = ChildLimits(
+    memory_mib=1_536, processor_s=120, duration_s=180, result_mib=2_048
 )
-"""A cell with one place: of several, the library takes any."""
-_ROW: Final = re.compile(rb"<(?:\w+:)?row\s(?:[^<>]*?\s)?r\s*=\s*[\"']([0-9]+)")
-_TEXTS: Final = re.compile(rb"<(?:\w+:)?sst\s[^<]*?[0-9]{9}")
-"""A list of texts of which it is said that they are so many: the library makes room for all."""
-_FORMULA: Final = re.compile(rb"<(?:\w+:)?f[\s/>]")
-_UNCLOSED: Final = re.compile(rb"<(?:\w+:)?(?:c|row)\s[^<>]*(?:<|\Z)")
-"""A tag in which another begins, which XML forbids (XML 1.0, section 3.1). The searched text ends
-before a `<`."""
+"""A million rows of eight cells take about 1 GiB and half a minute."""
+
+MAX_ROW: Final = 16 * MIB
+"""Bytes of a row as JSON; a cell has 32,767 characters at most."""
+
+_ENCRYPTED: Final = 0x1
 
 
-def check_workbook(path: Path) -> frozenset[str]:
-    """Raise RefusedTable for an archive that must not be opened as a workbook.
+# --- in the child ---------------------------------------------------------------------------------
 
-    Return the parts in which `doubts_of` must look for what the library hides.
+
+def _line(value: object) -> bytes:
+    return json.dumps(value, default=_untyped).encode() + b"\n"
+
+
+def _untyped(cell: object) -> object:
+    """Return a cell that is not of JSON's types: a moment in a list, anything else as text."""
+    if isinstance(cell, datetime.datetime | datetime.date):
+        return [cell.isoformat()]
+    return str(cell)
+
+
+def sheet_lines(path: Path, name: str | None, noted: bool, most: int) -> Iterator[bytes]:
+    """Yield one sheet as lines of JSON: its head, or why it is refused, then its rows.
+
+    noted  whether the head has notes on other sheets and hidden rows
+    most   rows with content after which no more are read; 0: none
     """
     try:
-        with zipfile.ZipFile(path) as archive, path.open("rb") as file:
-            entries = archive.infolist()
-            _check_entries(entries, path.stat().st_size)
-            return frozenset(
-                entry.filename.lower() for entry in entries if _check_content(entry, file)
+        check_workbook(path)
+        book, sheet = _sheet(path, name)
+        doubts = doubts_of(path, sheet.name)
+        rows, columns = (each + 1 for each in sheet.end or (-1, -1))
+        if rows * columns > MAX_CELLS or columns > MAX_COLUMN:
+            raise tables.RefusedTable(
+                1,
+                f"the sheet goes to row {rows:,} and column {columns:,}: more than {MAX_CELLS:,} "
+                "cells lie between; delete what stands far out, or use CSV",
             )
+        yield _line(
+            {
+                "name": sheet.name,
+                "left": sheet.start[1] if sheet.start else 0,
+                "width": sheet.total_width,
+                "others": [*_other_sheets(book, sheet.name)] if noted else [],
+                "hidden": [*_hidden_rows(sheet, doubts)] if noted else [],
+                "doubts": doubts.cells,
+            }
+        )
+        left = most or -1
+        for number, row in enumerate(sheet.iter_rows(), 1):
+            line = _line(row)
+            if len(line) > MAX_ROW:
+                raise tables.RefusedTable(number, f"the row has more than {MAX_ROW // MIB} MiB")
+            yield line
+            left -= any(row)
+            if not left:
+                return
+    except tables.RefusedTable as refused:
+        yield _line({"row": refused.problem.row, "sentence": refused.problem.sentence})
+
+
+def sheet_names(path: Path) -> Iterator[bytes]:
+    """Yield a line of JSON with the names of the sheets that have content, or why there is none."""
+    try:
+        check_workbook(path)
+        book = _of_library(partial(load_workbook, path))
+        yield _line(
+            [
+                each.name
+                for each in book.sheets_metadata
+                if each.typ == SheetTypeEnum.WorkSheet
+                and _of_library(partial(book.get_sheet_by_name, each.name)).height
+            ]
+        )
+    except tables.RefusedTable as refused:
+        yield _line({"row": refused.problem.row, "sentence": refused.problem.sentence})
+
+
+def check_workbook(path: Path) -> None:
+    """Raise RefusedTable for an archive that must not be opened as a workbook."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            entries = archive.infolist()
     except DAMAGED as error:
-        raise tables.RefusedTable(
-            1, f"the workbook is cut short or damaged, export it again ({type(error).__name__})"
-        ) from None
-
-
-def _check_entries(entries: list[zipfile.ZipInfo], size: int) -> None:
+        raise _damaged(error) from None
     if len(entries) > MAX_ENTRIES:
         raise tables.RefusedTable(1, f"the workbook has more than {MAX_ENTRIES:,} parts")
+    if len({each.filename.lower() for each in entries}) < len(entries):
+        raise tables.RefusedTable(1, "the workbook has two parts of one name: save it anew")
     if any(entry.flag_bits & _ENCRYPTED for entry in entries):
         raise tables.RefusedTable(1, "the workbook is encrypted: save it without a password")
     known = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
@@ -104,7 +158,7 @@ def _check_entries(entries: list[zipfile.ZipInfo], size: int) -> None:
         raise tables.RefusedTable(1, "the workbook is packed as no spreadsheet program does")
     content = sum(entry.file_size for entry in entries)
     packed = sum(entry.compress_size for entry in entries)
-    if packed > size:
+    if packed > path.stat().st_size:
         raise tables.RefusedTable(1, "the workbook uses the same bytes several times")
     if content > MAX_CONTENT or content > max(FREE_CONTENT, packed * MAX_RATIO):
         raise tables.RefusedTable(
@@ -114,110 +168,10 @@ def _check_entries(entries: list[zipfile.ZipInfo], size: int) -> None:
         )
 
 
-def _check_content(entry: zipfile.ZipInfo, file: BinaryIO) -> bool:
-    """Unpack an entry without keeping it, and check where its cells are.
-
-    Return whether it may have formulas, errors or hidden rows.
-    """
-    scan = _Cells() if entry.filename.lower().endswith(".xml") else _NoCells()
-    length = 0
-    for part in _unpacked(entry, file):
-        length += len(part)
-        if length > entry.file_size:
-            raise tables.RefusedTable(1, "the workbook has more content than it declares")
-        scan.look(part)
-    if length != entry.file_size:
-        raise tables.RefusedTable(1, "the workbook is cut short: export it again")
-    scan.look(b"<")
-    return scan.doubtful
-
-
-class _Cells:
-    """The last row and column with a cell, seen in a part that may be a sheet."""
-
-    def __init__(self) -> None:
-        self.doubtful = False
-        self._rows = self._columns = 0
-        self._rest = b""
-
-    def look(self, part: bytes) -> None:
-        text = self._rest + part
-        cut = max(text.rfind(b"<"), 0)
-        text, self._rest = text[:cut], text[cut:]
-        if len(self._rest) > MAX_TAG:
-            raise tables.RefusedTable(1, "the workbook has a cell or a tag of more than a mebibyte")
-        if _UNCLOSED.search(text):
-            raise tables.RefusedTable(1, "the workbook is damaged: it has a cell that does not end")
-        if not self.doubtful:
-            marked = b"hidden" in text or b'"e"' in text or b"'e'" in text
-            self.doubtful = marked or _FORMULA.search(text) is not None
-        if b"sst" in text and _TEXTS.search(text):
-            raise tables.RefusedTable(
-                1, "the workbook declares more texts than it can have: save it anew, or as CSV"
-            )
-        placed = _PLACED.findall(text)
-        if len(_CELL.findall(text)) != len(placed):
-            raise tables.RefusedTable(
-                1,
-                "the workbook has cells that do not say where they are: save it anew with a "
-                "spreadsheet program, or as CSV",
-            )
-        rows = {*_ROW.findall(text), *(row for _, row in placed)}
-        self._rows = max(self._rows, *(int(row[:9]) for row in rows), 0)
-        columns = {letters for letters, _ in placed}
-        self._columns = max(self._columns, *map(_column_number, columns), 0)
-        if self._rows * self._columns > MAX_CELLS:
-            raise tables.RefusedTable(
-                1,
-                f"the sheet goes to row {self._rows:,} and column {self._columns:,}: more than "
-                f"{MAX_CELLS:,} cells lie between; delete what stands far out, or use CSV",
-            )
-
-
-class _NoCells:
-    """A part such as a picture. The library would read a sheet hidden under such a name."""
-
-    doubtful = False
-
-    def __init__(self) -> None:
-        self._rest = b""
-
-    def look(self, part: bytes) -> None:
-        text = self._rest + part
-        if _SHEET in text:
-            raise tables.RefusedTable(
-                1, "the workbook keeps a sheet where no spreadsheet program does"
-            )
-        self._rest = text[-len(_SHEET) :]
-
-
-def _unpacked(entry: zipfile.ZipInfo, file: BinaryIO) -> Iterator[bytes]:
-    """Yield the content that is really there, in parts."""
-    file.seek(entry.header_offset)
-    header = file.read(_LOCAL_HEADER)
-    names = int.from_bytes(header[26:28], "little") + int.from_bytes(header[28:30], "little")
-    file.seek(names, 1)
-    left = entry.compress_size
-    inflate = zlib.decompressobj(-zlib.MAX_WBITS)
-    while left:
-        packed = file.read(min(left, _PART))
-        if not packed:
-            raise EOFError
-        left -= len(packed)
-        if entry.compress_type == zipfile.ZIP_STORED:
-            yield packed
-            continue
-        yield inflate.decompress(packed, _PART)
-        while inflate.unconsumed_tail:
-            yield inflate.decompress(inflate.unconsumed_tail, _PART)
-    yield inflate.flush()
-
-
-def _column_number(letters: bytes) -> int:
-    number = 0
-    for letter in letters.upper():
-        number = number * 26 + letter - 64
-    return number
+def _damaged(error: BaseException) -> tables.RefusedTable:
+    return tables.RefusedTable(
+        1, f"the workbook is cut short or damaged, export it again ({type(error).__name__})"
+    )
 
 
 # --- what the library hides -----------------------------------------------------------------------
@@ -236,36 +190,65 @@ class SheetDoubts:
     hidden: list[int] = field(default_factory=list)
 
 
-class _Elements:
-    """Base of readers that follow a part's elements. Document types are refused."""
+def doubts_of(path: Path, sheet: str) -> SheetDoubts:
+    """Return what the library hides of a sheet. Raises RefusedTable for a damaged workbook."""
+    with zipfile.ZipFile(path) as archive:
+        parts = _Parts()
+        parts.find(archive)
+        part, end, doubtful = parts.part_of.get(sheet, ""), b"", False
 
-    def read(self, archive: zipfile.ZipFile, part: str) -> None:
-        """Raises RefusedTable for a part that is missing or no XML."""
-        parser = expat.ParserCreate()
-        parser.buffer_text = True
-        parser.StartElementHandler = self.start
-        parser.CharacterDataHandler = self.text
-        parser.StartDoctypeDeclHandler = self._refuse
-        names = {name.lower(): name for name in archive.namelist()}
-        try:
-            with archive.open(names[part.lower()]) as file:
-                parser.ParseFile(file)
-        except (*DAMAGED, expat.ExpatError, KeyError) as error:
-            raise tables.RefusedTable(
-                1, f"the workbook is damaged: save it anew, or as CSV ({type(error).__name__})"
-            ) from None
+        def look(content: bytes) -> None:
+            nonlocal end, doubtful
+            seen = end + content
+            doubtful = doubtful or any(mark in seen for mark in _MARKS)
+            end = seen[-_LONGEST_MARK:]
 
-    def _refuse(self, *_: Any) -> None:
-        raise tables.RefusedTable(1, "the workbook has a document type, as no program writes it")
-
-    def start(self, name: str, attributes: Mapping[str, str]) -> None:
-        """Take the start of an element; its name may have a prefix."""
-
-    def text(self, text: str) -> None:
-        """Take text between elements."""
+        _parse(archive, part, look=look)  # well-formed, or of two places of a cell one is taken
+        reader = _Doubts(recalculated=parts.recalculated)
+        if doubtful:
+            _parse(archive, part, start=reader.start, text=reader.text)
+            reader.end_cell()
+    return reader.found
 
 
-class _Parts(_Elements):
+_MARKS: Final = (b"hidden", b'"e"', b"'e'", b"<f", b":f", b"\0")
+"""Of these a sheet has one where it may hide something; a zero byte is UTF-16. Following each
+element takes four times as long as the rest."""
+
+_LONGEST_MARK: Final = max(map(len, _MARKS))
+
+
+def _parse(
+    archive: zipfile.ZipFile,
+    part: str,
+    *,
+    start: Callable[[str, dict[str, str]], None] | None = None,
+    text: Callable[[str], None] | None = None,
+    look: Callable[[bytes], None] | None = None,
+) -> None:
+    """Parse a part. Raises RefusedTable for one that is missing, no XML, or has a document type."""
+    parser = expat.ParserCreate()
+    parser.buffer_text = True
+    parser.StartElementHandler = start
+    parser.CharacterDataHandler = text
+    parser.StartDoctypeDeclHandler = _refuse_type
+    names = {name.lower(): name for name in archive.namelist()}
+    try:
+        with archive.open(names[part.lower()]) as file:
+            while content := file.read(MIB):
+                if look is not None:
+                    look(content)
+                parser.Parse(content)
+            parser.Parse(b"", True)
+    except (*DAMAGED, expat.ExpatError, KeyError) as error:
+        raise _damaged(error) from None
+
+
+def _refuse_type(*_: Any) -> None:
+    raise tables.RefusedTable(1, "the workbook has a document type, as no program writes it")
+
+
+class _Parts:
     """The part of each sheet, by the workbook's own list of them."""
 
     def __init__(self) -> None:
@@ -275,14 +258,14 @@ class _Parts(_Elements):
         self._sheets: dict[str, str] = {}
 
     def find(self, archive: zipfile.ZipFile) -> None:
-        self.read(archive, "xl/workbook.xml")
-        self.read(archive, "xl/_rels/workbook.xml.rels")
+        _parse(archive, "xl/workbook.xml", start=self._start)
+        _parse(archive, "xl/_rels/workbook.xml.rels", start=self._start)
         for sheet, key in self._sheets.items():
             target = self._targets.get(key, "").replace("\\", "/")
             inner = target.startswith(("/", "xl/"))
             self.part_of[sheet] = normpath(target if inner else f"xl/{target}").lstrip("/")
 
-    def start(self, name: str, attributes: Mapping[str, str]) -> None:
+    def _start(self, name: str, attributes: Mapping[str, str]) -> None:
         name = name.rpartition(":")[2]
         if name == "Relationship":
             self._targets[attributes.get("Id", "")] = attributes.get("Target", "")
@@ -293,7 +276,7 @@ class _Parts(_Elements):
             self.recalculated = attributes.get("fullCalcOnLoad") in ("1", "true")
 
 
-class _Doubts(_Elements):
+class _Doubts:
     """Follows the rows and cells of a sheet."""
 
     def __init__(self, *, recalculated: bool) -> None:
@@ -301,8 +284,8 @@ class _Doubts(_Elements):
         that wrote a formula without its value may then have saved a zero."""
         self.found = SheetDoubts()
         self._recalculated = recalculated
-        self._row, self._hidden, self._doubts = 0, False, 0
-        self._cell = self._type = ""
+        self._row, self._column, self._hidden, self._doubts = 0, 0, False, 0
+        self._cell, self._type = (0, 0), ""
         self._formula = self._valued = False
         self._value: str | None = None
 
@@ -310,7 +293,13 @@ class _Doubts(_Elements):
         name = name.rpartition(":")[2]
         if name == "c":
             self.end_cell()
-            self._cell, self._type = attributes.get("r", ""), attributes.get("t", "n")
+            self._column += 1
+            if "r" in attributes:
+                place = _PLACE.fullmatch(attributes["r"])
+                if place is None:
+                    raise tables.RefusedTable(1, "the workbook has a cell that lies nowhere")
+                self._row, self._column = int(place[2]), _column_number(place[1])
+            self._cell, self._type = (self._row, self._column), attributes.get("t", "n")
         elif name == "f":
             self._formula, self._valued = True, False
         elif name in ("v", "is"):
@@ -320,8 +309,9 @@ class _Doubts(_Elements):
                 self._hidden = False
         elif name == "row":
             self.end_cell()
-            self._row = int(attributes.get("r", self._row + 1))
-            self._hidden = attributes.get("hidden") in ("1", "true")
+            number = attributes.get("r", "")
+            self._row = int(number) if _NUMBER.fullmatch(number) else self._row + 1
+            self._column, self._hidden = 0, attributes.get("hidden") in ("1", "true")
 
     def text(self, text: str) -> None:
         if self._valued and self._value is not None:
@@ -341,11 +331,22 @@ class _Doubts(_Elements):
                     f"the sheet has more than {MAX_DOUBTS:,} errors and formulas without a value: "
                     "open it in a spreadsheet program, and save it there",
                 )
-            letters = self._cell.rstrip("0123456789")
-            row = self.found.cells.setdefault(int(self._cell[len(letters) :]), {})
+            row, column = self._cell
             error = (value or _ERROR)[:_MOST_ERROR] if self._type == "e" else ""
-            row[_column_number(letters.encode())] = error
+            self.found.cells.setdefault(row, {})[column] = error
         self._formula, self._value, self._type = False, None, "n"
+
+
+_NUMBER: Final = re.compile(r"[0-9]{1,9}")
+_PLACE: Final = re.compile(r"([A-Za-z]{1,3})([0-9]{1,9})")
+"""A cell's own place; one that states none follows the cell before it."""
+
+
+def _column_number(letters: str) -> int:
+    number = 0
+    for letter in letters.upper():
+        number = number * 26 + ord(letter) - 64
+    return number
 
 
 MAX_DOUBTS: Final = 100_000
@@ -357,34 +358,6 @@ _MOST_ERROR: Final = 40
 _ERROR: Final = "#ERROR!"
 
 
-def doubts_of(path: Path, sheet: str, doubtful: frozenset[str]) -> SheetDoubts:
-    """Return what the library hides of a sheet. Raises RefusedTable for a damaged workbook.
-
-    doubtful  the parts that may hide something (`check_workbook`)
-    """
-    if not doubtful:
-        return SheetDoubts()
-    with zipfile.ZipFile(path) as archive:
-        parts = _Parts()
-        parts.find(archive)
-        part = parts.part_of.get(sheet, "").lower()
-        if part in {name.lower() for name in archive.namelist()} - doubtful:
-            return SheetDoubts()
-        reader = _Doubts(recalculated=parts.recalculated)
-        reader.read(archive, part)
-        reader.end_cell()
-    return reader.found
-
-
-# --- one sheet as a table -------------------------------------------------------------------------
-
-
-_LONG: Final = 10**15
-"""From here on a number has more digits than a spreadsheet program keeps."""
-
-_NOT_EXACT: Final = 2**53
-"""From here on a workbook's numbers are not exact: they are shown as they are."""
-
 _PANIC: Final = "PanicException"
 """Name of the error that the library raises for unexpected content; it is no Exception."""
 
@@ -392,131 +365,12 @@ _MOST_LISTED: Final = 10
 """Sheets or stretches of rows that are named in a sentence."""
 
 
-class XlsxTable:
-    """One sheet; its heading is the given row, or is found (`heading_in`).
-
-    besides  notes on what the workbook has besides the rows that people see in a sheet they named
-    """
-
-    of_ours = False
-    notes: Sequence[str] = ()
-    besides: Sequence[str] = ()
-    periods: Sequence[tables.StatedPeriod] = ()
-
-    def __init__(
-        self,
-        path: Path,
-        *,
-        sheet: str | None,
-        recognize: tables.Recognize,
-        heading_row: int | None = None,
-        names: Sequence[str] = (),
-    ) -> None:
-        """Open the sheet and find its heading.
-
-        recognize  counts the known columns of a heading
-        names      the columns that are read: error cells in them are problems
-        If row 0 is given, the sheet has no heading, and its columns have the names of their places.
-        """
-        doubtful = check_workbook(path)
-        book, self._sheet = _sheet(path, sheet)
-        self._doubts = doubts_of(path, self._sheet.name, doubtful)
-        if names:
-            others, hidden = [*_other_sheets(book, self._sheet.name)], [*self._hidden_rows()]
-            self.notes = [*others, *hidden]
-            self.besides = [*(others if sheet is None else ()), *hidden]
-        self._has_heading = heading_row != 0
-        if not heading_row:
-            found = self.first_rows()[: 1 if heading_row == 0 else None]
-        else:
-            found = list(islice(self._rows(), heading_row - 1, heading_row))
-            if not found or not any(found[0][1]):
-                raise tables.RefusedTable(
-                    heading_row, "there is no heading in this row, where the mapping says it is"
-                )
-        if not found:
-            raise tables.RefusedTable(1, f"the sheet {self._sheet.name[:80]!r} is empty")
-        self.heading_row, heading = found[tables.heading_in([recognize(row) for _, row in found])]
-        self.head: Sequence[str] = [
-            " ".join(filter(None, row)) for _, row in islice(self._rows(), self.heading_row - 1)
-        ]
-        if not self._has_heading:
-            heading = tables.places_as_names(heading)
-        while heading and not heading[-1]:
-            heading.pop()
-        self.heading: Sequence[str] = heading
-        if len(heading) > tables.MAX_COLUMNS:
-            raise tables.RefusedTable(
-                self.heading_row, f"there are more than {tables.MAX_COLUMNS} columns"
-            )
-        wanted = {tables.plain_name(name) for name in names}
-        self._broken = dict(self._problems(wanted)) if self._doubts.cells else {}
-
-    def first_rows(self) -> list[tuple[int, list[str]]]:
-        """Return the rows among which the heading is looked for, each with its number."""
-        return list(islice((each for each in self._rows() if any(each[1])), tables.SEARCHED_ROWS))
-
-    def batches(self) -> Iterator[tables.Batch]:
-        before = self.heading_row if self._has_heading else self.heading_row - 1
-        rows = dropwhile(lambda each: each[0] <= before, self._rows())
-        width = len(self.heading)
-        while part := list(islice(rows, tables.BATCH)):
-            numbers = [number for number, _ in part]
-            broken = {n: self._broken[n] for n in numbers if n in self._broken}
-            for number, row in part if broken else ():
-                if number in broken:
-                    for place, error in self._doubts.cells[number].items():
-                        if place <= width:
-                            row += [""] * (place - len(row))
-                            row[place - 1] = error or tables.NO_VALUE
-            cut: list[Sequence[str]] = [row if any(row[width:]) else row[:width] for _, row in part]
-            yield tables.Batch(cut, numbers, broken)
-
-    def _rows(self) -> Iterator[tuple[int, list[str]]]:
-        doubts, number = self._doubts.cells, 0
-        # The library leaves out empty columns on the left, and rows of formulas alone.
-        left = [""] * (self._sheet.start[1] if self._sheet.start else 0)
-        for number, row in enumerate(self._sheet.iter_rows(), 1):
-            cells = left + [cell if type(cell) is str else _text(cell) for cell in row]
-            yield number, _with_errors(cells, doubts[number]) if number in doubts else cells
-        for beyond in sorted(each for each in doubts if each > number):
-            width = len(left) + self._sheet.total_width
-            yield beyond, _with_errors([""] * width, doubts[beyond])
-
-    def _problems(self, wanted: set[str]) -> Iterator[tuple[int, tables.Problem]]:
-        """Yield the rows with doubtful cells in these columns, each with its problem."""
-        read = {
-            place: name
-            for place, name in enumerate(self.heading, 1)
-            if tables.plain_name(name) in wanted
-        }
-        for row, cells in self._doubts.cells.items():
-            places = sorted(read.keys() & cells.keys())
-            said = []
-            for place in places:
-                cell, error = f"cell {tables.column_letters(place)}{row}", cells[place]
-                what = f"holds the error {error}" if error else "has a formula without a value"
-                said.append(f"{cell} {what}")
-            if said:
-                where = f"Sheet {self._sheet.name[:80]!r}, {', '.join(said)}"
-                then = "put it right in a spreadsheet program, and save the workbook there"
-                column = read[places[0]].strip()
-                yield row, tables.Problem(row=row, column=column, sentence=f"{where}: {then}")
-
-    def _hidden_rows(self) -> Iterator[str]:
-        if hidden := self._doubts.hidden:
-            yield (
-                f"Hidden rows are read, too: {counted(len(hidden), 'row')} of the sheet "
-                f"{self._sheet.name[:80]!r}, by a filter or by hand: {_stretches(hidden)}."
-            )
-
-
-def _with_errors(cells: list[str], errors: Mapping[int, str]) -> list[str]:
-    for place, error in errors.items():
-        if error:
-            cells += [""] * (place - len(cells))
-            cells[place - 1] = error
-    return cells
+def _hidden_rows(sheet: CalamineSheet, doubts: SheetDoubts) -> Iterator[str]:
+    if hidden := doubts.hidden:
+        yield (
+            f"Hidden rows are read, too: {counted(len(hidden), 'row')} of the sheet "
+            f"{sheet.name[:80]!r}, by a filter or by hand: {_stretches(hidden)}."
+        )
 
 
 def _stretches(rows: Sequence[int]) -> str:
@@ -551,18 +405,6 @@ def _other_sheets(book: CalamineWorkbook, chosen: str) -> Iterator[str]:
         )
 
 
-def sheets_with_rows(path: Path) -> Sequence[str]:
-    """Return the names of a workbook's sheets that have content. Raises RefusedTable."""
-    check_workbook(path)
-    book = _of_library(partial(load_workbook, path))
-    return [
-        each.name
-        for each in book.sheets_metadata
-        if each.typ == SheetTypeEnum.WorkSheet
-        and _of_library(partial(book.get_sheet_by_name, each.name)).height
-    ]
-
-
 def _sheet(path: Path, name: str | None) -> tuple[CalamineWorkbook, CalamineSheet]:
     book = _of_library(partial(load_workbook, path))
     sheets = [each for each in book.sheets_metadata if each.typ == SheetTypeEnum.WorkSheet]
@@ -593,6 +435,229 @@ def _of_library(read: Callable[[], Given]) -> Given:
         raise tables.RefusedTable(1, "the workbook is damaged: save it anew, or as CSV") from None
 
 
+# --- one sheet as a table -------------------------------------------------------------------------
+
+
+_LONG: Final = 10**15
+"""From here on a number has more digits than a spreadsheet program keeps."""
+
+_NOT_EXACT: Final = 2**53
+"""From here on a workbook's numbers are not exact: they are shown as they are."""
+
+
+class XlsxTable:
+    """One sheet; its heading is the given row, or is found (`heading_in`).
+
+    besides  notes on what the workbook has besides the rows that people see in a sheet they named
+    """
+
+    of_ours = False
+    notes: Sequence[str] = ()
+    besides: Sequence[str] = ()
+    periods: Sequence[tables.StatedPeriod] = ()
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        sheet: str | None,
+        recognize: tables.Recognize,
+        heading_row: int | None = None,
+        names: Sequence[str] = (),
+        most: int = 0,
+    ) -> None:
+        """Open the sheet and find its heading.
+
+        recognize  counts the known columns of a heading
+        names      the columns that are read: error cells in them are problems
+        most       rows with content after which no more are read; 0: none
+        If row 0 is given, the sheet has no heading, and its columns have the names of their places.
+        """
+        self._sheet = _WrittenSheet(path, sheet, noted=bool(names), most=most)
+        others, hidden = self._sheet.others, self._sheet.hidden
+        self.notes = [*others, *hidden]
+        self.besides = [*(others if sheet is None else ()), *hidden]
+        self._has_heading = heading_row != 0
+        if not heading_row:
+            found = self.first_rows()[: 1 if heading_row == 0 else None]
+        else:
+            found = list(islice(self._rows(), heading_row - 1, heading_row))
+            if not found or not any(found[0][1]):
+                raise tables.RefusedTable(
+                    heading_row, "there is no heading in this row, where the mapping says it is"
+                )
+        if not found:
+            raise tables.RefusedTable(1, f"the sheet {self._sheet.name[:80]!r} is empty")
+        self.heading_row, heading = found[tables.heading_in([recognize(row) for _, row in found])]
+        self.head: Sequence[str] = [
+            " ".join(filter(None, row)) for _, row in islice(self._rows(), self.heading_row - 1)
+        ]
+        if not self._has_heading:
+            heading = tables.places_as_names(heading)
+        while heading and not heading[-1]:
+            heading.pop()
+        self.heading: Sequence[str] = heading
+        if len(heading) > tables.MAX_COLUMNS:
+            raise tables.RefusedTable(
+                self.heading_row, f"there are more than {tables.MAX_COLUMNS} columns"
+            )
+        wanted = {tables.plain_name(name) for name in names}
+        self._broken = dict(self._problems(wanted)) if self._sheet.doubts else {}
+
+    def first_rows(self) -> list[tuple[int, list[str]]]:
+        """Return the rows among which the heading is looked for, each with its number."""
+        return list(islice((each for each in self._rows() if any(each[1])), tables.SEARCHED_ROWS))
+
+    def batches(self) -> Iterator[tables.Batch]:
+        before = self.heading_row if self._has_heading else self.heading_row - 1
+        rows = dropwhile(lambda each: each[0] <= before, self._rows())
+        width = len(self.heading)
+        while part := list(islice(rows, tables.BATCH)):
+            numbers = [number for number, _ in part]
+            broken = {n: self._broken[n] for n in numbers if n in self._broken}
+            for number, row in part if broken else ():
+                if number in broken:
+                    for place, error in self._sheet.doubts[number].items():
+                        if place <= width:
+                            row += [""] * (place - len(row))
+                            row[place - 1] = error or tables.NO_VALUE
+            cut: list[Sequence[str]] = [row if any(row[width:]) else row[:width] for _, row in part]
+            yield tables.Batch(cut, numbers, broken)
+
+    def _rows(self) -> Iterator[tuple[int, list[str]]]:
+        doubts, number = self._sheet.doubts, 0
+        # The library leaves out empty columns on the left, and rows of formulas alone.
+        left = [""] * self._sheet.left
+        for number, row in enumerate(self._sheet.rows(), 1):
+            cells = left + [cell if type(cell) is str else _text(cell) for cell in row]
+            yield number, _with_errors(cells, doubts[number]) if number in doubts else cells
+        for beyond in sorted(each for each in doubts if each > number):
+            width = len(left) + self._sheet.width
+            yield beyond, _with_errors([""] * width, doubts[beyond])
+
+    def _problems(self, wanted: set[str]) -> Iterator[tuple[int, tables.Problem]]:
+        """Yield the rows with doubtful cells in these columns, each with its problem."""
+        read = {
+            place: name
+            for place, name in enumerate(self.heading, 1)
+            if tables.plain_name(name) in wanted
+        }
+        for row, cells in self._sheet.doubts.items():
+            places = sorted(read.keys() & cells.keys())
+            said = []
+            for place in places:
+                cell, error = f"cell {tables.column_letters(place)}{row}", cells[place]
+                what = f"holds the error {error}" if error else "has a formula without a value"
+                said.append(f"{cell} {what}")
+            if said:
+                where = f"Sheet {self._sheet.name[:80]!r}, {', '.join(said)}"
+                then = "put it right in a spreadsheet program, and save the workbook there"
+                column = read[places[0]].strip()
+                yield row, tables.Problem(row=row, column=column, sentence=f"{where}: {then}")
+
+
+def _with_errors(cells: list[str], errors: Mapping[int, str]) -> list[str]:
+    for place, error in errors.items():
+        if error:
+            cells += [""] * (place - len(cells))
+            cells[place - 1] = error
+    return cells
+
+
+class _WrittenSheet:
+    """A sheet as a child has written it, in an unnamed file that goes with this value.
+
+    others, hidden  notes on the other sheets, and on hidden rows
+    doubts          by row, then by column (both from 1), as in `SheetDoubts`
+    """
+
+    def __init__(self, path: Path, name: str | None, *, noted: bool, most: int) -> None:
+        """Raises RefusedTable."""
+        file = tempfile.TemporaryFile()  # noqa: SIM115
+        weakref.finalize(self, file.close)
+        _in_child(sheet_lines, path, name, noted, most, to=file)
+        file.flush()
+        self._file = file.fileno()
+        with _as_written():
+            head = next(_values(self._file))
+            self.name = str(head["name"])
+            self.others, self.hidden = ([*map(str, head[key])] for key in ("others", "hidden"))
+            self.left, self.width = _column(head["left"]), _column(head["width"])
+            self.doubts: Mapping[int, Mapping[int, str]] = {
+                int(row): {_column(place): str(error) for place, error in cells.items()}
+                for row, cells in head["doubts"].items()
+            }
+
+    def rows(self) -> Iterator[list[Any]]:
+        """Yield each row from the first one on; each call begins there."""
+        for row in islice(_values(self._file), 1, None):
+            if type(row) is not list:
+                raise _damaged(TypeError())
+            yield row
+
+
+def _values(file: int) -> Iterator[Any]:
+    """Yield the values of a file of JSON, one a line. Raises RefusedTable as the child did."""
+    at, rest = 0, b""
+    while part := os.pread(file, MIB, at):
+        at += len(part)
+        *lines, rest = (rest + part).split(b"\n")
+        for line in lines:
+            with _as_written():
+                value = json.loads(line)
+                if isinstance(value, dict) and "sentence" in value:
+                    raise tables.RefusedTable(int(value["row"]), str(value["sentence"]))
+            yield value
+        if len(rest) > 2 * MAX_ROW:
+            raise _damaged(OverflowError())
+
+
+@contextmanager
+def _as_written() -> Iterator[None]:
+    """Raise RefusedTable where the child, which a workbook may have taken over, wrote otherwise."""
+    try:
+        yield
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError, StopIteration) as e:
+        raise _damaged(e) from None
+
+
+def _column(number: Any) -> int:
+    """Return the number of a column. Raises ValueError for one that no workbook has."""
+    if not 0 <= int(number) <= MAX_COLUMN:
+        raise ValueError
+    return int(number)
+
+
+MAX_COLUMN: Final = 26 + 26**2 + 26**3
+"""The last column of three letters; Excel's own is 16,384."""
+
+
+def sheets_with_rows(path: Path) -> Sequence[str]:
+    """Return the names of a workbook's sheets that have content. Raises RefusedTable."""
+    with tempfile.TemporaryFile() as file:
+        _in_child(sheet_names, path, to=file)
+        file.flush()
+        with _as_written():
+            return [*map(str, next(_values(file.fileno())))]
+
+
+def _in_child(
+    work: Callable[..., Iterator[bytes]], path: Path, *values: object, to: IO[bytes]
+) -> None:
+    """Have a child write what a function yields of a workbook. Raises RefusedTable."""
+    with tempfile.TemporaryDirectory(prefix="tallyhook-workbook-") as folder:
+        named = Path(folder) / "book.xlsx"  # the library goes by the name's ending
+        named.symlink_to(path.absolute())
+        try:
+            write_from_child(work, named, *values, limits=OF_ONE_SHEET, to=to)
+        except ChildStopped as stopped:
+            raise tables.RefusedTable(
+                1,
+                f"the workbook cannot be read, {stopped}: delete what stands far out in its "
+                "sheets, save it anew with a spreadsheet program, or as CSV",
+            ) from None
+
+
 def _text(cell: Any) -> str:
     """Return the cell as text of its own type."""
     if isinstance(cell, bool):
@@ -603,6 +668,6 @@ def _text(cell: Any) -> str:
         return tables.Number(
             int(cell) if cell == int(cell) else format(Decimal(f"{cell:.15g}"), "f")
         )
-    if isinstance(cell, datetime.datetime | datetime.date):
-        return tables.CellMoment(cell.isoformat())
+    if isinstance(cell, list):
+        return tables.CellMoment(" ".join(map(str, cell)))
     return str(cell)[: tables.MAX_CELL]

@@ -74,6 +74,24 @@ def test_a_workbook_in_an_archive_is_one_and_a_workbook_is_no_archive(tmp_path: 
             assert table is None
 
 
+@pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_methods_that_ask_for_memory_are_refused(method: int, tmp_path: Path) -> None:
+    path = tmp_path / "a.zip"
+    with zipfile.ZipFile(path, "w", method) as archive:
+        archive.writestr("a.csv", TABLE)
+    with pytest.raises(RefusedTable, match="a way that is not read"), containers.unpacked(path):
+        pass
+
+
+def test_a_long_list_of_files_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "a.zip"
+    path.write_bytes(zipped(**{f"f{n}__csv": b"" for n in range(40)}))
+    monkeypatch.setattr(containers, "MAX_READ", 2_000)
+    assert containers.is_workbook(path)  # as damaged; a child reads it
+    monkeypatch.setattr(containers, "MAX_READ", 20_000)
+    assert not containers.is_workbook(path)
+
+
 @pytest.mark.parametrize(("content", "said"), ids=by_words, argvalues=[
     (zipped(a__csv=TABLE, b__csv=TABLE), "several tables in the ZIP file, a.csv, b.csv: unpack it"),
     (zipped(**{f"f{n}__csv": b"" for n in range(12)}), "f9.csv and 2 more: unpack it"),

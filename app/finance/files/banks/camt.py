@@ -58,7 +58,8 @@ _CODES_OF_BALANCES: Final = {"OPBD": "opening", "PRCD": "opening", "CLBD": "clos
 
 class CamtTable(BankTable):
     """One file of CAMT. All document types and entities are refused: the format has none, and
-    XML with them can read other files or fill memory."""
+    XML with them can read other files or fill memory. Without them the standard library's parser
+    keeps 64 KiB, a tag of MAX_TAG and MAX_DEPTH names, so that it needs no child process."""
 
     def __init__(self, path: Path) -> None:
         super().__init__()

@@ -10,8 +10,9 @@ from app.core.errors import UsageError
 from app.finance.files import tables
 from app.finance.files.banks.entries import BankTable, Row, cells_of, joined_text
 
-MAX_OFX_BYTES: Final = 64 * 1024 * 1024
-"""OFX elements may end anywhere, so a file is read whole; a busy account has some MB a year."""
+MAX_OFX_BYTES: Final = 16 * 1024 * 1024
+"""OFX elements may end anywhere, so a file is read whole; a busy account has some MB a year. Its
+text takes up to eight times as much memory while it is read, and no XML library sees it."""
 
 MAX_OPEN: Final = 100
 """Elements open at a time; one without a value counts as open until its parent ends."""
