@@ -69,7 +69,7 @@ def test_it_is_refused_with_a_sentence_and_nothing_is_left(
 @pytest.mark.parametrize("written", [
     b"", b"[1]\n", b"{}\n", b"nonsense", b"{\n", b"[" * 99_999 + b"\n",
     b'{"name": 1, "others": [], "hidden": [], "left": 1e9, "width": 1, "doubts": {}}\n',
-    b'{"name": 1, "others": [], "hidden": [], "left": 0, "width": 1, "doubts": {"1": {"999999": "x"}}}\n',
+    b'{"name": 1,"others":[],"hidden":[],"left": 0, "width": 1, "doubts": {"1": {"999999": ""}}}\n',
     b'{"name": 1, "others": [], "hidden": [], "left": 0, "width": 1, "doubts": {}}\n{"a": 1}\n',
 ])  # fmt: skip
 def test_a_child_that_a_workbook_has_taken_over_is_not_trusted(
