@@ -48,7 +48,7 @@ from tests.contexts import with_settings
 ABOUT_A_FILE = (
     "detach", "exhibit", "import", "read-as", "discard", "withdraw-import", "save-rules",
     "map-columns", "save-mapping", "drop-mapping", "withdraw-coverage",
-    "remove-passkey",
+    "remove-passkey", "accept-balance-difference",
 )  # fmt: skip
 
 LIMITS = '[accept_alone_max]\nKES = "1.00"\nUSD = "1.00"\n'
