@@ -194,7 +194,8 @@ async def test_a_state_counts_once_in_its_own_browser_and_for_ten_minutes(
         assert (await one.get(back)).status_code == 303
         one.cookies.update(cookies)
         again = await one.get(back)
-        assert (again.status_code, "was used already" in again.text) == (403, True)
+        assert (again.status_code, "This sign-in was used already" in again.text) == (403, True)
+        assert company.provider.fetched.count("token") == 1
         late = await company.there(one)
         clock.put(clock.now() + 600 * SECOND)
         assert "more than ten minutes ago" in (await one.get(late)).text
