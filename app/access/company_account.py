@@ -6,6 +6,9 @@
 4 verify     the token's signature by the provider's keys, then each claim
 5 name       the person: their stable id, their name, and their role by a claim
 
+Own code over PyJWT and httpx2: Authlib would bring httpx, a clock of its own and sessions signed by
+itsdangerous, none of which this project has.
+
 Sources: OpenID Connect Core 1.0 (3.1.2 and 3.1.3.7) and Discovery 1.0 (4.3), RFC 7636 (PKCE), RFC
 9207 (`iss` of the answer against mix-up), RFC 6749 (2.3.1). Leaves out: sessions and pages. Access
 tokens are not used; no token is stored or logged.
