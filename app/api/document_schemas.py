@@ -580,6 +580,7 @@ _RULE: Final = members(
 _LIMITS: Final = members(
     {
         "who": WORD,
+        "words": described(WORD, "The limits in a sentence."),
         "files": maybe(COUNT),
         "pages": maybe(COUNT),
         "bytes": maybe(COUNT),

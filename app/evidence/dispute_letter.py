@@ -61,7 +61,7 @@ STATED: Final[Mapping[str, str]] = {
 PERSONAL: Final = frozenset(("name", "email", "account", "billing", "shipping", "ip", "device"))
 
 MOST_FACTS: Final = 16
-"""Rows of the letter: with them, and the longest list of exhibits, it has two pages."""
+"""Rows of the letter: as many as fit on a page. The evidence bundle has all."""
 
 _RECORDS: Final[Mapping[str, str]] = {
     "order_placed": "The customer placed the order",

@@ -37,8 +37,8 @@ class LetterLimits:
     def document(self) -> dict[str, Any]:
         """Return them for JSON."""
         return {
-            "who": self.who, "files": self.files, "pages": self.pages, "bytes": self.size,
-            "bytes_of_one": self.each, "formats": list(self.formats),
+            "who": self.who, "words": self.words, "files": self.files, "pages": self.pages,
+            "bytes": self.size, "bytes_of_one": self.each, "formats": list(self.formats),
             "name_characters": self.name_chars, "sources": list(self.sources),
         }  # fmt: skip
 

@@ -591,7 +591,11 @@ BUYER = {
 
 async def card_dispute(driver: Driver, code: str = "10.4") -> None:
     """A payment by card that the customer says they did not make, and three before it by the same
-    card: one of them too late."""
+    card: one of them too late. Somebody else has the name, and a card that ends alike."""
+    body = _body("ORD-8", "p8", "succeeded", "pay_8", T - 250 * DAY)
+    body["data"]["payment"] |= CARD | {"credential": "fp_8"}
+    other = {"phone": "254722000111", "name": BUYER["name"]}
+    await driver.send(body | {"data": body["data"] | {"customer": other}})
     for number, days in enumerate((300, 200, 30)):
         body = _body(f"ORD-{number}", f"p{number}", "succeeded", f"pay_{number}", T - days * DAY)
         body["data"]["payment"] |= CARD
@@ -643,6 +647,8 @@ def test_it_says_what_messages_state_of_the_payment_and_what_none_states(of_card
 
 
 async def test_it_says_whether_earlier_payments_by_the_card_qualify(of_card: Letter) -> None:
+    earlier = [each["order"] for each in of_card.document["earlier_orders"]]
+    assert earlier == ["ORD-0", "ORD-1", "ORD-2"]
     (rule,) = of_card.document["rules"]
     assert (rule["rule"], rule["orders"]) == ("Visa Compelling Evidence 3.0", ["ORD-0", "ORD-1"])
     page = (await letter_in(of_card, "html")).decode()
