@@ -443,3 +443,16 @@ def test_which_days_files_cover_is_said_declared_and_taken_back(run: Run, files:
         "Took back coverage 3 of shop.\n"
     )
     assert len(run("coverage", "list", "--format", "json").document) == 2
+
+
+def test_a_difference_of_balances_takes_two_operators(run: Run, files: Path) -> None:
+    """A negative amount is no option; the machine's owner is told how to prove who they are."""
+    differs = ":20:S\n:25:main\n:60F:C260105KES5,\n:62F:C260106KES4,5\n-\n"
+    (files / "bank.sta").write_text(differs)
+    words = ("bank", "import", str(files / "bank.sta"))
+    assert "a difference of -0.5 KES" in run(*words).out
+    accept = (*words, "--accept-balance-difference", "-0.50", "--reason", "rounded")
+    looked = run(*accept, "--dry-run", "--format", "json")
+    assert (looked.code, looked.document["problems"]) == (0, [])
+    refused = run(*accept)
+    assert (refused.code, "with your own token" in refused.err) == (2, True)

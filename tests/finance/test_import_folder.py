@@ -10,11 +10,13 @@ import openpyxl
 import pytest
 
 from app.access.operator_store import audit_entries
-from app.access.operators import register_operator
+from app.access.operators import Proven, register_operator
+from app.access.proposals import Proposals
 from app.config.settings import SourceSettings
 from app.context.context import AppContext
 from app.core.errors import UnreachableError
 from app.finance import import_folder
+from app.finance.bank_balances import difference_kind
 from app.finance.files.presets import shipped_exports
 from app.finance.import_folder import (
     ImportFolder,
@@ -22,7 +24,7 @@ from app.finance.import_folder import (
     take_file,
     try_again,
 )
-from app.finance.imports import past_imports
+from app.finance.imports import ImportRequest, import_bank, past_imports
 from app.finance.named_mappings import save_named
 from app.monitoring.preflight import of_import_folder
 from app.wiring.service import working_parts
@@ -309,6 +311,26 @@ def workbook_of(sheets: dict[str, str]) -> openpyxl.Workbook:
         for line in content.splitlines():
             sheet.append(line.split(","))
     return made
+
+
+async def test_a_statement_is_imported_once_two_people_accepted_its_difference(
+    watched: Watched,
+) -> None:
+    await register_operator(watched.context, name="Root", role="admin", by=None)
+    for name in ("Ann", "Ben"):
+        await register_operator(watched.context, name=name, role="finance", by="Root")
+    path = watched.put("bank/bank.sta", MT940.replace(":62F:C241004KES5,", ":62F:C241004KES6,"))
+    (told,) = await watched.looks()
+    assert "a difference of 1.00 KES" in told
+    asked = ImportRequest(path=path, accept_difference="1", reason="so", by=Proven("Ann"))
+    settings = watched.context.settings.model_copy(update={"sources": {}})
+    people = replace(watched.context, settings=settings)
+    made = await import_bank(people, asked)
+    assert await watched.looks() == [told]
+    proposals = Proposals(people, [difference_kind(people)])
+    await proposals.approve(str(made.proposal), by=Proven("Ben"), reason="I asked the bank")
+    assert await watched.looks() == []
+    assert await watched.imported() == ["bank bank.sta tallyhook"]
 
 
 async def test_what_may_go_later_is_tried_again(watched: Watched) -> None:
