@@ -28,6 +28,7 @@ from app.finance.files import (
     bank,
     books,
     containers,
+    line_forms,
     mapping_draft,
     opening,
     presets,
@@ -62,7 +63,7 @@ async def import_file(
     request: ImportRequest,
     chosen: presets.ChosenReading,
     *,
-    form: books.LineForm,
+    form: line_forms.LineForm,
     kind: ImportForm,
     name: str,
     progress: Progress,
@@ -189,7 +190,7 @@ def _fault_of(context: AppContext, request: ImportRequest, kind: ImportKind) -> 
         chosen = presets.choose(request, kind, unstated=_unstated(context))
         form = file_identity.ROW_FORMS[kind](chosen.mapping)
         table = chosen.open(request.table_path, form, opens=FORMS[kind].opens)
-        found = next(books.Understanding(table, form, chosen.mapping).batches(), None)
+        found = next(line_forms.Understanding(table, form, chosen.mapping).batches(), None)
     except (tables.RefusedTable, TallyhookError) as error:
         return str(error)
     if found is None or found.rows or not found.problems:

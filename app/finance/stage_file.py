@@ -36,6 +36,7 @@ from app.finance.files import (
     bank,
     bank_formats,
     books,
+    line_forms,
     opening,
     presets,
     shaping,
@@ -267,7 +268,7 @@ class StagedFile:
         self,
         request: ImportRequest,
         chosen: presets.ChosenReading,
-        form: books.LineForm,
+        form: line_forms.LineForm,
         kind: ImportForm,
         rejects: Path | None,
         progress: Progress,
@@ -387,7 +388,7 @@ class StagedFile:
             self._bank, inner.accepted = inner, self._request.accepted
         return table
 
-    async def _read_rows(self) -> books.Understanding:
+    async def _read_rows(self) -> line_forms.Understanding:
         done, chosen = self.done, self._chosen
         done.preset = None if chosen.preset is None else chosen.preset.name
         if self._request.inside is not None:
@@ -396,7 +397,7 @@ class StagedFile:
         done.notes += chosen.notes
         table = self._open()
         done.notes += table.notes
-        understanding = books.Understanding(table, self._form, chosen.mapping)
+        understanding = line_forms.Understanding(table, self._form, chosen.mapping)
         done.passed_over = understanding.passed_over()
         for found in understanding.batches():
             self._stage(found)
@@ -434,7 +435,7 @@ class StagedFile:
             )
         return understanding
 
-    def _stage(self, found: books.Understood) -> None:
+    def _stage(self, found: line_forms.Understood) -> None:
         """Stage clear rows, and the identity of unclear ones if it is clear: once corrected, such a
         row may be the true one of two."""
         self.staged.add(found.rows)
@@ -475,7 +476,7 @@ class StagedFile:
         if any_crowd:
             self.staged.drop_crowded(kind.identity, at_most=kind.at_most)
 
-    def _join_stories(self, understanding: books.Understanding) -> bool:
+    def _join_stories(self, understanding: line_forms.Understanding) -> bool:
         """Join the rows of each order that add up; refuse refunds without their order.
 
         Returns whether any order has several rows.

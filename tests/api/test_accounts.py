@@ -10,7 +10,7 @@ import pytest
 from app.config.load import load_settings
 from app.evidence.bundle import BundleRequest, build_evidence
 from app.evidence.verify_evidence import verify_evidence
-from app.finance.files.books import Understanding
+from app.finance.files.line_forms import Understanding
 from app.finance.files.mapping import read_mapping
 from app.finance.files.opening import open_table
 from app.finance.files.statements import StatementForm

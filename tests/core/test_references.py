@@ -9,7 +9,7 @@ import pytest
 
 from app.checkout.request import CheckoutRequestError, check_request
 from app.core.references import fault_of, is_reference
-from app.finance.files.books import read_references
+from app.finance.files.line_forms import read_references
 from app.finance.files.tables import UnclearCell
 from app.orders.find_orders import find_orders
 from tests.api.driving import Driver, driving, of_order

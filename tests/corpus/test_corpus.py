@@ -20,8 +20,9 @@ import pytest
 from app.finance.files.bank import BankForm
 from app.finance.files.bank_formats import open_bank_table
 from app.finance.files.banks.entries import HEADING
-from app.finance.files.books import BookForm, Understanding
+from app.finance.files.books import BookForm
 from app.finance.files.containers import unpacked
+from app.finance.files.line_forms import Understanding
 from app.finance.files.mapping import read_mapping
 from app.finance.files.opening import open_table
 from app.finance.files.statements import StatementForm

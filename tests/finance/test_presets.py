@@ -22,7 +22,7 @@ from app.context.context import AppContext
 from app.core.clock import SetClock
 from app.core.errors import NotFoundError, UsageError
 from app.finance.file_identity import identify_file
-from app.finance.files.books import Understanding
+from app.finance.files.line_forms import Understanding
 from app.finance.files.presets import (
     ReadingDefaults,
     ReadingRequest,

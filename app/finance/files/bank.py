@@ -10,8 +10,15 @@ from typing import Any, Final
 from app.core.masking import without_phones
 from app.core.text import printable
 from app.finance.files.amounts import Amounts, read_currencies
-from app.finance.files.books import NO_CURRENCY, WHOLE_ROW, Attempt, Cells, Columns, with_default
 from app.finance.files.dates import Dates
+from app.finance.files.line_forms import (
+    NO_CURRENCY,
+    WHOLE_ROW,
+    Attempt,
+    Cells,
+    Columns,
+    with_default,
+)
 from app.finance.files.mapping import Fields, FileMapping, Signs
 from app.finance.files.tables import UnclearCell
 from reconcile.instants import Instant, format_instant

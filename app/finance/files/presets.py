@@ -20,7 +20,16 @@ from pydantic import AfterValidator
 
 from app.core.errors import ConfigurationError, NotFoundError, TallyhookError, UsageError
 from app.core.toml_file import EMPTY, TomlTable, parsed_toml
-from app.finance.files import amounts, bank, books, opening, statements, tables, workbooks
+from app.finance.files import (
+    amounts,
+    bank,
+    books,
+    line_forms,
+    opening,
+    statements,
+    tables,
+    workbooks,
+)
 from app.finance.files.mapping import (
     MAX_BYTES,
     NONE,
@@ -535,7 +544,7 @@ class ChosenReading:
     notes: Sequence[str] = ()
 
     def open(
-        self, path: Path, form: books.LineForm, *, opens: OpenTable = opening.open_table
+        self, path: Path, form: line_forms.LineForm, *, opens: OpenTable = opening.open_table
     ) -> tables.SourceTable:
         """Open the file's table. Raises as `open_table` does, also for a file of another export."""
         check = None if self.preset is None else self.preset.check

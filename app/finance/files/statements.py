@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from app.finance.files import amounts, books, shaping, tables
+from app.finance.files import amounts, line_forms, shaping, tables
 from app.finance.files.dates import Dates
 from app.finance.files.mapping import Fields, FileMapping, Signs, SumOf
 from app.providers.phones import phone_digits
@@ -97,10 +97,10 @@ class StatementForm:
         self._source = source
         self._before = f"@{source}:" if own_orders else ""
         self._has_currency = "currency" in mapping.defaults
-        self._fill_currency = books.with_default(mapping.defaults.get("currency"))
-        self._fill_wallet = books.with_default(mapping.defaults.get("wallet"))
-        self._fill_payout = books.with_default(mapping.defaults.get("payout"))
-        self._types = books.Vocabulary("type", TYPES, mapping=mapping, default="payment")
+        self._fill_currency = line_forms.with_default(mapping.defaults.get("currency"))
+        self._fill_wallet = line_forms.with_default(mapping.defaults.get("wallet"))
+        self._fill_payout = line_forms.with_default(mapping.defaults.get("payout"))
+        self._types = line_forms.Vocabulary("type", TYPES, mapping=mapping, default="payment")
         self._fee_signed = mapping.preset is not None or "fee" in mapping.made
         self._fee_added_up = isinstance(mapping.made.get("fee"), SumOf)
         # The amounts themselves say which way money went, or else the types do.
@@ -126,9 +126,9 @@ class StatementForm:
                 'or say in a mapping which it is (gross = "…" under [columns])'
             )
         if "currency" not in places and not self._has_currency:
-            yield f"{books.NO_CURRENCY}, or with --currency KES"
+            yield f"{line_forms.NO_CURRENCY}, or with --currency KES"
 
-    def values(self, cells: books.Cells, attempt: books.Attempt) -> books.Columns:
+    def values(self, cells: line_forms.Cells, attempt: line_forms.Attempt) -> line_forms.Columns:
         filled = self._fill_currency(cells["currency"])
         currencies = attempt("currency", amounts.read_currencies, filled)
         gross, fee, net = (
@@ -144,28 +144,28 @@ class StatementForm:
         attempt("type", self._check_signs, types, gross, net)
         kinds = attempt("type", _kinds, types, gross, net)
         own = attempt(
-            "payment_reference", books.read_optional_references, cells["payment_reference"]
+            "payment_reference", line_forms.read_optional_references, cells["payment_reference"]
         )
         originals = attempt(
-            "original_payment", books.read_optional_references, cells["original_payment"]
+            "original_payment", line_forms.read_optional_references, cells["original_payment"]
         )
         orders = attempt("order_reference", self._orders, cells["order_reference"])
         payouts = attempt(
-            "payout", books.read_optional_references, self._fill_payout(cells["payout"])
+            "payout", line_forms.read_optional_references, self._fill_payout(cells["payout"])
         )
-        movements = attempt("movement", books.read_optional_references, cells["movement"])
+        movements = attempt("movement", line_forms.read_optional_references, cells["movement"])
         payouts = attempt("payout", _transfers, kinds, payouts, movements, own, originals)
         payments = attempt("payment_reference", _payments, kinds, own, originals, movements)
         wallets = attempt(
-            "wallet", books.read_optional_references, self._fill_wallet(cells["wallet"])
+            "wallet", line_forms.read_optional_references, self._fill_wallet(cells["wallet"])
         )
-        attempt(books.WHOLE_ROW, _of_wallets, kinds, wallets)
+        attempt(line_forms.WHOLE_ROW, _of_wallets, kinds, wallets)
         balances = attempt("balance", self._amounts.optional, cells["balance"], currencies)
-        details = attempt(books.WHOLE_ROW, _details, [cells[name] for name in DETAILS])
-        money = attempt(books.WHOLE_ROW, self._complete, kinds, gross, fee, net)
-        keys = attempt("order_reference", books.optional_match_keys, orders)
+        details = attempt(line_forms.WHOLE_ROW, _details, [cells[name] for name in DETAILS])
+        money = attempt(line_forms.WHOLE_ROW, self._complete, kinds, gross, fee, net)
+        keys = attempt("order_reference", line_forms.optional_match_keys, orders)
         return (
-            attempt(books.WHOLE_ROW, _subjects, kinds, payments, keys, payouts),
+            attempt(line_forms.WHOLE_ROW, _subjects, kinds, payments, keys, payouts),
             kinds,
             None if kinds is None else [self._source] * len(kinds),
             keys,
@@ -248,7 +248,7 @@ class StatementForm:
         return [row[0] for row in rows], [row[1] for row in rows], [row[2] for row in rows]
 
     def _orders(self, cells: Any) -> Any:
-        found, before = books.read_optional_references(cells), self._before
+        found, before = line_forms.read_optional_references(cells), self._before
         if not before or found is None:
             return found
         return [

@@ -5,7 +5,8 @@ from typing import Any
 
 from app.finance.files.bank import BankForm
 from app.finance.files.bank_formats import open_bank_table
-from app.finance.files.books import BookForm, LineForm, Understanding
+from app.finance.files.books import BookForm
+from app.finance.files.line_forms import LineForm, Understanding
 from app.finance.files.mapping import FileMapping, read_mapping
 from app.finance.files.opening import open_table
 from app.finance.files.presets import OpenTable

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from app.finance.files.bank import BankForm
 from app.finance.files.bank_formats import open_bank_table
 from app.finance.files.banks import ofx
-from app.finance.files.books import Understanding
+from app.finance.files.line_forms import Understanding
 from app.finance.files.mapping import read_mapping
 from reconcile.matching.books import match_key
 from reconcile.matching.texts import named_in

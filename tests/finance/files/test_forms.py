@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.core.errors import UsageError
-from app.finance.files.books import BookForm, Understanding
+from app.finance.files.books import BookForm
+from app.finance.files.line_forms import Understanding
 from app.finance.files.mapping import read_mapping
 from app.finance.files.tables import Batch
 from tests.finance.files.reading import book, statement

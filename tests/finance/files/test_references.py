@@ -7,7 +7,8 @@ from typing import Any
 import openpyxl
 import pytest
 
-from app.finance.files.books import BookForm, Understanding
+from app.finance.files.books import BookForm
+from app.finance.files.line_forms import Understanding
 from app.finance.files.mapping import read_mapping
 from app.finance.files.opening import open_table
 from tests.finance.files.reading import book
