@@ -1,5 +1,6 @@
 """The tables of pages that are made of what the program knows: `python -m app.cli.page_tables`
-writes them anew, from their heading to their last row; tests hold that they are as it would."""
+writes them anew, from their heading to their last row, and the digest of the verifier of this
+release; tests hold that they are as it would."""
 
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Any, Final
 import typer
 
 from app.cli.main import SECTIONS, application
+from app.evidence.rendering import verifier_digest
 from app.privacy.places import places_table
 
 ROOMS: Final = Path(__file__).parents[1]
@@ -58,3 +60,4 @@ if __name__ == "__main__":
     for name, table in TABLES.items():
         path = ROOMS / name
         path.write_text(with_table(path.read_text("utf-8"), table()), "utf-8")
+    (ROOMS / "evidence" / "verify.sha256").write_text(verifier_digest(), "utf-8")

@@ -52,17 +52,17 @@ sessions.json        what the shop asked the payment service for, with the idemp
                      answer; never the shop's token
 revisions.json       what was published to the shop's systems about this order, and when
 books.json           lines of the shop's order books and of settlement files that were matched
-attachments.json     files that people of the shop attached, where they were asked for: each with
-                     its digest, and the audit entry ("facts") that the log has the digest of
+attachments.json     each file that people of the shop attached, and whether it was removed: its
+                     digest, and the audit entries that the log counts among the order's
 attachment-ID.*      such a file as it was attached (pdf, png, jpg, txt), and what was said of it
                      (details); only in a full bundle
 sources.json         which profile reads which source; profile-N.toml is that profile: how the
                      service signs, names, dates and prices its events
 heard.json           when each source last delivered something that was read; messages that may be
                      about the order and could not be read, and how many were refused
-log.json             each delivery, record and revision as a leaf of the shop's log, with its proof;
-                     the key by which leaves name this order, the salts of what was read, and how
-                     many leaves the order had on the day before, as the log's tree of orders says
+log.json             each delivery, record, revision and audit entry as a leaf of the shop's log,
+                     with its proof; the key by which leaves name this order, the salts of what they
+                     say, and how many leaves the order has, as the day's tree of all orders says
 checkpoint.txt       the signed head of that log, to which the proofs lead
 times.json           the shop's time zone, in which report.html and the plain words give times, and
                      how many seconds it was from UTC from which moment on; else all is in UTC
@@ -94,7 +94,9 @@ HOW TO CHECK IT
 
      python3 -I verify.py bundle.zip
 
-   or by hand: sha256sum of each file against manifest.json.
+   or by hand: sha256sum of each file against manifest.json. The verify.py in here is the word of
+   whoever made this: compare its SHA-256 with app/evidence/verify.sha256 in Tallyhook's repository,
+   at the release that manifest.json names, or run `python3 -m app.evidence.verify` there.
 
 4. The signature of the checkpoint, which says which log all proofs lead to:
 
@@ -175,6 +177,11 @@ def stand_alone() -> str:
     assert first is not None
     whole = text[: first.start()] + "\n\n".join(parts) + text[first.start() :]
     return _IMPORTED.sub("", whole)
+
+
+def verifier_digest() -> str:
+    """Return the line of `verify.sha256`, which `sha256sum --check` takes."""
+    return f"{hashlib.sha256(stand_alone().encode()).hexdigest()}  {VERIFIER.name}\n"
 
 
 def rendered_files(ledger: Ledger, facts: LetterFacts) -> dict[str, bytes]:

@@ -1,6 +1,7 @@
 """What a stranger does with a bundle: verify.py alone, minisign, openssl, a browser, a printer."""
 
 import ast
+import hashlib
 import os
 import re
 import shutil
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from app.evidence.rendering import stand_alone
+from app.evidence.rendering import VERIFIER, stand_alone, verifier_digest
 from app.evidence.verify import CHECKS, check_steps, unpack
 from reconcile.instants import format_instant
 from tests.evidence.conftest import NOW, Bundles, Forge
@@ -103,6 +104,16 @@ def test_verify_py_is_of_python_3_8_and_of_the_standard_library() -> None:
     assert not [base for base in bases if isinstance(base, ast.Subscript)]  # made when it is read
     later = ("removeprefix", "removesuffix", "zip(", "match ", "pairwise", "|=")
     assert not [word for word in later if word in text]
+
+
+def test_the_repository_has_the_verifier_and_its_digest(folder: Path) -> None:
+    """For who trusts neither the ZIP nor the shop. `python -m app.cli.page_tables` writes it."""
+    kept = (VERIFIER.with_name("verify.sha256")).read_text()
+    assert kept == verifier_digest()
+    assert kept.split()[0] == hashlib.sha256((folder / "verify.py").read_bytes()).hexdigest()
+    done = run(VERIFIER.parents[2], plain_python(), "-m", "app.evidence.verify",
+               str(folder / "bundle.zip"), LATE)  # fmt: skip
+    assert "7. readings: passed." in done.stdout
 
 
 def test_a_reader_learns_how_long_verify_py_is(folder: Path) -> None:
