@@ -326,22 +326,30 @@ def order_chain(bundle: Bundle) -> Chain:
         raise Wrong("the order's key does not give the name by which the log calls it")
     if log["order"] and not key and MASKED not in reference:
         raise Wrong("the key that gives the name by which the log calls the order is missing")
+    # Revisions are of no other order: what names it where its key was erased, or is not shown.
+    chains: dict[str, list[tuple[int, str]]] = {of: entries}
+    chains.update({leaf["of"]: [] for _, leaf in shown.values()
+                   if leaf["kind"] == "revision" and leaf["of"] != of})  # fmt: skip
     for name, (index, leaf) in sorted(shown.items(), key=lambda each: each[1][0]):
         named.setdefault(_delivery_of(name), []).append(leaf.get("of"))
-        if of and leaf.get("of") == of:
-            before = entries[-1][0] if entries else None
-            if leaf["nth"] != len(entries) + 1 or leaf["after"] != before:
+        chain = chains.get(leaf.get("of", ""))
+        if chain is not None and "of" in leaf:
+            before = chain[-1][0] if chain else None
+            if leaf["nth"] != len(chain) + 1 or leaf["after"] != before:
                 raise Wrong(
-                    f"entry {index} of the log is not number {len(entries) + 1} of this order, "
+                    f"entry {index} of the log is not number {len(chain) + 1} of this order, "
                     "behind the one before it here: one is missing, or was put in"
                 )
-            entries.append((index, name))
+            chain.append((index, name))
     things = _things(bundle)
+    if of and not entries and things.keys() - {*log["unsealed"]}:
+        raise Wrong("no entry of the log calls the order by the name that is made with its key")
     moved = []
-    for name in sorted({_delivery_of(name) for _, name in entries}):
+    for ours, name in sorted({(ours, _delivery_of(name)) for ours, chain in chains.items()
+                              for _, name in chain}):  # fmt: skip
         if name in things or _came_later(shown.get(name, (0, {}))[1], bundle):
             continue
-        if named[name][-1] == of:
+        if named[name][-1] == ours:
             raise Wrong(f"the log has an entry of this order, {name}, of which nothing is here")
         moved.append(name)
     if entries and _came_later(shown[entries[-1][1]][1], bundle):
