@@ -11,6 +11,7 @@ __all__ = (
     "keys",
     "letter_times",
     "prove_sealed",
+    "rendering",
     "seal",
     "store",
     "tell_scenario",
