@@ -178,8 +178,7 @@ class CompanyProvider:
             answer = await exchange(client, "GET", url, headers={}, limit_s=LIMIT_S)
         if not answer.taken:
             raise CompanyUnreachable(
-                f"the {what} of the company's sign-in cannot be fetched ({answer.why}): try again, "
-                "or let somebody run `tallyhook doctor`"
+                f"the {what} of the company's sign-in cannot be fetched ({answer.why}): try again"
             )
         return _object(answer.body)
 

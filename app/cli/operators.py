@@ -171,7 +171,8 @@ def choose_notices_of(
 
 @operators_group.command("list")
 def list_operators(form: printing.FormatOption = printing.Format.table) -> None:
-    """List all operators by name, the disabled included."""
+    """List all operators by name, the disabled included, and whether they sign in with the
+    company's account."""
     from app.access.operators import known_operators
 
     rows = [
@@ -180,10 +181,11 @@ def list_operators(form: printing.FormatOption = printing.Format.table) -> None:
             "role": each.role,
             "created_at": format_instant(each.created_at),
             "disabled_at": None if each.disabled_at is None else format_instant(each.disabled_at),
+            "company": each.company is not None,
         }
         for each in running.with_context(known_operators)
     ]
-    printing.emit(rows, columns=("name", "role", "created_at", "disabled_at"), form=form)
+    printing.emit(rows, columns=("name", "role", "created_at", "disabled_at", "company"), form=form)
 
 
 @operators_group.command("disable")

@@ -25,6 +25,7 @@ from app.access.company_account import (
 )
 from app.config.load import load_settings
 from app.core.clock import SetClock
+from app.monitoring.preflight import of_company
 from reconcile.instants import HOUR, SECOND, TICK, parse_instant
 from tests.access.openid_provider import (
     BACK,
@@ -255,6 +256,27 @@ async def test_a_provider_that_is_down_is_unreachable_and_asked_again(
         await trial.sign_in()
     trial.provider.down = False
     assert (await trial.sign_in()).role == "finance"
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({}, None),
+        ({"down": True}, "status_503"),
+        ({"keys": []}, "publishes no key"),
+        ({"keys": [{"kty": "oct", "k": "c2VjcmV0"}]}, "publishes no key"),
+        ({"configuration": {"issuer": "https://evil.example"}}, "another issuer"),
+    ],
+)
+async def test_the_doctor_says_why_nobody_can_sign_in(
+    made: Callable[..., Trial], change: dict[str, Any], said: str | None
+) -> None:
+    trial = made()
+    for name, value in change.items():
+        setattr(trial.provider, name, value)
+    check = of_company(ISSUER, await trial.company.problem())
+    assert check.state == ("ok" if said is None else "must")
+    assert (said or ISSUER) in check.sentence
 
 
 @pytest.mark.parametrize(

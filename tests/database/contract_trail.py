@@ -2,11 +2,30 @@
 trail is reported by the check, whichever table it is of."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from app.access.operator_store import (
+    Operator,
+    add_operator,
+    disable_operator,
+    operators,
+    set_role,
+)
 from app.access.operators import SERVICE, note_in_trail, register_operator
-from app.access.session_store import add_session, renew_session, revoke_own_sessions, sessions_of
+from app.access.session_store import (
+    Passkey,
+    add_passkey,
+    add_session,
+    any_credential,
+    delete_passkeys,
+    note_signature,
+    passkeys_of,
+    renew_session,
+    revoke_own_sessions,
+    sessions_of,
+)
 from app.access.sessions import session_id
 from app.access.tokens import issue_token
 from app.evidence.attachments import AttachRequest, attach
@@ -189,6 +208,39 @@ class TrailContract:
         assert await found(inbox) == []
         await tamper(inbox, "bank_lines", "UPDATE bank_lines SET minor=minor+1 WHERE since=4")
         assert any(LINES.format(4) in each for each in await found(inbox))
+
+    async def test_passkeys_are_their_persons_and_count_their_signatures(
+        self, inbox: Inbox
+    ) -> None:
+        now = seconds(60)
+        keys = [
+            Passkey(id=each, name=name, label=each, public_key=b"\0\xff", sign_count=0, made_at=now)
+            for name, each in (("Ann", "grey"), ("Ann", "phone"), ("Fin", "office"))
+        ]
+        assert [await commit(inbox, add_passkey, each) for each in keys] == [True] * 3
+        assert not await commit(inbox, add_passkey, replace(keys[0], name="Fin")), "it is Ann's"
+        assert await fetch(inbox, passkeys_of, "Ann") == keys[:2]
+        for noted in (True, False):  # the second time it was used meanwhile
+            at = seconds(70)
+            assert await commit(inbox, note_signature, keys[0], count=7, now=at) is noted
+        used = replace(keys[0], sign_count=7, used_at=seconds(70))
+        assert await fetch(inbox, passkeys_of, "Ann") == [used, keys[1]]
+        assert await commit(inbox, delete_passkeys, "Fin", "grey") == 0
+        assert await commit(inbox, delete_passkeys, "Ann", "grey") == 1
+        assert await commit(inbox, delete_passkeys, "Ann") == 1
+        assert await fetch(inbox, passkeys_of, "Fin") == keys[2:]
+
+    async def test_an_operator_of_the_company_can_sign_in_without_a_password(
+        self, inbox: Inbox
+    ) -> None:
+        ann = Operator(name="Ann", role="viewer", created_at=seconds(1), company="issuer ann")
+        assert not await fetch(inbox, any_credential)
+        await commit(inbox, add_operator, ann)
+        assert await fetch(inbox, any_credential)
+        await commit(inbox, set_role, "Ann", "admin")
+        assert await fetch(inbox, operators) == [replace(ann, role="admin")]
+        await commit(inbox, disable_operator, "Ann", now=seconds(2))
+        assert not await fetch(inbox, any_credential)
 
     async def test_a_person_ends_their_own_sessions_and_nobody_elses(self, inbox: Inbox) -> None:
         now = seconds(60)
