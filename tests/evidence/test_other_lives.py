@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from app.config.load import load_settings
+from app.evidence.attachments import AttachRequest, attach
 from app.evidence.verify import unpack
 from app.evidence.verify_evidence import verify_evidence
 from app.finance.imports import ImportRequest, import_book, import_statement
@@ -14,7 +15,7 @@ from app.privacy.erase import ErasureRequest, erase
 from app.providers.configured import compile_sources
 from app.providers.profile import load_profile
 from app.providers.source import Source
-from reconcile.instants import TICK
+from reconcile.instants import SECOND, TICK
 from tests.api.driving import Driver, driving, environ, event
 from tests.contexts import with_settings, with_sources
 from tests.database.builders import session_opened
@@ -153,3 +154,21 @@ async def test_lines_of_the_books_are_in_it_as_known_then(tmp_path: Path) -> Non
     ]  # fmt: skip
     assert now[1]["fee"] == {"amount": "30.00", "currency": "KES"}
     assert then == []
+
+
+async def test_an_erased_attachment_is_counted_as_removed(tmp_path: Path) -> None:
+    async with driving(tmp_path, with_worker=False, looking=True) as driver:
+        await live_through(driver)
+        await attach(
+            driver.context,
+            AttachRequest(about="order", subject="ORD-1", name="a.txt", content=b"a receipt",
+                          kind="receipt", by=None),
+        )  # fmt: skip
+        await erased(driver, tmp_path)
+        driver.clock.put(LATER + SECOND)
+        archive = await build(driver, as_of=None, attachments=True, reason="to see it")
+    (each,) = json.loads(unpack(archive)["attachments.json"])
+    assert (each["content"], each["details"]) == (None, None)
+    assert each["removed"]["reason"] == "asked for it"
+    found = verify_evidence(archive)
+    assert found.valid, found.steps
