@@ -29,7 +29,7 @@ import structlog
 from app.access.operators import Role
 from app.config.settings import OidcSettings
 from app.core.clock import Clock
-from app.core.errors import TallyhookError, UnreachableError
+from app.core.errors import TallyhookError, UnreachableError, UsageError
 from app.core.hosts import is_loopback
 from app.core.http import exchange, outgoing_client
 from app.core.reading import Unreadable
@@ -366,6 +366,18 @@ class CompanyProvider:
         held = set(_texts(_claim(claims, settings.role_claim)))
         role = next((role for value, role in settings.roles.items() if value in held), None)
         return CompanyAccount(id=f"{self.issuer} {claims['sub']}", name=name.strip(), role=role)
+
+
+LOCAL_OFF: Final = (
+    "Nobody signs in by password here: use the company's account. If that fails, the machine's "
+    "owner makes a way in: `tallyhook operators let-in NAME --reason WHY`"
+)
+
+
+def refuse_without_passwords(settings: OidcSettings) -> None:
+    """Raise UsageError where local accounts are switched off, for what would lead to a password."""
+    if settings.local_accounts == "off":
+        raise UsageError(LOCAL_OFF)
 
 
 _KINDS: Final = {"RS": "RSA", "PS": "RSA", "ES": "EC", "Ed": "OKP"}

@@ -64,6 +64,7 @@ def invite(
 
     It also sets a new one for a person who has one.
     """
+    from app.access.company_account import refuse_without_passwords
     from app.access.operators import ROLES
     from app.access.proposals import VOUCHING, newcomer_notice
     from app.access.sessions import invite_operator
@@ -74,6 +75,7 @@ def invite(
         raise UsageError(f"--role is one of: {', '.join(ROLES)}")
 
     async def inviting(context: AppContext) -> tuple[str, str, str]:
+        refuse_without_passwords(context.settings.oidc)
         token = await invite_operator(context, name=name, role=found, by=by)
         console = context.settings.console
         notice = newcomer_notice(name, now=context.clock.now())
@@ -171,8 +173,10 @@ def choose_notices_of(
 
 @operators_group.command("list")
 def list_operators(form: printing.FormatOption = printing.Format.table) -> None:
-    """List all operators by name, the disabled included, and whether they sign in with the
-    company's account."""
+    """List all operators by name, the disabled included.
+
+    `company` is true for who signs in with the company's account.
+    """
     from app.access.operators import known_operators
 
     rows = [

@@ -11,6 +11,7 @@ from typing import Any, Final
 from urllib.parse import urlencode
 
 from app.access import operators, sessions, tokens
+from app.access.company_account import refuse_without_passwords
 from app.access.proposals import VOUCHING, newcomer_notice
 from app.console.view import ActionResult, Document, Field, Form, View, stated
 from app.console.words import ACTIONS, NOTIFICATIONS, capital
@@ -374,6 +375,7 @@ async def do_verify(view: View, reason: str) -> str:
 
 
 async def ask_invite(view: View) -> Form:
+    refuse_without_passwords(view.context.settings.oidc)
     name = view.word("operator") or ""
     known = {each.name: each for each in await operators.known_operators(view.context)}
     role = known[name].role if name in known else "support"

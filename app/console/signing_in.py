@@ -23,7 +23,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import RedirectResponse, Response
 
 from app.access import challenges, credentials, names, operators, sessions
-from app.access.company_account import CompanyRefused
+from app.access.company_account import LOCAL_OFF, CompanyRefused
 from app.access.passkeys import PasskeyAnswer, passkey_origin, request_options
 from app.access.proposals import newcomer_notice
 from app.access.sessions import Way
@@ -61,11 +61,6 @@ BROWSER: Final = "-browser"
 Purpose = Literal["sign-in", "again", "link"]
 """Why somebody is sent to the company's sign-in: to come in, to prove once more who they are, or to
 sign in there from now on."""
-
-LOCAL_OFF: Final = (
-    "Nobody signs in by password here: use the company's account. If that fails, the machine's "
-    "owner makes a way in: tallyhook operators let-in NAME --reason WHY"
-)
 
 BY_ITSELF: Final = "Tallyhook-By-Itself"
 """Header of requests that a page's script makes by itself; they don't keep the session alive."""
@@ -489,7 +484,7 @@ class SigningIn:
                     "This sign-in was begun in another browser, or more than ten minutes ago. "
                     "Begin again."
                 )
-            if not self._may_try(request) or not await sessions.first_use(context, state):
+            if not await sessions.first_use(context, state):
                 raise CompanyRefused("This sign-in was used already. Begin again.")
             account = await company.account(
                 given,
@@ -509,7 +504,8 @@ class SigningIn:
                 change = sessions.link_company if purpose == "link" else sessions.prove_by_company
                 token = await change(context, account, name=name, token=old)
         except (CompanyRefused, UnreachableError) as error:
-            await self._note_failure(request)
+            if isinstance(error, CompanyRefused):
+                await self._note_failure(request)
             if purpose in ("again", "link"):
                 answer = self._pages.problem(403, spoken(str(error)), back=where)
             else:

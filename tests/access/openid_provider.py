@@ -48,6 +48,7 @@ class OpenIdProvider:
     sign     makes a token of claims in place of `signed`
     asked    parameters of the last authorization
     fetched  paths of all requests
+    status   of the configuration's answer
     """
 
     clock: Clock
@@ -57,7 +58,7 @@ class OpenIdProvider:
     sign: Callable[[dict[str, Any]], str] | None = None
     asked: dict[str, str] = field(default_factory=dict)
     fetched: list[str] = field(default_factory=list)
-    down: bool = False
+    status: int = 200
     _begun: list[dict[str, str]] = field(default_factory=list)
     _exchanged: set[str] = field(default_factory=set)
 
@@ -96,8 +97,8 @@ class OpenIdProvider:
 
     async def _configuration(self, request: Request) -> Response:
         self.fetched.append("configuration")
-        if self.down:
-            return Response(status_code=503)
+        if self.status != 200:
+            return Response(status_code=self.status, headers={"Location": "https://evil.example"})
         stated = {
             "issuer": ISSUER,
             "authorization_endpoint": "https://login.example/authorize",

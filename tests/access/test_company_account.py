@@ -251,10 +251,10 @@ async def test_a_provider_that_is_down_is_unreachable_and_asked_again(
     made: Callable[..., Trial],
 ) -> None:
     trial = made()
-    trial.provider.down = True
+    trial.provider.status = 503
     with pytest.raises(CompanyUnreachable, match="status_503"):
         await trial.sign_in()
-    trial.provider.down = False
+    trial.provider.status = 200
     assert (await trial.sign_in()).role == "finance"
 
 
@@ -262,7 +262,8 @@ async def test_a_provider_that_is_down_is_unreachable_and_asked_again(
     ("change", "said"),
     [
         ({}, None),
-        ({"down": True}, "status_503"),
+        ({"status": 503}, "status_503"),
+        ({"status": 302}, "status_302"),
         ({"keys": []}, "publishes no key"),
         ({"keys": [{"kty": "oct", "k": "c2VjcmV0"}]}, "publishes no key"),
         ({"configuration": {"issuer": "https://evil.example"}}, "another issuer"),

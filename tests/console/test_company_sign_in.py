@@ -216,7 +216,7 @@ async def test_nobody_is_sent_to_another_host_after_coming_in(
 
 
 async def test_a_provider_that_is_down_is_said(company: CompanyConsole) -> None:
-    company.provider.down = True
+    company.provider.status = 503
     async with company.running.client(**SAME_SITE) as client:
         answer = await client.get("/sign-in/company")
     assert answer.status_code == 503
@@ -313,6 +313,8 @@ async def test_without_local_accounts_the_owner_alone_makes_a_way_in(
             assert (await client.post("/enter", data={"token": link})).status_code == 303
             assert (await client.post("/enter", data={"token": link})).status_code == 403
             assert (await client.get("/orders")).status_code == 200
+            useless = await client.get("/do/invite")
+            assert (useless.status_code, "let-in" in useless.text) == (400, True)
             clock = running.driver.clock
             clock.put(clock.now() + LET_IN_FOR)
             assert (await client.get("/orders")).status_code == 303
