@@ -8,6 +8,7 @@ from starlette.responses import Response
 from app.console.pages import download, file_part
 from app.console.view import Document, Field, Form, View
 from app.console.words import address
+from app.context.context import AppContext
 from app.core.errors import NotFoundError, UsageError
 from app.core.text import counted
 from app.core.zones import typed_deadline, typed_instant, wall_clock
@@ -237,8 +238,15 @@ async def do_letter(view: View, reason: str) -> Response:
         by=view.person.name,
     )
     form: LetterForm = "pdf" if view.given.get("ending") == "pdf" else "html"
-    letter, content = await take_letter(view.context, asked, form, lines=lines_naming)
+    short, content = await view.console.makes(_letter_taken, asked, form)
     media = "application/pdf" if form == "pdf" else "text/html"
-    short = letter.case.limits.name_chars is not None
     name = "letter" if short else f"letter-{file_part(order)}"
     return download(content, f"{name}.{form}", media)
+
+
+async def _letter_taken(
+    context: AppContext, asked: dispute_case.CaseRequest, form: LetterForm
+) -> tuple[bool, bytes]:
+    """Return whether the letter's name must be short, and its bytes."""
+    letter, content = await take_letter(context, asked, form, lines=lines_naming)
+    return letter.case.limits.name_chars is not None, content

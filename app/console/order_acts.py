@@ -80,7 +80,7 @@ async def do_evidence(view: View, reason: str) -> Response:
         by=view.person.name,
         attachments=view.given.get("attachments") == "yes",
     )
-    built = await build_evidence(view.context, asked, lines=lines_naming)
+    built = await view.console.makes(build_evidence, asked, lines=lines_naming)
     return download(built.archive, f"evidence-{file_part(built.order)}.zip", "application/zip")
 
 
@@ -105,7 +105,7 @@ async def do_prove(view: View, reason: str) -> Response:
     """Return the proofs as a download. Raises UsageError if something is not sealed yet."""
     order = view.needed("order")
     try:
-        found = await prove_each(view.context, await _sealed_of(view, order))
+        found = await view.console.makes(prove_each, await _sealed_of(view, order))
     except NotFoundError as error:
         raise UsageError(f"{error}; the running service seals what waits within seconds") from None
     content = json.dumps({"order": order, **found}, indent=1).encode()

@@ -57,6 +57,7 @@ class Console:
     cookie       name of the session cookie
     mark_key     signs marks of previewed things; valid in this process alone
     work         runs a job's function, usually in another process
+    makes        the same for a document that somebody waits for: imports never hold it up
     reads_rules  the same with a time limit: a TOML parser's time grows with the square
     approve      approves a proposal that takes long: (proposal, by, reason)
     company      the provider of the company's accounts; None: people sign in by password
@@ -71,6 +72,7 @@ class Console:
     mark_key: str = field(repr=False)
     proposals: Proposals
     work: Work
+    makes: Work
     reads_rules: Work
     approve: Callable[[str, str, str], Awaitable[None]]
     jobs: Jobs

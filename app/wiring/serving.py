@@ -366,6 +366,13 @@ def console_of(context: AppContext, *, host: str, port: int, elsewhere: Elsewher
     origin = public or f"http://{own}"
     hosts = {own, f"localhost:{port}", f"[::1]:{port}"}
     work = elsewhere(purpose="writing", at_once=AT_ONCE, died=UNCHANGED)
+    makes = elsewhere(
+        purpose="writing",
+        at_once=AT_ONCE,
+        died=UNCHANGED,
+        most_s=MADE_MOST_S,
+        too_long=f"it was not made within {MADE_MOST_S:.0f} s: do it again by command",
+    )
     reads_rules = elsewhere(
         purpose="writing", at_once=AT_ONCE, died=UNCHANGED, most_s=RULES_MOST_S, too_long=TOO_LONG
     )
@@ -380,6 +387,7 @@ def console_of(context: AppContext, *, host: str, port: int, elsewhere: Elsewher
         mark_key=new_token(""),
         proposals=proposals_of(context),
         work=work,
+        makes=makes,
         reads_rules=reads_rules,
         approve=lambda proposal, by, reason: approving(approve, proposal, by, reason),
         jobs=Jobs(context.clock),
@@ -395,6 +403,9 @@ def console_of(context: AppContext, *, host: str, port: int, elsewhere: Elsewher
 
 AT_ONCE: Final = 2
 """Processes of a console's jobs of a kind: each reads with a core of its own and some 100 MiB."""
+
+MADE_MOST_S: Final = 180.0
+"""Seconds that a bundle, a letter or proofs may take: an exhibit takes 20 at most, a letter 60."""
 
 RULES_MOST_S: Final = 1_800.0
 """Seconds that rules that somebody sends may take."""

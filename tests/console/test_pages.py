@@ -43,7 +43,7 @@ from tests.console.conftest import (
     rows_of,
     until_async,
 )
-from tests.contexts import with_settings
+from tests.contexts import Here, with_settings
 
 ABOUT_A_FILE = (
     "detach", "exhibit", "import", "read-as", "discard", "withdraw-import", "save-rules",
@@ -104,7 +104,7 @@ NAIROBI = ZoneInfo("Africa/Nairobi")
 def in_nairobi(console: RunningConsole) -> RunningConsole:
     """Run the same console for a merchant in Nairobi."""
     context = with_settings(console.context, timezone="Africa/Nairobi")
-    other = replace(console.console, context=context)
+    other = replace(console.console, context=context, makes=Here(context)())
     return replace(console, console=other, application=build_console(other))
 
 
