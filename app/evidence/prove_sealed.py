@@ -162,13 +162,16 @@ async def path_to(connection: Connection, number: int, *, size: int) -> list[Has
 
 async def prove_sealed(context: AppContext, subject: str) -> dict[str, Any]:
     """Return one proof against the newest checkpoint, for JSON. Raise NotFoundError."""
-    found = await prove_each(context, [subject])
+    found = await prove_each(context, [subject], with_texts=True)
     return {**found.pop("proofs")[0], **found}
 
 
-async def prove_each(context: AppContext, subjects: Collection[str]) -> dict[str, Any]:
-    """Return proofs of several against the newest checkpoint, for JSON. Raise as `proofs_of`
-    does."""
+async def prove_each(
+    context: AppContext, subjects: Collection[str], *, with_texts: bool = False
+) -> dict[str, Any]:
+    """Return proofs of several against the newest checkpoint, for JSON, with what opens the leaves
+    of records, revisions and audit entries: all of it, or without the parts that may hold something
+    personal. Raise as `proofs_of` does."""
     async with context.database.reading() as connection:
         found = await proofs_of(connection, subjects)
         rows = await _rows_of(connection, subjects)
@@ -179,7 +182,9 @@ async def prove_each(context: AppContext, subjects: Collection[str]) -> dict[str
         row = rows.get(each.subject)
         values = row.said if row is not None and isinstance(row.said, Mapping) else {}
         opened[each.subject] = {
-            name: {"salt": salts[name], "value": value} for name, value in values.items()
+            name: {"salt": salts[name], "value": value}
+            for name, value in values.items()
+            if with_texts or name == SAID
         }
     return {
         "proofs": [{**each.document(), "opened": opened[each.subject]} for each in found.proofs],
