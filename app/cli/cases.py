@@ -16,7 +16,8 @@ from app.core.text import counted
 if TYPE_CHECKING:
     from app.evidence.attachments import Attachment
     from app.evidence.dispute_case import CaseRequest, DisputeCase
-    from app.evidence.dispute_letter import Letter, LetterForm
+    from app.evidence.dispute_letter import Letter
+    from app.evidence.letter_forms import LetterForm
 
 Kind = Annotated[
     str,
@@ -192,7 +193,7 @@ def letter(
 
     With --format json and without -o, what the letter says.
     """
-    from app.evidence.dispute_letter import letter_form, unshown
+    from app.evidence.letter_forms import letter_form, unshown
 
     if output is None and form is printing.Format.table:
         raise UsageError("say -o FILE with a name that ends in .pdf or .html, or --format json")
@@ -213,7 +214,7 @@ def letter(
 
 
 def _letter(asked: CaseRequest, kind: LetterForm | None, name: str) -> tuple[Letter, bytes]:
-    from app.evidence.dispute_letter import take_letter
+    from app.evidence.letter_forms import take_letter
     from app.finance.read_lines import lines_naming
 
     return running.with_context(
@@ -245,6 +246,8 @@ def _say_missing(case: DisputeCase) -> None:
     it."""
     missing = [each for each in case.items if not each.there]
     _say_deadline(case)
+    if case.limits.sources:
+        printing.note(case.limits.words)
     for each in missing:
         printing.note(f"Missing: {each.sentence} To do: {each.do}.")
     if not missing:

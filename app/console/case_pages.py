@@ -14,7 +14,7 @@ from app.core.text import counted
 from app.core.zones import typed_deadline, typed_instant, wall_clock
 from app.evidence import attachments, dispute, dispute_case
 from app.evidence.dispute_case import to_second
-from app.evidence.dispute_letter import LetterForm, take_letter
+from app.evidence.letter_forms import LetterForm, take_letter
 from app.finance.break_acts import one_break
 from app.finance.read_lines import lines_naming
 from app.orders.read_orders import explain_order
@@ -188,6 +188,7 @@ async def ask_letter(view: View) -> Form:
             if missing
             else "Nothing that is usual for such a dispute is missing.",
             case.deadline,
+            *([case.limits.words] if case.limits.sources else []),
             "It holds the attached files as they came. The trail keeps that you took it.",
         ),
         back=address("cases", order),

@@ -9,6 +9,7 @@ __all__ = (
     "dispute_case",
     "dispute_letter",
     "keys",
+    "letter_forms",
     "letter_times",
     "prove_sealed",
     "rendering",

@@ -208,17 +208,19 @@ STATEMENTS: Final[dict[str, dict[str, tuple[str, ...]]]] = {
         "No request of the payment service about this order arrived.": ALL,
     },
     "app/evidence/dispute_letter.py": {
-        "no dispute of any of them is known": BOUNDED,
         "no dispute of it is open, as far as is known": BOUNDED,
-        "No message that was read states": BOUNDED,
-        "no message states one": READ,
-        "Nothing is known of it yet.": READ,
     },
     "app/evidence/first_party.py": {
         "no message states it": READ,
         "no message states the card network": READ,
         "no message dates the disputed payment": READ,
         "no dispute of them is known": BOUNDED,
+    },
+    "app/evidence/letter_forms.py": {
+        "no dispute of any of them is known": BOUNDED,
+        "No message that was read states": BOUNDED,
+        "no message states one": READ,
+        "Nothing is known of it yet.": READ,
     },
     "app/evidence/rendering.py": {"EVIDENCE OF ONE ORDER": ALL},
     "app/evidence/tell_scenario.py": {"nothing is known of this order": READ},

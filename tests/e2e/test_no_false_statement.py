@@ -23,7 +23,7 @@ from app.core.errors import NotAllRead
 from app.database.statements import insert_rows
 from app.evidence.bundle import BundleRequest, build_evidence
 from app.evidence.dispute_case import CaseRequest
-from app.evidence.dispute_letter import take_letter
+from app.evidence.letter_forms import take_letter
 from app.finance.read_lines import lines_naming
 from app.finance.report_period import report_in
 from app.monitoring.preflight import of_source

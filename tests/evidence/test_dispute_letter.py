@@ -19,20 +19,13 @@ from pypdf import PdfReader
 
 from app.core.child import ChildLimits
 from app.core.errors import UsageError
-from app.evidence import dispute_letter
+from app.evidence import letter_forms
 from app.evidence.attachments import Attachment, AttachRequest, attach
 from app.evidence.dispute import FAMILIES, CaseFacts, Family, dispute_checklist, family_of
 from app.evidence.dispute_case import CaseRequest, dispute_case
-from app.evidence.dispute_letter import (
-    Exhibit,
-    Letter,
-    LetterForm,
-    _signature_words,
-    letter_form,
-    letter_in,
-    take_letter,
-)
+from app.evidence.dispute_letter import Exhibit, Letter, _signature_words
 from app.evidence.gather_evidence import DeliveryEvidence, ProvenSignature
+from app.evidence.letter_forms import LetterForm, letter_form, letter_in, take_letter
 from app.finance.read_lines import lines_naming
 from app.orders.refold import refold_until_quiet
 from reconcile.instants import DAY, HOUR, MINUTE, SECOND, Instant, format_instant
@@ -326,11 +319,11 @@ async def test_an_exhibit_that_goes_over_a_limit_is_sent_by_itself(
 ) -> None:
     """Whatever typst makes of a hostile file, the letter is laid out, or the refusal says why."""
     short = ChildLimits(memory_mib=2_048, processor_s=10, duration_s=0.001)
-    monkeypatch.setattr(dispute_letter, "OF_ONE_EXHIBIT", short)
+    monkeypatch.setattr(letter_forms, "OF_ONE_EXHIBIT", short)
     pages = texts(await letter_in(letter, "pdf"))
     assert len(pages) == 2 + 1
     assert " ".join(" ".join(pages[:2]).split()).count("Sent by itself") == 3
-    monkeypatch.setattr(dispute_letter, "OF_ONE_LETTER", short)
+    monkeypatch.setattr(letter_forms, "OF_ONE_LETTER", short)
     with pytest.raises(UsageError, match=r"as a PDF: it takes more than 0.001 s; name a file"):
         await letter_in(letter, "pdf")
 

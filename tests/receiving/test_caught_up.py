@@ -11,7 +11,7 @@ import pytest
 from app.core.errors import StoreUnavailable
 from app.evidence.bundle import BundleRequest, build_evidence
 from app.evidence.dispute_case import CaseRequest
-from app.evidence.dispute_letter import take_letter
+from app.evidence.letter_forms import take_letter
 from app.finance.read_lines import lines_naming
 from app.privacy.erase import ErasureRequest, erase
 from app.receiving import caught_up, reader
