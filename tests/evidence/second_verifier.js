@@ -164,7 +164,7 @@ const only = (found, names, where) => {
   }
   return found;
 };
-const INSTANT = /^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{3}|\d{6}))?Z$/;
+const INSTANT = /^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.((?!000)\d{3}|\d{3}(?!000)\d{3}))?Z$/;
 const micros = (at) => {
   const found = typeof at === "string" ? INSTANT.exec(at) : null;
   const seconds = found ? Date.parse(`${found[1]}Z`) : NaN;
@@ -222,7 +222,11 @@ const FORMS = {
     for (const parts of Object.values(found.parts)) {
       for (const each of Object.values(parts)) only(each, "salt" in each ? "salt" : "hash", "a part");
     }
-    for (const each of found.origins || []) only(each, "log leaves", "an origin");
+    for (const each of found.origins || []) {
+      only(each, "log leaves", "an origin");
+      if (each.leaves !== null) whole(each.leaves, "an origin");
+    }
+    for (const each of found.keys) need(/^[0-9a-f]{64}$/.test(each), "an earlier key is no key");
     if (found.order) only(found.order, "commitment key", "the order's name");
     if (found.tree) only(found.tree, "leaf leaves last path", "the tree");
   },
@@ -235,6 +239,7 @@ const FORMS = {
       "headers signed headers_shown signature let_go_at", name);
     only(found.signature, "scheme where over key signed_at age_at_arrival sentence", name);
     whole(found.size, name);
+    for (const each of ["source", "verdict", "method", "address"]) string(found[each], name);
     for (const each of ["body", "whole", "headers", "signed"]) part(found[each], name);
     for (const each of found.headers_shown) need(each.length === 2, `${name} has no pairs of headers`);
   },
@@ -331,7 +336,8 @@ async function signature(members) {
   need(text(members.get("evidence-key.pem")) === pem, "the two forms of the key differ");
   const lines = text(members.get("manifest.json.minisig")).split("\n");
   const raw = base64(lines[1]), comment = "trusted comment: ";
-  need(lines.length === 5 && lines[2].startsWith(comment), "the signature has not its four lines");
+  const first = "untrusted comment: signature over the manifest of an evidence bundle";
+  need(lines.length === 5 && lines[0] === first && lines[2].startsWith(comment), "the signature has not its four lines");
   need(raw.length === 74 && raw[0] === 69 && raw[1] === 68, "the signature is of another kind");
   need(await signed(key, raw.slice(10), blake2b(members.get("manifest.json"))), "not signed");
   const said = joined(raw.slice(10), utf8.encode(lines[2].slice(comment.length)));
@@ -344,16 +350,22 @@ const fits = (known, said, what) => {
   need(file && file.sha256 === said.sha256 && file.size === said.size, `${what} is another file`);
 };
 
+const ALWAYS = ("README.txt attachments.json books.json checkpoint.txt evidence-key.pem " +
+  "evidence-key.pub explanation.txt heard.json history.json ledger.json log.json report.html " +
+  "revisions.json sessions.json sources.json times.json verify.py").split(" ");
+
 function deliveriesFit(manifest, known, history, doc, documents) {
   need(history.order === manifest.order && history.as_of === manifest.as_of, "another order or instant");
   const heard = history.deliveries.map((each) => `delivery-${each.delivery_id}.json`).sort();
   const there = [...documents.keys()].filter((each) => each.startsWith("delivery-")).sort();
   need(canonical(heard) === canonical(there), "the deliveries of the history are others");
-  const may = new Set();
+  const may = new Set(), shown = new Set(ALWAYS);
+  doc("sources.json").forEach((_, n) => shown.add(`profile-${n + 1}.toml`));
   for (const each of history.deliveries) {
     const name = `delivery-${each.delivery_id}`, stated = doc(`${name}.json`);
     need(stated.delivery === each.delivery_id && stated.received_at === each.received_at, `${name}: two ways`);
     need(stated.sha256 === each.event.digest, `${name} has another body`);
+    shown.add(`${name}.json`).add(`key-${stated.signature.key}.pem`);
     for (const part of ["body", "whole", "headers", "signed"]) {
       if (!stated[part]) continue;
       need(stated[part].file === `${name}.${part}`, `${name} has a file of another name`);
@@ -367,6 +379,7 @@ function deliveriesFit(manifest, known, history, doc, documents) {
     need(!/^record-/.test(name) || history.records.some((each) => name === `record-${each.record_id}.details`),
       `${name} is nobody's`);
     const personal = /^(delivery-.*\.(body|whole|headers|signed)|record-.*|attachment-.*)$/.test(name);
+    need(personal || shown.has(name), `nothing here refers to ${name}`);
     need(!(name in manifest.left_out) || (manifest.redacted && personal), `${name} is left out`);
     need(!(name in manifest.files && personal && manifest.redacted), `${name} is here in a redacted bundle`);
   }
@@ -377,9 +390,12 @@ function deliveriesFit(manifest, known, history, doc, documents) {
 
 function exhibitsFit(manifest, known, exhibits) {
   for (const each of exhibits) {
-    const facts = typeof each.attached.facts === "string" ? JSON.parse(each.attached.facts) : each.attached.facts;
-    need(each.attached.action === "attached", "an exhibit was not attached");
-    need(!each.removed || each.removed.action === "detached", "an exhibit was not removed");
+    const { facts } = each.attached;
+    const { attached, removed } = each;
+    const ours = facts.about !== "order" || attached.subject === manifest.order;
+    need(attached.action === "attached" && ours, "an exhibit was not attached");
+    need(!removed || (removed.action === "detached" && removed.facts.attachment === facts.attachment),
+      "an exhibit was not removed");
     if (each.removed) need(!each.content && !each.details, "a removed exhibit is here");
     for (const [part, named] of [["content", "sha256"], ["details", "details"]]) {
       if (!each[part]) continue;
@@ -427,7 +443,7 @@ const MEMBERS = {
   record: "kind salt id of? nth? after? at parts",
   revision: "kind salt id of? nth? after? at parts",
   deed: "kind salt id of? nth? after? at parts",
-  orders: "kind salt id at size orders root",
+  orders: "kind salt id at size root",
 };
 
 async function included(members, log, things, asOf) {
@@ -473,6 +489,9 @@ async function included(members, log, things, asOf) {
     }
   }
   for (const name of log.unsealed) need(things.has(name), `${name} is not here`);
+  for (const name of Object.keys(log.parts)) {
+    need(things.has(name.startsWith("reading:") ? name.split(":")[1] : name), `${name} is not here`);
+  }
   return sealed;
 }
 
@@ -496,7 +515,10 @@ async function partsFit(thing, leaf, opened, manifest) {
 }
 
 async function complete(manifest, log, things, sealed, asOf) {
-  if (!log.order) return;
+  const all = [...sealed.entries()].sort((one, other) => one[1].index - other[1].index);
+  const names = all.filter(([, { leaf }]) => leaf.kind === "revision").map(([, { leaf }]) => leaf.of);
+  for (const of of new Set(names)) chain(of, all, things, asOf, sealed);
+  if (!log.order) return need(!log.tree, "there is a tree of no order");
   const { commitment, key } = log.order;
   need(key || manifest.order.includes("\u2022"), "the key of the order's name is missing");
   if (key) {
@@ -505,24 +527,15 @@ async function complete(manifest, log, things, sealed, asOf) {
     const named = new Uint8Array(await crypto.subtle.sign("HMAC", known, utf8.encode(manifest.order)));
     need(hex(named) === commitment, "the key gives another name");
   }
-  const all = [...sealed.entries()].sort((one, other) => one[1].index - other[1].index);
-  const own = all.filter(([, { leaf }]) => leaf.of === commitment);
-  let before = null;
-  own.forEach(([name, { index, leaf }], n) => {
-    need(leaf.nth === n + 1 && leaf.after === before, `an entry before ${name} is missing`);
-    before = index;
-    const of = leaf.delivery || name;
-    const later = all.filter(([other, each]) => (each.leaf.delivery || other) === of).at(-1)[1].leaf;
-    const came = sealed.has(of) && sealed.get(of).leaf.at;
-    need(things.has(of) || BigInt(came || 0) > asOf || later.of !== commitment, `${of} is left out`);
-  });
+  const own = chain(commitment, all, things, asOf, sealed);
+  need(own.length || things.size === log.unsealed.length, "no entry has the order's name");
   if (own.length) {
     const [name, { leaf }] = own.at(-1);
     need(BigInt(leaf.at || 0) <= asOf, `${name} came later than the bundle's instant`);
   }
+  const day = (at) => at / 86_400_000_000n;
   if (!log.tree) {
     const first = own.length ? own[0][1].leaf.at : null;
-    const day = (at) => at / 86_400_000_000n;
     need(!own.length || (first && day(BigInt(first)) >= day(asOf)), "the tree of the day is missing");
     return;
   }
@@ -537,11 +550,25 @@ async function complete(manifest, log, things, sealed, asOf) {
     below = shared;
   }
   need(leaf.kind === "orders" && hex(found) === leaf.root, "the entry does not lead to the root");
-  need(BigInt(leaf.at) <= asOf, "the tree is later than the bundle");
-  const day = (at) => BigInt(at) / 86_400_000_000n;
-  need(day(leaf.at) === day(asOf) || (own.length && own.at(-1)[1].index < leaf.size), "the tree is of another day");
+  const began = own.length && own[0][1].leaf.at;
+  const fits = day(BigInt(leaf.at)) >= day(asOf) || (began && day(BigInt(began)) >= day(asOf));
+  need(fits || !own.length, "the tree is of an earlier day");
   const counted = own.filter(([, each]) => each.index < leaf.size);
   need(counted.length === log.tree.leaves && counted.at(-1)[1].index === log.tree.last, "the tree counts others");
+}
+
+function chain(commitment, all, things, asOf, sealed) {
+  const own = all.filter(([, { leaf }]) => leaf.of === commitment);
+  let before = null;
+  own.forEach(([name, { index, leaf }], n) => {
+    need(leaf.nth === n + 1 && leaf.after === before, `an entry before ${name} is missing`);
+    before = index;
+    const of = leaf.delivery || name;
+    const later = all.filter(([other, each]) => (each.leaf.delivery || other) === of).at(-1)[1].leaf;
+    const came = sealed.has(of) && sealed.get(of).leaf.at;
+    need(things.has(of) || BigInt(came || 0) > asOf || later.of !== commitment, `${of} is left out`);
+  });
+  return own;
 }
 
 async function checkpoint(members, log, key) {
