@@ -231,10 +231,6 @@ def _print_pruning(found: Mapping[str, Any], verb: str) -> None:
         printing.note(f"  {each['class']}: kept {kept}; older: {each['items']:,}")
 
 
-EverywhereOption = Annotated[
-    bool, typer.Option("--everywhere", help="Look for the number in every body and header, too.")
-]
-
 PlacesOption = Annotated[
     bool,
     typer.Option(
@@ -251,7 +247,6 @@ def erase(
     reason: Annotated[
         str, typer.Option(help="The reason, for the audit trail; leave the number out of it.")
     ] = "",
-    everywhere: EverywhereOption = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only list what would be erased, and what would stay.")
     ] = False,
@@ -266,8 +261,7 @@ def erase(
 
     With an operator's own token it is a proposal, of an order only.
 
-    A number is found where events name it as the customer's. `--everywhere` also finds it in other
-    members, texts and headers, and looks for traces in the files: it reads the whole database.
+    A number is looked for in every column and in the files: the whole database is read, twice.
     """
     from app.config.database_url import sqlite_file
     from app.config.load import load_settings
@@ -280,9 +274,7 @@ def erase(
     if (phone is None) == (order is None):
         raise UsageError("say --phone or --order, one of the two")
     settings = load_settings()
-    # Where digests are deleted by themselves, they do not lead to all that is there.
-    everywhere |= settings.deletes_phones
-    asked = ErasureRequest(phone=phone, order=order, reason=reason, by=by, everywhere=everywhere)
+    asked = ErasureRequest(phone=phone, order=order, reason=reason, by=by)
     erasure = _erased(asked, dry_run=dry_run)
     if not isinstance(erasure, Erasure):
         printing.note(operators.proposal_notice(erasure))
@@ -338,11 +330,6 @@ def _print_erasure(erasure: Erasure, left: list[Path], form: printing.Format) ->
         f"{counted(counts['attachments'], 'attachment')}; "
         f"{counted(counts['reasons'], 'reason')} of events. Kept: {counts['kept']}."
     )
-    if erasure.by_index:
-        printing.note(
-            "Looked at where events name the number as the customer's; --everywhere looks through "
-            "every body and header, too."
-        )
     if erasure.dry_run:
         return
     if not erasure.tidied:
@@ -378,6 +365,6 @@ def _rows(erasure: Erasure, action: str) -> list[dict[str, Any]]:
             sentence = counted(place.went, "row")
             rows.append({"what": place.where, "deed": action, "sentence": sentence})
         if place.stays:
-            sentence = f"{counted(place.stays, 'text stays', 'texts stay')}: {place.why}"
+            sentence = f"{counted(place.stays, 'row stays', 'rows stay')}: {place.why}"
             rows.append({"what": place.where, "deed": "kept", "sentence": sentence})
     return rows

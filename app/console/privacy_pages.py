@@ -9,7 +9,6 @@ page holds a number either: a mark, which only this process can make, stands for
 
 import hashlib
 import hmac
-from dataclasses import replace
 from typing import Final
 
 from app.access.operators import AFTER_ALL, trail
@@ -19,6 +18,7 @@ from app.console.words import capital, spoken
 from app.core.errors import NotFoundError, UsageError
 from app.core.text import counted
 from app.privacy import erase, erase_finding, replay_erasures
+from app.privacy.places import WAITS
 from reconcile.instants import format_instant
 
 KEPT_SHOWN: Final = 20
@@ -122,8 +122,7 @@ async def _look(view: View, subject: str, *, looks: bool) -> Form:
     try:
         found = await erase.erase(
             view.context,
-            # If digests are deleted by age, the index can't say that nothing is there.
-            replace(_asked(view, subject), everywhere=view.context.settings.deletes_phones),
+            _asked(view, subject),
             dry_run=True,
         )
     except NotFoundError as error:
@@ -175,9 +174,9 @@ def _totals(found: erase_finding.Erasure) -> tuple[str, ...]:
         f"{counted(counts['book_lines'], 'number')} in order books would go."
     ]
     lines += [
-        f"{each.where}: {counted(each.stays, 'text stays', 'texts stay')}: {each.why}."
+        f"{each.where}: {counted(each.stays, 'row stays', 'rows stay')}: {each.why}."
         for each in found.places()
-        if each.stays and each.where in found.stays
+        if each.stays and each.why != WAITS
     ]
     if found.kept:
         lines.append(

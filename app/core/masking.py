@@ -142,8 +142,31 @@ def masked_at_sight(text: str) -> str:
     return _EMAIL.sub(lambda found: masked_name(found[0]), _AT_SIGHT.sub(shown, text))
 
 
+_ONE_DIGIT: Final = "1 7"
+_TWO_DIGITS: Final = (
+    "20 27 30 31 32 33 34 36 39 40 41 43 44 45 46 47 48 49 51 52 53 54 55 56 57 58 60 61 62 63 64 "
+    "65 66 81 82 84 86 90 91 92 93 94 95 98"
+)
+_THREE_DIGITS: Final = "21 22 23 24 25 26 29 35 37 38 42 50 59 67 68 69 80 85 87 88 96 97 99"
+"""The first two digits of the three-digit codes."""
+
+CALLING_CODES: Final = frozenset(
+    (
+        *_ONE_DIGIT.split(),
+        *_TWO_DIGITS.split(),
+        *(f"{two}{last}" for two in _THREE_DIGITS.split() for last in range(10)),
+    )
+)
+"""Every calling code that is, or may be, assigned (ITU-T E.164, annex to Operational Bulletin 994).
+No code is the beginning of another."""
+
+
+_LEAST_BARE: Final = 8
+"""Digits of a national number that is looked for without its zero; fewer may be an amount."""
+
+
 def written_pattern(digits: str) -> re.Pattern[str]:
-    """Build the pattern of exactly this number: whole, or national behind a zero.
+    """Build the pattern of exactly this number: whole, or national with or without its zero.
 
     Stricter than `phone_pattern`: what it finds is deleted.
     """
@@ -152,7 +175,15 @@ def written_pattern(digits: str) -> re.Pattern[str]:
     # In groups, it must not be the end of a longer number in groups.
     grouped = rf"(?<!\d{_FILLING})(?:\+|00)?{APART}{_spaced(digits)}"
     whole = rf"(?:\+|00)?{digits}"
-    return re.compile(rf"(?<!\d)(?:{'|'.join((whole, grouped, *national))})(?!\d)", re.ASCII)
+    forms = [rf"(?<!\d)(?:{'|'.join((whole, grouped, *national))})(?!\d)"]
+    bare = next((digits[n:] for n in (1, 2, 3) if digits[:n] in CALLING_CODES), "")
+    if len(bare) >= _LEAST_BARE:
+        # Behind another code it is another's number, and between letters a part of an id.
+        others = "".join(rf"(?<!\+\d{{{n}}}{_FILLING})" for n in (1, 2, 3))
+        begins = r"(?:(?<![0-9A-Za-z])|(?<=\\[nrt]))"
+        grouped = rf"(?<!\d{_FILLING}){_spaced(bare)}"
+        forms.append(rf"{begins}{others}(?:{bare}|{grouped})(?![0-9A-Za-z])")
+    return re.compile("|".join(forms), re.ASCII)
 
 
 def hint_pattern(digits: str) -> re.Pattern[bytes]:

@@ -4,6 +4,7 @@
 is done.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -13,6 +14,18 @@ there, or never."""
 
 Erased = Literal["deleted", "emptied", "kept"]
 """What an erasure does: delete the row, empty the personal part of the column, or nothing."""
+
+Ground = Literal["", "accounts", "claims", "accountability"]
+"""Legal ground on which an erasure keeps something; empty where nothing is kept, or nothing
+personal."""
+
+GROUNDS: Final[Mapping[Ground, str]] = {
+    "accounts": "books must be kept by law: GDPR Art. 17(3)(b)",
+    "claims": "legal claims may rest on it: GDPR Art. 17(3)(e)",
+    "accountability": "the shop must show what it did, and why: GDPR Art. 5(2), 17(3)(b)",
+}
+"""Each ground in words, by the regulation as gdprhub.eu gives it (article 17, read on 2026-11-29).
+Which law demands the books, and for how long, the merchant's adviser says."""
 
 MARK: Final = "mark"
 """Key of the mark in a column's `info`."""
@@ -24,27 +37,39 @@ class Mark:
 
     what     the contents, in words
     because  why an erasure keeps them; empty where it does not
+    ground   the law that allows it
     """
 
     personal: Personal
     what: str
     erased: Erased
     because: str = ""
+    ground: Ground = ""
 
     @property
     def erased_words(self) -> str:
         """The effect of an erasure, in words."""
-        return f"kept because {self.because}" if self.because else self.erased
+        ground = f" ({self.ground})" if self.ground else ""
+        return f"kept because {self.because}{ground}" if self.because else self.erased
+
+    @property
+    def why(self) -> str:
+        """Why an erasure keeps them, with the legal ground."""
+        return f"{self.because} ({GROUNDS[self.ground]})" if self.ground else self.because
 
 
-def personal(what: str, *, erased: Erased = "kept", because: str = "") -> Mark:
+def personal(what: str, *, erased: Erased = "kept", because: str = "", ground: Ground = "") -> Mark:
     """Mark a column that holds a customer's data by design."""
-    return Mark(personal="personal", what=what, erased=erased, because=because)
+    return Mark(personal="personal", what=what, erased=erased, because=because, ground=ground)
 
 
-def possibly_personal(what: str, *, erased: Erased = "kept", because: str = "") -> Mark:
+def possibly_personal(
+    what: str, *, erased: Erased = "kept", because: str = "", ground: Ground = ""
+) -> Mark:
     """Mark a column into which somebody may have written a customer's data."""
-    return Mark(personal="possibly_personal", what=what, erased=erased, because=because)
+    return Mark(
+        personal="possibly_personal", what=what, erased=erased, because=because, ground=ground
+    )
 
 
 def not_personal(
@@ -62,7 +87,7 @@ _PROVED: Final = "a closed month is proved by it"
 ALARM_WORDS: Final = not_personal("words of ours; it goes with the alarm")
 ARRIVED: Final = personal("what arrived, as it came", erased="emptied")
 BANK_WORDS: Final = possibly_personal("what the bank states of who paid", erased="emptied")
-CLOSED: Final = possibly_personal("holds references", because=_PROVED)
+CLOSED: Final = possibly_personal("holds references", because=_PROVED, ground="accounts")
 CODES: Final = not_personal(_CODES)
 CODES_DELETED: Final = not_personal(_CODES, erased="deleted", because="")
 COMMITMENT: Final = not_personal("says nothing without the key")
@@ -72,16 +97,14 @@ CREDENTIALS: Final = not_personal("of operators, and no customers")
 DESTINATION: Final = not_personal("a digest, and words of ours")
 FACTS: Final = not_personal("facts of the database")
 HASHES: Final = not_personal("hashes")
-IMPORT_WORDS: Final = possibly_personal(_STAFF_WORDS, because=_PROVED)
+IMPORT_WORDS: Final = possibly_personal(_STAFF_WORDS, because=_PROVED, ground="accounts")
 KEYED_DIGESTS: Final = not_personal("keyed digests: nobody is learned without the key")
-OWN_NOTES: Final = possibly_personal(
-    "what an operator keeps for themselves", because="it is theirs, who can take it away"
-)
+OWN_NOTES: Final = possibly_personal("what an operator keeps for themselves", erased="deleted")
 PROBLEM: Final = not_personal("a sentence of ours without text of the body")
 PROBLEM_DELETED: Final = not_personal(PROBLEM.what, erased="deleted", because="")
 PUBLIC_KEYS: Final = not_personal("the merchant's public keys")
 REFERENCE: Final = possibly_personal(
-    _REFERENCE, because="ledgers, books and proofs are found by it"
+    _REFERENCE, because="ledgers, books and proofs are found by it", ground="accounts"
 )
 REFERENCE_DELETED: Final = possibly_personal(_REFERENCE, erased="deleted")
 REFERENCE_EMPTIED: Final = possibly_personal(_REFERENCE, erased="emptied")
@@ -93,6 +116,7 @@ SET_ASIDE: Final = personal(
     "what arrived and could not be read",
     because="it may be about a payment: `deliveries poisoned --retry` has it read, and it goes "
     "then",
+    ground="claims",
 )
 SIGNED_HASHES: Final = not_personal("hashes and signatures")
 STAFF: Final = not_personal(
@@ -102,7 +126,9 @@ STAFF_ADDRESS: Final = not_personal(
     "mail addresses of people who work here", because="it is theirs, who can take it away"
 )
 TRAIL_WORDS: Final = possibly_personal(
-    _STAFF_WORDS, because="the trail says for ever who did what, and why"
+    _STAFF_WORDS,
+    because="the trail says for ever who did what, and why",
+    ground="accountability",
 )
 WHOSE_NUMBER: Final = personal("whose number it is", erased="deleted")
 WITNESSES: Final = not_personal("names of witnesses, and codes")

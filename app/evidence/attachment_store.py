@@ -2,7 +2,7 @@
 digest."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import astuple, dataclass, field, fields
 from typing import Any, Final, Literal
 
@@ -129,6 +129,15 @@ async def attached_bytes(connection: AsyncConnection, sha256: str) -> bytes | No
         text("SELECT body FROM attachment_files WHERE sha256 = :digest"), {"digest": sha256}
     )
     return None if found is None else bytes(found)
+
+
+async def files_of_none_but(connection: AsyncConnection, names: Collection[str]) -> set[str]:
+    """Return the digests of the files that no other attachment than these has."""
+    sql = "SELECT sha256, id FROM attachments WHERE gone_at IS NULL AND sha256 IN ({})"
+    own = "SELECT sha256 FROM attachments WHERE gone_at IS NULL AND id IN ({})"
+    files = {row[0] for row in await select_in(connection, sql=own, values=names)}
+    rows = await select_in(connection, sql=sql, values=files)
+    return files - {row[0] for row in rows if row[1] not in names}
 
 
 async def empty_attachments(

@@ -1,12 +1,13 @@
 """Erases a customer's personal data, and keeps what the money rests on.
 
-    1 find    what a phone number, or an order, touches: by digests, and by searching the bytes
-              that no digest leads to
+    1 find    what a phone number, or an order, touches: by digests, and by searching every column
+              of the database, by their marks (`app/database/marks.py`)
     2 judge   each order, stray and refused delivery: what may go, and what must stay and why
     3 note    the subject in the journal, on its disk, for a later restore of an older backup; then
               who asked, and why; both before the first row is touched
     4 erase   in short transactions beside the running service; nothing that was said of meanwhile
-    5 tidy    the database's log, so that the bytes are gone, too
+    5 report  what every column holds still, with the legal ground, and tidy the database's log, so
+              that the bytes are gone, too
     6 end     the journal's line is one of those that were carried out here
 
 An operator who proved who they are proposes it, and step 3 waits until another has approved. The
@@ -46,17 +47,12 @@ BARE_DIGITS: Final = 11
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErasureRequest:
-    """What is to be erased: everything of one phone number, or of one order.
-
-    everywhere  look for the number in every body and header, too: as slow as reading them all
-    country     the calling code of a number written in the national way, beside the sources'
-    """
+    """What is to be erased: everything of one phone number, or of one order."""
 
     phone: str | None = None
     order: str | None = None
     reason: str
     by: str | None
-    everywhere: bool = False
 
 
 async def erase(
@@ -88,7 +84,7 @@ async def erase(
             if digits is None:
                 erasure = await finding.of_order(connection, asked.order or "")
             else:
-                erasure = await finding.of_phone(connection, digits, everywhere=asked.everywhere)
+                erasure = await finding.of_phone(connection, digits)
     except NotFoundError:
         if not dry_run:
             await carry_out(again, journal)
@@ -210,11 +206,8 @@ def _digits(context: AppContext, asked: ErasureRequest) -> str:
 
 
 def traces_left(path: Path, erasure: Erasure) -> list[Path]:
-    """Return files of an SQLite database that still hold one of the numbers, though nothing was
-    kept. For a process that no longer has it open. After an erasure by the index it searches the
-    log only: the database itself, which may hold the number where no index leads, takes long to
-    read."""
-    if erasure.kept or erasure.stays or not erasure.phones:
+    """Return files of an SQLite database that still hold one of the numbers, though no row does.
+    For a process that no longer has it open."""
+    if erasure.kept or erasure.holding or not erasure.phones:
         return []
-    sought = [phone.encode() for phone in erasure.phones]
-    return files_with(path, sought, log_only=erasure.by_index)
+    return files_with(path, [phone.encode() for phone in erasure.phones])

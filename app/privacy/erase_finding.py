@@ -17,7 +17,8 @@ from app.access import operator_store
 from app.access.operators import note_in_trail
 from app.context.context import AppContext
 from app.core.errors import NotFoundError, UsageError
-from app.core.masking import hint_pattern, masked_phone, written_out, written_pattern
+from app.core.jobs import silent
+from app.core.masking import masked_phone, written_out, written_pattern
 from app.database.engine import Connection
 from app.database.statements import run
 from app.evidence import attachment_store
@@ -57,6 +58,19 @@ class JudgedDeliveries:
 
 Row = TypeVar("Row")
 
+_OF_DELIVERIES: Final = ("deliveries.headers", "deliveries.body")
+
+
+async def rows_of(
+    connection: Connection, orders: Mapping[str, Sequence[str]], phones: Sequence[str]
+) -> dict[str, set[erase_store.Key]]:
+    """Return the rows of orders, each with its deliveries, that an erasure takes with them."""
+    deliveries = [*chain.from_iterable(orders.values())]
+    owned = await erase_store.owned_rows(connection, {*orders, *deliveries})
+    reasons = await erase_texts.bare_reasons(connection, deliveries, phones)
+    return owned | {"events": {(row,) for row, _ in reasons}}
+
+
 MOST_ORDERS: Final = 10_000
 """Orders of one number: beyond it, it is a test number, and not a person's."""
 
@@ -70,12 +84,6 @@ PAUSE_S: Final = 0.25
 NOBODY: Final = re.compile(r"(?!)")
 """Finds nothing: for a number that is known by its digest alone."""
 
-BY_INDEX: Final = (
-    "; looked at where events name the number as the customer's: --everywhere looks through every "
-    "body and header, too"
-)
-"""What is said of a number that no digest leads to."""
-
 
 @dataclass(slots=True, kw_only=True)
 class Erasure:
@@ -88,10 +96,10 @@ class Erasure:
     notes       the digests by which they are found
     reasons     of events, in which a number stands
     staying     orders that are kept for now, each with its deliveries
-    stays       how many texts of all these orders hold a number and stay for good, by place
-    waits       how many rows of the orders that are kept for now stay with them, by place
-    by_index    whether a number was looked for where the index leads, and in what could not be read
-                or was refused, and not in every body and header
+    holding     all rows of the database that hold a number, by place: once erased, those that do
+                still
+    going       by table, the rows that are emptied or deleted; `waiting`: those
+                of the orders that are kept for now
     tidied      whether the database's log has been emptied of it
     latest      when the last of what goes arrived: later than now, where the clock was set back
                 since; as of that it is erased, or a restore would leave it in
@@ -107,15 +115,16 @@ class Erasure:
     rejections: list[str] = field(default_factory=list)
     book_lines: list[book_line_store.LineKey] = field(default_factory=list)
     bank_lines: list[erase_texts.BankText] = field(repr=False, default_factory=list)
+    bookmarks: set[erase_store.Key] = field(repr=False, default_factory=set)
     attachments: list[attachment_store.AttachmentRecord] = field(repr=False, default_factory=list)
     reasons: int = 0
     staying: dict[str, list[str]] = field(default_factory=dict)
-    stays: Counter[str] = field(default_factory=Counter)
-    waits: Counter[str] = field(default_factory=Counter)
+    holding: dict[str, set[erase_store.Key]] = field(repr=False, default_factory=dict)
+    going: dict[str, set[erase_store.Key]] = field(repr=False, default_factory=dict)
+    waiting: dict[str, set[erase_store.Key]] = field(repr=False, default_factory=dict)
     requests: int = 0
     kept: list[erase_rules.KeptData] = field(default_factory=list)
     dry_run: bool = False
-    by_index: bool = False
     tidied: bool = False
     latest: Instant = EARLIEST
 
@@ -132,26 +141,14 @@ class Erasure:
             "bank_lines": len(self.bank_lines),
             "attachments": len(self.attachments),
             "reasons": self.reasons,
+            "bookmarks": len(self.bookmarks),
             "kept": len(self.kept),
         }
 
     def places(self) -> list[ReportedPlace]:
         """Return what goes by place, and what stays there."""
-        went = {
-            "attachment_files.body": len({each.sha256 for each in self.attachments}),
-            "attachments.details": len(self.attachments),
-            "book_lines.phone": len(self.book_lines),
-            "bank_lines.told": len(self.bank_lines),
-            "deliveries.body": self.counts()["deliveries"] - len(self.wholes),
-            "envelopes.body": len(self.wholes),
-            "events.reason": self.reasons,
-            "phones.digest": len(self.notes),
-            "rejections.body": len(self.rejections),
-            "unanswered.request": self.requests,
-        }
-        alone = (each for each in self.kept if each.what not in self.staying)
-        kept = Counter(each.place for each in alone if each.why != "in_the_reference")
-        return reported_places(went, stays=self.stays, waits=kept + self.waits)
+        aside = Counter(each.place for each in self.kept if each.why == "set_aside")
+        return reported_places(self.holding, going=self.going, waiting=self.waiting, beside=aside)
 
     def document(self) -> dict[str, Any]:
         """Return it for JSON."""
@@ -160,7 +157,6 @@ class Erasure:
             "dry_run": self.dry_run,
             **self.counts(),
             "places": [each.document() for each in self.places()],
-            "by_index": self.by_index,
             "tidied": self.tidied,
             "erased": [{"order": each.order, "deliveries": len(each.sizes)} for each in self.orders]
             + [{"delivery": each} for each in (*self.deliveries, *self.wholes)],
@@ -190,31 +186,20 @@ class ErasureFinder:
         self,
         connection: Connection,
         digits: str,
-        *,
-        everywhere: bool = False,
-        held: Iterable[str] | None = None,
-        wholes: Iterable[str] = (),
     ) -> Erasure:
-        """Find everything of a number.
-
-        everywhere  search every body and header, also where the index could say
-        held        the deliveries that hold it, where they are known, with the `wholes` that do
-        """
-        by_index = held is None and not everywhere and await self._indexed(connection)
-        erasure = Erasure(subject=masked_phone(digits), phones=[digits], by_index=by_index)
+        """Find everything of a number."""
+        erasure = Erasure(subject=masked_phone(digits), phones=[digits])
         written = written_pattern(digits)
-        orders = set(await erase_store.orders_asked_for(connection, digits))
-        strays = set(held or ())
-        if held is None:
-            looking = erase_store.deliveries_that_hold(
-                connection, written, hint_pattern(digits), unreadable=by_index
-            )
-            async for looked, found in looking:
-                strays |= set(found)
-                self._progress(looked)
-            if not by_index:
-                hint = hint_pattern(digits)
-                wholes = await erase_store.wholes_that_hold(connection, written, hint)
+        erasure.holding = await erase_store.rows_that_hold(connection, [digits], self._progress)
+
+        def holding(*places: str) -> set[erase_store.Key]:
+            return set[erase_store.Key]().union(*(erasure.holding.get(e, ()) for e in places))
+
+        waits_for = await erase_store.orders_waiting_for(connection, holding("unanswered.request"))
+        orders, strays = set(waits_for), {each[0] for each in holding(*_OF_DELIVERIES)}
+        strays |= {delivery for _, delivery in holding("unread_values.value")}
+        strays |= set(await erase_store.deliveries_of_events(connection, holding("events.reason")))
+        wholes = {each[0] for each in holding("envelopes.body")}
         if self._context.phone_key is not None:
             digest = self._context.phone_key.digest(digits)
             await self._by_digest(connection, digest, orders, strays)
@@ -227,22 +212,12 @@ class ErasureFinder:
         erasure.book_lines = await book_line_store.lines_with(
             connection, phones=[digits], until=self._until
         )
+        if self._until is None:  # also those that are written in another way
+            erasure.book_lines = sorted({*erasure.book_lines, *holding("book_lines.phone")})
         erasure.bank_lines = await erase_texts.bank_lines_with(
             connection, [written], until=self._until
         )
         return await self._checked(connection, erasure)
-
-    async def _indexed(self, connection: Connection) -> bool:
-        """Return whether the digests lead to every customer whom an event names as one: there are
-        some, all are of the key that is at hand, and every source says where its customers
-        stand."""
-        key = self._context.phone_key
-        return (
-            key is not None
-            and all(source.profile.customer.phone for source in self._context.sources.values())
-            and await phone_store.a_note(connection) is not None
-            and not await phone_store.has_other_keys(connection, key.name)
-        )
 
     async def of_digest(self, connection: Connection, digest: bytes) -> Erasure:
         """Find everything by a number's digest, where nothing shows the number."""
@@ -281,6 +256,9 @@ class ErasureFinder:
         """Find everything of an order's customer."""
         erasure = Erasure(subject=order)
         erasure.phones = await phones_of(connection, order, sources=self._context.sources)
+        erasure.holding = await erase_store.rows_that_hold(
+            connection, erasure.phones, self._progress
+        )
         await self._judge(connection, erasure, [order])
         named = re.compile(rf"(?<![\w-]){re.escape(order)}(?![\w-])")
         await self._judge_unknown(connection, erasure, set(), named)
@@ -330,21 +308,43 @@ class ErasureFinder:
             for each in erasure.orders
             if each.sizes or held.intersection((each.order, *erasure.brought[each.order]))
         ]
+        erasure.bookmarks = {
+            key
+            for place in ("bookmarks.label", "bookmarks.query")
+            for key in erasure.holding.get(place, ())
+        }
         if not any(erasure.counts().values()):
-            looked = BY_INDEX if erasure.by_index else ""
-            raise NotFoundError(f"nothing is kept of {erasure.subject}{looked}")
+            raise NotFoundError(f"nothing is kept of {erasure.subject}")
         # The last of what is no delivery.
         moments = [each.last_heard for each in erasure.orders]
         moments += [note[3] for note in erasure.notes] + [each.at for each in erasure.attachments]
         if erasure.book_lines or erasure.bank_lines:
             moments.append(await book_line_store.last_import_at(connection))
         erasure.latest = max([erasure.latest, *moments])
-        all_of_them = {**erasure.staying, **erasure.brought}
-        erasure.stays = await erase_texts.texts_that_stay(connection, all_of_them, erasure.phones)
-        erasure.waits = await erase_texts.texts_that_wait(
-            connection, erasure.staying, erasure.phones
-        )
+        erasure.waiting = await rows_of(connection, erasure.staying, erasure.phones)
+        erasure.going = await self._going(connection, erasure)
         return erasure
+
+    async def _going(
+        self, connection: Connection, erasure: Erasure
+    ) -> dict[str, set[erase_store.Key]]:
+        """Return the rows that go, by table."""
+        alone = {each: [each] for each in erasure.deliveries}
+        going = await rows_of(connection, erasure.brought | alone, erasure.phones)
+        going["envelopes"] |= await erase_store.wholes_by_name(connection, erasure.wholes)
+        going["phones"] = {note[:3] for note in erasure.notes}
+        going["rejections"] = {(each,) for each in erasure.rejections}
+        going["book_lines"] = set(erasure.book_lines)
+        going["bank_lines"] = {key for key, _ in erasure.bank_lines}
+        going["bookmarks"] = erasure.bookmarks
+        going["attachments"] = {(each.attachment_id,) for each in erasure.attachments}
+        going["attachment_files"] = {
+            (each,)
+            for each in await attachment_store.files_of_none_but(
+                connection, [each.attachment_id for each in erasure.attachments]
+            )
+        }
+        return going
 
     async def _attachments(
         self, connection: Connection, erasure: Erasure
@@ -352,9 +352,8 @@ class ErasureFinder:
         """Return attachments of orders that go, and of others that name the number. Those of orders
         that stay, or that would if they were of this customer, are needed, such as for a dispute,
         and stay."""
-        written = [written_pattern(phone) for phone in erasure.phones]
         found = await erase_texts.attachments_with(
-            connection, erasure.brought, written, until=self._until
+            connection, erasure.brought, erasure.holding, until=self._until
         )
         staying = {each.what for each in erasure.kept} - erasure.brought.keys()
         others = {each.order for each in found} - erasure.brought.keys() - staying - {""}
@@ -534,7 +533,10 @@ class Erasing:
         stayed = {each: erasure.brought[each] for each in changed}
         erasure.staying |= stayed
         async with self._context.database.reading() as connection:
-            erasure.waits += await erase_texts.texts_that_wait(connection, stayed, erasure.phones)
+            rows = await rows_of(connection, stayed, erasure.phones)
+        for table, keys in rows.items():
+            erasure.waiting[table] = erasure.waiting.get(table, set()) | keys
+            erasure.going[table] = erasure.going.get(table, set()) - keys
         erasure.attachments = [each for each in erasure.attachments if each.order not in changed]
         erasure.orders = [each for each in erasure.orders if each.order in gone]
         for settled in erasure.orders:
@@ -570,8 +572,11 @@ class Erasing:
         await self._in_parts(erasure.book_lines, book_line_store.empty_lines)
         await self._in_parts(erasure.attachments, files)
         await self._in_parts(erasure.bank_lines, bank_store.rewrite_bank_texts)
+        await self._in_parts([*erasure.bookmarks], erase_store.drop_bookmarks)
         recipients = [note for note in erasure.notes if note[1] == phone_store.RECIPIENT]
         await self._in_parts(recipients, phone_store.drop_notes)
+        async with self._context.database.reading() as connection:
+            erasure.holding = await erase_store.rows_that_hold(connection, erasure.phones, silent)
 
     async def _in_parts(
         self, rows: Sequence[Row], work: Callable[[Connection, list[Row]], Awaitable[object]]

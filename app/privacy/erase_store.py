@@ -5,18 +5,24 @@ still to be carried out here: after a crash, or in an older backup.
 """
 
 import re
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+import zlib
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Literal, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from sqlalchemy import text
+from sqlalchemy import LargeBinary, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.core.masking import is_written_out, written_out
-from app.database.statements import insert_rows, run, select_in, statement, stream
+from app.core.masking import hint_pattern, is_written_out, written_out, written_pattern
+from app.database.marks import MARK
+from app.database.statements import insert_rows, run, select_in, statement, stream, tables
 from app.receiving.inbox_file_store import path_of
 from reconcile.instants import Instant
+
+Key = tuple[Any, ...]
+"""A row's primary key."""
 
 ROWS_AT_ONCE: Final = 1_000
 
@@ -24,13 +30,11 @@ READ_AT_ONCE: Final = 1024 * 1024
 """Bytes in memory at a time."""
 
 
-def files_with(path: Path, sought: Sequence[bytes], *, log_only: bool = False) -> list[Path]:
+def files_with(path: Path, sought: Sequence[bytes]) -> list[Path]:
     """Return the files of the database and of its inbox, with their logs and the logs' indexes,
-    that hold one of these bytes. `log_only`: without the database's own file, which may be long."""
+    that hold one of these bytes."""
     names = ("", "-wal", "-shm", "-journal")
     files = [Path(f"{each}{name}") for each in (path, path_of(path)) for name in names]
-    if log_only:
-        files.remove(path)
     return [each for each in files if each.exists() and _contains(each, sought)]
 
 
@@ -51,6 +55,7 @@ TABLES: Final = (
     "attachments",
     "bank_lines",
     "book_lines",
+    "bookmarks",
     "deliveries",
     "envelopes",
     "events",
@@ -84,13 +89,6 @@ WHOLE: Final = (
     "ORDER BY digest LIMIT :limit"
 )
 """Whole bodies of several events that are still there, by digest."""
-
-# The verdict stands in the text, not among the values: the index holds this verdict alone.
-UNREADABLE: Final = (
-    "SELECT id, headers, body, received_at FROM deliveries "
-    "WHERE verdict = 'unreadable' AND pruned_at IS NULL AND id > :after ORDER BY id LIMIT :limit"
-)
-"""Deliveries that could not be read and still have their bytes."""
 
 _OWNERS: Final = (
     "SELECT deliveries.id, deliveries.received_at, deliveries.source, deliveries.pruned_at, "
@@ -158,35 +156,6 @@ async def searched_texts(
         after = rows[-1][0]
 
 
-async def deliveries_that_hold(
-    connection: AsyncConnection,
-    written: re.Pattern[str],
-    hint: re.Pattern[bytes],
-    *,
-    unreadable: bool = False,
-) -> AsyncIterator[tuple[int, list[str]]]:
-    """Yield deliveries whose own body or a header holds what a pattern finds, some at a time, with
-    how many were looked at: of all, or of those that could not be read.
-
-    hint  what is in every such body, and is found faster
-    """
-    async for texts in searched_texts(connection, UNREADABLE if unreadable else READ):
-        held = [each.id for each in texts if _holds(written, hint, each)]
-        yield len(texts), held
-
-
-async def wholes_that_hold(
-    connection: AsyncConnection, written: re.Pattern[str], hint: re.Pattern[bytes]
-) -> set[str]:
-    """Return the digests of whole bodies of several events that hold what a pattern finds. One of
-    the events may have lost its own bytes, and what stands beside the events is in no other
-    place."""
-    found = set[str]()
-    async for texts in searched_texts(connection, WHOLE):
-        found |= {each.id for each in texts if _holds(written, hint, each)}
-    return found
-
-
 async def owners_in_wholes(
     connection: AsyncConnection, digests: Iterable[str]
 ) -> dict[str, list[Owned]]:
@@ -214,16 +183,6 @@ async def rejections_that_hold(
     return found
 
 
-def _holds(written: re.Pattern[str], hint: re.Pattern[bytes], each: SearchedText) -> bool:
-    headers, body = each.headers.encode("latin-1", "replace"), each.body or b""
-    if not (hint.search(headers) or hint.search(body)):
-        if b"%" not in headers and is_written_out(body):
-            return False
-        if hint.search(each.whole().encode("utf-8", "replace")) is None:
-            return False
-    return written.search(each.whole()) is not None
-
-
 _REASONS: Final = (
     'SELECT events."row", events.reason FROM deliveries JOIN events '
     "ON events.event_id = deliveries.event_id AND events.source = deliveries.source "
@@ -240,6 +199,35 @@ async def reasons_of(
     return sorted({(row[0], row[1]) for row in rows})
 
 
+async def deliveries_of_events(connection: AsyncConnection, rows: Iterable[Key]) -> list[str]:
+    """Return the deliveries that brought the events of these rows."""
+    sql = 'SELECT delivery_id FROM events WHERE "row" IN ({})'
+    found = await select_in(connection, sql=sql, values=[each[0] for each in rows])
+    return [row[0] for row in found]
+
+
+async def drop_bookmarks(connection: AsyncConnection, bookmarks: Iterable[Key]) -> None:
+    """Delete operators' bookmarks, by operator, kind and label."""
+    for operator, kind, label in bookmarks:
+        await connection.execute(
+            text("DELETE FROM bookmarks WHERE operator = :who AND kind = :kind AND label = :label"),
+            {"who": operator, "kind": kind, "label": label},
+        )
+
+
+async def wholes_by_name(connection: AsyncConnection, deliveries: Iterable[str]) -> set[Key]:
+    """Return the whole bodies in which these deliveries came."""
+    sql = "SELECT envelope FROM deliveries WHERE envelope IS NOT NULL AND id IN ({})"
+    return {tuple(row) for row in await select_in(connection, sql=sql, values=deliveries)}
+
+
+async def orders_waiting_for(connection: AsyncConnection, requests: Iterable[Key]) -> list[str]:
+    """Return the orders of session requests without an answer, by their keys."""
+    sql = "SELECT order_key FROM unanswered WHERE key IN ({})"
+    found = await select_in(connection, sql=sql, values=[each[0] for each in requests])
+    return [row[0] for row in found]
+
+
 async def rewrite_reasons(connection: AsyncConnection, reasons: Iterable[tuple[int, str]]) -> None:
     """Write other words in the place of the reasons of these rows: no leaf and no ledger's
     substance holds them."""
@@ -250,79 +238,134 @@ async def rewrite_reasons(connection: AsyncConnection, reasons: Iterable[tuple[i
         )
 
 
-Of = Literal["orders", "keys", "deliveries", "all"]
-"""How the texts of a place are found: by orders, their keys in books and statements, or their
-deliveries; `all` reads a short table whole."""
+Rows = Mapping[str, set[Key]]
+"""Keys of rows, by `table` or by `table.column`."""
 
-_BREAKS: Final = "break_id IN (SELECT id FROM breaks WHERE order_ref IN ({}))"
-_PROPOSED: Final = "proposal IN (SELECT id FROM proposals WHERE subject IN ({}))"
-_ASKED: Final = "event_id IN (SELECT event_id FROM events WHERE order_key IN ({}))"
-
-_PLACES: Final[tuple[tuple[str, str, str, Of], ...]] = (
-    (
-        "events", "order_key event_id kind order_ref session payment movement capture",
-        "order_key IN ({})", "orders",
-    ),
-    ("records", "order_key session payment reason details", "order_key IN ({})", "orders"),
-    ("revisions", "order_key substance because", "order_key IN ({})", "orders"),
-    ("ledgers", "order_key substance", "order_key IN ({})", "orders"),
-    ("links", "reference order_key", "order_key IN ({})", "orders"),
-    ("contested", "order_key other", "order_key IN ({})", "orders"),
-    ("order_due", "order_key", "order_key IN ({})", "orders"),
-    ("order_listings", "order_key", "order_key IN ({})", "orders"),
-    ("notifications", "order_key", "order_key IN ({})", "orders"),
-    ("takings", "key order_key payment cite told", "order_key IN ({})", "orders"),
-    ("attachments", "subject order_key", "order_key IN ({})", "orders"),
-    ("confirmations", "event_id", _ASKED, "orders"),
-    ("audit", "subject reason", "subject IN ({})", "orders"),
-    ("proposals", "subject sentence given reason", "subject IN ({})", "orders"),
-    ("proposal_decisions", "reason", _PROPOSED, "orders"),
-    ("breaks", "order_ref payment subject", "order_ref IN ({})", "orders"),
-    ("break_deeds", "value reason", _BREAKS, "orders"),
-    ("break_turns", "cites", _BREAKS, "orders"),
-    ("break_versions", "seen", _BREAKS, "orders"),
-    ("deliveries", "event_id", "id IN ({})", "deliveries"),
-    ("book_lines", "match_key reference group_key group_name", "match_key IN ({})", "keys"),
-    ("statement_lines", "subject match_key payment order_ref payout refund", "match_key IN ({})",
-     "keys"),
-    ("bookmarks", "label query", "1 = 1", "all"),
-    ("imports", "file reason", "1 = 1", "all"),
-    ("runs", "result", "1 = 1", "all"),
-    ("closings", "document", "1 = 1", "all"),
-    ("closing_prints", "content", "1 = 1", "all"),
-    ("reopenings", "document", "1 = 1", "all"),
-    ("signoffs", "note", "1 = 1", "all"),
-)  # fmt: skip
-"""Texts that an erasure keeps: the table, its columns, and which of its rows."""
+OWNED: Final[Mapping[str, str]] = {
+    "deliveries": "SELECT id FROM deliveries WHERE pruned_at IS NULL AND id IN ({})",
+    "envelopes": "SELECT envelopes.digest FROM envelopes JOIN deliveries "
+    "ON deliveries.envelope = envelopes.digest "
+    "WHERE envelopes.body IS NOT NULL AND deliveries.id IN ({})",
+    "unread_values": "SELECT value, delivery_id FROM unread_values WHERE delivery_id IN ({})",
+    "phones": "SELECT digest, kind, thing FROM phones WHERE thing IN ({})",
+    "unanswered": "SELECT key FROM unanswered WHERE order_key IN ({})",
+    "attachments": "SELECT id FROM attachments WHERE gone_at IS NULL AND order_key IN ({})",
+    "attachment_files": "SELECT sha256 FROM attachments "
+    "WHERE gone_at IS NULL AND order_key IN ({})",
+    "order_keys": "SELECT number FROM order_keys WHERE order_key IN ({})",
+}
+"""Rows of an order, of which an erasure empties or deletes something: by the order or by its
+deliveries. Rows of the other tables are found by what stands in them."""
 
 
-_KEPT: Final = "SELECT {column} FROM {table} WHERE {column} IS NOT NULL AND ({which})"
+async def owned_rows(connection: AsyncConnection, things: Collection[str]) -> dict[str, set[Key]]:
+    """Return the rows of these orders and deliveries that hold personal data, by table."""
+    return {
+        table: {tuple(row) for row in await select_in(connection, sql=sql, values=things)}
+        for table, sql in OWNED.items()
+    }
 
 
-async def kept_texts(
-    connection: AsyncConnection, whom: Mapping[Of, Sequence[str]]
-) -> AsyncIterator[tuple[str, list[str]]]:
-    """Yield the texts that an erasure keeps, with their place, some at a time. A place may come
-    again. Of the short tables, yield all.
+IN_TRANSIT: Final = ("inbox", "suspects")
+"""Tables that are judged by themselves, and on SQLite lie in a file of their own."""
 
-    whom  the orders, their keys in books and statements, and their deliveries
+_SEARCHED: Final = "SELECT {key}, {texts} FROM {table}"
+_ONE: Final = "SELECT {columns} FROM {table} WHERE {key}"
+_BESIDE: Final = "\n"
+"""Between the texts of a row that are searched as one."""
+
+BLOBS_AT_ONCE: Final = 16
+"""Rows with bytes in memory at a time: a body has up to a MiB, an attachment some."""
+
+_DEFLATED: Final = b"\x78"
+"""First byte of what zlib writes, as the parts of a printed month."""
+
+MOST_INFLATED: Final = 64 * 1024 * 1024
+"""Bytes of one such part that are searched; the reports cut them far below."""
+
+
+async def rows_that_hold(
+    connection: AsyncConnection, phones: Sequence[str], progress: Callable[[int], None]
+) -> dict[str, set[Key]]:
+    """Return the rows that hold one of these numbers, in any notation, by `table.column`: all
+    columns of text or bytes in the database are searched, by their marks.
+
+    phones    E.164 digits
+    progress  is given the number of rows that were read, some at a time
     """
-    for table, columns, where, of in _PLACES:
-        for column in columns.split():
-            sql, place = (
-                statement(_KEPT, column=column, table=table, which=where),
-                f"{table}.{column}",
-            )
-            if of == "all":
-                async for rows in stream(connection, sql, at_once=ROWS_AT_ONCE):
-                    yield place, [_as_text(row[0]) for row in rows]
-            else:
-                found = await select_in(connection, sql=sql, values=whom[of])
-                yield place, [_as_text(row[0]) for row in found]
+    found: dict[str, set[Key]] = {}
+    if not phones:
+        return found
+    hints = [hint_pattern(each) for each in phones]
+    written = [written_pattern(each) for each in phones]
+
+    def holds(content: str | bytes | None) -> bool:
+        whole = "" if content is None else _whole(content)
+        return any(each.search(whole) for each in written)
+
+    for name, table in sorted(tables().tables.items()):
+        if name in IN_TRANSIT:
+            continue
+        key = [each.name for each in table.primary_key]
+        marked = {each.name: each.info[MARK] for each in table.columns if MARK in each.info}
+        blobs = {each.name for each in table.columns if isinstance(each.type, LargeBinary)}
+        # What arrived may be in any encoding; our own texts are searched as they are, in one.
+        plain = [n for n, mark in marked.items() if n not in blobs and mark.personal != "personal"]
+        whole = [n for n, mark in marked.items()
+                 if n not in plain and (n not in blobs or mark.personal != "not")]  # fmt: skip
+        joined = f" || '{_BESIDE}' || ".join(f"coalesce(\"{each}\", '')" for each in plain)
+        sql = statement(
+            _SEARCHED,
+            key=", ".join(f'"{each}"' for each in key),
+            texts=", ".join([joined or "''", *(f'"{each}"' for each in whole)]),
+            table=name,
+        )
+        rows_at_once = BLOBS_AT_ONCE if blobs & {*whole} else ROWS_AT_ONCE
+        maybe: list[Key] = []
+        async for rows in stream(connection, sql, at_once=rows_at_once):
+            for row in rows:
+                if any(_may_hold(hints, each) for each in row[len(key) :]):
+                    maybe.append(row[: len(key)])
+            progress(len(rows))
+        sql = statement(
+            _ONE,
+            columns=", ".join(f'"{each}"' for each in (*plain, *whole)),
+            table=name,
+            key=" AND ".join(f'"{each}" = :k{place}' for place, each in enumerate(key)),
+        )
+        for each in maybe:
+            values = {f"k{place}": value for place, value in enumerate(each)}
+            row = (await connection.execute(text(sql), values)).one()
+            for column, content in zip((*plain, *whole), row, strict=True):
+                if holds(content):
+                    found.setdefault(f"{name}.{column}", set()).add(tuple(each))
+    return found
 
 
-def _as_text(value: str | bytes) -> str:
-    return value if isinstance(value, str) else bytes(value).decode("utf-8", "replace")
+def _may_hold(hints: Sequence[re.Pattern[bytes]], content: str | bytes | None) -> bool:
+    if not content:
+        return False
+    if isinstance(content, str):
+        raw = content.encode("utf-8", "replace")
+        decoded = b"%" in raw or b"\\u" in raw
+    else:
+        raw, decoded = bytes(content), content[:1] == _DEFLATED or not is_written_out(content)
+    if any(each.search(raw) for each in hints):
+        return True
+    return decoded and any(
+        each.search(_whole(content).encode("utf-8", "replace")) for each in hints
+    )
+
+
+def _whole(content: str | bytes) -> str:
+    """Return a text as it is and without its escapes."""
+    if isinstance(content, str):
+        # What is long in a text without escapes is a digest or a signature, and no document.
+        return written_out(content) if "%" in content or "\\u" in content else content
+    if content[:1] == _DEFLATED:
+        with suppress(zlib.error):
+            content = zlib.decompressobj().decompress(content, MOST_INFLATED)
+    return written_out(content.decode("utf-8", "replace"))
 
 
 async def wholes_of(connection: AsyncConnection, deliveries: Iterable[str]) -> dict[str, str]:
@@ -336,15 +379,6 @@ async def wholes_of(connection: AsyncConnection, deliveries: Iterable[str]) -> d
         values=deliveries,
     )
     return {row[0]: row[1] for row in rows}
-
-
-async def orders_asked_for(connection: AsyncConnection, phone: str) -> list[str]:
-    """Return orders with a session request that waits for its answer and names this number."""
-    rows = await connection.execute(
-        text("SELECT order_key FROM unanswered WHERE request LIKE :held"),
-        {"held": f'%"{phone}"%'},
-    )
-    return [row[0] for row in rows]
 
 
 async def empty_wholes(connection: AsyncConnection, deliveries: Sequence[str]) -> None:

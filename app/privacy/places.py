@@ -4,10 +4,10 @@ Derived from the marks on the columns of the tables; the files beside the databa
 Leaves out: how an erasure is done (`erase_finding`).
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from functools import cache
-from typing import Final, NamedTuple, get_args
+from typing import Any, Final, NamedTuple, get_args
 
 from app.database import marks
 
@@ -77,8 +77,9 @@ def columns() -> tuple[Place, ...]:
 class ReportedPlace:
     """What one erasure did in one place.
 
-    went   rows or texts that went, or would go; `stays`: that hold the number still
-    why    why those stay; empty where none does
+    went   rows that went, or would go; `stays`: that hold the number still, or belong to an order
+           that is kept for now
+    why    why those stay, with the legal ground; empty where none does
     """
 
     where: str
@@ -91,25 +92,44 @@ class ReportedPlace:
         return {"place": self.where, "went": self.went, "stays": self.stays, "why": self.why}
 
 
-WAITS: Final = "what it is of is listed as kept, with its own reason"
+WAITS: Final = f"what it is of is listed as kept, with its own reason ({marks.GROUNDS['claims']})"
 """Why something stays for now, in a place that an erasure empties."""
+
+UNEXPECTED: Final = "no number should stand here: tell who maintains this program"
+"""Why something stays in a place whose mark says that nobody's data can be in it."""
+
+
+def is_emptied(mark: marks.Mark) -> bool:
+    """Return whether an erasure takes personal data from a place."""
+    return mark.erased != "kept" and mark.personal != "not"
 
 
 def reported_places(
-    went: Mapping[str, int], *, stays: Mapping[str, int], waits: Mapping[str, int]
+    holding: Mapping[str, Set[Any]],
+    *,
+    going: Mapping[str, Set[Any]],
+    waiting: Mapping[str, Set[Any]],
+    beside: Mapping[str, int],
 ) -> list[ReportedPlace]:
     """Return one erasure by place, in the order of the list, without the places that it did not
     touch.
 
-    stays  texts that are kept for good; `waits`: that are kept for now
+    holding  keys of the rows that hold the number, by place
+    going    by table: of those that go; `waiting`: of those of orders that are kept for now
+    beside   how many more stay, by place
     """
     rows = []
     for where, mark in columns():
-        kept = stays.get(where, 0), waits.get(where, 0)
-        if went.get(where) or any(kept):
-            why = WAITS if kept[1] else mark.because if kept[0] else ""
+        table = where.partition(".")[0]
+        goes = going.get(table, set()) if is_emptied(mark) else set()
+        held = holding.get(where, set()) | (
+            waiting.get(table, set()) if is_emptied(mark) else set()
+        )
+        stays = len(held - goes) + beside.get(where, 0)
+        if goes or stays:
+            why = WAITS if is_emptied(mark) else UNEXPECTED if mark.personal == "not" else mark.why
             rows.append(
-                ReportedPlace(where=where, went=went.get(where, 0), stays=sum(kept), why=why)
+                ReportedPlace(where=where, went=len(goes), stays=stays, why=why if stays else "")
             )
     return rows
 

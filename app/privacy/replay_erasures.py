@@ -27,13 +27,12 @@ from app.access.operators import SERVICE, note_in_trail, permitted, who_may
 from app.context.context import AppContext
 from app.core.clock import SystemClock
 from app.core.errors import ConfigurationError, NotFoundError
-from app.core.masking import APART, written_pattern
+from app.core.masking import APART, CALLING_CODES
 from app.database.engine import Connection
 from app.evidence.seal import seal_unsealed
 from app.orders.customers import checked_reason
 from app.orders.set_aside import HOLDING
 from app.privacy import erase_finding, erase_rules, erase_store, erasure_journal
-from app.providers.phones import CALLING_CODES
 from app.receiving.inbox import Inbox, inbox_of
 from app.receiving.reader import Reader, ReaderContext
 from reconcile.instants import Instant
@@ -45,9 +44,6 @@ MIN_DIGITS: Final = 8
 MAX_DIGITS: Final = 15
 """Digits of a whole number (ITU-T E.164), as `providers.phones` reads them."""
 
-HINT: Final = 5
-"""Last digits by which a number is looked for: all ways to write it share them."""
-
 _RUN: Final = re.compile(rf"\d(?:{APART}\d){{6,}}", re.ASCII)
 _TRUNK: Final = re.compile(r"\(0\)")
 _GROUP: Final = re.compile(r"\d+", re.ASCII)
@@ -58,15 +54,12 @@ _NAME: Final = re.compile(r"[\w-]+")
 class Erased:
     """Whom the journal names, each with the instant of the last erasure.
 
-    phones   numbers that are in the clear; `held`: the deliveries that hold each; `wholes`: the
-             whole bodies of several events that do, by their digests
+    phones   numbers that are in the clear
     digests  of numbers that are found by nothing else
     orders   references
     """
 
     phones: dict[str, Instant] = field(repr=False, default_factory=dict)
-    held: dict[str, set[str]] = field(repr=False, default_factory=dict)
-    wholes: dict[str, set[str]] = field(repr=False, default_factory=dict)
     digests: dict[bytes, Instant] = field(default_factory=dict)
     orders: dict[str, Instant] = field(default_factory=dict)
 
@@ -102,17 +95,6 @@ async def find_erased(
             at = wanted.at("phone_note", digest.hex())
             if at is not None:
                 found.digests[digest] = at
-    if not found.phones:
-        return found
-    looking = _Looking(found.phones)
-    found.held = {digits: set() for digits in found.phones}
-    found.wholes = {digits: set() for digits in found.phones}
-    for select, held in ((erase_store.READ, found.held), (erase_store.WHOLE, found.wholes)):
-        async for texts in erase_store.searched_texts(connection, select):
-            for each in texts:
-                for digits in looking.held_in(each):
-                    held[digits].add(each.id)
-            progress(len(texts))
     return found
 
 
@@ -167,30 +149,6 @@ class _Wanted:
                 strangers.clear()
             strangers.add(subject)
         return at
-
-
-class _Looking:
-    """Finds known numbers in texts, as `written_pattern` does, many of them at a time."""
-
-    def __init__(self, phones: Iterable[str]) -> None:
-        self._by_end: dict[str, list[tuple[str, re.Pattern[str]]]] = {}
-        for digits in phones:
-            known = (digits, written_pattern(digits))
-            self._by_end.setdefault(digits[-HINT:], []).append(known)
-
-    def held_in(self, each: erase_store.SearchedText) -> Iterator[str]:
-        """Yield the numbers that stand in the headers or in the body, by the last digits of
-        everything there that may be a number."""
-        text, ends = each.whole(), set[str]()
-        for run in _RUN.findall(text):
-            digits = ""
-            for group in _GROUP.findall(run):
-                digits = digits[-HINT:] + group
-                ends.add(digits[-HINT:])
-        for end in ends & self._by_end.keys():
-            for digits, pattern in self._by_end[end]:
-                if pattern.search(text):
-                    yield digits
 
 
 def numbers_in(text: str, countries: Sequence[str]) -> Iterator[str]:
@@ -418,8 +376,7 @@ class ErasureReplay:
             )
         finder = erase_finding.ErasureFinder
         steps: list[tuple[Instant, _Step]] = [
-            (at, partial(finder.of_phone, digits=e, held=found.held[e], wholes=found.wholes[e]))
-            for e, at in found.phones.items()
+            (at, partial(finder.of_phone, digits=e)) for e, at in found.phones.items()
         ]
         steps += [(at, partial(finder.of_digest, digest=e)) for e, at in found.digests.items()]
         steps += [(at, partial(finder.of_order, order=e)) for e, at in found.orders.items()]

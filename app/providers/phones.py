@@ -18,24 +18,6 @@ _BRACKETS: Final = re.compile(r"[()]")
 _E164: Final = re.compile(r"[1-9][0-9]{7,14}")
 """ITU-T E.164: at most 15 digits; no number has fewer than eight."""
 
-_ONE: Final = "1 7"
-_TWO: Final = (
-    "20 27 30 31 32 33 34 36 39 40 41 43 44 45 46 47 48 49 51 52 53 54 55 56 57 58 60 61 62 63 64 "
-    "65 66 81 82 84 86 90 91 92 93 94 95 98"
-)
-_THREE: Final = "21 22 23 24 25 26 29 35 37 38 42 50 59 67 68 69 80 85 87 88 96 97 99"
-"""The first two digits of the three-digit codes."""
-
-CALLING_CODES: Final = frozenset(
-    (
-        *_ONE.split(),
-        *_TWO.split(),
-        *(f"{two}{last}" for two in _THREE.split() for last in range(10)),
-    )
-)
-"""Every calling code that is, or may be, assigned (ITU-T E.164, annex to Operational Bulletin 994).
-No code is the beginning of another."""
-
 
 def phone_digits(value: Any, country: str | None) -> str | None:
     """Return the digits; None where `value` is no whole phone number.

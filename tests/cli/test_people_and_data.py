@@ -188,17 +188,6 @@ def test_places_are_listed_and_reported(run: Run, old: None) -> None:
     assert "deliveries.body" in run(*words).out
 
 
-@pytest.mark.parametrize("days", ["DAYS", "PHONES_DAYS"])
-def test_deleted_digests_are_not_relied_upon(
-    run: Run, old: None, monkeypatch: pytest.MonkeyPatch, days: str
-) -> None:
-    words = ("erase", "--phone", f"+{PHONE}", "--dry-run", "--format", "json")
-    assert run(*words).document["by_index"]
-    assert not run(*words, "--everywhere").document["by_index"]
-    monkeypatch.setenv(f"TALLYHOOK_RETENTION_{days}", "400")
-    assert not run(*words).document["by_index"]
-
-
 @pytest.mark.slow
 def test_erasing(run: Run, old: None, tmp_path: Path) -> None:
     """First looked at, then done; the files are searched, and asked again nothing is left."""
@@ -229,7 +218,7 @@ def test_a_trace_in_an_unused_place_is_reported_until_the_file_is_written_anew(
         database.execute("INSERT INTO spare VALUES (?)", [PHONE * 20_000])
         database.execute("DROP TABLE spare")
     assert PHONE.encode() in path.read_bytes()
-    ended = run("erase", "--phone", PHONE, "--reason", "asked", "--everywhere", "--format", "json")
+    ended = run("erase", "--phone", PHONE, "--reason", "asked", "--format", "json")
     assert (ended.code, ended.document["kept"]) == (1, [])
     assert ended.document["traces"] == [str(path)]
     assert f"{path} still holds the number" in ended.err

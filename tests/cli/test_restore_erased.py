@@ -156,7 +156,7 @@ def test_a_number_is_found_however_it_is_written(
     send(tmp_path, bought("ORD-1", PHONE), other)
     backup = tmp_path / "old.backup"
     assert run("backup", str(backup)).code == 0
-    run(*ERASE, "--everywhere")  # where a longer number stays, it says that its digits are there
+    run(*ERASE)  # where a longer number stays, it says that its digits are there
     erased = bodies(tmp_path)
     assert erased == {"e-ORD-1": False, "e-ORD-2": not found}
     assert restore(run, backup).code == 0
@@ -171,7 +171,7 @@ def test_a_number_that_stands_in_the_national_way_alone_is_found(
     send(tmp_path, bought("ORD-2", OTHER, note=note), bought("ORD-3", OTHER, note="call 0711"))
     backup = tmp_path / "old.backup"
     assert run("backup", str(backup)).code == 0
-    assert run(*ERASE, "--everywhere").code == 0
+    assert run(*ERASE).code == 0
     erased = bodies(tmp_path)
     assert erased == {"e-ORD-2": False, "e-ORD-3": True}
     assert restore(run, backup).code == 0
@@ -221,7 +221,7 @@ def test_what_a_backup_holds_unread_is_read_before_they_are_looked_for(
     assert bodies(tmp_path) == {"e-ORD-1": False, "e-ORD-2": True}
     assert run("log", "verify").code == 0
     assert run("db", "check").code == 0
-    assert run(*ERASE, "--everywhere").code == 5, "nothing is kept of the number"
+    assert run(*ERASE).code == 5, "nothing is kept of the number"
 
 
 def test_a_number_of_which_only_the_digest_is_left_is_found(run: Run, tmp_path: Path) -> None:

@@ -1,30 +1,33 @@
 """What every database must keep of customers, and delete when it is asked to."""
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import Integer, LargeBinary, text
 from sqlalchemy.exc import DBAPIError
 
 from app.access.operator_store import AuditEntry, add_entry
+from app.access.operators import owner
 from app.access.proposal import Decided, Proposal
 from app.access.proposal_store import add_decision, add_proposal
 from app.context.context import AppContext
 from app.core.errors import ConfigurationError, NotFoundError
 from app.core.phone_key import PhoneKey
 from app.database.engine import scratch_database
+from app.database.marks import GROUNDS, Mark
 from app.database.statements import run
+from app.database.tables import metadata
 from app.orders.find_orders import find_orders
 from app.orders.refold import refold_until_quiet
 from app.orders.retention_store import prune
 from app.privacy.consistency_store import phones_not_noted
 from app.privacy.erase import ErasureRequest, erase
-from app.privacy.erase_finding import Erasing, Erasure
-from app.privacy.erase_store import UNREADABLE as UNREADABLE_TEXTS
-from app.privacy.erase_store import note_carried_out
+from app.privacy.erase_finding import Erasing, Erasure, ErasureFinder
+from app.privacy.erase_store import IN_TRANSIT, note_carried_out
 from app.privacy.erasure_journal import make_journal
+from app.privacy.places import UNEXPECTED, columns, is_emptied
 from app.privacy.replay_erasures import ErasureReplay, journal_state, replay_after_restore
 from app.receiving import phone_store as phones
 from app.receiving.append_store import Envelope
@@ -105,11 +108,6 @@ async def with_bodies(inbox: Inbox) -> list[str]:
 
 FOUND_BY: dict[str, tuple[str, dict[str, Any], str]] = {
     "the notes of an order": (phones.NOTES_OF.format("'A', 'B'"), {}, "ix_phones_thing"),
-    "what could not be read": (
-        UNREADABLE_TEXTS,
-        {"after": "dlv_0", "limit": 500},
-        "ix_deliveries_unreadable",
-    ),
 }
 """What an erasure asks of a large table, and the index that answers it."""
 
@@ -120,6 +118,42 @@ ORPHANED: dict[str, tuple[str, dict[str, Any], str]] = {
 OF_ORDERS = "SELECT event_id FROM events WHERE order_key IN ('A', 'B')"
 FOUND_BY |= ORPHANED | {"events of an order": (OF_ORDERS, {}, "ix_events_order_key")}
 """What every batch of deliveries and every fold asks."""
+
+
+def is_searched(where: str, mark: Mark) -> bool:
+    """Return whether a number in this place is looked for: keys and hashes of ours are not read."""
+    table, _, column = where.partition(".")
+    is_blob = isinstance(metadata.tables[table].columns[column].type, LargeBinary)
+    return table not in IN_TRANSIT and not (is_blob and mark.personal == "not")
+
+
+def planted_rows(phone: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield one insert for each marked column, with the number in it."""
+    for number, (where, mark) in enumerate(columns(), 1):
+        name, _, planted = where.partition(".")
+        if not is_searched(where, mark):
+            continue
+        values: dict[str, Any] = {}
+        for column in metadata.tables[name].columns:
+            text_ = f"of {phone}" if column.name == planted else where
+            if column.name == planted or column.primary_key or not column.nullable:
+                is_blob = isinstance(column.type, LargeBinary)
+                value: Any = text_.encode() if is_blob else text_
+                values[column.name] = number if isinstance(column.type, Integer) else value
+        names, given = (", ".join(each) for each in ((f'"{n}"' for n in values),
+                                                      (f":{n}" for n in values)))  # fmt: skip
+        yield f"INSERT INTO {name} ({names}) VALUES ({given})", values
+
+
+async def standing(inbox: Inbox, phone: str) -> dict[str, int]:
+    """Return in how many rows of each place the number stands, by reading all of the database."""
+    found = {}
+    for where, mark in columns():
+        table, _, column = where.partition(".")
+        if is_searched(where, mark):
+            texts = await rows(inbox, f'SELECT "{column}" FROM {table}')
+            found[where] = sum(phone in str(each) for (each,) in texts)
+    return {where: count for where, count in found.items() if count}
 
 
 class PersonalContract:
@@ -220,6 +254,32 @@ class PersonalContract:
         assert found == [(None, "")]
         for table in ("phones", "rejections"):
             assert await rows(inbox, f"SELECT 1 FROM {table}") == []
+
+    async def test_a_number_in_any_column_is_found_and_reported(
+        self, inbox: Inbox, tmp_path: Path
+    ) -> None:
+        """One row for each marked column, which holds the number there and nowhere else. What an
+        erasure reports of every column is what a search of the whole database finds, before and
+        after; each that keeps it says on which ground."""
+        async with inbox.database.writing() as connection:
+            for sql, values in planted_rows(PHONE):
+                await connection.execute(text(sql), values)
+        planted = {where: mark for where, mark in columns() if is_searched(where, mark)}
+        assert await standing(inbox, PHONE) == dict.fromkeys(planted, 1)
+        then = a_month_later(inbox, tmp_path)
+        async with inbox.database.reading() as connection:
+            erasure = await ErasureFinder(then, quiet).of_phone(connection, PHONE)
+        told = {each.where: each for each in erasure.places()}
+        assert told.keys() == planted.keys()
+        await Erasing(then, owner(), "asked").run(erasure)
+        left = await standing(inbox, PHONE)
+        assert left == {each.where: each.stays for each in told.values() if each.stays}
+        assert told == {each.where: each for each in erasure.places()}
+        assert {where for where, mark in planted.items() if not is_emptied(mark)} <= left.keys()
+        for where in left:
+            law = tuple(f"({each})" for each in GROUNDS.values())
+            expected = told[where].why == UNEXPECTED
+            assert expected if planted[where].personal == "not" else told[where].why.endswith(law)
 
     async def test_an_unread_part_keeps_the_whole_body(self, inbox: Inbox, tmp_path: Path) -> None:
         body, whole = f'{{"phone": "{PHONE}"}}'.encode(), Envelope("d" * 64, PHONE.encode())

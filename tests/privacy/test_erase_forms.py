@@ -110,10 +110,10 @@ async def test_a_number_that_an_event_names_is_found_by_its_digest(
         await refold_until_quiet(driver.context, limit=10, progress=quiet)
         driver.clock.put(T + 40 * DAY)
         erasure = await erased(driver)
-        assert ([each.order for each in erasure.orders], erasure.by_index) == (["ORD-1"], True)
+        assert [each.order for each in erasure.orders] == ["ORD-1"]
 
 
-async def test_where_nothing_is_found_it_is_said_where_was_looked(tmp_path: Path) -> None:
+async def test_a_number_of_no_digest_is_found_in_the_bodies(tmp_path: Path) -> None:
     """A national number, of a country that nothing tells, has no digest."""
     async with driving(tmp_path, with_worker=False) as driver:
         driver.context = driver.service.context
@@ -121,11 +121,9 @@ async def test_where_nothing_is_found_it_is_said_where_was_looked(tmp_path: Path
         await driver.send(paid("ORD-9", "e9", OTHER))
         await refold_until_quiet(driver.context, limit=10, progress=quiet)
         driver.clock.put(T + 40 * DAY)
-        with pytest.raises(NotFoundError, match="--everywhere looks through every body"):
-            await erased(driver)
-        assert [e.order for e in (await erased(driver, everywhere=True)).orders] == ["ORD-1"]
+        assert [e.order for e in (await erased(driver)).orders] == ["ORD-1"]
         with pytest.raises(NotFoundError, match=r"44$"):
-            await erased(driver, everywhere=True)
+            await erased(driver)
 
 
 async def test_a_clock_that_was_set_back_keeps_nobody(tmp_path: Path) -> None:

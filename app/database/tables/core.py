@@ -356,12 +356,15 @@ class RecordRow(Table, table=True):
         marks.possibly_personal(
             "the shop's words, or the payment service's without the customer's number",
             because="it is sealed",
+            ground="claims",
         ),
         null=True,
     )
     details: str | None = text_column(
         marks.possibly_personal(
-            "what was asked for and answered, without the customer's number", because="it is sealed"
+            "what was asked for and answered, without the customer's number",
+            because="it is sealed",
+            ground="claims",
         ),
         null=True,
     )
@@ -429,6 +432,7 @@ class RevisionRow(Table, table=True):
         marks.possibly_personal(
             "cites references, and reasons of events and records",
             because="it is sealed and published",
+            ground="claims",
         )
     )
 

@@ -76,7 +76,9 @@ class RunRow(Table, table=True):
     breaks: int = big_column()
     ties: int = big_column()
     result: str = text_column(
-        marks.possibly_personal("cites references", because="it says what was found then")
+        marks.possibly_personal(
+            "cites references", because="it says what was found then", ground="accounts"
+        )
     )
 
 
@@ -192,7 +194,9 @@ class ClosingPrintRow(Table, table=True):
     part: int = big_column(primary=True)
     content: bytes | None = blob_column(
         marks.possibly_personal(
-            "holds references", because="it is the closed month as it was printed"
+            "holds references",
+            because="it is the closed month as it was printed",
+            ground="accounts",
         )
     )
 
@@ -211,7 +215,9 @@ class ImportRow(Table, table=True):
     kind: str = text_column(marks.CODES)
     file: str = text_column(
         marks.possibly_personal(
-            "the name of the merchant's file", because="it says where lines came from"
+            "the name of the merchant's file",
+            because="it says where lines came from",
+            ground="accounts",
         )
     )
     sha256: str = text_column(marks.CODES)
@@ -291,13 +297,17 @@ class ImportTaskRow(Table, table=True):
     folder: str = text_column(marks.CODES, primary=True)
     file: str = text_column(
         marks.possibly_personal(
-            "the name of the merchant's file", because="it says which file waits, and goes with it"
+            "the name of the merchant's file",
+            because="it says which file waits, and goes with it",
+            ground="accounts",
         ),
         primary=True,
     )
     problem: str = text_column(
         marks.possibly_personal(
-            "may quote a cell of the file", because="it says what to do, and goes with the file"
+            "may quote a cell of the file",
+            because="it says what to do, and goes with the file",
+            ground="accounts",
         )
     )
     since: int = big_column()
@@ -332,6 +342,7 @@ class BookLineRow(Table, table=True):
         marks.possibly_personal(
             "a reference of the shop's own",
             because="payments are matched by it, and a closed month is proved by it",
+            ground="accounts",
         ),
         null=True,
     )
