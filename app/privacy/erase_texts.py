@@ -49,8 +49,8 @@ async def bank_lines_with(
                     ERASED_NUMBER if held else text
                     for held, text in zip(holding[:2], texts[:2], strict=True)
                 )
-                counterparty, told = (ERASED_NUMBER if text else "" for text in texts[2:])
-                found.append((key, (entry, reference, counterparty, told)))
+                counterparty, words = (ERASED_NUMBER if text else "" for text in texts[2:])
+                found.append((key, (entry, reference, counterparty, words)))
     return found
 
 
