@@ -40,6 +40,7 @@ from app.finance.files.banks.entries import Balances
 from app.finance.import_store import ImportKind as ImportKind
 from app.finance.line_version_store import WrittenVersions
 from app.finance.order_references import (
+    OF_BOOK,
     name_references,
     said_of_shared,
     shared_references,
@@ -89,7 +90,7 @@ async def import_file(
         done = reading.done
         shared = shared_references(reading.staged) if reading.names else {}
         if reading.names:
-            done.notes += said_of_shared(shared)
+            done.notes += said_of_shared(shared, OF_BOOK)
             reading.leave_out(await unfit_references(context, reading.staged))
         if not done.refused:
             reading.state_coverage(name, who=who.name, at=context.clock.now())

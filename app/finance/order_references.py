@@ -6,7 +6,7 @@ order by it.
 """
 
 from collections.abc import Container, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from app.access.operators import author_of_import
 from app.context.context import AppContext
@@ -14,6 +14,7 @@ from app.core.clock import Clock
 from app.core.text import counted
 from app.database.statements import PlainConnection, run
 from app.finance.files.books import REFERENCES
+from app.finance.files.statements import StatementForm
 from app.finance.staged_rows import Staged
 from app.orders.order_facts import Reference, ReferenceTaken, named, refuse_taken
 from app.orders.record_store import after_all, keep_records, order_records, owners_of
@@ -42,12 +43,30 @@ def shared_references(staged: Staged) -> dict[str, list[int]]:
     return {kind: some for kind, some in rows.items() if some}
 
 
-def said_of_shared(shared: Mapping[str, Sequence[int]]) -> list[str]:
-    """Return a sentence on the rows of each kind of reference."""
+def shared_payments(staged: Staged) -> dict[str, list[int]]:
+    """Return the rows of a statement that name a payment together with a row of another order."""
+    payment, order = (1 + StatementForm.STAGED.index(name) for name in ("payment", "match_key"))
+    rows = [
+        row[0]
+        for some in staged.crowds(("subject",))
+        if some[0][payment] and len({row[order] for row in some} - {None}) > 1
+        for row in some
+    ]
+    return {"payment": sorted(rows)} if rows else {}
+
+
+OF_BOOK: Final = (
+    "Their orders are taken, and not linked to it: correct these references, and import the file "
+    "again."
+)
+OF_STATEMENT: Final = "Compare them with the export."
+
+
+def said_of_shared(shared: Mapping[str, Sequence[int]], then: str) -> list[str]:
+    """Return a sentence on the rows of each kind of reference, and what to do then."""
     return [
         f"{counted(len(rows), 'row')}, the first being {', '.join(map(str, rows[:SHOWN]))}, name a "
-        f"{kind} that another row names, too. Their orders are taken, and not linked to it, as one "
-        f"{kind} pays one order: correct these references, and import the file again."
+        f"{kind} that a row of another order names, too, and one {kind} pays one order. {then}"
         for kind, rows in shared.items()
     ]
 

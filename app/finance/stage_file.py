@@ -14,8 +14,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC
-from itertools import groupby
-from operator import itemgetter
 from pathlib import Path
 from typing import Any, Final
 
@@ -46,7 +44,12 @@ from app.finance.files import (
 )
 from app.finance.files.banks.entries import Balances, BankTable, day_after
 from app.finance.import_store import ImportKind
-from app.finance.order_references import Unfit
+from app.finance.order_references import (
+    OF_STATEMENT,
+    Unfit,
+    said_of_shared,
+    shared_payments,
+)
 from app.finance.staged_rows import Staged
 from app.finance.write_import import Progress
 from reconcile.instants import TICK, Instant
@@ -257,10 +260,6 @@ SHOWN: Final = 5
 """Rows shown as they were understood."""
 
 
-SHOWN_SHARED: Final = 3
-"""Payments that a note names, by the number of their orders and their first row."""
-
-
 class StagedFile:
     """One file while it is read: its clear rows, staged, and the problems of the others."""
 
@@ -317,8 +316,8 @@ class StagedFile:
                 self._report_crowds(understanding.name_of(self._kind.names))
             if self._claims:
                 self.staged.drop_without(self._kind.names)
-            if self._kind.name == "statement":
-                self._note_shared_payments()
+            if self._kind is STATEMENT:
+                self.done.notes += said_of_shared(shared_payments(self.staged), OF_STATEMENT)
             self._count_rejected()
 
     def _sign(self) -> None:
@@ -498,25 +497,6 @@ class StagedFile:
         )
         self.staged.drop(alone)
         return several
-
-    def _note_shared_payments(self) -> None:
-        """Note payments that several orders of a statement share; in a book they are problems."""
-        payment, order = (1 + self._form.STAGED.index(name) for name in ("payment", "match_key"))
-        shared, first = 0, list[str]()
-        lines = (row for batch in self.staged.in_order() for row in batch if row[payment])
-        for _, of_payment in groupby(lines, key=itemgetter(payment)):
-            rows = list(of_payment)
-            orders = len({row[order] for row in rows} - {None})
-            if orders > 1:
-                shared += 1
-                if shared <= SHOWN_SHARED:
-                    first.append(f"{orders:,} from row {rows[0][0]:,} on")
-        if shared:
-            payments = counted(shared, "payment reference is", "payment references are")
-            self.done.notes.append(
-                f"{payments} shared by several orders: {', '.join(first)}. As a rule one payment "
-                "pays one order: compare them with the export."
-            )
 
     def _count_rejected(self) -> None:
         self.done.rejected = self.done.read - self.done.joined - self.staged.count()
