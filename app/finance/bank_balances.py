@@ -82,12 +82,12 @@ async def approval_of(context: AppContext, sha256: str, differs: Balances) -> st
 
 def check_amount(differs: Balances, amount: str) -> None:
     """Raise UsageError if the stated amount is not exactly the difference."""
+    difference = differs.difference()
     try:
-        asked = Decimal(amount.strip())
+        exact = Decimal(amount.strip()) == difference
     except InvalidOperation:
         raise UsageError("say the difference as a decimal number, such as -12.50") from None
-    difference = differs.difference()
-    if asked != difference:
+    if not exact:
         raise UsageError(
             f"the difference is {difference:f} {differs.currency}: accept exactly that, or nothing"
         )

@@ -507,9 +507,16 @@ _STANDING: Final = (
     "SELECT max(stated.since) FROM {table} AS stated WHERE {same} AND stated.since < :beyond "
     "AND stated.since NOT IN (SELECT number FROM imports WHERE withdraws IS NOT NULL) "
     "AND stated.since NOT IN (SELECT withdraws FROM imports "
-    "WHERE withdraws IS NOT NULL AND published_at IS NOT NULL)"
+    "WHERE withdraws IS NOT NULL AND published_at IS NOT NULL){made}"
 )
 """The import by which a line stands, among those before `:beyond`."""
+
+_MADE: Final = (
+    " AND (stated.since = :number OR (stated.since, stated.account) IN "
+    "(SELECT of_import, name FROM coverage WHERE kind = 'bank'))"
+)
+"""No line of a bank stands by an import that only enriched it: that one has no coverage of the
+account. It counts where the import itself is taken back."""
 
 _BY_IT: Final = "one.since = :number{one_within} AND one.since = ({standing})"
 """A line that stands by the import `:number`, within a stretch of lines."""
@@ -558,7 +565,8 @@ def _sql(form: str, kind: ImportKind, stretch: Stretch) -> TextClause:
     """Build one of the statements above for a kind of import."""
     table, keys, own = LINES[kind].table, LINES[kind].keys, LINES[kind].content
     content = own if form is _CHANGED else ("line", *own)
-    standing = statement(_STANDING, table=table, same=_equal("stated", "one", keys))
+    made = _MADE if kind == "bank" else ""
+    standing = statement(_STANDING, table=table, same=_equal("stated", "one", keys), made=made)
     names = {
         "table": table,
         "sums": summed(f"abs({LINES[kind].money})"),

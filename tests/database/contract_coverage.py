@@ -9,6 +9,7 @@ from app.access.operators import trail
 from app.core.errors import NotFoundError, UsageError
 from app.finance.balance_store import standing_balances
 from app.finance.bank_enrichment import accounts_to_enrich
+from app.finance.bank_match import booked_lines
 from app.finance.coverage import (
     Declaration,
     declare_coverage,
@@ -230,3 +231,20 @@ class CoverageContract:
             context(inbox, at=LATER), done.number, kind="bank", by=None, reason="wrong file"
         )
         assert await fetch(inbox, standing_balances, as_of=at) == []
+
+    async def test_a_file_of_another_format_enriches_lines_that_go_with_their_own_file(
+        self, inbox: Inbox, tmp_path: Path
+    ) -> None:
+        made = await banked(inbox, tmp_path, MT940.replace("NONREF", "NONREF//B1"))
+        table = (
+            HEADING.replace("\n", ",entry_reference,text\n") + "main,2026-11-02,5.00,KES,B1,HI\n"
+        )
+        done = await banked(inbox, tmp_path, table, days=DAYS)
+        assert (done.new, done.changed, done.covers) == (0, 1, [])
+        at = context(inbox, at=LATER + 20)
+        (line,) = await booked_lines(at, as_of=None, stands=None, limit=9)
+        assert line.line.text == "HI"
+        assert made.number is not None
+        await withdraw_import(at, made.number, kind="bank", by=None, reason="wrong file")
+        later = context(inbox, at=LATER + 21)
+        assert await booked_lines(later, as_of=None, stands=None, limit=9) == []

@@ -110,6 +110,18 @@ async def test_the_file_that_made_the_lines_changes_nothing_when_it_comes_again(
     assert await account.lines() == BARE
 
 
+async def test_lines_go_with_the_file_that_made_them_though_another_enriched_them(
+    account: Account,
+) -> None:
+    made = await account.takes(MONTH)
+    await account.takes(camt("054", "B1", "B2"))
+    assert made.number is not None
+    await withdraw_import(account.context, made.number, kind="bank", by=None, reason="wrong file")
+    assert await account.lines() == []
+    await account.takes(MONTH)
+    assert await account.lines() == BARE
+
+
 @pytest.mark.parametrize(("content", "format"), [(camt("052", "B1"), "CAMT.052"), (MT942, "MT942")])
 async def test_a_report_within_the_day_makes_the_lines_of_an_account_without_other_files(
     account: Account, content: str, format: str
