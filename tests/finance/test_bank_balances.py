@@ -1,6 +1,7 @@
 """A bank statement that does not add up counts when two people accept exactly its difference."""
 
 from collections.abc import AsyncIterator
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -110,6 +111,18 @@ async def test_nothing_but_the_exact_difference_is_proposed(
 ) -> None:
     with pytest.raises(UsageError, match=sentence):
         await bank.takes(content, **{**BECAUSE, **said})
+
+
+async def test_each_difference_of_a_file_takes_its_own_proposal(bank: Bank) -> None:
+    both = DIFFERS + NEXT.format("17", "18")
+    for amount in ("2.50", "1"):
+        refused = await bank.takes(both)
+        assert refused.differs is not None
+        assert refused.differs.difference() == Decimal(amount)
+        made = await bank.takes(both, **{**BECAUSE, "accept_difference": amount})
+        await bank.proposals.approve(str(made.proposal), by=Proven("Ben"), reason="I asked")
+    done = await bank.takes(both)
+    assert [each.difference for each in done.balances] == [250, 100]
 
 
 @pytest.mark.parametrize(
