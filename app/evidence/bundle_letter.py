@@ -17,11 +17,11 @@ from app.core.pages.letters import (
     DrawnEvent,
     Heading,
     LetterColumn,
+    LetterTable,
     Listing,
     Paragraph,
-    Run,
-    Table,
-    Text,
+    Phrase,
+    Phrases,
 )
 from app.core.text import counted
 from app.evidence.letter_times import IN_UTC, LetterZone, Times
@@ -192,17 +192,17 @@ def bundle_letter(ledger: Ledger, facts: LetterFacts) -> str:
     said += [*_moved(ledger, facts, times), *_chain(facts, times), *_CHECKED]
     about = f"What was known at {times.at(ledger.as_of)}. {times.words()} "
     about += "Ids of the evidence stand in [brackets]."
-    blocks: list[Block] = [Heading(title, level=1), Paragraph((Run(about, "quiet"),)), *said]
+    blocks: list[Block] = [Heading(title, level=1), Paragraph(about, "quiet"), *said]
     return letters.html_of(letters.LetterDocument(title=title, stamp=stamp, blocks=blocks))
 
 
 def _newest(
-    name: str, rows: Sequence[Sequence[Text]], file: str, *, widths: Sequence[float], **more: Any
+    name: str, rows: Sequence[Sequence[Phrases]], file: str, *, widths: Sequence[float], **more: Any
 ) -> list[Block]:
     """Return a table of the last rows, and how many more a file has; nothing for no rows."""
     left = len(rows) - ROWS[name]
-    note = [Paragraph((Run(f"{left} more in {file}.", "quiet"),))] if left > 0 else []
-    table = Table(rows=rows[-ROWS[name] :], widths=widths, **more)
+    note = [Paragraph(f"{left} more in {file}.", "quiet")] if left > 0 else []
+    table = LetterTable(rows=rows[-ROWS[name] :], widths=widths, **more)
     return [table, *note] if rows else []
 
 
@@ -215,14 +215,14 @@ def _answered(ledger: Ledger, unheard: Unheard, times: Times) -> list[Block]:
     plain = " ".join(times.text(each) for each in plain_answer(ledger, unheard=unheard))
     outcome = ledger.outcome.replace("_", " ")
     shipped = f"; the order {'may' if ledger.fulfillable else 'may not'} be shipped"
-    money: list[tuple[str, Text]] = [("Outcome", (Run(outcome, "strong"), Run(shipped)))]
+    money: list[tuple[str, Phrases]] = [("Outcome", (Phrase(outcome, "strong"), Phrase(shipped)))]
     return [
-        Paragraph((Run(plain, "strong"),)),
+        Paragraph(plain, "strong"),
         Heading("What was ordered, and what was paid"),
-        Table(rows=[*money, *_money(ledger, unheard)], widths=(0, 1), labels=True),
+        LetterTable(rows=[*money, *_money(ledger, unheard)], widths=(0, 1), labels=True),
         Heading("What happened, and why we say so"),
         Listing(shown[: ROWS["explanation"]]),
-        *([Paragraph((Run(f"{left} more in explanation.txt.", "quiet"),))] if left > 0 else []),
+        *([Paragraph(f"{left} more in explanation.txt.", "quiet")] if left > 0 else []),
     ]
 
 
@@ -242,7 +242,7 @@ def _known(ledger: Ledger, unheard: Unheard, times: Times) -> list[Block]:
         widths = (0, 0, 1, 1, 1)
         table = _newest("events", rows, "ledger.json, before these", widths=widths, head=head)
         shown = [drawing(spoken, times), *table]
-    quiet = [(Run(each, "quiet"),) for each in unheard_sentences(unheard, times)]
+    quiet = [(Phrase(each, "quiet"),) for each in unheard_sentences(unheard, times)]
     return [Heading("When we knew"), *shown, Listing(quiet)]
 
 
@@ -289,7 +289,7 @@ def _moved(ledger: Ledger, facts: LetterFacts, times: Times) -> list[Block]:
 def _chain(facts: LetterFacts, times: Times) -> list[Block]:
     """Return how what arrived was judged and kept, and what proves it."""
     unread = len(facts.unheard.messages)
-    arrived: list[Text] = ["No request of the payment service about this order arrived."]
+    arrived: list[Phrases] = ["No request of the payment service about this order arrived."]
     if facts.arrivals:
         arrived = _arrivals(facts.arrivals, times)
     elif unread:
@@ -299,17 +299,17 @@ def _chain(facts: LetterFacts, times: Times) -> list[Block]:
         arrived = [
             "What arrived was refused: nothing proves that it came from the payment service."
         ]
-    sealed: Text = "What is here was not sealed in the shop's log yet."
+    sealed: Phrases = "What is here was not sealed in the shop's log yet."
     if facts.checkpoint:
         origin, size, head = facts.checkpoint.split("\n")[:3]
         late = f" {facts.unsealed} of the newest are not sealed yet." if facts.unsealed else ""
         led = f"{facts.sealed} entries of the log {origin} are in log.json; each has a proof that "
         led += f"leads to the signed head of {size} entries, "
-        sealed = (Run(led), Run(head, "code"), Run(f".{late}"))
+        sealed = (Phrase(led), Phrase(head, "code"), Phrase(f".{late}"))
     verified = (
-        Run("The conclusion follows from what is here alone: "),
-        Run("tallyhook evidence verify", "code"),
-        Run(" draws it again from history.json, and compares it with ledger.json."),
+        Phrase("The conclusion follows from what is here alone: "),
+        Phrase("tallyhook evidence verify", "code"),
+        Phrase(" draws it again from history.json, and compares it with ledger.json."),
     )
     signed = "manifest.json states the digest of every file, this one too, and is signed with the "
     listed = [*arrived, sealed, verified, f"{signed}key {facts.key}."]
@@ -323,13 +323,13 @@ _CHECKED: Final[tuple[Block, ...]] = (
             "Ask the shop for its evidence key by another way, and compare it with "
             "evidence-key.pub.",
             (
-                Run("The signature: "),
-                Run("minisign -V -p evidence-key.pub -m manifest.json", "code"),
+                Phrase("The signature: "),
+                Phrase("minisign -V -p evidence-key.pub -m manifest.json", "code"),
             ),
             (
-                Run("The files and the proofs: "),
-                Run("python3 -I verify.py bundle.zip", "code"),
-                Run(", or by hand as README.txt shows."),
+                Phrase("The files and the proofs: "),
+                Phrase("python3 -I verify.py bundle.zip", "code"),
+                Phrase(", or by hand as README.txt shows."),
             ),
             "The payment service checks its own signatures with its secret: delivery-ID.json says "
             "how each was made. This takes a full bundle; a redacted one has the digests.",
@@ -421,13 +421,13 @@ def _money(ledger: Ledger, unheard: Unheard = NOTHING) -> list[tuple[str, str]]:
     return rows if ledger.balances else [*rows, ("Paid", paid)]
 
 
-def _event(number: int, heard: Heard, times: Times) -> tuple[Text, ...]:
+def _event(number: int, heard: Heard, times: Times) -> tuple[Phrases, ...]:
     event, delay = heard.event, heard.first - heard.at
     received = times.at(heard.first)
     received += "" if delay <= 0 else f", after {format_duration(delay)}"
     received += f"; {heard.count} times" if heard.count > 1 else ""
     return (
-        (Run(str(number), "strong"),),
+        (Phrase(str(number), "strong"),),
         "no date given" if event.occurred_at is None else times.at(heard.at),
         received,
         _cut(event.kind) + ("" if event.money is None else f", {event.money}"),
@@ -454,7 +454,7 @@ def _record(record: Record, order: str, times: Times, *, first: bool) -> tuple[s
     return times.at(at), _cut(", ".join(parts)), record.record_id
 
 
-def _arrivals(arrivals: Sequence[LetterArrival], times: Times) -> list[Text]:
+def _arrivals(arrivals: Sequence[LetterArrival], times: Times) -> list[Phrases]:
     """Say when the requests arrived, and how their signatures were checked again."""
     came = [each.received_at for each in arrivals]
     one, first, last = len(came) == 1, times.at(min(came)), times.at(max(came))

@@ -31,7 +31,7 @@ from reconcile.ledger.plain import UNREAD, plain_outcome
 from reconcile.ledger.unheard import Unheard
 from reconcile.money import Money, to_json
 
-STATED: Final[Mapping[str, str]] = {
+STATED_WORDS: Final[Mapping[str, str]] = {
     "network": "Card network", "card": "Card ends in", "arn": "ARN",
     "network_id": "Network transaction id", "descriptor": "Shown on the bank statement",
     "sold": "What was sold", "name": "Customer", "email": "Email address",
@@ -135,7 +135,7 @@ class _Writer:
         personal: bool,
     ) -> None:
         self._case = case
-        self._members = [each for each in STATED if personal or each not in PERSONAL]
+        self._members = [each for each in STATED_WORDS if personal or each not in PERSONAL]
         self._dossier = dossier
         self._merchant = dispute_case.merchant_of(context.settings)
         self._environment = context.database.environment or ""
@@ -170,11 +170,11 @@ class _Writer:
             "zone": str(self._zone),
             "dispute": self._dispute(),
             "stated": [
-                {"name": STATED[each], "values": list(case.stated[each])}
+                {"name": STATED_WORDS[each], "values": list(case.stated[each])}
                 for each in self._members
                 if each in case.stated
             ],
-            "not_stated": [STATED[each] for each in self._members if each not in case.stated],
+            "not_stated": [STATED_WORDS[each] for each in self._members if each not in case.stated],
             "asked_for": self._asked_for(),
             "rules": [each.document() for each in case.rules],
             "answer": [

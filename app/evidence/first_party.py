@@ -84,14 +84,14 @@ MASTERCARD: Final = NetworkRule(
     "(device, delivery and identity)",
     read="2026-11-29",
 )
-RULES: Final = (VISA, MASTERCARD)
+NETWORK_RULES: Final = (VISA, MASTERCARD)
 
 MEMBER_WORDS: Final[Mapping[str, str]] = {
     "ip": "IP address", "device": "device", "account": "account at the shop",
     "shipping": "shipping address", "billing": "billing address", "email": "email address",
 }  # fmt: skip
 
-NETWORKS: Final[Mapping[str, str]] = {
+NETWORK_NAMES: Final[Mapping[str, str]] = {
     "mc": "mastercard", "american express": "amex", "american_express": "amex",
     "diners_club": "diners",
 }  # fmt: skip
@@ -100,7 +100,7 @@ NETWORKS: Final[Mapping[str, str]] = {
 
 def network_of(words: Sequence[str]) -> str | None:
     """Return the network that a payment's messages name; None where they name none or several."""
-    found = {NETWORKS.get(each.casefold(), each.casefold()) for each in words}
+    found = {NETWORK_NAMES.get(each.casefold(), each.casefold()) for each in words}
     return found.pop() if len(found) == 1 else None
 
 
@@ -137,7 +137,7 @@ def qualifications(
     network = network_of(disputed.stated.get("network", ()))
     if not any(disputed.stated.get(each) for each in ("network", "reason_code", "credential")):
         return []  # as far as is known, no card paid
-    rules = [each for each in RULES if network in (None, each.network)]
+    rules = [each for each in NETWORK_RULES if network in (None, each.network)]
     return [_judged(each, disputed, earlier, network) for each in rules] if fraud else []
 
 

@@ -22,7 +22,15 @@ from app.context.context import AppContext
 from app.core.child import ChildLimits, ChildStopped, run_in_child
 from app.core.errors import UsageError
 from app.core.pages import letters, paper
-from app.core.pages.letters import Block, Heading, Paragraph, Run, ShownExhibit, Table, Text
+from app.core.pages.letters import (
+    Block,
+    Heading,
+    LetterTable,
+    Paragraph,
+    Phrase,
+    Phrases,
+    ShownExhibit,
+)
 from app.evidence import dispute_case, gather_evidence, seal
 from app.evidence.dispute_letter import OF_ONE_EXHIBIT, Exhibit, Letter, letter_of
 from app.evidence.letter_limits import SentFile, fault_of_sending
@@ -206,17 +214,19 @@ def blocks_of(letter: Letter, pages: Mapping[int, int]) -> letters.LetterDocumen
     said, order = letter.document, f"Order {letter.document['order']}"
     merchant: dict[str, str] = said["merchant"]
     parts = {part: words or f"[merchant's {part} is not set]" for part, words in merchant.items()}
-    sender = [Run(words, line=True) for words in parts.values()]
-    sender[0] = Run(parts["name"], "strong")
+    sender = [Phrase(words, line=True) for words in parts.values()]
+    sender[0] = Phrase(parts["name"], "strong")
     zone = "UTC" if said["zone"] == "UTC" else f"those of {said['zone']}"
     about = f"{order}, as known at {_at(said['as_of'])}. Times are {zone}."
     blocks: list[Block] = [
         Paragraph(sender),
         Heading(said["title"], level=1),
-        Paragraph((Run(about, "quiet"),)),
-        Table(rows=[*_of_dispute(said["dispute"]), *said["money"]], widths=(0, 1), labels=True),
-        Paragraph((Run(_unbroken(" ".join(said["answer"])), "strong"),)),
-        Paragraph((Run(_unbroken(said["asked_for"]), "strong"),)),
+        Paragraph(about, "quiet"),
+        LetterTable(
+            rows=[*_of_dispute(said["dispute"]), *said["money"]], widths=(0, 1), labels=True
+        ),
+        Paragraph(_unbroken(" ".join(said["answer"])), "strong"),
+        Paragraph(_unbroken(said["asked_for"]), "strong"),
         *_of_payment(said),
         Heading("What happened"),
         *_happened(said),
@@ -229,7 +239,9 @@ def blocks_of(letter: Letter, pages: Mapping[int, int]) -> letters.LetterDocumen
                 "They were paid by a customer with the same phone number, and no dispute of any of "
                 "them is known."
             ),
-            Table(rows=rows, widths=(1, 0, 0), head=("Order", "Paid", "Amount"), numbers=(2,)),
+            LetterTable(
+                rows=rows, widths=(1, 0, 0), head=("Order", "Paid", "Amount"), numbers=(2,)
+            ),
         ]
     shown = {
         each.number: "Behind this letter, made smaller." if each.smaller else "Behind this letter."
@@ -260,11 +272,11 @@ def _at(moment: Mapping[str, str | None]) -> str:
     return f"{moment['local']} UTC" if same else f"{moment['local']} ({moment['utc']})"
 
 
-def _of_dispute(found: Mapping[str, Any] | None) -> list[tuple[str, Text]]:
+def _of_dispute(found: Mapping[str, Any] | None) -> list[tuple[str, Phrases]]:
     if found is None:
         return []
     late = "; it had passed when this was written" if found["overdue"] else ""
-    due = (Run(f"{_at(found['respond_by'])}{late}", "strong"),)
+    due = (Phrase(f"{_at(found['respond_by'])}{late}", "strong"),)
     return [
         ("Dispute", found["reference"] or "no reference was given"),
         ("Payment", found["payment"] or "no reference was given"),
@@ -282,13 +294,13 @@ def _of_payment(said: Mapping[str, Any]) -> list[Block]:
     rows = [(each["name"], "; ".join(each["values"])) for each in said["stated"]]
     lacking = ", ".join(said["not_stated"])
     blocks: list[Block] = [Heading("The payment")]
-    blocks += [Table(rows=rows, widths=(0, 1), labels=True)] if rows else []
+    blocks += [LetterTable(rows=rows, widths=(0, 1), labels=True)] if rows else []
     if lacking:
         words = f"No message that was read states: {lacking}."
-        blocks.append(Paragraph((Run(words, "quiet"),)))
+        blocks.append(Paragraph(words, "quiet"))
     for each in said["rules"]:
         source = f" (by {each['source']}, read {each['read']})"
-        blocks.append(Paragraph((Run(each["sentence"]), Run(source, "quiet"))))
+        blocks.append(Paragraph((Phrase(each["sentence"]), Phrase(source, "quiet"))))
     return blocks
 
 
@@ -305,32 +317,32 @@ def _happened(said: Mapping[str, Any]) -> list[Block]:
     for each in said["facts"]:
         at, utc = each["at"]["local"], each["at"]["utc"]
         when = (
-            (Run(at),)
+            (Phrase(at),)
             if _at(each["at"]).endswith("UTC")
-            else (Run(at), Run(utc, "quiet", line=True))
+            else (Phrase(at), Phrase(utc, "quiet", line=True))
         )
-        rows.append((when, _unbroken(each["fact"]), (Run(f"{each['rests_on']}.", "quiet"),)))
+        rows.append((when, _unbroken(each["fact"]), (Phrase(f"{each['rests_on']}.", "quiet"),)))
     head = ("When", "What", "What it rests on")
-    table = Table(rows=rows, widths=(0, 1, 1.25), head=head)
-    return [*([Paragraph((Run(note, "quiet"),))] if left else []), table]
+    table = LetterTable(rows=rows, widths=(0, 1, 1.25), head=head)
+    return [*([Paragraph(note, "quiet")] if left else []), table]
 
 
 def _listed(exhibits: Sequence[Mapping[str, Any]], shown: Mapping[int, str]) -> Block:
-    rows: list[tuple[Text, ...]] = []
+    rows: list[tuple[Phrases, ...]] = []
     for each in exhibits:
         parcel = f"{each['carrier']} {each['tracking']}".strip()
-        what = [Run(_upper(each["words"]) + (f": {parcel}" if parcel else ""))]
-        what += [Run(each["note"], line=True)] if each["note"] else []
+        what = [Phrase(_upper(each["words"]) + (f": {parcel}" if parcel else ""))]
+        what += [Phrase(each["note"], line=True)] if each["note"] else []
         where = shown.get(each["number"], "Sent by itself.")
-        name = (Run(each["name"]), Run(where, "quiet", line=True))
-        rows.append(((Run(str(each["number"]), "strong"),), what, name))
-        rows.append(((Run("SHA-256 ", "quiet"), Run(each["sha256"], "code")),))
+        name = (Phrase(each["name"]), Phrase(where, "quiet", line=True))
+        rows.append(((Phrase(str(each["number"]), "strong"),), what, name))
+        rows.append(((Phrase("SHA-256 ", "quiet"), Phrase(each["sha256"], "code")),))
     if not rows:
         return Paragraph("None are attached.")
-    return Table(rows=rows, widths=(0, 1, 1), head=("", "What it is", "File"))
+    return LetterTable(rows=rows, widths=(0, 1, 1), head=("", "What it is", "File"))
 
 
-def _checked(log: Mapping[str, str] | None) -> Text:
+def _checked(log: Mapping[str, str] | None) -> Phrases:
     said = (
         "Each message was judged as it came, as its source's profile says, before anything was "
         "read from it. The shop's evidence bundle of this order holds the messages' digests, the "
@@ -340,4 +352,8 @@ def _checked(log: Mapping[str, str] | None) -> Text:
         return f"{said}."
     lie = f"{said}; the entries named above lie in the log {log['origin']} of {log['size']} "
     signed = f". The shop's evidence key is {log['key']}."
-    return (Run(f"{lie}entries, whose signed head is "), Run(log["head"], "code"), Run(signed))
+    return (
+        Phrase(f"{lie}entries, whose signed head is "),
+        Phrase(log["head"], "code"),
+        Phrase(signed),
+    )

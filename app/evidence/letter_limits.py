@@ -69,7 +69,7 @@ _CHECKOUT: Final = (
 )
 _SCANS: Final = ("pdf", "jpg", "tiff")
 
-NETWORKS: Final[Mapping[str, LetterLimits]] = {
+OF_NETWORKS: Final[Mapping[str, LetterLimits]] = {
     "visa": LetterLimits(
         pages=100, size=2 * MB, formats=("pdf", "tiff"), who="Visa", sources=(_JPMORGAN,)
     ),
@@ -94,7 +94,7 @@ NETWORKS: Final[Mapping[str, LetterLimits]] = {
 }  # fmt: skip
 """By card network, as `first_party.network_of` names it."""
 
-CHANNELS: Final[Mapping[str, LetterLimits]] = {
+OF_CHANNELS: Final[Mapping[str, LetterLimits]] = {
     "stripe": LetterLimits(
         each=5 * MB, formats=("pdf", "jpg", "png"), who="Stripe",
         sources=("https://docs.stripe.com/file-upload (dispute_evidence), read 2026-11-29",),
@@ -126,8 +126,8 @@ CHANNELS: Final[Mapping[str, LetterLimits]] = {
 def limits_of(channel: str, network: str | None) -> LetterLimits:
     """Return the limits of a channel and a network together: of each the smaller one."""
     rows = [
-        CHANNELS.get(channel, LetterLimits(who=channel)),
-        *([] if network is None else [NETWORKS.get(network, LetterLimits(who=network))]),
+        OF_CHANNELS.get(channel, LetterLimits(who=channel)),
+        *([] if network is None else [OF_NETWORKS.get(network, LetterLimits(who=network))]),
     ]
 
     def least(name: str) -> int | None:

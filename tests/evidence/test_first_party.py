@@ -8,7 +8,7 @@ import pytest
 
 from app.evidence.first_party import (
     MASTERCARD,
-    RULES,
+    NETWORK_RULES,
     VISA,
     NetworkRule,
     Purchase,
@@ -38,7 +38,7 @@ def disputed(rule: NetworkRule, **stated: tuple[str, ...]) -> Purchase:
 TWO = (purchase("ORD-1", 130), purchase("ORD-2", 300))
 
 
-@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("rule", NETWORK_RULES)
 def test_two_earlier_purchases_by_the_same_card_with_matching_elements_qualify(
     rule: NetworkRule,
 ) -> None:

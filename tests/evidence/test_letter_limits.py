@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from app.evidence.letter_limits import (
-    CHANNELS,
     MB,
-    NETWORKS,
+    OF_CHANNELS,
+    OF_NETWORKS,
     LetterLimits,
     SentFile,
     fault_of_sending,
@@ -17,7 +17,7 @@ from app.evidence.letter_limits import (
 
 
 def test_each_row_names_its_source() -> None:
-    for row in (*CHANNELS.values(), *NETWORKS.values()):
+    for row in (*OF_CHANNELS.values(), *OF_NETWORKS.values()):
         assert row.sources
         for each in row.sources:
             assert re.match(r"https://\S+.*\b20\d\d-\d\d-\d\d", each), each

@@ -17,18 +17,18 @@ TYPST: Final = TEMPLATES / "letter.typ"
 HTML: Final = ("base.html", "letter.html", "stamp.html", "style.css", "timeline.html")
 """The templates of the form HTML."""
 
-Look = Literal["", "strong", "quiet", "code"]
+PhraseLook = Literal["", "strong", "quiet", "code"]
 
 
-class Run(NamedTuple):
+class Phrase(NamedTuple):
     """Words of one look; `line`: they begin a new line."""
 
     text: str
-    look: Look = ""
+    look: PhraseLook = ""
     line: bool = False
 
 
-Text = str | Sequence[Run]
+Phrases = str | Sequence[Phrase]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,19 +40,20 @@ class Heading:
 
 @dataclass(frozen=True, slots=True)
 class Paragraph:
-    text: Text
+    text: Phrases
+    look: PhraseLook = ""
     kind: str = field(default="paragraph", init=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    items: Sequence[Text]
+    items: Sequence[Phrases]
     ordered: bool = False
     kind: str = field(default="listing", init=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Table:
+class LetterTable:
     """Rows of cells. A row of one cell stands across all columns but the first.
 
     widths   by column: its share of the width; 0: as wide as its words, which no line breaks
@@ -60,7 +61,7 @@ class Table:
     labels   whether the first cell of each row names the others
     """
 
-    rows: Sequence[Sequence[Text]]
+    rows: Sequence[Sequence[Phrases]]
     widths: Sequence[float]
     head: Sequence[str] = ()
     numbers: Sequence[int] = ()
@@ -121,7 +122,7 @@ class ShownExhibit:
     kind: str = field(default="exhibit", init=False)
 
 
-Block = Heading | Paragraph | Listing | Table | Drawing | ShownExhibit
+Block = Heading | Paragraph | Listing | LetterTable | Drawing | ShownExhibit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
