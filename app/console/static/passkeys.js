@@ -10,6 +10,13 @@ const domain = making ? options.rp.id : options.rpId;
 // A passkey belongs to a domain: opened by a number, the console can have none.
 const named = location.hostname === domain || location.hostname.endsWith(`.${domain}`);
 
+// The challenge counts for ten minutes: a page that was left open gets another one.
+const FRESH_MS = 540_000;
+setTimeout(() => {
+  const typed = [...form.querySelectorAll("input:not([type=hidden])")];
+  if (typed.every((each) => each.value === each.defaultValue)) location.replace(location.href);
+}, FRESH_MS);
+
 if (named && window.PublicKeyCredential?.parseRequestOptionsFromJSON) {
   problem.hidden = true;
   button.hidden = false;
