@@ -533,7 +533,7 @@ async def test_rules_that_were_tried_are_put_in_force(console_with_breaks: Runni
         "SELECT who, reason, facts FROM audit WHERE action = 'rules_saved'"
     )
     assert saved[:2] == ("a finance", "as we agreed")
-    assert '"accept_alone_max.KES": "none to 5.00 (new)"' in saved[2]
+    assert '"accept_alone_max.KES":"none to 5.00 (new)"' in saved[2]
     assert "Other rules were put in force since these were tried" in told
     assert late.status_code == 400
     assert "when another operator approves" in by_two
