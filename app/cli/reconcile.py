@@ -319,7 +319,7 @@ def save(
 
 def _text_of(file: Path) -> str:
     """The text of a file of rules without mistakes; those are reported with the file's name."""
-    from app.finance.match_rules import MAX_BYTES, read_rules
+    from app.finance.rule_file import MAX_BYTES, read_rules
 
     try:
         with file.open("rb") as opened:

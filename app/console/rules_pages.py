@@ -12,7 +12,7 @@ from app.console.words import address
 from app.core.errors import NotFoundError, UsageError
 from app.core.jobs import Job, job_document
 from app.core.text import counted
-from app.finance import bank_match, fee_suggestions, match_rules, rule_text
+from app.finance import bank_match, fee_suggestions, match_rules, rule_file, rule_text
 from reconcile.instants import TICK, Instant
 from reconcile.matching.rows import name_of
 from reconcile.periods import Calendar
@@ -64,7 +64,7 @@ async def ask_add_rule(view: View) -> Form:
     )
 
 
-def _limit_fields(view: View, rules: match_rules.Rules) -> tuple[Field, ...]:
+def _limit_fields(view: View, rules: rule_file.Rules) -> tuple[Field, ...]:
     code = view.word("currency") or ""
     known = next((e for e in rule_text.limits_of(rules) if e["currency"] == code), {})
     hints = {
@@ -97,7 +97,7 @@ def _currency_field(code: str = "") -> Field:
     return Field(name="currency", label="Currency", value=code, hint="Such as KES.")
 
 
-def _fee_fields(view: View, rules: match_rules.Rules) -> tuple[Field, ...]:
+def _fee_fields(view: View, rules: rule_file.Rules) -> tuple[Field, ...]:
     return (
         Field(
             name="source",
@@ -110,7 +110,7 @@ def _fee_fields(view: View, rules: match_rules.Rules) -> tuple[Field, ...]:
     )
 
 
-def _tolerance_fields(view: View, rules: match_rules.Rules) -> tuple[Field, ...]:
+def _tolerance_fields(view: View, rules: rule_file.Rules) -> tuple[Field, ...]:
     hint = "Such as 1.00. Empty: amounts may not differ."
     return (
         _currency_field(),
@@ -118,7 +118,7 @@ def _tolerance_fields(view: View, rules: match_rules.Rules) -> tuple[Field, ...]
     )
 
 
-def _methods_fields(view: View, rules: match_rules.Rules) -> tuple[Field, ...]:
+def _methods_fields(view: View, rules: rule_file.Rules) -> tuple[Field, ...]:
     return tuple(
         Field(
             name=name,
@@ -132,7 +132,7 @@ def _methods_fields(view: View, rules: match_rules.Rules) -> tuple[Field, ...]:
     )
 
 
-_FIELDS: Final[Mapping[str, Callable[[View, match_rules.Rules], tuple[Field, ...]]]] = {
+_FIELDS: Final[Mapping[str, Callable[[View, rule_file.Rules], tuple[Field, ...]]]] = {
     "limit": _limit_fields,
     "fee": _fee_fields,
     "tolerance": _tolerance_fields,
@@ -149,7 +149,7 @@ async def do_add_rule(view: View, reason: str) -> str:
     return await _tried(view, _with_rule(toml, kind, given, match_rules.rules_of(saved)))
 
 
-def _with_rule(toml: str, kind: str, given: Mapping[str, str], rules: match_rules.Rules) -> str:
+def _with_rule(toml: str, kind: str, given: Mapping[str, str], rules: rule_file.Rules) -> str:
     if kind == "methods":
         for name in METHODS:
             names = [each.strip() for each in given.get(name, "").splitlines() if each.strip()]

@@ -32,6 +32,7 @@ __all__ = (
     "reports.accounts",
     "reports.journal",
     "reports.render",
+    "rule_file",
     "rule_text",
     "schedule_process",
     "scheduled",

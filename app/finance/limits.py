@@ -14,7 +14,8 @@ from app.access.operator_store import acts_since
 from app.access.operators import Action
 from app.context.context import AppContext
 from app.database.engine import Connection
-from app.finance.match_rules import PERIODS, Period, Rules, rules_known
+from app.finance.match_rules import rules_known
+from app.finance.rule_file import PERIODS, Period, Rules
 from reconcile.money import MAX_MINOR, Money, from_major
 from reconcile.periods import Calendar
 

@@ -21,7 +21,7 @@ from app.core.errors import UsageError
 from app.core.jobs import silent
 from app.finance import break_store, matching_store, run_store
 from app.finance.key_ranges import Ranges, ranges_of
-from app.finance.match_rules import read_rules, rules_of
+from app.finance.match_rules import rules_of
 from app.finance.reconcile_rows import (
     Known,
     Snapshot,
@@ -31,6 +31,7 @@ from app.finance.reconcile_rows import (
     snapshot_of,
 )
 from app.finance.report_period import adjusted_money
+from app.finance.rule_file import read_rules
 from app.receiving.caught_up import must_have_read
 from reconcile.instants import Instant, format_instant, format_known
 from reconcile.matching.bank import BankLeg

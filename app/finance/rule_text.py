@@ -14,7 +14,7 @@ from decimal import Decimal
 from typing import Any, Final
 
 from app.core.errors import UsageError
-from app.finance.match_rules import Rules
+from app.finance.rule_file import Rules
 from reconcile.money import Money, exponent_of, major_text
 
 

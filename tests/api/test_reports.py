@@ -19,7 +19,7 @@ from app.cli import main
 from app.config.load import load_settings
 from app.core.clock import SystemClock
 from app.core.errors import UnreachableError, UsageError
-from app.finance import close_period, match_rules
+from app.finance import close_period, rule_file
 from app.finance.match_rules import save_rules
 from app.finance.report_period import report_in
 from app.wiring.work import ElsewhereOf
@@ -351,4 +351,4 @@ async def test_rules_that_are_none_are_refused(post: Post, maker: Maker) -> None
     assert (await post([])).json()["code"] == "json_invalid"
     assert (await post({"toml": "#" * (2 * MOST_RULES)})).status_code == 413
     assert len(maker.words) == 2
-    assert MOST_RULES == match_rules.MAX_BYTES
+    assert MOST_RULES == rule_file.MAX_BYTES

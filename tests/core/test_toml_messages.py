@@ -11,8 +11,8 @@ from typing import Final
 from app.core.errors import TallyhookError
 from app.finance.files.books import BookForm
 from app.finance.files.mapping import read_mapping
-from app.finance.match_rules import read_rules
 from app.finance.reports.accounts import accounts_of
+from app.finance.rule_file import read_rules
 from app.providers.profile import SHIPPED, read_profile
 from tests.reconcile.pinned import same_text
 

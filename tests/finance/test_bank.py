@@ -29,11 +29,12 @@ from app.finance.imports import (
     import_statement,
     past_imports,
 )
-from app.finance.match_rules import preview_rules, read_rules
+from app.finance.match_rules import preview_rules
 from app.finance.reconcile_period import Ran, RunRequest, reconcile_period
 from app.finance.reconcile_rows import leg_of
 from app.finance.report_period import report_journal, report_period
 from app.finance.reports.journal import JournalText
+from app.finance.rule_file import read_rules
 from reconcile.instants import DAY, Instant, format_instant, parse_instant
 from reconcile.matching.breaks import BANK_CAUSES
 from reconcile.money import Money

@@ -9,7 +9,8 @@ from app.context.context import AppContext
 from app.core.errors import UsageError
 from app.finance.fee_suggestions import FeeSuggestions, put_in, rules_with, suggest_fees
 from app.finance.imports import ImportRequest, import_statement
-from app.finance.match_rules import read_rules, save_rules
+from app.finance.match_rules import save_rules
+from app.finance.rule_file import read_rules
 from reconcile.instants import parse_instant
 from reconcile.matching.fees import SuggestedFee
 from reconcile.matching.rules import ExpectedFee

@@ -8,7 +8,8 @@ import pytest
 from app.core.errors import ConfigurationError
 from app.finance.break_acts import too_much
 from app.finance.limits import Allowance
-from app.finance.match_rules import Rules, compare_rules, read_rules
+from app.finance.match_rules import compare_rules
+from app.finance.rule_file import Rules, read_rules
 from reconcile.money import Money
 from tests.database.contract_breaks import missing
 

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from app.core.errors import ConfigurationError, UsageError
-from app.finance.match_rules import MAX_BYTES, compare_rules, limits_sentence, read_rules
+from app.finance.match_rules import compare_rules, limits_sentence
+from app.finance.rule_file import MAX_BYTES, read_rules
 from app.finance.rule_text import SETTINGS, limits_of, with_names, with_setting
 from reconcile.instants import DAY, HOUR
 from reconcile.matching.books import Methods
