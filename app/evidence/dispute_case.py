@@ -41,6 +41,9 @@ from reconcile.money import Money, to_json
 LOOKED_AT: Final = 50
 """Other orders of the customer that are looked at."""
 
+MOST_OF_EARLIER: Final = 8
+"""Messages of an earlier order that are read: of its payment there are two or three."""
+
 MOST_EARLIER: Final = 5
 """Earlier orders that a letter names: the newest."""
 
@@ -293,8 +296,13 @@ async def _stated(
     reported: disputes.ReportedDispute | None,
     sources: Mapping[str, Source],
     masking: Masking,
+    *,
+    most: int = LOOKED_AT,
 ) -> dict[str, tuple[str, ...]]:
-    """Return the values that messages state of a payment: of the disputed one, else of all."""
+    """Return the values that messages state of a payment: of the disputed one, else of all.
+
+    most  messages that are read: the newest
+    """
     about = [
         each
         for each in known.deliveries
@@ -303,7 +311,7 @@ async def _stated(
         or (each.event.source, each.event.payment) == (reported.source, reported.payment)
     ]
     found: dict[str, dict[str, None]] = {}
-    async for each, source, incoming in _bodies(connection, about[-LOOKED_AT:], sources):
+    async for each, source, incoming in _bodies(connection, about[-most:], sources):
         try:
             stated = source.transaction(incoming, digest=each.event.digest)
         except Unreadable:
@@ -359,7 +367,11 @@ async def _earlier(
         if paid is None or before is None or paid[0] >= before[0]:
             continue
         ledger = fold(past, policy=context.policy, as_of=as_of)
-        stated = await _stated(connection, past, None, context.sources, masking) if whole else {}
+        stated = {}
+        if whole:
+            stated = await _stated(
+                connection, past, None, context.sources, masking, most=MOST_OF_EARLIER
+            )
         purchase = _purchase(masking.text(order), paid, ledger, stated)
         purchases.append(purchase)
         if order in same and not purchase.disputed and any(e.captured for e in ledger.balances):

@@ -101,36 +101,30 @@ async def letter_in(letter: Letter, form: LetterForm, *, name: str = "letter.pdf
         shown = {each.number: 1 for each in letter.exhibits if _file(each) in pictures}
         page = await asyncio.to_thread(letters.html_of, blocks_of(letter, shown), pictures)
         return page.encode("utf-8", "backslashreplace")
-    limits = letter.case.limits
     content, pages = await _pdf(letter)
-    fault = fault_of_sending(_sent(letter, content, pages, name), limits)
+    fault = _fault(letter, content, pages, name)
     if fault is not None and any(each.media.startswith("image/") for each in letter.exhibits):
         letter = replace(letter, exhibits=tuple([await _smaller(each) for each in letter.exhibits]))
         content, pages = await _pdf(letter)
-        fault = fault_of_sending(_sent(letter, content, pages, name), limits)
+        fault = _fault(letter, content, pages, name)
     if fault is not None:
-        raise UsageError(f"the letter is more than {limits.who} takes: {fault}")
+        raise UsageError(f"the letter is more than {letter.case.limits.who} takes: {fault}")
     return content
 
 
-def _sent(letter: Letter, content: bytes, pages: Mapping[int, int], name: str) -> list[SentFile]:
-    """Return the files that are sent: the letter, and the exhibits that are not behind it."""
-    names = {
-        each.number: f"exhibit {each.number}, {shown['name']}"
+def _fault(letter: Letter, content: bytes, pages: Mapping[int, int], name: str) -> str | None:
+    """Return which limit of the bank's channel a PDF goes over, with what to drop."""
+    exhibits = [
+        SentFile(
+            name=f"exhibit {each.number}, {shown['name']}", ending=_ENDINGS.get(each.media, "txt"),
+            size=len(each.content), pages=pages.get(each.number, 0),
+            behind=bool(each.text or pages.get(each.number)),
+        )
         for each, shown in zip(letter.exhibits, letter.document["exhibits"], strict=True)
-    }
-    behind = [
-        (names[each.number], len(each.content), pages[each.number])
-        for each in letter.exhibits
-        if pages.get(each.number)
-    ]
-    alone = [
-        SentFile(name=names[each.number], size=len(each.content), pages=None)
-        for each in letter.exhibits
-        if not each.text and not pages.get(each.number)
-    ]
-    own = SentFile(name=name, size=len(content), pages=len(_PAGE.findall(content)), behind=behind)
-    return [own, *alone]
+    ]  # fmt: skip
+    count, ending = len(_PAGE.findall(content)), Path(name).suffix.removeprefix(".").lower()
+    own = SentFile(name=name, ending=ending, size=len(content), pages=count)
+    return fault_of_sending(own, exhibits, letter.case.limits)
 
 
 _PAGE: Final = re.compile(rb"/Type\s*/Page\b")

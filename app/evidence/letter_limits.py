@@ -150,47 +150,52 @@ def megabytes(size: int) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SentFile:
-    """A file that is sent: the letter, or an exhibit by itself.
+    """A file that is sent: the letter, or an exhibit, which may be behind it instead.
 
-    behind  of the letter: (name, bytes, pages) of each exhibit behind it
+    pages  of the letter, or of the exhibit behind it; 0 where they are not known
     """
 
     name: str
+    ending: str
     size: int
-    pages: int | None
-    behind: Sequence[tuple[str, int, int]] = ()
+    pages: int = 0
+    behind: bool = False
 
 
-def fault_of_sending(sent: Sequence[SentFile], limits: LetterLimits) -> str | None:
-    """Return which limit the files go over, with what to drop; None where they go over none.
-
-    sent  the letter first
-    """
-    letter, total = sent[0], sum(each.size for each in sent)
-    exhibits = [*letter.behind, *((each.name, each.size, each.pages or 0) for each in sent[1:])]
-    largest = max(exhibits, key=lambda each: each[1], default=None)
-    longest = max(letter.behind, key=lambda each: each[2], default=None)
-    drop = "attach fewer files"
-    if largest is not None:
-        drop = f"drop {largest[0]} ({megabytes(largest[1])}), or attach a smaller scan"
-    if limits.size is not None and total > limits.size:
-        return f"it has {megabytes(total)}, and {megabytes(limits.size)} are taken: {drop}"
-    if limits.each is not None and letter.size > limits.each:
-        most = megabytes(limits.each)
-        return f"it has {megabytes(letter.size)}, and {most} a file are taken: {drop}"
-    if limits.pages is not None and (letter.pages or 0) > limits.pages:
-        by_pages = "" if longest is None else f": drop {longest[0]} ({counted(longest[2], 'page')})"
-        return f"it has {letter.pages} pages, and {limits.pages} are taken{by_pages}"
-    if limits.files is not None and len(sent) > limits.files:
-        return f"with what is sent by itself it is {len(sent)} files, and {limits.files} are taken"
-    stem, _, ending = letter.name.rpartition(".")
-    if limits.formats and ending not in limits.formats:
-        return f"a file that ends in .{ending} is not taken: name one that ends in .pdf"
-    if limits.name_chars is not None and not (
-        stem.isascii() and stem.isalnum() and len(letter.name) <= limits.name_chars
+def fault_of_sending(
+    letter: SentFile, exhibits: Sequence[SentFile], limits: LetterLimits
+) -> str | None:
+    """Return which limit a letter with its exhibits goes over, with what to drop; None where it
+    goes over none."""
+    alone = [each for each in exhibits if not each.behind]
+    size, drop = letter.size + sum(each.size for each in alone), "attach fewer files"
+    if exhibits:
+        largest = max(exhibits, key=lambda each: each.size)
+        drop = f"drop {largest.name} ({megabytes(largest.size)}), or attach a smaller scan"
+    if limits.size is not None and size > limits.size:
+        return f"it has {megabytes(size)}, and {megabytes(limits.size)} are taken: {drop}"
+    for each in (letter, *alone):
+        if limits.each is not None and each.size > limits.each:
+            most, thing = megabytes(limits.each), "it" if each is letter else each.name
+            return f"{thing} has {megabytes(each.size)}, and {most} a file are taken: {drop}"
+    if limits.pages is not None and letter.pages > limits.pages:
+        longest = max(exhibits, key=lambda each: each.pages, default=letter)
+        pages = f"{letter.pages} pages, and {limits.pages} are taken"
+        return f"it has {pages}: drop {longest.name} ({counted(longest.pages, 'page')})"
+    if limits.files is not None and len(alone) >= limits.files:
+        count = f"{1 + len(alone)} files, and {limits.files} are taken"
+        return f"with what is sent by itself it is {count}: drop {alone[-1].name}"
+    for each in (letter, *alone):
+        if limits.formats and each.ending not in limits.formats:
+            what = "name one that ends in .pdf" if each is letter else f"drop {each.name}"
+            return f"a file that ends in .{each.ending} is not taken: {what}"
+    stem = letter.name.removesuffix(f".{letter.ending}")
+    most_chars = limits.name_chars
+    if most_chars is not None and not (
+        stem.isascii() and stem.isalnum() and len(letter.name) <= most_chars
     ):
         return (
             f"its name {letter.name!r} is not taken: name it with letters and digits alone, and "
-            f"{limits.name_chars} characters with its ending at most, such as letter.pdf"
+            f"{most_chars} characters with its ending at most, such as letter.pdf"
         )
     return None

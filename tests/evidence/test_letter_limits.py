@@ -47,32 +47,38 @@ def test_limits_are_said_and_so_is_that_no_source_was_found() -> None:
     assert limits_of("mpesa_stk", None).words == "No source was found for what mpesa_stk takes."
 
 
-def sent(name: str = "letter.pdf", size: int = 1000, pages: int = 2) -> SentFile:
-    behind = [("exhibit 1, terms.pdf", 400, 9), ("exhibit 2, scan.png", 2_400_000, 1)]
-    return SentFile(name=name, size=size, pages=pages, behind=behind)
+def made(name: str = "letter.pdf", size: int = 1000, pages: int = 2) -> SentFile:
+    return SentFile(name=name, ending=name.rpartition(".")[2], size=size, pages=pages)
 
 
-ALONE = SentFile(name="exhibit 3, big.pdf", size=3_000_000, pages=None)
+BEHIND = (
+    SentFile(name="exhibit 1, terms", ending="pdf", size=400, pages=9, behind=True),
+    SentFile(name="exhibit 2, scan", ending="png", size=2_400_000, pages=1, behind=True),
+)
+ALONE = SentFile(name="exhibit 3, big", ending="png", size=3_000_000)
 
 
 @pytest.mark.parametrize(
-    ("files", "limits", "fault"),
+    ("letter", "exhibits", "limits", "fault"),
     [
-        ([sent()], {}, None),
-        ([sent(size=2_000_001)], {"size": 2 * MB},
-         "2 MB are taken: drop exhibit 2, scan.png (2.4 MB), or attach a smaller scan"),
-        ([sent(), ALONE], {"size": 2 * MB}, "3 MB, and 2 MB are taken: drop exhibit 3, big.pdf"),
-        ([sent(size=2_000_001)], {"each": 2 * MB}, "2 MB a file are taken: drop exhibit 2"),
-        ([sent(pages=19)], {"pages": 18}, "19 pages, and 18 are taken: drop exhibit 1, terms"),
-        ([sent(), ALONE], {"files": 1}, "it is 2 files, and 1 are taken"),
-        ([sent("letter.html")], {"formats": ("pdf",)}, "name one that ends in .pdf"),
-        ([sent("letter-ORD-1.pdf")], {"name_chars": 16}, "such as letter.pdf"),
-        ([sent("answertodispute.pdf")], {"name_chars": 16}, "16 characters with its ending"),
-        ([sent("letter.pdf")], {"name_chars": 16, "size": MB, "pages": 2, "files": 1}, None),
+        (made(), BEHIND, {}, None),
+        (made(size=2_000_001), BEHIND, {"size": 2 * MB},
+         "2 MB are taken: drop exhibit 2, scan (2.4 MB), or attach a smaller scan"),
+        (made(), (*BEHIND, ALONE), {"size": 2 * MB}, "3 MB, and 2 MB are taken: drop exhibit 3"),
+        (made(size=2_000_001), BEHIND, {"each": 2 * MB}, "2 MB a file are taken: drop exhibit 2"),
+        (made(), (ALONE,), {"each": 2 * MB}, "exhibit 3, big has 3 MB, and 2 MB a file"),
+        (made(pages=19), BEHIND, {"pages": 18}, "and 18 are taken: drop exhibit 1, terms (9 pages"),
+        (made(), (ALONE, ALONE), {"files": 2}, "it is 3 files, and 2 are taken: drop exhibit 3"),
+        (made("letter.html"), (), {"formats": ("pdf",)}, "name one that ends in .pdf"),
+        (made(), (ALONE,), {"formats": ("pdf",)}, "ends in .png is not taken: drop exhibit 3, big"),
+        (made("letter-ORD-1.pdf"), (), {"name_chars": 16}, "such as letter.pdf"),
+        (made("answertodispute.pdf"), (), {"name_chars": 16}, "16 characters with its ending"),
+        (made(size=MB), BEHIND, {"name_chars": 16, "size": MB, "pages": 2, "files": 1,
+                                 "formats": ("pdf",)}, None),
     ],
 )  # fmt: skip
 def test_a_letter_beyond_a_limit_is_refused_with_what_to_drop(
-    files: list[SentFile], limits: dict[str, Any], fault: str | None
+    letter: SentFile, exhibits: tuple[SentFile, ...], limits: dict[str, Any], fault: str | None
 ) -> None:
-    found = fault_of_sending(files, LetterLimits(**limits))
+    found = fault_of_sending(letter, exhibits, LetterLimits(**limits))
     assert found is None if fault is None else fault in str(found), found
