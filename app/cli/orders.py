@@ -534,7 +534,10 @@ NOTIFICATION_COLUMNS = (
 def list_notifications(
     state: Annotated[
         str | None,
-        typer.Option(help="Only one of: waiting, delivered, dead (given up after three days)."),
+        typer.Option(
+            help="Only one of: waiting, stuck (refused again and again), delivered, dead (given up "
+            "after three days)."
+        ),
     ] = None,
     limit: Annotated[int, typer.Option(min=1, max=100_000, help="Notifications at most.")] = 50,
     form: printing.FormatOption = printing.Format.table,

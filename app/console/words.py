@@ -42,6 +42,7 @@ TONES: Final[Mapping[str, str]] = {
     "not_ours": "quiet",
     "delivered": "good",
     "waiting": "wait",
+    "stuck": "bad",
     "dead": "bad",
     "open": "look",
     "assigned": "wait",
@@ -262,6 +263,7 @@ STEPS: Final[Mapping[str, str]] = {
 
 NOTIFICATIONS: Final[Mapping[str, str]] = {
     "waiting": "The shop has not taken it yet; it is sent again by itself.",
+    "stuck": "The shop refuses it again and again; its log says why. It is sent again by itself.",
     "delivered": "The shop has taken it.",
     "dead": "The shop did not take it for three days. It is sent again when a person asks.",
 }

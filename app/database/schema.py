@@ -36,8 +36,8 @@ NEWEST: Final = VERSIONS[-1]
 """The version that this program needs."""
 
 DIGESTS: Final = {
-    "sqlite": "7e5436fb4c9e78f0a3daeaa9844acb8ef3cf1126bdf1deb88cca7b08c72b3ac8",
-    "postgresql": "f765217f6bcdb1091c023f6c6e6a1fa3f9d350b66f9957d606bc173d75598558",
+    "sqlite": "7cee6d9b4d6828b0ca566c9884b5bad6fff9a6e54caf5a2e73b7947851a9fb49",
+    "postgresql": "acba03f5a8f8267147b28919d8100f6e64a4ff051139091979435730f5c77c5d",
 }
 """SHA-256 of all objects that the migrations make, by dialect; a test prints what belongs here.
 Where the digest of a database differs, the migrations are run to name the first difference."""

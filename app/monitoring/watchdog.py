@@ -354,6 +354,27 @@ async def _shop_away(watched: Watched) -> Alarm | None:
     )
 
 
+async def _stuck(watched: Watched) -> Alarm | None:
+    url = watched.context.settings.shop.url
+    if url is None:
+        return None
+    async with watched.context.database.reading() as connection:
+        if await notification_store.away(connection, destination_of(url)) is not None:
+            return None
+        found = await notification_store.stuck_notifications(connection, enough=COUNTED)
+    if found is None or watched.context.clock.now() - found.since < SHOP_PATIENCE:
+        return None
+    others = f", and {found.count - 1:,} more" if found.count > 1 else ""
+    return Alarm(
+        reason="notifications_stuck",
+        sentence=f"The shop refuses the notification of order {found.order}{others}, the first "
+        f"since {instants.format_instant(found.since)} (its last try ended with {found.problem}), "
+        "and is not away: see in the shop's log why it fails on this order; `tallyhook "
+        "notifications list --state stuck` lists them. Each is tried again by itself.",
+        since=found.since,
+    )
+
+
 async def _held(watched: Watched) -> Alarm | None:
     async with watched.context.database.reading() as connection:
         count = await hold_store.count_held(connection)
@@ -545,6 +566,12 @@ WATCHES: Final = (
         "shop_away",
         "1 while the shop takes no notifications: see what listens at TALLYHOOK_SHOP__URL.",
         _shop_away,
+        dated=True,
+    ),
+    Watch(
+        "notification_stuck",
+        "1 while the shop refuses a notification again and again, and is not away.",
+        _stuck,
         dated=True,
     ),
     Watch(

@@ -4,8 +4,9 @@ One row is one revision. An order's waiting rows move through time together, and
 them may be taken, so that the shop hears of an order in the order of its revisions. A process that
 takes a row moves it ahead for a while (its lease); if that process dies, the row comes due again.
 
-A destination that takes nothing has a row of its own while that lasts. It contains the instant of
-the next probe. The process that probes moves it ahead, as with a lease: all together send one.
+A destination that takes nothing has a row of its own while that lasts. Where notifications of
+several orders failed it is away, and the row has the instant of the next probe. The process that
+probes moves it ahead, as with a lease: all together send one.
 """
 
 from collections.abc import Iterable, Sequence
@@ -28,13 +29,17 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.database.statements import PlainConnection, insert_rows
 from app.orders.published_store import PUBLISHED_COLUMNS, REVISIONS, Published, published_of
-from reconcile.instants import SECOND, Duration, Instant
+from reconcile.instants import HOUR, SECOND, Duration, Instant
 from reconcile.ledger.revise import Revision
 
-State = Literal["waiting", "delivered", "dead"]
+State = Literal["waiting", "stuck", "delivered", "dead"]
 
 STATES: Final[tuple[State, ...]] = get_args(State)
-"""waiting: due now or later · delivered: the shop said 2xx · dead: given up until a person asks"""
+"""waiting: due now or later · stuck: waiting, and refused twice though the shop is not away ·
+delivered: the shop said 2xx · dead: given up until a person asks"""
+
+_STUCK_AFTER: Final = 2
+"""Tries in vain: a shop that is started anew refuses each notification once."""
 
 _COLUMNS: Final = ("seq", "order_key", "since", "due_at", "tries")
 
@@ -43,12 +48,15 @@ _ROWS: Final = _NOTIFICATIONS.c
 
 _CONDITIONS: Final[dict[State, ColumnElement[bool]]] = {
     "waiting": _ROWS.due_at.is_not(None),
+    "stuck": and_(_ROWS.due_at.is_not(None), _ROWS.tries >= _STUCK_AFTER),
     "delivered": _ROWS.delivered_at.is_not(None),
     "dead": and_(_ROWS.due_at.is_(None), _ROWS.delivered_at.is_(None)),
 }
 
 LEASE: Final[Duration] = 60 * SECOND
 """How long others pass over a taken row: several times the longest request."""
+
+_LONGER_THAN_ANY_PAUSE: Final[Duration] = 2 * HOUR
 
 _END: Final = Instant(2**63 - 1)
 """Later than any instant."""
@@ -101,6 +109,10 @@ class SendResult:
     problem: str | None = None
     again_at: Instant | None = None
 
+    @property
+    def given_up(self) -> bool:
+        return not self.delivered and self.again_at is None
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Away:
@@ -110,12 +122,15 @@ class Away:
     failures  failed tries since then, those at one moment counted as one
     probe_at  when the next try may be made
     problem   why the last one failed, a code
+    only      number of the one notification that alone has failed: it may be the cause itself, and
+              others are sent as always. None: several orders' have failed
     """
 
     since: Instant
     failures: int
     probe_at: Instant
     problem: str
+    only: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,12 +213,19 @@ async def take_notifications(
 async def call_up_notifications(
     connection: AsyncConnection, *, now: Instant, beyond: Instant
 ) -> None:
-    """Make due now the probes, and the notifications never tried, that wait beyond an instant."""
-    for sql in (
-        "UPDATE notifications SET due_at=:now, since=:now WHERE due_at > :beyond AND tries=0",
-        "UPDATE destinations_away SET probe_at=:now WHERE probe_at > :beyond",
-    ):
-        await connection.execute(text(sql), {"now": now, "beyond": beyond})
+    """Make due now the probes, and the notifications never tried, that wait beyond an instant; and
+    those that were tried and wait for longer than any pause: the clock was ahead."""
+    await connection.execute(
+        text(
+            "UPDATE notifications SET due_at=:now, since=:now "
+            "WHERE due_at > :beyond AND (tries=0 OR due_at > :never)"
+        ),
+        {"now": now, "beyond": beyond, "never": now + _LONGER_THAN_ANY_PAUSE},
+    )
+    await connection.execute(
+        text("UPDATE destinations_away SET probe_at=:now WHERE probe_at > :beyond"),
+        {"now": now, "beyond": beyond},
+    )
 
 
 async def _move(connection: AsyncConnection, order: str, *, until: Instant) -> None:
@@ -253,11 +275,11 @@ async def call_all_up(connection: AsyncConnection, *, now: Instant) -> None:
 # --- destinations --------------------------------------------------------------------------------
 
 
-async def away(connection: AsyncConnection, destination: str) -> Away | None:
+async def failing(connection: AsyncConnection, destination: str) -> Away | None:
     """Return the state of a destination that takes nothing; None where the last try succeeded."""
     found = await connection.execute(
         text(
-            "SELECT since, failures, probe_at, problem FROM destinations_away "
+            "SELECT since, failures, probe_at, problem, only FROM destinations_away "
             "WHERE destination=:destination"
         ),
         {"destination": destination},
@@ -265,7 +287,13 @@ async def away(connection: AsyncConnection, destination: str) -> Away | None:
     row = found.first()
     if row is None:
         return None
-    return Away(since=row[0], failures=row[1], probe_at=row[2], problem=row[3])
+    return Away(since=row[0], failures=row[1], probe_at=row[2], problem=row[3], only=row[4])
+
+
+async def away(connection: AsyncConnection, destination: str) -> Away | None:
+    """Return the state of a destination that is away; None of any other."""
+    found = await failing(connection, destination)
+    return None if found is None or found.only is not None else found
 
 
 async def claim_probe(
@@ -286,10 +314,11 @@ async def note_away(connection: AsyncConnection, destination: str, found: Away) 
     """Write down that a destination takes nothing. The instant of the first failure stays."""
     await connection.execute(
         text(
-            "INSERT INTO destinations_away (destination, since, failures, probe_at, problem) "
-            "VALUES (:destination, :since, :failures, :probe_at, :problem) "
+            "INSERT INTO destinations_away "
+            "(destination, since, failures, probe_at, problem, only) "
+            "VALUES (:destination, :since, :failures, :probe_at, :problem, :only) "
             "ON CONFLICT (destination) DO UPDATE SET failures=excluded.failures, "
-            "probe_at=excluded.probe_at, problem=excluded.problem"
+            "probe_at=excluded.probe_at, problem=excluded.problem, only=excluded.only"
         ),
         {
             "destination": destination,
@@ -297,6 +326,7 @@ async def note_away(connection: AsyncConnection, destination: str, found: Away) 
             "failures": found.failures,
             "probe_at": found.probe_at,
             "problem": found.problem,
+            "only": found.only,
         },
     )
 
@@ -304,10 +334,11 @@ async def note_away(connection: AsyncConnection, destination: str, found: Away) 
 async def note_back(connection: AsyncConnection, destination: str) -> bool:
     """Write down that a destination takes notifications. Returns whether it was away."""
     found = await connection.execute(
-        text("DELETE FROM destinations_away WHERE destination=:destination RETURNING since"),
+        text("DELETE FROM destinations_away WHERE destination=:destination RETURNING only"),
         {"destination": destination},
     )
-    return found.first() is not None
+    row = found.first()
+    return row is not None and row[0] is None
 
 
 # --- for people ----------------------------------------------------------------------------------
@@ -346,12 +377,18 @@ async def notifications_in(
     connection: AsyncConnection,
     *,
     state: State | None,
+    is_away: bool = False,
     limit: int,
     order: str | None = None,
     before: int | None = None,
 ) -> list[ListedNotification]:
-    """Return notifications, newest first, of one state and order where given, below a number."""
-    number: ColumnElement[int] = _BY_NUMBER if state == "waiting" else _ROWS.seq
+    """Return notifications, newest first, of one state and order where given, below a number.
+
+    is_away  whether the destination is: then none is stuck
+    """
+    if state == "stuck" and is_away:
+        return []
+    number: ColumnElement[int] = _BY_NUMBER if state in ("waiting", "stuck") else _ROWS.seq
     revision = REVISIONS.c
     listing = (
         select(
@@ -380,7 +417,7 @@ async def notifications_in(
             seq=row[0],
             order=row[1],
             outcome=row[2],
-            state="waiting" if row[5] is not None else "dead" if row[6] is None else "delivered",
+            state=_state(row[5], row[6], tries=row[3], is_away=is_away),
             tries=row[3],
             published_at=row[4],
             due_at=row[5],
@@ -389,6 +426,39 @@ async def notifications_in(
         )
         for row in await connection.execute(listing)
     ]
+
+
+def _state(
+    due_at: Instant | None, delivered_at: Instant | None, *, tries: int, is_away: bool
+) -> State:
+    if due_at is None:
+        return "dead" if delivered_at is None else "delivered"
+    return "stuck" if tries >= _STUCK_AFTER and not is_away else "waiting"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stuck:
+    """Notifications that are refused while the shop is not away.
+
+    count    at most `enough`
+    order    of the one that waits longest, with what it is waiting since, and why its last try
+             failed, a code
+    """
+
+    count: int
+    order: str
+    since: Instant
+    problem: str
+
+
+async def stuck_notifications(connection: AsyncConnection, *, enough: int) -> Stuck | None:
+    """Return what is stuck of a shop that is not away; None where nothing is."""
+    some = select(_ROWS.since, _ROWS.order_key, _ROWS.problem).where(_CONDITIONS["stuck"])
+    rows = list(await connection.execute(some.order_by(_ROWS.since).limit(enough)))
+    if not rows:
+        return None
+    since, order, problem = rows[0]
+    return Stuck(count=len(rows), order=order, since=since, problem=problem)
 
 
 async def notification_counts(connection: AsyncConnection, *, enough: int) -> tuple[int, int]:

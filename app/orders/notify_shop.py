@@ -5,10 +5,10 @@
 Between (1) and (3) others pass over what was taken; if this process dies there, it comes due again
 and is sent with the same id. No transaction is open while the shop is waited for.
 
-A shop that takes nothing of what is sent at one moment is away. From then on one of all processes
-tries one notification at a time, a probe, soon again. Once a probe is taken, all that wait are sent
-at once. A single notification that is refused while others are taken is tried again by itself, with
-growing pauses, and holds up no order but its own.
+A shop is away once notifications of two orders have failed and none was taken between. From then
+on one of all processes tries one notification at a time, a probe, soon again. Once a probe is
+taken, all that wait are sent at once. A single notification that is refused is tried again by
+itself, with growing pauses, and holds up no order but its own: it may be the cause itself.
 """
 
 import asyncio
@@ -172,17 +172,27 @@ async def _settle(
     context, destination = notifier.context, notifier.shop.destination
     now = context.clock.now()
     async with context.database.writing() as connection:
-        before = await notification_store.away(connection, destination)
+        before = await notification_store.failing(connection, destination)
         health, results = judge(taken, answers, before=before, now=now)
         await notification_store.settle_notifications(connection, results, now=now)
         if health is not None:
             await notification_store.note_away(connection, destination, health)
         elif before is not None and await notification_store.note_back(connection, destination):
             await notification_store.call_all_up(connection, now=now)
-    if before is None and health is not None:
-        log.error("the shop takes no notifications", reason=health.problem)
-    elif before is not None and health is None:
+    was_away = before is not None and before.only is None
+    is_away = health is not None and health.only is None
+    if health is not None and is_away:
+        if not was_away:
+            log.error("the shop takes no notifications", reason=health.problem)
+    elif before is not None and was_away:
         log.info("the shop takes notifications again", count=before.failures)
+    for one in results:
+        if one.given_up:
+            log.error("notification given up", order=one.sent.published.order, reason=one.problem)
+        elif not one.delivered and not is_away:  # a shop that is away has one line for all
+            log.warning(
+                "notification not delivered", order=one.sent.published.order, reason=one.problem
+            )
     delivered = [one.sent for one in results if one.delivered]
     if not delivered:
         return
@@ -201,20 +211,31 @@ def judge(
     before: Away | None,
     now: Instant,
 ) -> tuple[Away | None, list[SendResult]]:
-    """Judge the shop and each notification by the answers to all that was sent at one moment.
-
-    The shop is away if it took none of them; None says that it is not.
-    """
+    """Judge the shop and each notification by the answers to all that was sent at one moment, each
+    of another order. None says that the shop took one of them."""
     sent = list(zip(taken, answers, strict=True))
     if any(answer.taken for answer in answers):
         return None, [_result(each, answer, now=now) for each, answer in sent]
+    seq = taken[0].published.seq
+    alone = len(taken) == 1 and (before is None or before.only == seq)
     problem, failures = answers[-1].why, 1 if before is None else before.failures + 1
     probe_at = now + max(probe_pause(failures, headers=answer.headers) for answer in answers)
-    results = [_result(each, answer, now=now, again_at=probe_at) for each, answer in sent]
+    # One that failed more often than the shop in a row: others were taken meanwhile.
+    own = alone and taken[0].tries >= failures
+    results = [
+        _result(each, answer, now=now, again_at=None if own else probe_at) for each, answer in sent
+    ]
     if any(one.again_at is None for one in results):
         probe_at = now  # what is behind one that was given up need not wait for it any more
     since = now if before is None else before.since
-    return Away(since=since, failures=failures, probe_at=probe_at, problem=problem), results
+    health = Away(
+        since=since,
+        failures=failures,
+        probe_at=probe_at,
+        problem=problem,
+        only=seq if alone else None,
+    )
+    return health, results
 
 
 def _result(
@@ -230,9 +251,7 @@ def _result(
             sent.tries, seq=sent.published.seq, headers=answer.headers, busy=busy
         )
     if until > sent.since + GIVE_UP_AFTER:
-        log.error("notification given up", order=sent.published.order, reason=answer.why)
         return SendResult(sent=sent, problem=answer.why)
-    log.warning("notification not delivered", order=sent.published.order, reason=answer.why)
     return SendResult(sent=sent, problem=answer.why, again_at=until)
 
 
@@ -296,9 +315,16 @@ async def list_notifications(
     before: int | None = None,
 ) -> list[ListedNotification]:
     """Return notifications, newest first, of one state and order where given, below a number."""
+    url = context.settings.shop.url
     async with context.database.reading() as connection:
+        away = url and await notification_store.away(connection, destination_of(url))
         return await notification_store.notifications_in(
-            connection, state=state, limit=limit, order=order, before=before
+            connection,
+            state=state,
+            is_away=bool(away),
+            limit=limit,
+            order=order,
+            before=before,
         )
 
 

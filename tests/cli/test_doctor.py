@@ -10,7 +10,7 @@ import pytest
 
 from app.core.clock import SystemClock
 from reconcile.instants import HOUR
-from tests.api.driving import SECRET, driving, event, secret, signed
+from tests.api.driving import SECRET, driving, event, of_order, secret, signed
 from tests.cli.test_commands import Run, run
 from tests.waiting import soon
 
@@ -237,14 +237,16 @@ def test_a_shop_that_is_away(run: Run, tmp_path: Path, monkeypatch: pytest.Monke
         }
         at = SystemClock().now() - HOUR
         async with driving(tmp_path, at=at, **more) as driver:
-            await driver.send(event("e1"))
-            await soon(lambda: driver.rows("SELECT failures FROM destinations_away") == [(1,)])
+            for order in ("ORD-1", "ORD-2"):
+                await driver.send(of_order(order, f"e-{order}"))
+            away = "SELECT 1 FROM destinations_away WHERE only IS NULL"
+            await soon(lambda: driver.rows(away) != [])
 
     asyncio.run(fail())
     (said,) = [e for e in run("doctor", "--format", "json").document if e["what"] == "shop_away"]
     assert said["state"] == "must"
     assert "no notification since 20" in said["sentence"]
-    assert "1 try, the last ended with connection_failed; 1 waiting" in said["sentence"]
+    assert "the last ended with connection_failed; 2 waiting" in said["sentence"]
     assert said["do"].startswith("see that what listens at TALLYHOOK_SHOP__URL runs")
 
 
