@@ -37,7 +37,6 @@ from reconcile.transparency.commitments import (
     Parts,
     part_hashes,
     part_salts,
-    parts_digest,
 )
 from reconcile.transparency.merkle import Hash, computed, consistency_spans, inclusion_spans, needed
 
@@ -291,7 +290,7 @@ class SealedParts:
     endorsements for each of them what the one before it signed of it, in hex; None where nothing
     order       how leaves name the order; None where none does as far as is known
     parts       by the leaf's name: the parts of what it seals, and their salts; of a delivery, by
-                the one leaf that seals how it is read now
+                its last leaf, which seals how it is read now
     said        by the leaf's name: the values of the parts of records, revisions and audit entries
     tree        the order in the newest tree of all orders; None before there was one
     """
@@ -390,16 +389,8 @@ async def sealed_parts(
     if secret is not None:
         for name in said.keys() & leaves.keys():
             parts[name] = _opened(said[name], leaves[name], secret)
-        for each in history.deliveries:  # by the first of its leaves that seals this reading
-            fits = [
-                leaf
-                for leaf in read[each.delivery_id]
-                if parts_digest(
-                    (name, part.hash) for name, part in _opened(each.event, leaf, secret).items()
-                )
-                == leaf.members().get("parts")
-            ]
-            for leaf in fits[:1]:
+        for each in history.deliveries:
+            for leaf in read[each.delivery_id][-1:]:  # it seals how the delivery is read now
                 parts[leaf.subject] = _opened(each.event, leaf, secret)
     leaves |= {leaf.subject: leaf for each in read.values() for leaf in each}
     named = (await order_store.named_orders(connection, [history.order])).get(history.order)

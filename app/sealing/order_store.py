@@ -76,22 +76,20 @@ class OrderBook:
         return leaf_of(row, number=number, salt=salt, place=place, secret=self._secret)
 
     def says_already(self, row: Sealable, leaves: Sequence[Leaf]) -> bool:
-        """Return whether one of a delivery's leaves names this order and seals this reading, or
-        whether it has no leaf yet, so that its own will."""
+        """Return whether the last of a delivery's leaves names this order and seals this reading;
+        or whether it has no leaf yet, so that its own will."""
         named = None if row.order is None else self._orders.get(row.order)
         of = None if named is None else named.commitment.hex()
         if row.order is not None and named is None:
             return not leaves
-        members = [leaf.members() for leaf in leaves]
-        same = [each for each in members if each.get("of") == of and "parts" in each]
-        if not members:
+        if not leaves:
             return True
-        if row.said is None:
-            return any(each["parts"] is None for each in same)
-        return any(
-            each["parts"]
-            == sealed_digest(row.said, secret=self._secret, salt=bytes.fromhex(each["salt"]))
-            for each in same
+        last = leaves[-1].members()
+        if last.get("of") != of or "parts" not in last:
+            return False
+        salt = bytes.fromhex(last["salt"])
+        return bool(
+            last["parts"] == (row.said and sealed_digest(row.said, secret=self._secret, salt=salt))
         )
 
     def write(self, connection: PlainConnection) -> None:

@@ -4,12 +4,16 @@ import json
 from pathlib import Path
 from typing import Any
 
+from sqlalchemy import text
+
+from app.database.statements import run
 from app.evidence.seal import open_signer, seal_all
 from app.evidence.verify import unpack
 from app.evidence.verify_evidence import VerifiedBundle, verify_evidence
 from app.orders.refold import refold_until_quiet
+from app.sealing.log_queue_store import mark_read_again
 from tests.api.driving import Driver, driving, event
-from tests.evidence.conftest import build
+from tests.evidence.conftest import build, changed, forged_with
 from tests.evidence.world import CUSTOMER, PHONE
 
 
@@ -64,3 +68,33 @@ async def test_a_reference_that_is_masked_is_proved_but_for_itself(tmp_path: Pat
     assert "it is this order that the log's entries name: its reference is masked" in not_proven
     assert "in texts that are masked (history.json)" in not_proven
     assert steps(verify_evidence(full))["readings"] is True
+
+
+async def test_an_earlier_reading_proves_nothing(tmp_path: Path) -> None:
+    """The shop shows what it read at first, which it has sealed too, and not what it reads now."""
+    async with driving(tmp_path, with_worker=False, looking=True) as driver:
+        await driver.send(event("e1", "succeeded"))
+        await sealed(driver, tmp_path)
+        first = await build(driver, as_of=None)
+        async with driver.context.database.writing() as connection:
+            await connection.execute(text("UPDATE events SET claim = 'declined'"))
+            delivery = json.loads(unpack(first)["history.json"])["deliveries"][0]["delivery_id"]
+            await run(connection, mark_read_again, [delivery])
+        await sealed(driver, tmp_path)
+        now = await build(driver, as_of=None)
+        key = (await open_signer(driver.context)).key
+    assert verify_evidence(now).valid
+
+    def change(members: dict[str, bytes]) -> None:
+        earlier = unpack(first)
+        members["history.json"] = earlier["history.json"]
+        opened = json.loads(earlier["log.json"])["parts"][delivery]
+
+        def reopen(log: Any) -> None:
+            log["parts"] = {n: e for n, e in log["parts"].items() if not n.startswith("reading:")}
+            log["parts"][delivery] = opened
+
+        changed("log.json", reopen)(members)
+
+    found = verify_evidence(forged_with(key, now, change))
+    assert steps(found)["readings"] is False
