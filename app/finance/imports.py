@@ -294,7 +294,7 @@ async def import_bank(
             done = await import_file(
                 context, request, chosen, form=form, kind=BANK, name="", progress=progress
             )
-            if (differs := done.differs) is None:
+            if (differs := done.differs) is None or differs.name in request.accepted:
                 break
             known = await bank_balances.approval_of(context, done.sha256, differs)
             if known is None and request.accept_difference:
@@ -412,6 +412,8 @@ async def import_kind(
     source  whose statement it is; "" for one that is not known
     """
     sources = context.settings.sources
+    if kind != "bank" and request.accept_difference:
+        raise UsageError("only a bank's statement has balances: leave the difference out")
     if kind == "book":
         return await import_book(context, request, sources=sources.keys(), progress=progress)
     if kind == "bank":

@@ -454,5 +454,7 @@ def test_a_difference_of_balances_takes_two_operators(run: Run, files: Path) -> 
     accept = (*words, "--accept-balance-difference", "-0.50", "--reason", "rounded")
     looked = run(*accept, "--dry-run", "--format", "json")
     assert (looked.code, looked.document["problems"]) == (0, [])
+    of_book = run("import", str(files / "book.csv"), "--kind", "book", *accept[3:])
+    assert "only a bank's statement has balances" in of_book.err
     refused = run(*accept)
     assert (refused.code, "with your own token" in refused.err) == (2, True)

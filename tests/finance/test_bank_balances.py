@@ -79,6 +79,7 @@ async def test_a_difference_is_refused_until_a_second_person_approves_it(bank: B
     assert "a difference of 2.50 KES" in refused.problems[0].sentence
     looked = await bank.takes(DIFFERS, dry_run=True, **BECAUSE)
     assert (looked.new, looked.problems, looked.proposal) == (1, [], None)
+    assert "a difference of 2.50 KES; it is taken as it is." in looked.notes[-1]
     made = await bank.takes(DIFFERS, **BECAUSE)
     assert (made.number, made.problems) == (None, [])
     assert made.proposal is not None

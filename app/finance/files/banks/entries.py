@@ -99,6 +99,9 @@ class BankTable(ABC):
             raise tables.RefusedTable(
                 row, f"{found.said()}; the file is cut or was changed: fetch it anew"
             )
+        if found.difference():
+            said = found.said()
+            self._notes.append(f"{said[0].upper()}{said[1:]}; it is taken as it is.")
         if found.opening is None or found.closing is None:
             return
         self.compared += 1
