@@ -261,7 +261,7 @@ def erase(
 
     With an operator's own token it is a proposal, of an order only.
 
-    A number is looked for in every column and in the files: the whole database is read, twice.
+    A number is looked for in every column and in the files: the whole database is read.
     """
     from app.config.database_url import sqlite_file
     from app.config.load import load_settings

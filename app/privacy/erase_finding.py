@@ -17,7 +17,6 @@ from app.access import operator_store
 from app.access.operators import note_in_trail
 from app.context.context import AppContext
 from app.core.errors import NotFoundError, UsageError
-from app.core.jobs import silent
 from app.core.masking import masked_phone, written_out, written_pattern
 from app.database.engine import Connection
 from app.database.statements import run
@@ -190,7 +189,9 @@ class ErasureFinder:
         """Find everything of a number."""
         erasure = Erasure(subject=masked_phone(digits), phones=[digits])
         written = written_pattern(digits)
-        erasure.holding = await erase_store.rows_that_hold(connection, [digits], self._progress)
+        erasure.holding = await erase_store.rows_that_hold(
+            connection, [digits], progress=self._progress
+        )
 
         def holding(*places: str) -> set[erase_store.Key]:
             return set[erase_store.Key]().union(*(erasure.holding.get(e, ()) for e in places))
@@ -257,7 +258,7 @@ class ErasureFinder:
         erasure = Erasure(subject=order)
         erasure.phones = await phones_of(connection, order, sources=self._context.sources)
         erasure.holding = await erase_store.rows_that_hold(
-            connection, erasure.phones, self._progress
+            connection, erasure.phones, progress=self._progress
         )
         await self._judge(connection, erasure, [order])
         named = re.compile(rf"(?<![\w-]){re.escape(order)}(?![\w-])")
@@ -576,7 +577,9 @@ class Erasing:
         recipients = [note for note in erasure.notes if note[1] == phone_store.RECIPIENT]
         await self._in_parts(recipients, phone_store.drop_notes)
         async with self._context.database.reading() as connection:
-            erasure.holding = await erase_store.rows_that_hold(connection, erasure.phones, silent)
+            erasure.holding = await erase_store.rows_that_hold(
+                connection, erasure.phones, among=erasure.holding
+            )
 
     async def _in_parts(
         self, rows: Sequence[Row], work: Callable[[Connection, list[Row]], Awaitable[object]]

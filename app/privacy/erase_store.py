@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple
 from sqlalchemy import LargeBinary, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from app.core.jobs import silent
 from app.core.masking import hint_pattern, is_written_out, written_out, written_pattern
 from app.database.marks import MARK
 from app.database.statements import insert_rows, run, select_in, statement, stream, tables
@@ -274,8 +275,9 @@ _ONE: Final = "SELECT {columns} FROM {table} WHERE {key}"
 _BESIDE: Final = "\n"
 """Between the texts of a row that are searched as one."""
 
-BLOBS_AT_ONCE: Final = 16
-"""Rows with bytes in memory at a time: a body has up to a MiB, an attachment some."""
+BODIES_AT_ONCE: Final = 128
+FILES_AT_ONCE: Final = 8
+"""Rows with bytes in memory at a time: a body has up to a MiB, an attached file some."""
 
 _DEFLATED: Final = b"\x78"
 """First byte of what zlib writes, as the parts of a printed month."""
@@ -285,23 +287,24 @@ MOST_INFLATED: Final = 64 * 1024 * 1024
 
 
 async def rows_that_hold(
-    connection: AsyncConnection, phones: Sequence[str], progress: Callable[[int], None]
+    connection: AsyncConnection,
+    phones: Sequence[str],
+    *,
+    among: Rows | None = None,
+    progress: Callable[[int], None] = silent,
 ) -> dict[str, set[Key]]:
     """Return the rows that hold one of these numbers, in any notation, by `table.column`: all
     columns of text or bytes in the database are searched, by their marks.
 
     phones    E.164 digits
+    among     the rows that held one before: only those are read again
     progress  is given the number of rows that were read, some at a time
     """
     found: dict[str, set[Key]] = {}
     if not phones:
         return found
-    hints = [hint_pattern(each) for each in phones]
+    hint = re.compile(b"|".join(hint_pattern(each).pattern for each in phones))
     written = [written_pattern(each) for each in phones]
-
-    def holds(content: str | bytes | None) -> bool:
-        whole = "" if content is None else _whole(content)
-        return any(each.search(whole) for each in written)
 
     for name, table in sorted(tables().tables.items()):
         if name in IN_TRANSIT:
@@ -320,13 +323,19 @@ async def rows_that_hold(
             texts=", ".join([joined or "''", *(f'"{each}"' for each in whole)]),
             table=name,
         )
-        rows_at_once = BLOBS_AT_ONCE if blobs & {*whole} else ROWS_AT_ONCE
-        maybe: list[Key] = []
-        async for rows in stream(connection, sql, at_once=rows_at_once):
-            for row in rows:
-                if any(_may_hold(hints, each) for each in row[len(key) :]):
-                    maybe.append(row[: len(key)])
-            progress(len(rows))
+        bodies = FILES_AT_ONCE if name == "attachment_files" else BODIES_AT_ONCE
+        at_once = bodies if blobs & {*whole} else ROWS_AT_ONCE
+        maybe = set[Key]()
+        if among is not None:
+            maybe.update(*(among.get(f"{name}.{each}", ()) for each in (*plain, *whole)))
+        else:
+            async for rows in stream(connection, sql, at_once=at_once):
+                maybe |= {
+                    tuple(row[: len(key)])
+                    for row in rows
+                    if any(content and _may_hold(hint, content) for content in row[len(key) :])
+                }
+                progress(len(rows))
         sql = statement(
             _ONE,
             columns=", ".join(f'"{each}"' for each in (*plain, *whole)),
@@ -335,26 +344,22 @@ async def rows_that_hold(
         )
         for each in maybe:
             values = {f"k{place}": value for place, value in enumerate(each)}
-            row = (await connection.execute(text(sql), values)).one()
-            for column, content in zip((*plain, *whole), row, strict=True):
-                if holds(content):
-                    found.setdefault(f"{name}.{column}", set()).add(tuple(each))
+            row = (await connection.execute(text(sql), values)).first()
+            for column, content in zip((*plain, *whole), row or (), strict=row is not None):
+                if content and any(pattern.search(_whole(content)) for pattern in written):
+                    found.setdefault(f"{name}.{column}", set()).add(each)
     return found
 
 
-def _may_hold(hints: Sequence[re.Pattern[bytes]], content: str | bytes | None) -> bool:
-    if not content:
-        return False
+def _may_hold(hint: re.Pattern[bytes], content: str | bytes) -> bool:
     if isinstance(content, str):
         raw = content.encode("utf-8", "replace")
-        decoded = b"%" in raw or b"\\u" in raw
+        is_plain = b"%" not in raw and b"\\u" not in raw
     else:
-        raw, decoded = bytes(content), content[:1] == _DEFLATED or not is_written_out(content)
-    if any(each.search(raw) for each in hints):
+        raw, is_plain = content, content[:1] != _DEFLATED and is_written_out(content)
+    if hint.search(raw) is not None:
         return True
-    return decoded and any(
-        each.search(_whole(content).encode("utf-8", "replace")) for each in hints
-    )
+    return not is_plain and hint.search(_whole(content).encode("utf-8", "replace")) is not None
 
 
 def _whole(content: str | bytes) -> str:
