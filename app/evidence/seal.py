@@ -526,14 +526,12 @@ async def seal_orders_for(context: AppContext, order: str) -> bool:
         named = (await order_store.named_orders(connection, [order])).get(order)
         if named is None:
             return False
-        chain = await run(connection, order_store.chain_of, named)
         tree = await order_tree_store.newest_tree(connection, until=now)
-        counts = (
-            tree is not None
-            and tree.at // DAY == now // DAY
-            and await order_tree_store.entry_in(connection, named.commitment, tree) is not None
-        )
-    return not counts and leaf_store.began_before(chain, now) and await seal_orders(context)
+        if tree is not None and tree.at // DAY == now // DAY:
+            if await order_tree_store.entry_in(connection, named.commitment, tree) is not None:
+                return False
+        chain = await run(connection, order_store.chain_of, named)
+    return leaf_store.began_before(chain, now) and await seal_orders(context)
 
 
 async def seal_orders(context: AppContext) -> bool:
