@@ -733,6 +733,15 @@ def show_bank_line(
         printing.emit(paid, columns=columns, form=form)
 
 
+@bank_group.command("balances")
+def list_bank_balances(form: printing.FormatOption = printing.Format.table) -> None:
+    """List both balances of each statement, and whether the next one begins where it ends."""
+    from app.finance.bank_balances import list_balances
+
+    columns = ("account", "opened", "opening", "closed", "closing", "difference", "state", "import")
+    printing.emit(running.with_context(list_balances), columns=columns, form=form)
+
+
 add_past_imports(bank_group, "bank", files="the files of banks", one="a bank's file")
 
 

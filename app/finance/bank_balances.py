@@ -9,7 +9,7 @@
 import hashlib
 from collections.abc import Mapping, Sequence
 from decimal import Decimal, InvalidOperation
-from typing import Final
+from typing import Any, Final
 
 from app.access.operators import permitted
 from app.access.proposal import Proposal
@@ -23,8 +23,13 @@ from app.finance.files.bank import account_name
 from app.finance.files.banks.entries import Balances as Balances
 from app.finance.import_store import replace_import_tasks
 from reconcile.instants import Instant
-from reconcile.matching.balances import StatementBalances, difference_state, followed
-from reconcile.money import Money, MoneyError, from_major
+from reconcile.matching.balances import (
+    DifferenceState,
+    StatementBalances,
+    difference_state,
+    followed,
+)
+from reconcile.money import Money, MoneyError, from_major, to_json
 from reconcile.reporting.report import BalanceRow
 
 KIND: Final = "accept_balance_difference"
@@ -180,6 +185,37 @@ async def notes_on_joins(
 
 def _money(minor: int, currency: str) -> str:
     return str(Money(minor=minor, currency=currency))
+
+
+async def list_balances(context: AppContext) -> list[dict[str, Any]]:
+    """Return the balances of all statements that stand, by account and day, as documents.
+
+    The state says whether the next statement begins with the closing balance.
+    """
+    async with context.database.reading() as connection:
+        known = await standing_balances(connection, as_of=context.clock.now())
+    return [
+        {
+            "account": each.account,
+            "opened": each.opened,
+            "opening": to_json(Money(minor=each.opening, currency=each.currency)),
+            "closed": each.closed,
+            "closing": to_json(Money(minor=each.closing, currency=each.currency)),
+            "difference": to_json(Money(minor=each.difference, currency=each.currency)),
+            "state": _STATES[difference_state(each, after)],
+            "import": each.of_import,
+            "proposal": each.proposal,
+        }
+        for each, after in followed(known)
+    ]
+
+
+_STATES: Final[Mapping[DifferenceState, str]] = {
+    "open": "last",
+    "confirmed": "joined",
+    "reopened": "not_joined",
+}
+"""Whether a statement is the last one known, or joins the next."""
 
 
 async def accepted_differences(

@@ -456,5 +456,12 @@ def test_a_difference_of_balances_takes_two_operators(run: Run, files: Path) -> 
     assert (looked.code, looked.document["problems"]) == (0, [])
     of_book = run("import", str(files / "book.csv"), "--kind", "book", *accept[3:])
     assert "only a bank's statement has balances" in of_book.err
+    for opened, closed, balance in (("05", "06", 5), ("06", "07", 5), ("09", "10", 7)):
+        content = differs.replace("05KES5", f"{opened}KES{balance}")
+        content = content.replace("06KES4,5", f"{closed}KES{balance},")
+        (files / f"{opened}.sta").write_text(content)
+        assert run("bank", "import", str(files / f"{opened}.sta")).code == 0
+    listed = run("bank", "balances", "--format", "json").document
+    assert [each["state"] for each in listed] == ["joined", "not_joined", "last"]
     refused = run(*accept)
     assert (refused.code, "with your own token" in refused.err) == (2, True)
