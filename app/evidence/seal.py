@@ -527,9 +527,12 @@ async def seal_orders_for(context: AppContext, order: str) -> bool:
         if named is None:
             return False
         tree = await order_tree_store.newest_tree(connection, until=now)
-        if tree is not None and tree.at // DAY == now // DAY:
-            if await order_tree_store.entry_in(connection, named.commitment, tree) is not None:
-                return False
+        if (
+            tree is not None
+            and tree.at // DAY == now // DAY
+            and await order_tree_store.entry_in(connection, named.commitment, tree) is not None
+        ):
+            return False
         chain = await run(connection, order_store.chain_of, named)
     return leaf_store.began_before(chain, now) and await seal_orders(context)
 

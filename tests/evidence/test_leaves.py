@@ -17,7 +17,7 @@ from app.core.ids import new_salts
 from app.evidence import verify_entries
 from app.evidence.seal import read_checkpoint
 from app.evidence.verify import unpack
-from app.evidence.verify_forms import LEAVES
+from app.evidence.verify_forms import DECIMALS, LEAVES
 from app.sealing.leaf_store import (
     AUDIT_ENTRY,
     DELIVERY,
@@ -31,6 +31,7 @@ from app.sealing.leaf_store import (
     reading_again,
 )
 from reconcile.canonical import canonical_json
+from reconcile.money import EXPONENTS
 from reconcile.transparency.commitments import AUDIT_TEXTS, RECORD_TEXTS, REVISION_TEXTS, TEXTS
 from reconcile.transparency.merkle import leaf_hash
 from tests.evidence.conftest import Bundles, changed, failed, forged_with
@@ -113,6 +114,18 @@ def test_the_page_names_every_member_of_every_leaf() -> None:
     assert again.members().keys() == page["reading"].keys()
     for name, form in LEAVES.items():
         assert {each.rstrip("?") for each in form} == page[name].keys(), name
+
+
+def test_the_page_names_the_decimals_of_every_currency() -> None:
+    page = (ROOM / "README.md").read_text("utf-8")
+    listed = re.search(r"\(ISO 4217: (.*?), else 2\)", page, re.DOTALL)
+    assert listed
+    decimals = dict.fromkeys(EXPONENTS, 2)
+    for group in listed[1].split(", "):
+        count, codes = group.split(" of ")
+        decimals |= dict.fromkeys(codes.split(), int(count))
+    assert decimals == EXPONENTS
+    assert decimals == {code: DECIMALS.get(code, 2) for code in EXPONENTS}
 
 
 def test_the_page_names_every_part() -> None:
