@@ -27,6 +27,7 @@ from app.core.masking import masked_words
 from app.core.text import JOINER, NON_JOINER, counted, is_human_text, printable
 from app.database.engine import Connection
 from app.evidence import attachment_store
+from app.evidence.mail_text import is_mail
 from app.orders.customers import checked_reason
 from app.orders.read_orders import explain_order
 from reconcile.canonical import canonical_json
@@ -174,7 +175,9 @@ def media_of(content: bytes) -> str | None:
     try:
         text = content.decode("utf-8")
     except UnicodeDecodeError:
-        return None
+        if not is_mail(content):
+            return None
+        text = content.decode("ascii", "replace")  # its parts name character sets of their own
     plain = all(each.isprintable() or each in _IN_TEXT for each in text.removeprefix("\ufeff"))
     return _TEXT if text.strip() and plain else None
 

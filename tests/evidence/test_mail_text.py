@@ -4,6 +4,7 @@ from email.message import EmailMessage
 
 import pytest
 
+from app.evidence.attachments import media_of
 from app.evidence.mail_text import is_mail, mail_text
 
 
@@ -57,6 +58,16 @@ def test_of_a_page_alone_its_words_are_shown() -> None:
 )
 def test_a_mail_is_known_by_its_head(content: bytes, found: bool) -> None:
     assert is_mail(content) is found
+
+
+def test_a_mail_is_taken_in_whichever_character_set_it_is() -> None:
+    """Other text is taken in UTF-8 alone."""
+    head = b"From: a\nMIME-Version: 1.0\nContent-Type: text/plain; charset=iso-8859-1\n\n"
+    mail = head + "Grüße".encode("latin-1")
+    assert media_of(mail) == "text/plain"
+    assert mail_text(mail).endswith("Grüße")
+    assert media_of("Grüße".encode("latin-1")) is None
+    assert media_of(mail + b"\0") is None
 
 
 @pytest.mark.parametrize(
