@@ -14,6 +14,9 @@ from urllib.parse import unquote_plus
 
 DOT: Final = "•"
 
+UNSHOWN: Final = 3 * DOT
+"""Shown in the place of a text that is hidden whole."""
+
 _HIDDEN_AT_LEAST: Final = 5
 """Digits that are hidden at least: a hundred thousand numbers look alike."""
 
@@ -114,6 +117,15 @@ def masked_words(text: str) -> str:
     (`000.100.110`). A masked text stays as it is.
     """
     return _LOOSE_PHONE.sub(lambda found: DOT + found[0][-_TELLING:], text)
+
+
+_SOME_CODE: Final = re.compile(r"[a-z][a-z0-9_.:-]*|(?=.*[0-9_])[A-Za-z0-9_.:-]+", re.ASCII)
+
+
+def is_code(reason: str) -> bool:
+    """Return whether a provider's reason is a code (`insufficient_funds`, `1032`), which names
+    nobody, and no words, in which a name may stand."""
+    return _SOME_CODE.fullmatch(reason) is not None and masked_words(reason) == reason
 
 
 _EMAIL: Final = re.compile(r"(?<![\w.%+-])[\w.%+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63})+", re.ASCII)
@@ -259,29 +271,37 @@ _FROM_URL: Final = str.maketrans("-_", "+/")
 
 
 class Masking:
-    """Masking of given phone numbers, and of JSON fields named like personal data.
+    """Masking of given phone numbers and words, and of JSON fields named like personal data.
 
     Its repr does not show what it hides.
     """
 
-    __slots__ = ("_patterns",)
+    __slots__ = ("_patterns", "_words")
 
-    def __init__(self, phones: Iterable[str] = ()) -> None:
-        """phones: E.164 digits of the customers whose texts are masked."""
+    def __init__(self, phones: Iterable[str] = (), *, words: Iterable[str] = ()) -> None:
+        """phones: E.164 digits of the customers whose texts are masked. words: texts that are
+        hidden whole, also where a sentence cites one in brackets."""
         self._patterns = [(phone_pattern(each), masked_phone(each)) for each in set(phones)]
+        self._words = sorted({*words} - {""}, key=lambda each: (-len(each), each))
 
     def __repr__(self) -> str:
         return "Masking()"
 
     def text(self, text: str) -> str:
-        """Mask the numbers in a text."""
+        """Mask the numbers and words in a text."""
+        for word in self._words:
+            if text == word:
+                return UNSHOWN
+            # A single word may stand in a sentence of ours that is not about it.
+            cited = word if " " in word else f"({word})"
+            text = text.replace(cited, cited.replace(word, UNSHOWN))
         for pattern, shown in self._patterns:
             text = pattern.sub(shown, text)
         return text
 
     def touches(self, text: str) -> bool:
-        """Return whether one of the numbers is in a text."""
-        return any(pattern.search(text) for pattern, _ in self._patterns)
+        """Return whether one of the numbers or words is in a text."""
+        return self.text(text) != text
 
     def value(self, value: Any) -> Any:
         """Mask everything personal in a JSON value; a masked number becomes text."""

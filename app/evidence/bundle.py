@@ -10,6 +10,7 @@ from typing import Any, Final
 from app.access.operators import note_in_trail, permitted
 from app.context.context import AppContext
 from app.core.errors import UsageError
+from app.core.masking import UNSHOWN, Masking
 from app.core.text import counted
 from app.evidence import (
     bundle_letter,
@@ -23,7 +24,6 @@ from app.evidence import (
 from app.evidence.attachments import ENDINGS
 from app.evidence.witnesses import witnesses_of
 from app.orders.customers import checked_reason, refuse_too_many
-from app.orders.delivery_log import shown_address, shown_header
 from app.orders.holds import hold_if_due
 from app.receiving.caught_up import must_have_read
 from app.receiving.due_store import marks_of
@@ -125,6 +125,18 @@ def entry(data: bytes) -> dict[str, Any]:
     return {"sha256": hashlib.sha256(data).hexdigest(), "size": len(data)}
 
 
+HARMLESS: Final = frozenset(
+    {
+        *("accept", "accept-encoding", "accept-language", "cache-control", "connection"),
+        *("content-encoding", "content-length", "content-type", "date", "expect", "host"),
+        *("transfer-encoding", "user-agent", "webhook-id", "webhook-signature"),
+        "webhook-timestamp",
+    }
+)
+"""Headers whose values a redacted bundle shows: those of HTTP itself, and those of
+Standard Webhooks, which name no person. A sender may put anything into any other."""
+
+
 # --- deliveries ----------------------------------------------------------------------------------
 
 
@@ -141,7 +153,7 @@ def _add_delivery(
         "verdict": evidence.arrived.verdict,
         "problem": evidence.arrived.problem,
         "method": evidence.method,
-        "address": evidence.url if dossier.full else shown_address(evidence.url, dossier.masking),
+        "address": evidence.url if dossier.full else _redacted(evidence.url, dossier.masking),
         "sha256": evidence.arrived.digest,
         "size": evidence.arrived.size,
         "body": _part(files, f"{name}.body", evidence.body),
@@ -149,10 +161,10 @@ def _add_delivery(
         "headers": _part(files, f"{name}.headers", kept),
         "signed": _part(files, f"{name}.signed", proven.content),
         "headers_shown": [
-            # A redacted one lacks what is personal by its name, too; a full one has it beside.
+            # A full one has them beside, as they came.
             [each, dossier.masking.value({each: value})[each]]
             if dossier.full
-            else [each, shown_header(each, value, dossier.masking)]
+            else [each, value if each.lower() in HARMLESS else UNSHOWN]
             for each, value in evidence.headers
         ],
         "signature": {
@@ -171,6 +183,14 @@ def _add_delivery(
     files.shown[f"{name}.json"] = _json(document)
     if proven.public is not None:
         files.shown[f"key-{proven.key}.pem"] = proven.public
+
+
+def _redacted(address: str, masking: Masking) -> str:
+    """Return an address with the names of its query alone."""
+    path, mark, query = address.partition("?")
+    pairs = (pair.partition("=") for pair in query.split("&"))
+    shown = "&".join(f"{name}{sign}{UNSHOWN if value else ''}" for name, sign, value in pairs)
+    return f"{masking.text(path)}{mark}{shown}"
 
 
 def _part(files: Files, name: str, data: bytes | None) -> dict[str, Any] | None:

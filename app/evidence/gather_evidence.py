@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from app.context.context import AppContext
 from app.core.errors import UsageError
-from app.core.masking import Masking
+from app.core.masking import Masking, is_code
 from app.core.reading import Unreadable
 from app.database.engine import Connection
 from app.database.statements import run
@@ -197,6 +197,13 @@ def masked_history(history: History, masking: Masking) -> History:
     )
 
 
+def _reasons_in_words(history: History) -> set[str]:
+    """Return the reasons that are no codes: a name may stand in one."""
+    reasons = {each.event.reason for each in history.deliveries}
+    reasons |= {each.reason for each in history.records}
+    return {each for each in reasons if each and not is_code(each)}
+
+
 def _masked(value: Text, masking: Masking) -> Text:
     changes: dict[str, Any] = {}
     for name in TEXTS if isinstance(value, Event) else RECORD_TEXTS:
@@ -347,7 +354,7 @@ async def gather_dossier(
         unheard = await run(connection, unheard_of, known, ledger, sources=context.sources)
     deliveries = evidence_of(rows, accounts(context.settings))
     phones = frozenset({*asked, *phones_stated(deliveries, context.sources)})
-    masking = Masking(() if full else phones)
+    masking = Masking() if full else Masking(phones, words=_reasons_in_words(known))
     masked = masked_history(known, masking)
     return Dossier(
         history=masked,

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from app.context.context import AppContext
 from app.core.errors import NotFoundError, UsageError
-from app.core.masking import DOT, Masking
+from app.core.masking import UNSHOWN, Masking
 from app.core.text import counted
 from app.database.engine import Connection
 from app.database.statements import run
@@ -311,13 +311,17 @@ def masked_parts(
     sealed: SealedParts, masking: Masking, *, known: History, masked: History, full: bool
 ) -> SealedParts:
     """Mask the customers' numbers in what the bundle shows of records, revisions and audit entries,
-    and in a redacted one who acted; leave of masked parts the commitments alone."""
+    and in a redacted one who acted, and why; leave of masked parts the commitments alone."""
     said = {
         name: {
             part: _masked(value, masking) if part != SAID and (full or part != "who") else value
             for part, value in parts.items()
         }
-        | ({"who": DOT * 3} if "who" in parts and not full else {})
+        | (
+            {n: UNSHOWN for n in ("who", "reason") if parts.get(n)}
+            if "who" in parts and not full
+            else {}
+        )
         for name, parts in sealed.said.items()
     }
     events = {each.delivery_id: each.event for each in known.deliveries}

@@ -2,9 +2,8 @@
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
 
-from app.core.masking import DOT, Masking
+from app.core.masking import DOT, Masking, is_code
 from app.database.engine import Connection
 from app.evidence import attachment_store
 from app.finance import bank_store
@@ -14,9 +13,6 @@ from reconcile.instants import Instant
 
 BankText = tuple[bank_store.BankKey, bank_store.BankTexts]
 """A line of a bank, and its texts."""
-
-_CODE: Final = re.compile(r"[a-z][a-z0-9_.:-]*|(?=.*[0-9_])[A-Za-z0-9_.:-]+", re.ASCII)
-"""A provider's code for a failure, such as `insufficient_funds` or `1032`, which names nobody."""
 
 
 async def bare_reasons(
@@ -28,7 +24,7 @@ async def bare_reasons(
     return [
         (row, DOT)
         for row, reason in await erase_store.reasons_of(connection, deliveries)
-        if reason != DOT and (_CODE.fullmatch(reason) is None or masking.touches(reason))
+        if reason != DOT and (not is_code(reason) or masking.touches(reason))
     ]
 
 

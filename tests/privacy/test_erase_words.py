@@ -1,16 +1,19 @@
 """A number in a provider's words for a failure: masked where they are read, gone when erased."""
 
+import json
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from app.evidence.verify import unpack
 from app.evidence.verify_evidence import verify_evidence
 from app.orders.refold import refold_until_quiet
 from app.privacy.check import check_database
 from reconcile.instants import DAY, MINUTE
-from tests.api.driving import Driver, driving, of_order
+from tests.api.driving import Driver, driving, of_order, signed
 from tests.evidence.conftest import build
 from tests.evidence.world import LATER
 from tests.privacy.test_erase import PHONE, erased, quiet
@@ -77,11 +80,44 @@ async def test_a_number_that_is_a_part_of_a_word_goes_with_an_erasure(driver: Dr
     assert await problems(driver) == []
 
 
-async def test_a_bundle_has_the_reason_masked_in_full_but_for_the_body(driver: Driver) -> None:
-    await said(driver, SAID)
+NAME = "Wanjiku"
+
+
+@pytest.mark.parametrize(
+    ("reason", "shown"),
+    [
+        (SAID, "•••"),
+        (f"{NAME} Kamau has no money", "•••"),
+        (NAME, "•••"),
+        ("insufficient_funds", "insufficient_funds"),
+    ],
+)
+async def test_a_redacted_bundle_shows_no_words_of_others(
+    driver: Driver, reason: str, shown: str
+) -> None:
+    """Of a reason codes alone, of an address no query, and of headers those that are harmless; it
+    verifies, as the one in full does, in which all of it stands."""
+    body = json.dumps(declined(reason)).encode()
+    headers = [*signed(body, at=driver.clock.now()), (b"x-customer", f"{NAME} K".encode())]
+    sent = await driver.client.post(
+        f"/webhooks/shop?of={NAME}%20K&empty", content=body, headers=headers
+    )
+    assert sent.json()["verdict"] == "stored"
+    driver.clock.put(T + 40 * DAY)
+    await refold_until_quiet(driver.context, limit=10, progress=quiet)
     driver.clock.put(LATER + MINUTE)
-    full = verify_evidence(await build(driver, reason="dispute 12"), now=LATER + DAY)
-    assert full.valid, full.steps
+    full = await build(driver, reason="dispute 12")
+    whole = verify_evidence(full, now=LATER + DAY)
+    assert whole.valid, whole.steps
     redacted = await build(driver)
-    assert PHONE.encode() not in redacted
     assert verify_evidence(redacted, now=LATER + DAY).valid
+    assert (PHONE.encode() in redacted, NAME.encode() in redacted) == (False, False)
+    assert NAME.encode() in full
+    files = unpack(redacted)
+    events = [each["event"] for each in json.loads(files["history.json"])["deliveries"]]
+    assert {each["reason"] for each in events} == {shown}
+    assert f"({shown})" in files["explanation.txt"].decode()
+    stated = [json.loads(files[name]) for name in files if re.match("delivery-.*json$", name)]
+    assert {each["address"].partition("?")[2] for each in stated} == {"of=•••&empty"}
+    pairs = dict(pair for each in stated for pair in each["headers_shown"])
+    assert (pairs["x-customer"], pairs["content-type"]) == ("•••", "application/json")
