@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from app.evidence.seal import read_checkpoint, signed_checkpoint
 from app.evidence.verify import MANIFEST, SIGNATURE, pack
 from tests.evidence.conftest import (
+    changed,
     in_manifest,
     refolded,
     written,
@@ -345,6 +346,32 @@ def _body_of_another(forger: Forger) -> None:
     of("history.json", change, folded=True)(forger)
 
 
+def _other_body(forger: Forger) -> None:
+    """Put another body in the place of the one that was read, which is stated as it was."""
+    name = f"delivery-{forger.delivery('refunded')}"
+    data = forger.members[f"{name}.body"] + b" "
+    forger.members[f"{name}.body"] = data
+    digest = hashlib.sha256(data).hexdigest()
+    changed(f"{name}.json", updated({"sha256": digest, "size": len(data)}, "body"))(forger.members)
+
+
+def _note_of_exhibit(data: bytes) -> Tried:
+    def tried(forger: Forger) -> None:
+        forger.members[forger.doc("attachments.json")[0]["content"]["file"]] = data
+
+    return tried
+
+
+def _note_of_answer(data: bytes) -> Tried:
+    """Let the payment service have answered otherwise, in the file as in the list."""
+
+    def tried(forger: Forger) -> None:
+        forger.members[f"record-{record('session_opened')(forger)}.details"] = data
+        _sessions(updated({"details": data.decode()}, 1))(forger)
+
+    return tried
+
+
 def _swapped_bodies(forger: Forger) -> None:
     """Let the declined payment's body be the paid one's, and the other way round."""
     one, two = forger.delivery("declined"), forger.delivery("succeeded")
@@ -605,6 +632,8 @@ IN_FILES: tuple[Forgery, ...] = (
              "inclusion"), ("another", {"attachment": "att_0"}, "deliveries"),
         )
     ),
+    Forgery("an exhibit was removed by an entry that attached it", of(
+        "attachments.json", lambda e: e[1]["removed"].update(action="attached")), "deliveries"),
     Forgery("a removed exhibit stands",
             of("attachments.json", lambda listed: listed[1].update(removed=None)), "completeness"),
     Forgery("an exhibit that stands is said to be removed", _removed_anew, "deliveries"),
@@ -633,11 +662,13 @@ IN_FILES: tuple[Forgery, ...] = (
             _sessions(lambda listed: listed[0].update(key="key_2")), "deliveries"),
     Forgery("a session is not listed", _sessions(list.pop), "deliveries"),
     Forgery("a session is listed twice", _sessions(lambda e: e.append(e[0])), "deliveries"),
+    Forgery("a session is listed twice, and another is not",
+            _sessions(lambda listed: listed.__setitem__(1, listed[0])), "deliveries"),
     Forgery("a session that never was is listed",
             _sessions(lambda listed: listed.append(listed[0] | {"record_id": "rec_0"})),
             "deliveries"),
     Forgery("the history is another instant's",
-            of("history.json", lambda history: history.update(as_of="2026-11-21T10:00:59Z")),
+            of("history.json", lambda history: history.update(as_of="2026-11-21T10:02:00Z")),
             "deliveries"),
     Forgery("the history is another order's",
             of("history.json", lambda history: history.update(order="ORD-2")), "deliveries"),
@@ -783,6 +814,7 @@ IN_FORM: tuple[Forgery, ...] = (
         SIGNATURE: m[SIGNATURE].replace(b"forged", b"proved", 1)})), "signature"),
     Forgery("the signature has a line more", _named(lambda m: m.update({
         SIGNATURE: m[SIGNATURE] + b"\n"})), "signature"),
+    Forgery("the manifest is missing", _named(lambda m: m.pop(MANIFEST)), "manifest"),
     Forgery("the signature is missing", _named(lambda m: m.pop(SIGNATURE)), "manifest"),
     Forgery("the key for openssl is another",
             _note(lambda data: data.replace(b"A", b"B", 9), "evidence-key.pem"), "signature"),
@@ -838,7 +870,37 @@ IN_FORM: tuple[Forgery, ...] = (
             _named(lambda m: m.update({"heard.json": b"{}"})), "digests"),
 )  # fmt: skip
 
-FORGERIES = (*IN_LOG, *IN_FILES, *IN_FORM)
+IN_FULL: tuple[Forgery, ...] = (
+    *(
+        Forgery(f"a delivery had {what}", of_delivery("refunded", change), "deliveries")
+        for what, change in (
+            ("headers of another size", lambda stated: stated["headers"].update(size=7)),
+            ("another header's value", lambda e: e["headers_shown"][0].__setitem__(1, "x")),
+            ("another header's name", lambda e: e["headers_shown"][0].__setitem__(0, "\N{BULLET}")),
+            ("a header more", lambda e: e["headers_shown"].append(["x-paid", "yes"])),
+            ("another method", lambda stated: stated.update(method="PUT")),
+            ("a header that no text has", lambda e: e["headers_shown"][0].__setitem__(1, "")),
+        )
+    ),
+    Forgery("an answer is another than was kept",
+            _sessions(lambda listed: listed[1].update(details="{}")), "deliveries"),
+    Forgery("a body is another than was read", _other_body, "deliveries"),
+    Forgery("an exhibit's file is another", _note_of_exhibit(b"%PDF-1.7 by nobody"), "deliveries"),
+    Forgery("an exhibit's digest is another", of("attachments.json", lambda listed: listed[0][
+        "content"].update(sha256="0" * 64)), "deliveries"),
+    Forgery("an exhibit's size is another", of("attachments.json", lambda listed: listed[0][
+        "content"].update(size=1)), "deliveries"),
+    Forgery("an exhibit's name and note are others", of("attachments.json", lambda listed: listed[
+        0]["details"].update(sha256="0" * 64)), "deliveries"),
+    Forgery("an exhibit has no name and note", of(
+        "attachments.json", lambda listed: listed[0].update(details=None)), "deliveries"),
+    Forgery("a removed exhibit is here", of("attachments.json", lambda listed: listed[1].update(
+        content=listed[0]["content"], details=listed[0]["details"])), "deliveries"),
+    Forgery("an answer's file is another", _note_of_answer(b'{"status":"refused"}'), "inclusion"),
+)  # fmt: skip
+"""Forgeries of what a full bundle alone has."""
+
+FORGERIES = (*IN_LOG, *IN_FILES, *IN_FORM, *IN_FULL)
 assert len(FORGERIES) > 300
 
 

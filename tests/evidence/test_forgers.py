@@ -29,7 +29,7 @@ from tests.evidence.forger import (
     forged_copy,
     forgers_world,
 )
-from tests.evidence.forgeries import FORGERIES, IN_FORM, UNPROVEN, Forgery, Unproven
+from tests.evidence.forgeries import FORGERIES, IN_FORM, IN_FULL, UNPROVEN, Forgery, Unproven
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +46,8 @@ def verified(world: ForgersWorld, forger: Forger) -> VerifiedBundle:
 @pytest.mark.parametrize("forgery", FORGERIES, ids=lambda each: each.says)
 def test_a_forgery_fails(world: ForgersWorld, forgery: Forgery) -> None:
     """At the step that is named, in a redacted bundle and, but for its form, in a full one."""
-    for archive in (world.redacted, world.full)[: 1 if forgery in IN_FORM else 2]:
+    archives = (world.redacted, world.full)
+    for archive in archives[forgery in IN_FULL : 1 if forgery in IN_FORM else 2]:
         forger = forged_copy(world, archive)
         forgery.tried(forger)
         found = verified(world, forger)
