@@ -138,6 +138,10 @@ def _sentence(mistake: Any, field: str) -> str:
         return str(context["error"])
     if mistake["type"] == "literal_error":
         return f"must be {context['expected'].replace(chr(39), '')}"
+    if mistake["type"] == "string_unicode":
+        return "must be text in UTF-8"
+    if mistake["type"].startswith("bool"):
+        return "must be true or false"
     if field in _SHAPES:
         return _SHAPES[field]
     if field in ("profile", "source"):

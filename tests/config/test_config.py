@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from app.config.load import load_settings
+from app.config.load import known_variables, load_settings
 from app.config.settings import Settings
 from app.core.errors import ConfigurationError
 from app.evidence.witnesses import witnesses_of
@@ -40,6 +40,15 @@ def problems(*, serving: bool = False, **settings: str) -> tuple[str, ...]:
     except ConfigurationError as error:
         return error.problems
     return ()
+
+
+@pytest.mark.parametrize("bad", ["x", "-1", "\udc80", "9" * 5_000])
+def test_every_setting_is_taken_or_refused_with_a_sentence(bad: str) -> None:
+    """Bytes of an environment that are no UTF-8 are halves of pairs in Python."""
+    for variable in known_variables():
+        name = variable.replace("<NAME>", "SHOP").removeprefix("TALLYHOOK_")
+        given: dict[str, Any] = {name: bad}
+        assert all(problems(**given)), name
 
 
 def test_keys_are_a_json_object_of_texts() -> None:

@@ -38,18 +38,14 @@ def lying() -> bytes:
     [
         (b'<row r="1048576"><c r="XFD1048576"><v>1</v></c></row>', LIMIT),
         (b"<row r=\"99\"><c r = 'ZZZZ99'><v>1</v></c></row>", LIMIT),
-        (b'<row r="99999999"><c r="A99999999"><v>1</v></c></row>', LIMIT),
         (b"<row r='9'><c x=\"y r='A9'\" r='XFD1048576'><v>1</v></c></row>", LIMIT),
         (b'<row r="9"><c r="A9" r="B9" r="XFD1048576"/></row>', DAMAGED),
-        (b"<row x='<' r='1048576'><c r='A1'/></row>", DAMAGED),
         (b"<" + b"x" * 4_000_000 + b">", DAMAGED),
-        (b"<row " * 12_000, "cannot be read"),
         (b"<x:c a=''" * 12_000, "cannot be read"),
         (with_texts("sst uniqueCount"), LIMIT),
-        (with_texts("x:sst a='>'\nuniqueCount"), LIMIT),
         (lying(), "cannot be read"),
     ],
-    ids=range(12),
+    ids=range(8),
 )
 def test_it_is_refused_with_a_sentence_and_nothing_is_left(
     cells: bytes, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
