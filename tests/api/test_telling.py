@@ -168,7 +168,7 @@ async def test_another_price_is_recorded_with_both_and_with_who_changed_it(drive
     entries = driver.rows(
         "SELECT who, role, action, subject, facts FROM audit WHERE subject='ORD-1'"
     )
-    facts = '{"after": "KES 1.00", "before": "KES 1,500.00"}'
+    facts = '{"after":"KES 1.00","before":"KES 1,500.00"}'
     assert entries == [("token:till-3", "token", "price_changed", "ORD-1", facts)]
 
 

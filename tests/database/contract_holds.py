@@ -281,7 +281,7 @@ class HoldContract:
         assert released[3].startswith("account:")
         (entry,) = await rows(inbox, "SELECT action, subject, reason, facts FROM audit")
         assert entry == (
-            "orders_released", "A", "shipped", '{"held_for": "rules_changed", "orders": 1}',
+            "orders_released", "A", "shipped", '{"held_for":"rules_changed","orders":1}',
         )  # fmt: skip
         await refold_all(context(inbox, at=40), progress=quiet)
         assert [each[0] for each in await published(inbox)].count("A") == 3
