@@ -247,6 +247,13 @@ def erase(
     reason: Annotated[
         str, typer.Option(help="The reason, for the audit trail; leave the number out of it.")
     ] = "",
+    files_of_others: Annotated[
+        bool,
+        typer.Option(
+            "--files-of-others",
+            help="With --order: erase files of other orders, too, that name the customer's number.",
+        ),
+    ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only list what would be erased, and what would stay.")
     ] = False,
@@ -274,7 +281,9 @@ def erase(
     if (phone is None) == (order is None):
         raise UsageError("say --phone or --order, one of the two")
     settings = load_settings()
-    asked = ErasureRequest(phone=phone, order=order, reason=reason, by=by)
+    asked = ErasureRequest(
+        phone=phone, order=order, files_of_others=files_of_others, reason=reason, by=by
+    )
     erasure = _erased(asked, dry_run=dry_run)
     if not isinstance(erasure, Erasure):
         printing.note(operators.proposal_notice(erasure))
@@ -356,6 +365,9 @@ def _rows(erasure: Erasure, action: str) -> list[dict[str, Any]]:
     ]
     for name in erasure.deliveries:
         rows.append({"what": name, "deed": action, "sentence": "a delivery of no order"})
+    for file in erasure.attachments:
+        sentence = f"a file of the order {file.order}" if file.order else "a file of a break"
+        rows.append({"what": file.attachment_id, "deed": action, "sentence": sentence})
     for name in erasure.rejections:
         rows.append({"what": name, "deed": action, "sentence": "a refused delivery"})
     for kept in erasure.kept:

@@ -178,6 +178,8 @@ def _totals(found: erase_finding.Erasure) -> tuple[str, ...]:
         for each in found.places()
         if each.stays and each.why != WAITS
     ]
+    if found.of_others():
+        lines.append(f"With it {erase.files_of_others(found)} would go.")
     if found.kept:
         lines.append(
             f"{counted(len(found.kept), 'thing stays', 'things stay')} for now; ask again later:"

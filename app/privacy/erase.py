@@ -47,10 +47,14 @@ BARE_DIGITS: Final = 11
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErasureRequest:
-    """What is to be erased: everything of one phone number, or of one order."""
+    """What is to be erased: everything of one phone number, or of one order.
+
+    files_of_others  with an order, also the files of other orders that name its customer's number
+    """
 
     phone: str | None = None
     order: str | None = None
+    files_of_others: bool = False
     reason: str
     by: str | None
 
@@ -68,7 +72,8 @@ async def erase(
     agree  for an approved proposal: stores the approval, in the transaction that says who erased
 
     Raise ConfigurationError where the journal of erasures is not as it must be, UsageError for
-    words that do not fit and for who may not, NotFoundError where nothing personal is known of the
+    words that do not fit, for who may not, and for files of other orders without the word for them,
+    NotFoundError where nothing personal is known of the
     number or the order.
     """
     journal = await fitting_journal(context)
@@ -93,6 +98,11 @@ async def erase(
     if dry_run:
         return erasure
     reason = checked_reason(asked.reason, erasure.phones, countries=context.countries)
+    if asked.order is not None and not asked.files_of_others and erasure.of_others():
+        raise UsageError(
+            f"{files_of_others(erasure)} would go, too: --dry-run lists them; to erase them with "
+            "this order say --files-of-others"
+        )
     subjects: list[tuple[Kind, str]] = [("order", asked.order or "")]
     if digits is not None:
         subjects = [("phone", digits)]
@@ -113,6 +123,13 @@ async def erase(
     erasure.tidied = await erasing.tidy()  # 5
     await carry_out(again, journal, done=done)  # 6
     return erasure
+
+
+def files_of_others(erasure: Erasure) -> str:
+    """Say whose files go beside those of the orders that are erased."""
+    files = erasure.of_others()
+    orders = ", ".join(sorted({each.order for each in files}))
+    return f"{counted(len(files), 'file')} of other orders ({orders}) with the customer's number"
 
 
 UNFINISHED: Final = (
@@ -145,6 +162,7 @@ async def propose_erasure(
     found = await erase(context, asked, dry_run=True, progress=progress)
     reason = checked_reason(asked.reason, found.phones, countries=context.countries)
     counts = found.counts()
+    others = f", {files_of_others(found)}" if found.of_others() else ""
     async with context.database.writing() as connection:
         return await propose(
             connection,
@@ -154,8 +172,8 @@ async def propose_erasure(
             because=NOT_ALONE,
             subject=asked.order,
             sentence=f"Erase the personal data of the order {asked.order}: bodies and headers of "
-            f"{counted(counts['deliveries'], 'delivery', 'deliveries')}, its phone numbers and its "
-            "session requests. It cannot be taken back.",
+            f"{counted(counts['deliveries'], 'delivery', 'deliveries')}, its phone numbers, its "
+            f"session requests{others} and its files. It cannot be taken back.",
             reason=reason,
         )
 
@@ -179,7 +197,10 @@ def erasure_kind(context: AppContext) -> ProposalKind:
     async def perform(proposal: Proposal, agree: Agree) -> None:
         await seal_unsealed(context)  # what is deleted must have been sealed as it came
         asked = ErasureRequest(
-            order=proposal.subject, reason=proposal.reason, by=Proven(proposal.who)
+            order=proposal.subject,
+            files_of_others=True,  # the sentence that was approved names them
+            reason=proposal.reason,
+            by=Proven(proposal.who),
         )
         await erase(context, asked, dry_run=False, agree=agree, progress=lambda _: None)
 

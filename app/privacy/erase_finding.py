@@ -144,6 +144,10 @@ class Erasure:
             "kept": len(self.kept),
         }
 
+    def of_others(self) -> list[attachment_store.AttachmentRecord]:
+        """Return the attachments of other orders that go, since they name the customer's number."""
+        return [each for each in self.attachments if each.order not in self.brought]
+
     def places(self) -> list[ReportedPlace]:
         """Return what goes by place, and what stays there."""
         aside = Counter(each.place for each in self.kept if each.why == "set_aside")
@@ -159,6 +163,10 @@ class Erasure:
             "tidied": self.tidied,
             "erased": [{"order": each.order, "deliveries": len(each.sizes)} for each in self.orders]
             + [{"delivery": each} for each in (*self.deliveries, *self.wholes)],
+            "files": [
+                {"attachment": each.attachment_id, "order": each.order, "sha256": each.sha256}
+                for each in self.attachments
+            ],
             "kept": [
                 {"what": each.what, "why": each.why, "sentence": each.sentence}
                 for each in self.kept

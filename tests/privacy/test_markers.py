@@ -6,12 +6,15 @@ import io
 import sqlite3
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
+import pytest
 from sqlalchemy import text
 from typer.testing import CliRunner
 
 from app.cli.main import application
 from app.config.load import load_settings
+from app.core.errors import UsageError
 from app.core.logs import configure_logging
 from app.database.tables import metadata
 from app.evidence.attachments import AttachRequest, attach
@@ -245,3 +248,35 @@ async def test_what_is_attached_to_another_order_stays_while_that_needs_it(tmp_p
     assert [each.order for each in erasure.orders] == ["ORD-1"]
     places = {each.where: (each.went, each.stays) for each in erasure.places()}
     assert places["attachments.details"] == (1, 1)
+
+
+async def test_an_order_takes_files_of_others_only_where_that_was_said(tmp_path: Path) -> None:
+    """They are named before, in the proposal's sentence too, and after; the bytes of a file that
+    another order has as well stay with that order."""
+    async with driving(tmp_path, with_worker=False, looking=True) as driver:
+        driver.context = driver.service.context
+        await driver.send(paid("ORD-1", "e1"))
+        await driver.send(paid("ORD-3", "e3", OTHER))
+        for order, content, note in (
+            ("ORD-1", b"the same", ""), ("ORD-3", b"the same", ""), ("ORD-3", b"x", f"of {SPELLED}")
+        ):  # fmt: skip
+            file = AttachRequest(
+                about="order", subject=order, name="a.txt", content=content, kind="other",
+                note=note, by=None,
+            )  # fmt: skip
+            await attach(driver.context, file)
+        await refold_until_quiet(driver.context, limit=10, progress=quiet)
+        driver.clock.put(T + 40 * DAY)
+        asked: dict[str, Any] = {"phone": None, "order": "ORD-1"}
+        told = await erased(driver, dry_run=True, **asked)
+        with pytest.raises(UsageError, match=r"^1 file of other orders \(ORD-3\) with"):
+            await erased(driver, **asked)
+        assert driver.rows("SELECT count(*) FROM attachments WHERE gone_at > 0") == [(0,)]
+        erasure = await erased(driver, files_of_others=True, **asked)
+        left = driver.rows("SELECT order_key FROM attachments WHERE gone_at IS NULL")
+        files = driver.rows("SELECT body FROM attachment_files")
+    assert (left, files) == ([("ORD-3",)], [(b"the same",)])
+    assert [each["order"] for each in told.document()["files"]] == ["ORD-1", "ORD-3"]
+    assert erasure.document()["files"] == told.document()["files"]
+    places = {each.where: (each.went, each.stays) for each in erasure.places()}
+    assert (places["attachments.details"], places["attachment_files.body"]) == ((2, 0), (1, 0))
