@@ -303,8 +303,9 @@ def _chain(facts: LetterFacts, times: Times) -> list[Block]:
     if facts.checkpoint:
         origin, size, head = facts.checkpoint.split("\n")[:3]
         late = f" {facts.unsealed} of the newest are not sealed yet." if facts.unsealed else ""
-        led = f"{facts.sealed} entries of the log {origin} are in log.json; each has a proof that "
-        led += f"leads to the signed head of {size} entries, "
+        here = counted(facts.sealed, "entry", "entries")
+        led = f"log.json has {here} of the log {origin}; each has a proof that leads to the signed "
+        led += f"head of {counted(int(size), 'entry', 'entries')}, "
         sealed = (Phrase(led), Phrase(head, "code"), Phrase(f".{late}"))
     verified = (
         Phrase("The conclusion follows from what is here alone: "),

@@ -183,7 +183,7 @@ def fault_of_sending(
         pages = f"{letter.pages} pages, and {limits.pages} are taken"
         return f"it has {pages}: drop {longest.name} ({counted(longest.pages, 'page')})"
     if limits.files is not None and len(alone) >= limits.files:
-        count = f"{1 + len(alone)} files, and {limits.files} are taken"
+        count = f"{counted(1 + len(alone), 'file')}, and {limits.files} are taken"
         return f"with what is sent by itself it is {count}: drop {alone[-1].name}"
     for each in (letter, *alone):
         if limits.formats and each.ending not in limits.formats:

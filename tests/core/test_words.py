@@ -34,6 +34,8 @@ COUNTED_ONLY_FROM_TWO = {
     "{len(bundle.members) - 2} files",  # of a bundle, which has more than one
     "{count} other files",
     "{len(members)} files",
+    "{rule.latest_days} days",  # of a card network
+    "{self.files} files",  # a bank takes
     "{size} bytes",
     "{length} bytes",  # that a key has
     "{least} bytes",
