@@ -124,8 +124,8 @@ def inclusion(bundle: Bundle) -> tuple[bool | None, str]:
 
 
 class _Thing(NamedTuple):
-    """Something here that must have a leaf: members that the leaf must have, and the document of
-    which it seals the parts; None for a delivery, whose event the next step compares."""
+    """Something here that must have a leaf: what the leaf must say beside its name, and the
+    document of which it seals the parts; None for a delivery, whose event the next step compares."""
 
     leaf: dict[str, Any]
     document: dict[str, Any] | None = None
@@ -148,21 +148,18 @@ def _things(bundle: Bundle) -> dict[str, _Thing]:
         stated = bundle.document(f"delivery-{each['delivery_id']}.json")
         parts = {name: stated[name]["sha256"] for name in ("headers", "whole") if stated[name]}
         things[stated["delivery"]] = _Thing({
-            "kind": "delivery", "id": stated["delivery"], "at": micros(stated["received_at"]),
-            "source": stated["source"], "body": stated["sha256"], "size": stated["size"], **parts,
+            "at": micros(stated["received_at"]), "source": stated["source"],
+            "body": stated["sha256"], "size": stated["size"], **parts,
         })  # fmt: skip
     for each in history["records"]:
         name, details = each["record_id"], listed.get(f"record-{each['record_id']}.details")
         document = each if details is None else {**each, "details": details["sha256"]}
-        leaf = {"kind": "record", "id": name, "at": micros(each["recorded_at"])}
-        things[name] = _Thing(leaf, document)
+        things[name] = _Thing({"at": micros(each["recorded_at"])}, document)
     for each in bundle.document("revisions.json"):
-        leaf = {"kind": "revision", "id": each["seq"], "at": micros(each["at"])}
-        things[f"revision:{each['seq']}"] = _Thing(leaf, each)
+        things[f"revision:{each['seq']}"] = _Thing({"at": micros(each["at"])}, each)
     for each in attached(bundle):
         for deed in filter(None, (each["attached"], each["removed"])):
-            leaf = {"kind": "deed", "id": deed["number"], "at": micros(deed["at"])}
-            things[f"deed:{deed['number']}"] = _Thing(leaf, deed)
+            things[f"deed:{deed['number']}"] = _Thing({"at": micros(deed["at"])}, deed)
     return things
 
 
@@ -383,7 +380,7 @@ def _tree(
         if shared >= below:
             raise Wrong("the order's entry does not lead upwards in the tree of all orders")
         below = shared
-    if leaf["kind"] != "orders" or found.hex() != leaf["root"]:
+    if found.hex() != leaf.get("root"):
         raise Wrong("the order's entry does not lead to the root of the tree of all orders")
     moment = EPOCH + timedelta(
         microseconds=min(leaf["at"], micros(bundle.manifest["as_of"]))

@@ -445,7 +445,10 @@ IN_LOG: tuple[Forgery, ...] = (
     Forgery("a leaf has another kind", in_leaf(revision(0), kind="orders"), "inclusion"),
     Forgery("a leaf has a kind that no log has", in_leaf(revision(0), kind="proof"), "inclusion"),
     Forgery("a leaf has no salt", in_leaf(revision(0), salt=""), "inclusion"),
-    Forgery("a leaf is dated otherwise", in_leaf(revision(0), at=1), "inclusion"),
+    *(Forgery(f"a leaf of a {what} is dated otherwise", in_leaf(name, at=1), "inclusion")
+      for what, name in (
+          ("delivery", delivery("refunded")), ("record", record("order_placed")),
+          ("revision", revision(0)), ("exhibit", exhibit(0)))),
     Forgery("a leaf has an instant that is no whole number", in_leaf(revision(0), at=1.5),
             "inclusion"),
     Forgery("a leaf is of another body", in_leaf(delivery("refunded"), body="0" * 64), "inclusion"),
@@ -643,6 +646,11 @@ IN_FILES: tuple[Forgery, ...] = (
     Forgery("no exhibit is listed", of("attachments.json", list.clear), "inclusion"),
     Forgery("the body of a payment is another", _body_of_another, "inclusion"),
     Forgery("two bodies are exchanged", _swapped_bodies, "deliveries"),
+    Forgery("a refund came at another time", all_of(
+        of_delivery("refunded", updated({"received_at": "2026-11-20T10:05:01Z"})),
+        of("history.json", lambda history: next(
+            each for each in history["deliveries"] if each["event"]["claim"] == "refunded"
+        ).update(received_at="2026-11-20T10:05:01Z"), folded=True)), "inclusion"),
     # what is stated beside the history
     *(
         Forgery(f"a delivery is stated with {what}",
