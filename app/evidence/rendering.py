@@ -69,7 +69,7 @@ times.json           the shop's time zone, in which report.html and the plain wo
 manifest.json        SHA-256 and size of every file here, and of those that were left out
 manifest.json.minisig, evidence-key.pub, evidence-key.pem
                      the signature over the manifest, and the key, in two forms
-verify.py            does steps 1 to 3, and 5 to 8, of the eleven that it lists; some 1400 lines, to
+verify.py            does steps 1 to 3, and 5 to 8, of the eleven that it lists; some 1300 lines, to
                      be read first
 
 

@@ -2,7 +2,7 @@
 """Checks an evidence bundle:  python3 -I verify.py bundle.zip
 
 Python 3.8 or later and its standard library; no network, no configuration. Every bundle holds this
-very file. Whoever does not trust it, and nobody should without reading, has some 1400 lines to read
+very file. Whoever does not trust it, and nobody should without reading, has some 1300 lines to read
 and can do each step by other means: README.txt shows how.
 
     1 archive      the ZIP is byte for byte what its files make: nothing beside, nothing hidden

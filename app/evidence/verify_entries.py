@@ -124,8 +124,8 @@ def inclusion(bundle: Bundle) -> tuple[bool | None, str]:
 
 
 class _Thing(NamedTuple):
-    """Something here that must have a leaf: what the leaf must say beside its name, and the
-    document of which it seals the parts; None for a delivery, whose event the next step compares."""
+    """Something here that must have a leaf: what that must say beside its name, and the document
+    of which it seals the parts; None for a delivery, whose event the next step compares."""
 
     leaf: dict[str, Any]
     document: dict[str, Any] | None = None
@@ -166,10 +166,7 @@ def _things(bundle: Bundle) -> dict[str, _Thing]:
 def _opened(each: dict[str, Any]) -> Any:
     """Return what a leaf says, which is shown whole."""
     name, data = f"the leaf of {each['id']}", each["leaf"].encode()
-    form = LEAVES.get(read_json(data, name)["kind"])
-    if form is None:
-        raise Wrong(f"{name} is of a kind that no log has")
-    leaf = read_document(data, name, form)
+    leaf = read_document(data, name, LEAVES.get(read_json(data, name)["kind"]))
     if len(leaf.keys() & {"of", "nth", "after"}) not in (0, 3):
         raise Wrong(f"{name} names an order in part")
     return leaf

@@ -286,6 +286,20 @@ def _unsigned(forger: Forger) -> None:
     forger.signed = False
 
 
+def _leaf_without(*names: str) -> Tried:
+    """Write the log anew from a revision's leaf on that lacks members."""
+
+    def tried(forger: Forger) -> None:
+        index = forger.index(revision(0)(forger))
+        leaf = json.loads(forger.log[index])
+        for name in names:
+            del leaf[name]
+        forger.log[index] = written(leaf).decode()
+        forger.prove()
+
+    return tried
+
+
 def _sessions(change: Callable[[Any], object]) -> Tried:
     return of("sessions.json", change)
 
@@ -307,24 +321,28 @@ def _removed_anew(forger: Forger) -> None:
     in_manifest(forger.members, left_out=left)
 
 
-def _other_exhibit(forger: Forger) -> None:
-    """Put another file in the place of an exhibit, with every digest but the sealed one."""
+def _other_exhibit(*, sealed: bool) -> Tried:
+    """Put another file in the place of an exhibit, with its digest; with that of the audit entry,
+    too, or without."""
 
-    def change(listed: Any) -> None:
+    def tried(forger: Forger) -> None:
+        listed = forger.doc("attachments.json")
         content = listed[0]["content"]
         if content is None:
             content = {"file": "attachment-x.pdf", "sha256": "", "size": 0}
         data = b"%PDF-1.7 signed for by nobody\nstartxref\n0\n%%EOF\n"
         content.update(sha256=hashlib.sha256(data).hexdigest(), size=len(data))
-        listed[0]["attached"]["facts"].update(sha256=content["sha256"], size=len(data))
-        if listed[0]["content"]:
-            forger.members[content["file"]] = data
+        listed[0].update(content=content, details=listed[0]["details"] or content)
+        if sealed:
+            listed[0]["attached"]["facts"].update(sha256=content["sha256"], size=len(data))
+        forger.members[content["file"]] = data
+        forger.put("attachments.json", listed)
 
-    of("attachments.json", change)(forger)
+    return tried
 
 
-def _body_of_another(forger: Forger) -> None:
-    """Change an amount in a body, and every digest of that body."""
+def _body_of_another(forger: Forger, *, told: bool = True) -> None:
+    """Change an amount in a body, and every digest of that body; in the history, too, or not."""
     name = forger.delivery("succeeded")
     file = f"delivery-{name}.body"
     data = forger.members.get(file, b"1500").replace(b"1500", b"1600")
@@ -343,7 +361,8 @@ def _body_of_another(forger: Forger) -> None:
         heard = next(each for each in history["deliveries"] if each["delivery_id"] == name)
         heard["event"]["digest"] = digest
 
-    of("history.json", change, folded=True)(forger)
+    if told:
+        of("history.json", change, folded=True)(forger)
 
 
 def _other_body(forger: Forger) -> None:
@@ -430,6 +449,9 @@ IN_LOG: tuple[Forgery, ...] = (
     Forgery("all is left out but the log", gone(*(
         delivery(claim) for claim in ("pending", "declined", "succeeded", "refunded", "disputed",
                                       "dispute_won")), leaves=False), "completeness"),
+    Forgery("it is as of before what came last, whose leaves stay", all_of(
+        gone(delivery("dispute_won"), revision(-1), leaves=False),
+        _as_of("2026-11-21T10:00:00Z")), "completeness"),
     # how leaves are shown
     Forgery("a leaf is hidden", of_leaf(delivery("refunded"), lambda e: e.update(leaf=None)),
             "inclusion"),
@@ -440,8 +462,11 @@ IN_LOG: tuple[Forgery, ...] = (
             "inclusion"),
     Forgery("a leaf is written with blanks",
             _leaf_of(delivery("refunded"), lambda leaf: leaf.replace(",", ", ")), "inclusion"),
-    Forgery("a leaf has a member more",
-            in_leaf(revision(0), certified_by="Visa Inc."), "inclusion"),
+    *(Forgery(f"a leaf of a {what} has a member more", in_leaf(name, certified_by="Visa Inc."),
+              "inclusion")
+      for what, name in (
+          ("delivery", delivery("refunded")), ("record", record("order_placed")),
+          ("revision", revision(0)), ("exhibit", exhibit(0)), ("tree", lambda _: "orders:1"))),
     Forgery("a leaf has another kind", in_leaf(revision(0), kind="orders"), "inclusion"),
     Forgery("a leaf has a kind that no log has", in_leaf(revision(0), kind="proof"), "inclusion"),
     Forgery("a leaf has no salt", in_leaf(revision(0), salt=""), "inclusion"),
@@ -461,6 +486,8 @@ IN_LOG: tuple[Forgery, ...] = (
             "kept_checkpoint"),
     Forgery("a leaf of a revision names no order",
             in_leaf(revision(0), of=None, nth=None, after=None), "inclusion"),
+    *(Forgery(f"a leaf has no {'and no '.join(names)}", _leaf_without(*names), "inclusion")
+      for names in (("nth",), ("after",), ("of",), ("of", "nth", "after"), ("parts",), ("at",))),
     Forgery("a leaf counts otherwise", in_leaf(revision(0), nth=7), "completeness"),
     Forgery("a leaf follows another", in_leaf(revision(0), after=1), "completeness"),
     Forgery("a leaf follows none", in_leaf(revision(0), after=None), "completeness"),
@@ -527,6 +554,8 @@ IN_LOG: tuple[Forgery, ...] = (
     Forgery("it is another order's bundle", _renamed, "completeness"),
     Forgery("the order's name is made with a key of the forger's", _key_of("ORD-1"),
             "completeness"),
+    Forgery("so is it, and the tree is left out", all_of(
+        _key_of("ORD-1"), of("log.json", lambda log: log.update(tree=None))), "completeness"),
     Forgery("the log is said not to name the order, and a refund is left out", all_of(
         gone(delivery("refunded")), of("log.json", lambda log: log.update(order=None, tree=None))),
         "completeness"),
@@ -555,6 +584,9 @@ IN_LOG: tuple[Forgery, ...] = (
         "log.json", lambda log: log["tree"]["path"][0].__setitem__(0, 300)), "completeness"),
     Forgery("the tree is sealed by a revision", _tree(leaf="revision:1"), "completeness"),
     Forgery("the tree is sealed by nothing", _tree(leaf="orders:9"), "completeness"),
+    Forgery("what the tree counts last is left out, and what came after it", gone(
+        delivery("disputed"), delivery("dispute_won"), revision(-1), revision(-2)),
+        "completeness"),
     Forgery("what the tree counts last is left out", gone(revision(4)), "completeness"),
 )  # fmt: skip
 
@@ -640,11 +672,15 @@ IN_FILES: tuple[Forgery, ...] = (
     Forgery("a removed exhibit stands",
             of("attachments.json", lambda listed: listed[1].update(removed=None)), "completeness"),
     Forgery("an exhibit that stands is said to be removed", _removed_anew, "deliveries"),
-    Forgery("an exhibit is another file", _other_exhibit, "inclusion"),
+    Forgery("an exhibit is another file", _other_exhibit(sealed=True), "inclusion"),
+    Forgery("an exhibit is another file than was attached", _other_exhibit(sealed=False),
+            "deliveries"),
     Forgery("an exhibit is listed twice",
             of("attachments.json", lambda listed: listed.append(listed[0])), "inclusion"),
     Forgery("no exhibit is listed", of("attachments.json", list.clear), "inclusion"),
     Forgery("the body of a payment is another", _body_of_another, "inclusion"),
+    Forgery("the body of a payment is not the one that the history has",
+            lambda forger: _body_of_another(forger, told=False), "deliveries"),
     Forgery("two bodies are exchanged", _swapped_bodies, "deliveries"),
     Forgery("a refund came at another time", all_of(
         of_delivery("refunded", updated({"received_at": "2026-11-20T10:05:01Z"})),
