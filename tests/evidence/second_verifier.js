@@ -303,6 +303,13 @@ async function verify(archive, now) {
     const known = { ...manifest.files, ...manifest.left_out };
     const history = doc("history.json"), exhibits = documents.get("attachments.json") || [];
     deliveriesFit(manifest, known, history, doc, documents);
+    for (const each of history.deliveries) {
+      asKept(doc(`delivery-${each.delivery_id}.json`), members);
+    }
+    for (const each of doc("sessions.json")) {
+      const file = `record-${each.record_id}.details`, kept = members.get(file);
+      need(file in manifest.left_out || each.details === (kept ? text(kept) : null), "another answer");
+    }
     exhibitsFit(manifest, known, exhibits);
 
     step = "inclusion";
@@ -388,6 +395,20 @@ function deliveriesFit(manifest, known, history, doc, documents) {
   need(canonical(listed.sort()) === canonical(sessions.map(canonical).sort()), "sessions.json says otherwise");
 }
 
+function asKept(stated, members) {
+  const kept = stated.headers && members.get(stated.headers.file);
+  if (!kept) return;
+  const lines = text(kept).split("\n").filter(Boolean).map((line) => {
+    const at = line.indexOf(": ");
+    return at < 0 ? [line, ""] : [line.slice(0, at), line.slice(at + 2)];
+  });
+  const method = lines.find(([name]) => name === ":method"), shown = stated.headers_shown;
+  const own = lines.filter(([name]) => name !== ":method" && name !== ":url");
+  const same = own.length === shown.length && own.every(([name, value], n) =>
+    shown[n][0] === name && (shown[n][1] === value || shown[n][1].includes("\u2022")));
+  need(stated.method === (method ? method[1] : "POST") && same, "another method or other headers");
+}
+
 function exhibitsFit(manifest, known, exhibits) {
   for (const each of exhibits) {
     const { facts } = each.attached;
@@ -396,6 +417,8 @@ function exhibitsFit(manifest, known, exhibits) {
     need(attached.action === "attached" && ours, "an exhibit was not attached");
     need(!removed || (removed.action === "detached" && removed.facts.attachment === facts.attachment),
       "an exhibit was not removed");
+    need(!each.content === !each.details, "an exhibit is here in part");
+    if (each.content) need(each.content.size === facts.size, "an exhibit is of another size");
     if (each.removed) need(!each.content && !each.details, "a removed exhibit is here");
     for (const [part, named] of [["content", "sha256"], ["details", "details"]]) {
       if (!each[part]) continue;
