@@ -279,7 +279,7 @@ def test_nobody_is_signed_in_after_a_restore(run: Run, tmp_path: Path) -> None:
     """Sessions and invitations of the backup have ended: they may have been revoked since."""
     fill(tmp_path, "ORD-1")
     with closing(sqlite3.connect(tmp_path / "t.db")) as database:
-        database.execute("INSERT INTO sessions VALUES ('h', 'Ann', 1, 1, 9, NULL)")
+        database.execute("INSERT INTO sessions VALUES ('h', 'Ann', 1, 1, 9, NULL, 'password', 1)")
         database.execute("INSERT INTO invitations VALUES ('h', 'invite', 'Ben', 1, 9, NULL, NULL)")
         database.commit()
     assert run("backup", str(tmp_path / "b.db")).code == 0

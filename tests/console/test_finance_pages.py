@@ -323,6 +323,7 @@ async def test_a_kind_says_where_its_subject_is_shown_and_whether_it_is_for_good
         said[name] = (None if kind.where is None else kind.where(about), kind.for_good)
     assert said == {
         "accept_above_limit": (("breaks", "a thing"), False),
+        "accept_balance_difference": (None, False),
         "assign_payment": (("unallocated", "a thing"), False),
         "dismiss_payment": (("unallocated", "a thing"), False),
         "withdraw_assignment": (("unallocated", "a thing"), False),
