@@ -36,8 +36,8 @@ NEWEST: Final = VERSIONS[-1]
 """The version that this program needs."""
 
 DIGESTS: Final = {
-    "sqlite": "7cee6d9b4d6828b0ca566c9884b5bad6fff9a6e54caf5a2e73b7947851a9fb49",
-    "postgresql": "acba03f5a8f8267147b28919d8100f6e64a4ff051139091979435730f5c77c5d",
+    "sqlite": "77e579bae93812adde6a01294a00a2c25cdf301c53ea83f9bf23f17d34bd8e76",
+    "postgresql": "179ee3c4b5f3a78bd6615ab9a0402491d954a6c09fcf2d66d7424fa4b29f50dc",
 }
 """SHA-256 of all objects that the migrations make, by dialect; a test prints what belongs here.
 Where the digest of a database differs, the migrations are run to name the first difference."""

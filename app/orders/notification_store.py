@@ -279,7 +279,7 @@ async def failing(connection: AsyncConnection, destination: str) -> Away | None:
     """Return the state of a destination that takes nothing; None where the last try succeeded."""
     found = await connection.execute(
         text(
-            "SELECT since, failures, probe_at, problem, only FROM destinations_away "
+            "SELECT since, failures, probe_at, problem, only_seq FROM destinations_away "
             "WHERE destination=:destination"
         ),
         {"destination": destination},
@@ -315,10 +315,10 @@ async def note_away(connection: AsyncConnection, destination: str, found: Away) 
     await connection.execute(
         text(
             "INSERT INTO destinations_away "
-            "(destination, since, failures, probe_at, problem, only) "
+            "(destination, since, failures, probe_at, problem, only_seq) "
             "VALUES (:destination, :since, :failures, :probe_at, :problem, :only) "
             "ON CONFLICT (destination) DO UPDATE SET failures=excluded.failures, "
-            "probe_at=excluded.probe_at, problem=excluded.problem, only=excluded.only"
+            "probe_at=excluded.probe_at, problem=excluded.problem, only_seq=excluded.only_seq"
         ),
         {
             "destination": destination,
@@ -334,7 +334,7 @@ async def note_away(connection: AsyncConnection, destination: str, found: Away) 
 async def note_back(connection: AsyncConnection, destination: str) -> bool:
     """Write down that a destination takes notifications. Returns whether it was away."""
     found = await connection.execute(
-        text("DELETE FROM destinations_away WHERE destination=:destination RETURNING only"),
+        text("DELETE FROM destinations_away WHERE destination=:destination RETURNING only_seq"),
         {"destination": destination},
     )
     row = found.first()

@@ -239,7 +239,7 @@ def test_a_shop_that_is_away(run: Run, tmp_path: Path, monkeypatch: pytest.Monke
         async with driving(tmp_path, at=at, **more) as driver:
             for order in ("ORD-1", "ORD-2"):
                 await driver.send(of_order(order, f"e-{order}"))
-            away = "SELECT 1 FROM destinations_away WHERE only IS NULL"
+            away = "SELECT 1 FROM destinations_away WHERE only_seq IS NULL"
             await soon(lambda: driver.rows(away) != [])
 
     asyncio.run(fail())

@@ -276,7 +276,7 @@ async def test_a_shop_that_is_away_hears_of_one_at_a_time_and_then_of_all(serve:
 
 
 def is_away(driver: Driver) -> bool:
-    return driver.rows("SELECT 1 FROM destinations_away WHERE only IS NULL") != []
+    return driver.rows("SELECT 1 FROM destinations_away WHERE only_seq IS NULL") != []
 
 
 def _failures(driver: Driver) -> list[tuple[Any, ...]]:

@@ -77,7 +77,7 @@ async def test_two_workers_send_one_probe_to_a_shop_that_is_away(url: str) -> No
 
     signer = Source(name="shop", profile=load_profile("checkout"), secrets=[SECRET])
     async with several(url, shop=NOTIFIED) as stores:
-        await keep(stores[0], arrival(paid("A")))
+        await keep(stores[0], arrival(paid("A")), arrival(paid("B")))
         await refold_due(context(stores[0]), limit=100)
         async with outgoing_client(
             timeout_s=PATIENCE_S, transport=httpx2.MockTransport(answer)
@@ -93,12 +93,12 @@ async def test_two_workers_send_one_probe_to_a_shop_that_is_away(url: str) -> No
                 await asyncio.gather(*map(notify_due, notifiers))
 
             await look(1)
-            assert heard == ["A"]
+            assert heard == ["A", "B"]
             await keep(stores[0], *(arrival(paid(order)) for order in ORDERS))
             await refold_due(context(stores[0], at=1), limit=100)
             await look(2)
-            assert len(heard) == 1
-            for number, at in enumerate((6, 26, 86, 146), 2):
+            assert len(heard) == 2
+            for number, at in enumerate((6, 26, 86, 146), 3):
                 await look(at)
                 assert len(heard) == number
                 await look(at + 1)
@@ -108,7 +108,7 @@ async def test_two_workers_send_one_probe_to_a_shop_that_is_away(url: str) -> No
             await look(206)
             while await _left(stores[0]):
                 await look(206)
-    assert sorted(heard) == sorted(["A", *ORDERS])
+    assert sorted(heard) == sorted(["A", "B", *ORDERS])
 
 
 async def _left(inbox: Any) -> int:

@@ -197,7 +197,7 @@ class NotificationRow(Table, table=True):
 
 class DestinationAwayRow(Table, table=True):
     """A destination of notifications that accepts none at present. `destination` is a digest of its
-    address, which may hold a credential. `only` is the number of the one notification that alone
+    address, which may hold a credential. `only_seq` is the number of the one notification that alone
     has failed: then the destination is not away."""
 
     __tablename__ = "destinations_away"
@@ -207,7 +207,7 @@ class DestinationAwayRow(Table, table=True):
     failures: int = big_column()
     probe_at: int = big_column()
     problem: str = text_column(marks.DESTINATION)
-    only: int | None = big_column(null=True)
+    only_seq: int | None = big_column(null=True)
 
 
 class PhoneRow(Table, table=True):
