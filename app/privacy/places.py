@@ -135,13 +135,17 @@ def reported_places(
 
 
 def places_table() -> str:
-    """Return the page's table in Markdown: one row for what reads alike, what is personal first."""
+    """Return the page's table in Markdown: one row for what reads alike, what is personal first.
+
+    Leaves out the columns that hold nothing personal: `erase --places` has them.
+    """
     order = get_args(marks.Personal)
     rows: dict[marks.Mark, list[str]] = {}
     for where, mark in sorted(
         (*columns(), *FILES), key=lambda each: order.index(each.mark.personal)
     ):
-        rows.setdefault(mark, []).append(where)
+        if mark.personal != "not":
+            rows.setdefault(mark, []).append(where)
     lines = ["| personal | what | where | an erasure |", "|---|---|---|---|"]
     for mark, places in rows.items():
         shown = ", ".join(f"`{each}`" for each in places)

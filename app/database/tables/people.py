@@ -197,8 +197,8 @@ class NotificationRow(Table, table=True):
 
 class DestinationAwayRow(Table, table=True):
     """A destination of notifications that accepts none at present. `destination` is a digest of its
-    address, which may hold a credential. `only_seq` is the number of the one notification that alone
-    has failed: then the destination is not away."""
+    address, which may hold a credential. `only_seq` is the number of the one notification that
+    alone has failed: then the destination is not away."""
 
     __tablename__ = "destinations_away"
     __table_args__ = CLUSTERED
