@@ -34,7 +34,6 @@ WhyWithout = Annotated[str, typer.Option("--reason", help="Why; with --without-e
 
 _KEYS = "the key that signs evidence and the key of phone numbers (*.evidence.key, *.phone.key)"
 _JOURNAL = "the journal of erasures with its key (*.erasures, *.erasures.key)"
-_KEPT_LISTED = 20
 
 
 def register(application: typer.Typer) -> None:
@@ -160,16 +159,12 @@ def tell_erased(replayed: Replayed) -> None:
     if replayed.lines:
         printing.note(
             f"Erased again, by {counted(replayed.lines, 'line')} of the journal of erasures: "
-            f"{counted(replayed.subjects, 'subject')}, with bodies and headers of "
-            f"{counted(replayed.counts['deliveries'], 'delivery', 'deliveries')} of "
+            f"{counted(replayed.counts['deliveries'], 'delivery', 'deliveries')} and "
             f"{counted(replayed.counts['orders'], 'order')}."
         )
-    for kept in replayed.kept[:_KEPT_LISTED]:
-        printing.note(f"Kept: {kept.what}: {kept.sentence}")
-    if len(replayed.kept) > _KEPT_LISTED:
-        printing.note(
-            f"Kept, too: {len(replayed.kept) - _KEPT_LISTED:,} others (--format json lists them)."
-        )
+    for each in replayed.document()["pending"]:
+        lines = counted(each["lines"], "line of it is", "lines of it are")
+        printing.note(f"Not erased yet: {lines} pending: {each['sentence']}.")
 
 
 def prune(

@@ -33,6 +33,7 @@ async def privacy_document(view: View) -> Document:
             "begun": journal.begun,
             "problem": journal.problem,
             "pending": journal.pending,
+            "waits": list(journal.waits),
             "torn": journal.torn,
         },
         "erasures": [

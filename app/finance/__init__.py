@@ -17,6 +17,7 @@ __all__ = (
     "files.presets",
     "import_digest_store",
     "import_folder",
+    "import_store",
     "imports",
     "ledger_line_store",
     "left_over",

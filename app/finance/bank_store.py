@@ -220,17 +220,11 @@ _TEXTS: Final = (
 
 
 async def bank_texts(
-    connection: AsyncConnection, *, until: Instant | None = None
+    connection: AsyncConnection,
 ) -> AsyncIterator[list[tuple[BankKey, BankTexts]]]:
-    """Yield the texts of all versions of lines, some thousand at a time. until: only versions
-    imported by then."""
-    newest = None if until is None else await import_store.newest_published(connection, as_of=until)
+    """Yield the texts of all versions of lines, some thousand at a time."""
     async for rows in stream(connection, _TEXTS, at_once=AT_ONCE):
-        yield [
-            ((row[0], row[1], row[2]), (row[3], row[4], row[5], row[6]))
-            for row in rows
-            if newest is None or row[2] <= newest
-        ]
+        yield [((row[0], row[1], row[2]), (row[3], row[4], row[5], row[6])) for row in rows]
 
 
 async def rewrite_bank_texts(

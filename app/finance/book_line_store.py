@@ -121,15 +121,12 @@ async def lines_with(
     *,
     phones: Iterable[str] = (),
     keys: Iterable[str] = (),
-    until: Instant | None = None,
 ) -> list[LineKey]:
     """Return all versions of lines with one of these numbers, or with one of these keys and any
-    number. until: only versions imported by then."""
+    number."""
     found = await select_in(connection, sql=_OF_PHONES, values=phones)
     found += await select_in(connection, sql=_WITH_PHONES, values=keys)
-    newest = await import_store.newest_published(connection, as_of=until) if found else 0
-    lines = {(row[0], row[1], row[2]) for row in found}
-    return sorted(line for line in lines if until is None or line[2] <= newest)
+    return sorted({(row[0], row[1], row[2]) for row in found})
 
 
 async def old_lines(

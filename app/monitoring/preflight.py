@@ -173,8 +173,9 @@ def of_erasure_journal(variable: str, state: JournalState) -> Iterator[Check]:
         sentence = "No backup of the database holds it, nor its key: keep copies in another safe "
         yield ok(variable, f"{sentence}place, and copy it after each erasure.")
     if state.pending:
-        sentence = f"{counted(state.pending, 'erasure')} of it not carried out in this database."
-        yield must(variable, sentence, "stop the service and run `tallyhook db restored`")
+        lines = counted(state.pending, "line of it is", "lines of it are")
+        sentence = f"{lines} not carried out in this database: personal data that was erased is in "
+        yield must(variable, f"{sentence}it.", "; ".join(state.waits))
     if state.torn:
         sentence = "Its last line was cut short: of that erasure nothing was begun."
         yield weak(variable, sentence, "ask for that erasure again")

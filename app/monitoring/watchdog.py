@@ -3,7 +3,7 @@
 A slow reader, deliveries set aside, silence, unreadable deliveries, payments of no order (because
 of a profile, or because nobody decides about them), a wrong clock, a shop that takes no
 notifications, held orders, events of money that no profile knows, failed or waiting scheduled work,
-and checkpoints that too few witnesses cosign.
+erasures that are not carried out, and checkpoints that too few witnesses cosign.
 
 Another alarm is another line of WATCHES: readiness, metrics, the feed and the log report all.
 """
@@ -28,6 +28,7 @@ from app.monitoring.health import COUNTED
 from app.orders import counter_store, hold_store, notification_store
 from app.orders.notify_shop import destination_of
 from app.orders.unallocated import UnallocatedTotals, unallocated_totals
+from app.privacy import replay_erasures
 from app.receiving import inbox_store, unread
 from app.receiving.caught_up import behind_s
 from app.receiving.refusals import RefusedAges
@@ -524,6 +525,19 @@ async def _witnesses(watched: Watched) -> Alarm | None:
     )
 
 
+async def _erasures(watched: Watched) -> Alarm | None:
+    count, reasons, since = await replay_erasures.long_pending(watched.context)
+    if not count:
+        return None
+    lines = counted(count, "line of the journal of erasures is", "lines of the journal are")
+    return Alarm(
+        reason="erasures_pending",
+        sentence=f"{lines} not carried out: personal data that was erased is in this database. "
+        f"Where they wait: {'; '.join(reasons)}. They are tried again every minute.",
+        since=since,
+    )
+
+
 WATCHES: Final = (
     Watch(
         "reader",
@@ -604,6 +618,12 @@ WATCHES: Final = (
         "schedule_waits",
         "1 while scheduled work has waited an hour or longer for accepted deliveries to be read.",
         _schedule_waits,
+        dated=True,
+    ),
+    Watch(
+        "erasures",
+        "1 while the journal of erasures has lines that are not carried out in this database.",
+        _erasures,
         dated=True,
     ),
     Watch(

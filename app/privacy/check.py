@@ -458,9 +458,9 @@ class _Check:
             self._report.add(state.problem)
         if state.pending:
             self._report.add(
-                f"{counted(state.pending, 'erasure')} of the journal of erasures "
-                f"{'is' if state.pending == 1 else 'are'} not carried out in this database; stop "
-                "the service and run `tallyhook db restored`"
+                f"{counted(state.pending, 'line')} of the journal of erasures "
+                f"{'is' if state.pending == 1 else 'are'} not carried out in this database: "
+                f"{'; '.join(state.waits)}"
             )
 
     # --- by sets of rows --------------------------------------------------------------------------

@@ -3,19 +3,18 @@
     1 find    what a phone number, or an order, touches: by digests, and by searching every column
               of the database, by their marks (`app/database/marks.py`)
     2 judge   each order, stray and refused delivery: what may go, and what must stay and why
-    3 note    the subject in the journal, on its disk, for a later restore of an older backup; then
-              who asked, and why; both before the first row is touched
-    4 erase   in short transactions beside the running service; nothing that was said of meanwhile
+    3 note    what goes, by id, in the journal on its disk, for a later restore of an older backup;
+              and who asked, and why; but for orders of which something was said meanwhile
+    4 erase   line by line of the journal, in short transactions beside the running service
     5 report  what every column holds still, with the legal ground, and tidy the database's log, so
               that the bytes are gone, too
-    6 end     the journal's line is one of those that were carried out here
 
 An operator who proved who they are proposes it, and step 3 waits until another has approved. The
 machine's owner erases at once.
 
 Digests, ids, dates, amounts, references, verdicts and ledgers stay: the sealed log still verifies,
-and a redelivery is still a duplicate, whose body is not stored. An erasure that ended between steps
-3 and 6 is carried out by the next one, of whatever subject.
+and a redelivery is still a duplicate, whose body is not stored. An erasure that was killed after
+step 3 is carried out by the service, and by the next one, of whatever subject.
 """
 
 import shlex
@@ -32,13 +31,22 @@ from app.core.errors import ConfigurationError, NotFoundError, UsageError
 from app.core.jobs import silent
 from app.core.text import counted
 from app.database.engine import Connection
+from app.database.statements import run
 from app.evidence.seal import seal_unsealed
 from app.orders.customers import checked_reason
 from app.orders.sought import understood
-from app.privacy.erase_finding import Erasing, Erasure, ErasureFinder
-from app.privacy.erase_store import files_with
-from app.privacy.erasure_journal import Kind
-from app.privacy.replay_erasures import ErasureReplay, carry_out, fitting_journal, is_pending
+from app.privacy.erase_finding import Erasure, ErasureFinder, rows_of
+from app.privacy.erase_store import files_with, rows_that_hold
+from app.privacy.erasure_journal import ErasureJournal
+from app.privacy.replay_erasures import (
+    ErasureReplay,
+    emptied_by,
+    fitting_journal,
+    is_pending,
+    note_lines,
+    take_up,
+)
+from app.receiving import due_store
 from app.receiving.caught_up import must_have_read
 
 BARE_DIGITS: Final = 11
@@ -82,7 +90,6 @@ async def erase(
         raise UsageError(PROPOSE.format(NOT_ALONE))
     await must_have_read(context)  # bytes of the subject may lie in the inbox
     digits = None if asked.phone is None else _digits(context, asked)
-    again = ErasureReplay(context, progress=progress)
     try:
         finding = ErasureFinder(context, progress)
         async with context.database.reading() as connection:  # 1, 2
@@ -92,7 +99,7 @@ async def erase(
                 erasure = await finding.of_phone(connection, digits)
     except NotFoundError:
         if not dry_run:
-            await carry_out(again, journal)
+            await _carry_out_begun(context, journal, progress=progress)
         raise
     erasure.dry_run = dry_run
     if dry_run:
@@ -103,25 +110,32 @@ async def erase(
             f"{files_of_others(erasure)} would go, too: --dry-run lists them; to erase them with "
             "this order say --files-of-others"
         )
-    subjects: list[tuple[Kind, str]] = [("order", asked.order or "")]
-    if digits is not None:
-        subjects = [("phone", digits)]
-        # Of some orders nothing shows the number but the digest by which they are found.
-        if context.phone_key is not None:
-            subjects.append(("phone_note", context.phone_key.digest(digits).hex()))
     async with context.database.writing() as connection:  # 3
         agreed = None if agree is None else await agree(connection)
         who = await permitted(connection, by=asked.by, action="erased")
+        marks = [each.mark for each in erasure.orders]
+        standing = {each.order for each in await run(connection, due_store.unchanged, marks)}
+        stayed = erasure.keep({each.order for each in marks} - standing)
+        for table, keys in (await rows_of(connection, stayed, erasure.phones)).items():
+            erasure.waiting[table] = erasure.waiting.get(table, set()) | keys
+            erasure.going[table] = erasure.going.get(table, set()) - keys
         now = context.clock.now()
-        done = journal.append(subjects, at=max(now, erasure.latest))
+        emptied, named = emptied_by(erasure, journal.key)
+        lines = journal.append(emptied, at=max(now, erasure.latest))
+        await note_lines(connection, journal, since=now)
         await note_in_trail(
             connection, who, action="erased", subject=erasure.subject, at=now, reason=reason,
             facts=erasure.counts() | ({} if agreed is None else agreed.facts),
         )  # fmt: skip
-    erasing = Erasing(context, who, reason)
-    await erasing.run(erasure)  # 4
-    erasure.tidied = await erasing.tidy()  # 5
-    await carry_out(again, journal, done=done)  # 6
+    erasing = ErasureReplay(
+        context, progress=progress, who=who, reason=reason, subject=erasure.subject
+    )
+    done = await erasing.carry_out(lines, named)  # 4
+    erasure.requests = done.counts["session_requests"]
+    async with context.database.reading() as connection:  # 5
+        erasure.holding = await rows_that_hold(connection, erasure.phones, among=erasure.holding)
+    erasure.tidied = await erasing.tidy()
+    await _carry_out_begun(context, journal, progress=progress)
     return erasure
 
 
@@ -130,6 +144,14 @@ def files_of_others(erasure: Erasure) -> str:
     files = erasure.of_others()
     orders = ", ".join(sorted({each.order for each in files}))
     return f"{counted(len(files), 'file')} of other orders ({orders}) with the customer's number"
+
+
+async def _carry_out_begun(
+    context: AppContext, journal: ErasureJournal, *, progress: Callable[[int], None]
+) -> None:
+    """Carry out what other erasures have begun and not ended."""
+    lines = await take_up(context, journal)
+    await ErasureReplay(context, progress=progress).replay(lines, journal.key)
 
 
 UNFINISHED: Final = (
@@ -188,7 +210,7 @@ def erasure_kind(context: AppContext) -> ProposalKind:
 
     async def unfinished(proposal: Proposal) -> str | None:
         try:
-            pending = await is_pending(context, kind="order", subject=proposal.subject)
+            pending = await is_pending(context, order=proposal.subject)
         except ConfigurationError as error:
             return f"Whether it was completed is unknown: {'; '.join(error.problems)}."
         command = f"tallyhook erase --order {shlex.quote(proposal.subject)} --reason WHY"

@@ -1,48 +1,46 @@
 """What an erasure finds, judges and empties: for a phone number, a digest of one, or an order.
 
-Leaves out: who asks, and the journal (`erase`); whom an older backup has brought back
+Leaves out: who asks (`erase`); how rows are emptied, and emptied again in an older backup
 (`replay_erasures`).
 """
 
 import re
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
-import anyio
-
-from app.access import operator_store
-from app.access.operators import note_in_trail
 from app.context.context import AppContext
 from app.core.errors import NotFoundError, UsageError
 from app.core.masking import masked_phone, written_out, written_pattern
 from app.database.engine import Connection
 from app.database.statements import run
 from app.evidence import attachment_store
-from app.finance import bank_store, book_line_store
+from app.finance import book_line_store
 from app.orders import history_store, pending_session_store, retention_store
 from app.orders.customers import phones_of
 from app.privacy import erase_rules, erase_store, erase_texts, prune
 from app.privacy.places import ReportedPlace, reported_places
 from app.receiving import due_store, inbox_store, phone_store
-from app.sealing import log_queue_store, order_store
+from app.sealing import order_store
 from reconcile.instants import DAY, EARLIEST, Duration, Instant
 from reconcile.ledger.fold import fold, last_heard
 from reconcile.ledger.history import History
 from reconcile.ledger.ledger import Ledger
 from reconcile.matching.books import match_key
 
-MOST_ASIDE: Final = 10_000
-"""Set-aside deliveries that are searched; there should be none."""
-
 
 @dataclass(slots=True)
 class JudgedDeliveries:
-    """Ids of what may go, and what stays. `latest`: when the last of what may go arrived."""
+    """Ids of what may go, and what stays. `latest`: when the last of what may go arrived.
+
+    unread  of what may go, what could not be read; `gone`: of which nothing is left
+    """
 
     going: list[str] = field(default_factory=list)
+    unread: set[str] = field(default_factory=set)
+    gone: list[str] = field(default_factory=list)
     kept: list[erase_rules.KeptData] = field(default_factory=list)
     latest: Instant = EARLIEST
 
@@ -54,8 +52,6 @@ class JudgedDeliveries:
         else:
             self.kept.append(kept)
 
-
-Row = TypeVar("Row")
 
 _OF_DELIVERIES: Final = ("deliveries.headers", "deliveries.body")
 
@@ -73,27 +69,18 @@ async def rows_of(
 MOST_ORDERS: Final = 10_000
 """Orders of one number: beyond it, it is a test number, and not a person's."""
 
-AT_ONCE: Final = 100
-"""Rows emptied in one transaction, so that no acknowledgement waits long for it."""
-
-TRIES: Final = 20
-PAUSE_S: Final = 0.25
-"""Tries and pause of emptying the log while a reader holds it up."""
-
-NOBODY: Final = re.compile(r"(?!)")
-"""Finds nothing: for a number that is known by its digest alone."""
-
 
 @dataclass(slots=True, kw_only=True)
 class Erasure:
     """What may go, what stays, and whether it is done.
 
     orders      their bodies, headers and digests of phones go
-    deliveries  of no order, or unreadable, that hold the number
+    deliveries  of no order, or unreadable, that hold the number; `unreadable`: those of them
+    gone_before  deliveries of no order whose bodies are gone already: a backup may have them
     wholes      deliveries whose whole bodies hold the number, and not they themselves
     brought     the deliveries of each order, also those whose bodies are gone already
     notes       the digests by which they are found
-    reasons     of events, in which a number stands
+    reasons     of events, which are emptied: the event's row, and a delivery that brought it
     staying     orders that are kept for now, each with its deliveries
     holding     all rows of the database that hold a number, by place: once erased, those that do
                 still
@@ -108,6 +95,8 @@ class Erasure:
     phones: list[str] = field(repr=False, default_factory=list)
     orders: list[prune.SettledOrder] = field(default_factory=list)
     deliveries: list[str] = field(default_factory=list)
+    unreadable: set[str] = field(default_factory=set)
+    gone_before: list[str] = field(default_factory=list)
     wholes: list[str] = field(default_factory=list)
     brought: dict[str, list[str]] = field(default_factory=dict)
     notes: list[phone_store.PhoneNote] = field(repr=False, default_factory=list)
@@ -116,7 +105,7 @@ class Erasure:
     bank_lines: list[erase_texts.BankText] = field(repr=False, default_factory=list)
     bookmarks: set[erase_store.Key] = field(repr=False, default_factory=set)
     attachments: list[attachment_store.AttachmentRecord] = field(repr=False, default_factory=list)
-    reasons: int = 0
+    reasons: list[tuple[int, str]] = field(default_factory=list)
     staying: dict[str, list[str]] = field(default_factory=dict)
     holding: dict[str, set[erase_store.Key]] = field(repr=False, default_factory=dict)
     going: dict[str, set[erase_store.Key]] = field(repr=False, default_factory=dict)
@@ -126,6 +115,19 @@ class Erasure:
     dry_run: bool = False
     tidied: bool = False
     latest: Instant = EARLIEST
+
+    def keep(self, changed: Collection[str]) -> dict[str, list[str]]:
+        """Keep the orders of which something was said meanwhile. Return them with their
+        deliveries."""
+        self.kept += [erase_rules.KeptData(what=each, why="changed") for each in sorted(changed)]
+        stayed = {each: self.brought.pop(each) for each in sorted(changed)}
+        self.staying |= stayed
+        ids = set(chain.from_iterable(stayed.values()))
+        self.attachments = [each for each in self.attachments if each.order not in changed]
+        self.orders = [each for each in self.orders if each.order not in changed]
+        self.reasons = [each for each in self.reasons if each[1] not in ids]
+        self.notes = [each for each in self.notes if each[2] not in ids.union(changed)]
+        return stayed
 
     def counts(self) -> dict[str, int]:
         """Return what goes, as numbers."""
@@ -139,7 +141,7 @@ class Erasure:
             "book_lines": len(self.book_lines),
             "bank_lines": len(self.bank_lines),
             "attachments": len(self.attachments),
-            "reasons": self.reasons,
+            "reasons": len(self.reasons),
             "bookmarks": len(self.bookmarks),
             "kept": len(self.kept),
         }
@@ -175,25 +177,14 @@ class Erasure:
 
 
 class ErasureFinder:
-    """Finds and judges, on one snapshot. `until`: only what was there by then; None: all."""
+    """Finds and judges, on one snapshot."""
 
-    def __init__(
-        self,
-        context: AppContext,
-        progress: Callable[[int], None],
-        *,
-        until: Instant | None = None,
-    ) -> None:
+    def __init__(self, context: AppContext, progress: Callable[[int], None]) -> None:
         self._context = context
         self._minimum = Duration(context.settings.retention_minimum_days * DAY)
         self._progress = progress
-        self._until = until
 
-    async def of_phone(
-        self,
-        connection: Connection,
-        digits: str,
-    ) -> Erasure:
+    async def of_phone(self, connection: Connection, digits: str) -> Erasure:
         """Find everything of a number."""
         erasure = Erasure(subject=masked_phone(digits), phones=[digits])
         written = written_pattern(digits)
@@ -211,45 +202,9 @@ class ErasureFinder:
         wholes = {each[0] for each in holding("envelopes.body")}
         if self._context.phone_key is not None:
             digest = self._context.phone_key.digest(digits)
-            await self._by_digest(connection, digest, orders, strays)
-        await self._of_both(connection, erasure, orders, strays, written)
-        found_in = strays.union(*erasure.brought.values(), *erasure.staying.values())
-        judged = await self._judge_wholes(connection, wholes, found=found_in)
-        erasure.wholes = judged.going
-        erasure.latest = max(erasure.latest, judged.latest)
-        erasure.kept += judged.kept
-        erasure.book_lines = await book_line_store.lines_with(
-            connection, phones=[digits], until=self._until
-        )
-        if self._until is None:  # also those that are written in another way
-            erasure.book_lines = sorted({*erasure.book_lines, *holding("book_lines.phone")})
-        erasure.bank_lines = await erase_texts.bank_lines_with(
-            connection, [written], until=self._until
-        )
-        return await self._checked(connection, erasure)
-
-    async def of_digest(self, connection: Connection, digest: bytes) -> Erasure:
-        """Find everything by a number's digest, where nothing shows the number."""
-        erasure = Erasure(subject=f"the phone number with the digest {digest.hex()}")
-        orders, strays = set[str](), set[str]()
-        await self._by_digest(connection, digest, orders, strays)
-        await self._of_both(connection, erasure, orders, strays, NOBODY)
-        return await self._checked(connection, erasure, digests=[digest])
-
-    async def _by_digest(
-        self, connection: Connection, digest: bytes, orders: set[str], strays: set[str]
-    ) -> None:
-        orders.update(await phone_store.orders_by_phone(connection, digest, limit=MOST_ORDERS + 1))
-        strays.update(await phone_store.deliveries_by_phone(connection, digest))
-
-    async def _of_both(
-        self,
-        connection: Connection,
-        erasure: Erasure,
-        orders: set[str],
-        strays: set[str],
-        written: re.Pattern[str],
-    ) -> None:
+            noted = await phone_store.orders_by_phone(connection, digest, limit=MOST_ORDERS + 1)
+            orders.update(noted)
+            strays.update(await phone_store.deliveries_by_phone(connection, digest))
         for owned in await erase_store.owners(connection, strays):
             if owned.order is not None:
                 orders.add(owned.order)
@@ -260,6 +215,16 @@ class ErasureFinder:
             )
         await self._judge(connection, erasure, sorted(orders))
         await self._judge_unknown(connection, erasure, strays, written)
+        found_in = strays.union(*erasure.brought.values(), *erasure.staying.values())
+        judged = await self._judge_wholes(connection, wholes, found=found_in)
+        erasure.wholes = judged.going
+        erasure.latest = max(erasure.latest, judged.latest)
+        erasure.kept += judged.kept
+        lines = await book_line_store.lines_with(connection, phones=[digits])
+        # Also those that are written in another way.
+        erasure.book_lines = sorted({*lines, *holding("book_lines.phone")})
+        erasure.bank_lines = await erase_texts.bank_lines_with(connection, [written])
+        return await self._checked(connection, erasure)
 
     async def of_order(self, connection: Connection, order: str) -> Erasure:
         """Find everything of an order's customer."""
@@ -271,29 +236,19 @@ class ErasureFinder:
         await self._judge(connection, erasure, [order])
         named = re.compile(rf"(?<![\w-]){re.escape(order)}(?![\w-])")
         await self._judge_unknown(connection, erasure, set(), named)
-        erasure.book_lines = await book_line_store.lines_with(
-            connection, keys=[match_key(order)], until=self._until
-        )
+        erasure.book_lines = await book_line_store.lines_with(connection, keys=[match_key(order)])
         patterns = [written_pattern(phone) for phone in erasure.phones]
-        erasure.bank_lines = await erase_texts.bank_lines_with(
-            connection, patterns, until=self._until
-        )
+        erasure.bank_lines = await erase_texts.bank_lines_with(connection, patterns)
         return await self._checked(connection, erasure)
 
-    async def _checked(
-        self, connection: Connection, erasure: Erasure, *, digests: Sequence[bytes] = ()
-    ) -> Erasure:
-        """Add its notes, and drop the orders of which nothing is left.
-
-        digests  of numbers that nothing shows
-        """
+    async def _checked(self, connection: Connection, erasure: Erasure) -> Erasure:
+        """Add its notes, and drop the orders of which nothing is left."""
         brought = set[str]().union(*erasure.brought.values())
         things = {*erasure.brought, *brought, *erasure.deliveries}
         notes = await phone_store.notes_of(connection, things)
         key = self._context.phone_key
         shown = [] if key is None else [key.digest(each) for each in erasure.phones]
-        notes += await phone_store.recipient_notes(connection, {*shown, *digests})
-        erasure.notes = [note for note in notes if self._asks(note[3])]
+        erasure.notes = notes + await phone_store.recipient_notes(connection, {*shown})
         held = {note[2] for note in erasure.notes}
         held |= {
             row.order
@@ -304,11 +259,11 @@ class ErasureFinder:
         held |= (await erase_store.wholes_of(connection, brought)).keys()
         held |= (await order_store.named_orders(connection, erasure.brought)).keys()
         for order, deliveries in erasure.brought.items():
-            bare = len(await erase_texts.bare_reasons(connection, deliveries, erasure.phones))
+            bare = await erase_texts.bare_reasons(connection, deliveries, erasure.phones)
             erasure.reasons += bare
             held |= {order} if bare else set()
-        erasure.reasons += len(
-            await erase_texts.bare_reasons(connection, erasure.deliveries, erasure.phones)
+        erasure.reasons += await erase_texts.bare_reasons(
+            connection, erasure.deliveries, erasure.phones
         )
         erasure.attachments = await self._attachments(connection, erasure)
         held |= {each.order for each in erasure.attachments}
@@ -344,7 +299,7 @@ class ErasureFinder:
         going["phones"] = {note[:3] for note in erasure.notes}
         going["rejections"] = {(each,) for each in erasure.rejections}
         going["book_lines"] = set(erasure.book_lines)
-        going["bank_lines"] = {key for key, _ in erasure.bank_lines}
+        going["bank_lines"] = {each.key for each in erasure.bank_lines}
         going["bookmarks"] = erasure.bookmarks
         going["attachments"] = {(each.attachment_id,) for each in erasure.attachments}
         going["attachment_files"] = {
@@ -361,9 +316,7 @@ class ErasureFinder:
         """Return attachments of orders that go, and of others that name the number. Those of orders
         that stay, or that would if they were of this customer, are needed, such as for a dispute,
         and stay."""
-        found = await erase_texts.attachments_with(
-            connection, erasure.brought, erasure.holding, until=self._until
-        )
+        found = await erase_texts.attachments_with(connection, erasure.brought, erasure.holding)
         staying = {each.what for each in erasure.kept} - erasure.brought.keys()
         others = {each.order for each in found} - erasure.brought.keys() - staying - {""}
         for history in (await history_store.gather(connection, others)).values():
@@ -389,13 +342,10 @@ class ErasureFinder:
         marks = {mark.order: mark for mark in await due_store.marks_of(connection, orders)}
         for order in orders:
             history, mark = histories[order], marks.get(order)
-            moments = [each.received_at for each in history.deliveries]
-            moments += [each.recorded_at for each in history.records]
-            later = self._until is not None and min(moments, default=0) > self._until
-            if mark is None or later:
+            if mark is None:
                 continue
             ledger, kept = await self._judged(connection, history)
-            ids = sorted({e.delivery_id for e in history.deliveries if self._asks(e.received_at)})
+            ids = sorted({each.delivery_id for each in history.deliveries})
             if kept is not None:
                 erasure.kept.append(kept)
                 erasure.staying[order] = ids
@@ -416,10 +366,6 @@ class ErasureFinder:
                 )
             )
 
-    def _asks(self, received: Instant) -> bool:
-        """Return whether what arrived at an instant is asked about."""
-        return self._until is None or received <= self._until
-
     async def _judge_unknown(
         self, connection: Connection, erasure: Erasure, strays: set[str], named: re.Pattern[str]
     ) -> None:
@@ -434,10 +380,15 @@ class ErasureFinder:
             erasure.staying[order] = erasure.brought.pop(order)
         erasure.orders = [each for each in erasure.orders if each.order not in waiting]
         erasure.deliveries = [each for each in unowned.going if each not in waiting]
+        erasure.unreadable = unowned.unread.intersection(erasure.deliveries)
+        erasure.gone_before = unowned.gone
         erasure.rejections = refused.going
         erasure.latest = max(unowned.latest, refused.latest)
         erasure.kept += [*waiting.values(), *unowned.kept, *refused.kept]
-        for one in await run(connection, inbox_store.next_suspects, aside=True, limit=MOST_ASIDE):
+        suspects = await run(
+            connection, inbox_store.next_suspects, aside=True, limit=erase_store.MOST_ASIDE
+        )
+        for one in suspects:
             if named.search(written_out(one.record.decode("utf-8", "replace"))):
                 name = f"row {one.seq}" if one.item is None else one.item.delivery_id
                 erasure.kept.append(
@@ -453,10 +404,14 @@ class ErasureFinder:
         """
         judged, now = JudgedDeliveries(), self._context.clock.now()
         for owned in await erase_store.owners(connection, deliveries):
-            if owned.order is not None or owned.pruned or not self._asks(owned.received_at):
+            if owned.order is not None:
                 continue
             name, received = owned.delivery_id, owned.received_at
+            if owned.pruned:
+                judged.gone.append(name)
+                continue
             if owned.unread:
+                judged.unread.add(name)
                 kept = erase_rules.kept_unknown(
                     name, received, self._minimum, why="unread", beside=beside, as_of=now
                 )
@@ -471,12 +426,11 @@ class ErasureFinder:
         """Judge refused deliveries in which the pattern finds something."""
         judged, now = JudgedDeliveries(), self._context.clock.now()
         for name, received in await erase_store.rejections_that_hold(connection, [named]):
-            if self._asks(received):
-                kept = erase_rules.kept_unknown(
-                    name, received, self._minimum, why="refused", beside=beside, as_of=now
-                )
-                staying = None if kept is None else replace(kept, place="rejections.body")
-                judged.add(name, received, staying)
+            kept = erase_rules.kept_unknown(
+                name, received, self._minimum, why="refused", beside=beside, as_of=now
+            )
+            staying = None if kept is None else replace(kept, place="rejections.body")
+            judged.add(name, received, staying)
         return judged
 
     async def _kept_wholes(
@@ -506,7 +460,7 @@ class ErasureFinder:
         judged, now = JudgedDeliveries(), self._context.clock.now()
         for owned in (await erase_store.owners_in_wholes(connection, digests)).values():
             names, received = [each.delivery_id for each in owned], owned[0].received_at
-            if not found.isdisjoint(names) or not self._asks(received):
+            if not found.isdisjoint(names):
                 continue
             unread = [each.delivery_id for each in owned if each.unread and not each.pruned]
             kept = erase_rules.kept_since(names[0], received, self._minimum, as_of=now)
@@ -515,129 +469,3 @@ class ErasureFinder:
             staying = None if kept is None else replace(kept, place="envelopes.body")
             judged.add(names[0], received, staying)
         return judged
-
-
-class Erasing:
-    """Empties what was found. `until`: as of what it was found by."""
-
-    def __init__(
-        self,
-        context: AppContext,
-        who: operator_store.Operator,
-        reason: str,
-        *,
-        until: Instant | None = None,
-    ) -> None:
-        self._context = context
-        self._who = who
-        self._reason = reason
-        self._until = until
-
-    async def run(self, erasure: Erasure) -> None:
-        """Empty it, in short transactions."""
-        erasure.reasons = 0  # from here on: those that went
-        gone = {each.order for each in await prune.prune_orders(self._context, erasure.orders)}
-        changed = [each.order for each in erasure.orders if each.order not in gone]
-        erasure.kept += [erase_rules.KeptData(what=each, why="changed") for each in changed]
-        stayed = {each: erasure.brought[each] for each in changed}
-        erasure.staying |= stayed
-        async with self._context.database.reading() as connection:
-            rows = await rows_of(connection, stayed, erasure.phones)
-        for table, keys in rows.items():
-            erasure.waiting[table] = erasure.waiting.get(table, set()) | keys
-            erasure.going[table] = erasure.going.get(table, set()) - keys
-        erasure.attachments = [each for each in erasure.attachments if each.order not in changed]
-        erasure.orders = [each for each in erasure.orders if each.order in gone]
-        for settled in erasure.orders:
-            await self._delete(erasure, settled)
-
-        async def strays(connection: Connection, part: list[str]) -> None:
-            await retention_store.prune(connection, part, now=self._context.clock.now())
-            await self._let_say(connection, erasure, part)
-            await erase_store.empty_wholes(connection, part)
-            await phone_store.drop_notes(connection, _notes_of(erasure, part))
-
-        async def files(
-            connection: Connection, part: list[attachment_store.AttachmentRecord]
-        ) -> None:
-            now = self._context.clock.now()
-            for each in part:  # an entry for each, which its order's leaves count
-                await note_in_trail(
-                    connection,
-                    self._who,
-                    action="detached",
-                    subject=each.subject,
-                    at=now,
-                    reason=self._reason,
-                    facts={"attachment": each.attachment_id, "sha256": each.sha256},
-                    order=each.order or None,
-                )
-            names = [each.attachment_id for each in part]
-            await attachment_store.empty_attachments(connection, names, now=now)
-
-        await self._in_parts(erasure.deliveries, strays)
-        await self._in_parts(erasure.wholes, erase_store.empty_wholes)
-        await self._in_parts(erasure.rejections, retention_store.drop_rejections)
-        await self._in_parts(erasure.book_lines, book_line_store.empty_lines)
-        await self._in_parts(erasure.attachments, files)
-        await self._in_parts(erasure.bank_lines, bank_store.rewrite_bank_texts)
-        await self._in_parts([*erasure.bookmarks], erase_store.drop_bookmarks)
-        recipients = [note for note in erasure.notes if note[1] == phone_store.RECIPIENT]
-        await self._in_parts(recipients, phone_store.drop_notes)
-        async with self._context.database.reading() as connection:
-            erasure.holding = await erase_store.rows_that_hold(
-                connection, erasure.phones, among=erasure.holding
-            )
-
-    async def _in_parts(
-        self, rows: Sequence[Row], work: Callable[[Connection, list[Row]], Awaitable[object]]
-    ) -> None:
-        for at in range(0, len(rows), AT_ONCE):
-            async with self._context.database.writing() as connection:
-                await work(connection, list(rows[at : at + AT_ONCE]))
-
-    async def _delete(self, erasure: Erasure, settled: prune.SettledOrder) -> None:
-        deliveries = erasure.brought[settled.order]
-        async with self._context.database.writing() as connection:
-            await self._let_say(connection, erasure, deliveries)
-            await erase_store.empty_wholes(connection, deliveries)
-            await phone_store.drop_notes(
-                connection, _notes_of(erasure, [settled.order, *deliveries])
-            )
-            if self._until is None or settled.last_heard <= self._until:
-                erasure.requests += await erase_store.drop_requests(connection, [settled.order])
-            await order_store.forget_order(connection, settled.order)
-            if settled.order != erasure.subject:
-                await note_in_trail(
-                    connection,
-                    self._who,
-                    action="erased",
-                    subject=settled.order,
-                    at=self._context.clock.now(),
-                    reason=self._reason,
-                    facts={"deliveries": len(settled.sizes)},
-                )
-
-    async def _let_say(
-        self, connection: Connection, erasure: Erasure, deliveries: Sequence[str]
-    ) -> None:
-        reasons = await erase_texts.bare_reasons(connection, deliveries, erasure.phones)
-        await erase_store.rewrite_reasons(connection, reasons)
-        if reasons:
-            await run(connection, log_queue_store.mark_read_again, deliveries)
-        erasure.reasons += len(reasons)
-
-    async def tidy(self) -> bool:
-        """Empty the log of the database and of the inbox. Return False where a reader holds it
-        up."""
-        inbox = await self._context.inbox.tidy()
-        for _ in range(TRIES):
-            if await self._context.database.writer.tidy(erase_store.TABLES):
-                return inbox
-            await anyio.sleep(PAUSE_S)
-        return False
-
-
-def _notes_of(erasure: Erasure, things: list[str]) -> list[phone_store.PhoneNote]:
-    wanted = set(things)
-    return [note for note in erasure.notes if note[2] in wanted]

@@ -1,7 +1,7 @@
 """Rows that an erasure finds and empties, and the database's copy of the journal of erasures.
 
-The copy has the lines that were carried out in this database. Lines that only the file has are
-still to be carried out here: after a crash, or in an older backup.
+The copy has all lines that this database knows; those that are not carried out are pending. Lines
+that only the file has are still to be noted here: after a crash, or in an older backup.
 """
 
 import re
@@ -19,13 +19,18 @@ from app.core.jobs import silent
 from app.core.masking import hint_pattern, is_written_out, written_out, written_pattern
 from app.database.marks import MARK
 from app.database.statements import insert_rows, run, select_in, statement, stream, tables
+from app.finance.book_line_store import LineKey
 from app.receiving.inbox_file_store import path_of
+from app.receiving.phone_store import PhoneNote
 from reconcile.instants import Instant
 
 Key = tuple[Any, ...]
 """A row's primary key."""
 
 ROWS_AT_ONCE: Final = 1_000
+
+MOST_ASIDE: Final = 10_000
+"""Set-aside deliveries that are searched; there should be none."""
 
 READ_AT_ONCE: Final = 1024 * 1024
 """Bytes in memory at a time."""
@@ -78,18 +83,6 @@ REFUSED: Final = (
     "ORDER BY id LIMIT :limit"
 )
 """Refused deliveries that are kept."""
-
-READ: Final = (
-    "SELECT id, headers, body, received_at FROM deliveries "
-    "WHERE pruned_at IS NULL AND id > :after ORDER BY id LIMIT :limit"
-)
-"""Deliveries that still have their headers."""
-
-WHOLE: Final = (
-    "SELECT digest, '', body, 0 FROM envelopes WHERE body IS NOT NULL AND digest > :after "
-    "ORDER BY digest LIMIT :limit"
-)
-"""Whole bodies of several events that are still there, by digest."""
 
 _OWNERS: Final = (
     "SELECT deliveries.id, deliveries.received_at, deliveries.source, deliveries.pruned_at, "
@@ -146,7 +139,7 @@ class SearchedText(NamedTuple):
 async def searched_texts(
     connection: AsyncConnection, select: str
 ) -> AsyncIterator[list[SearchedText]]:
-    """Yield the texts of READ, UNREADABLE, REFUSED or WHOLE, some at a time."""
+    """Yield the texts of REFUSED, some at a time."""
     after = ""
     while True:
         values = {"after": after, "limit": AT_ONCE}
@@ -185,7 +178,7 @@ async def rejections_that_hold(
 
 
 _REASONS: Final = (
-    'SELECT events."row", events.reason FROM deliveries JOIN events '
+    'SELECT deliveries.id, events."row", events.reason FROM deliveries JOIN events '
     "ON events.event_id = deliveries.event_id AND events.source = deliveries.source "
     "AND events.digest = deliveries.digest "
     "WHERE events.reason IS NOT NULL AND deliveries.id IN ({})"
@@ -194,10 +187,11 @@ _REASONS: Final = (
 
 async def reasons_of(
     connection: AsyncConnection, deliveries: Iterable[str]
-) -> list[tuple[int, str]]:
-    """Return the reasons of the events that these deliveries brought, each with the event's row."""
+) -> list[tuple[str, int, str]]:
+    """Return the reasons of the events that these deliveries brought, each with the delivery and
+    the event's row."""
     rows = await select_in(connection, sql=_REASONS, values=deliveries)
-    return sorted({(row[0], row[1]) for row in rows})
+    return sorted({(row[0], row[1], row[2]) for row in rows})
 
 
 async def deliveries_of_events(connection: AsyncConnection, rows: Iterable[Key]) -> list[str]:
@@ -438,8 +432,8 @@ async def journal_name(connection: AsyncConnection) -> str | None:
     return found
 
 
-async def carried_out(connection: AsyncConnection) -> list[str]:
-    """Return the lines of that journal that were carried out here, in its order."""
+async def known_lines(connection: AsyncConnection) -> list[str]:
+    """Return the lines of that journal that this database knows, in its order."""
     rows = await connection.execute(
         text(
             "SELECT line FROM erasures WHERE journal = "
@@ -448,6 +442,49 @@ async def carried_out(connection: AsyncConnection) -> list[str]:
         {"name": _NAME},
     )
     return [row[0] for row in rows]
+
+
+class PendingLine(NamedTuple):
+    """A line that is not carried out here; `why` is the code of what it waits for, or empty."""
+
+    number: int
+    since: Instant
+    why: str
+
+
+async def pending_lines(connection: AsyncConnection) -> list[PendingLine]:
+    """Return the lines that are not carried out here."""
+    rows = await connection.execute(
+        text("SELECT number, since, why FROM pending_erasures ORDER BY number")
+    )
+    return [PendingLine(*row) for row in rows]
+
+
+async def note_pending(
+    connection: AsyncConnection, numbers: Iterable[int], *, since: Instant
+) -> None:
+    """Note lines as not carried out, unless they are."""
+    await run(
+        connection,
+        insert_rows,
+        table="pending_erasures",
+        columns=("number", "since", "why"),
+        rows=[(number, since, "") for number in numbers],
+        conflict="ON CONFLICT DO NOTHING",
+    )
+
+
+async def note_outcome(connection: AsyncConnection, number: int, why: str | None) -> None:
+    """Note that a line is carried out, or the code of what it waits for."""
+    sql = "UPDATE pending_erasures SET why = :why WHERE number = :number"
+    if why is None:
+        sql = "DELETE FROM pending_erasures WHERE number = :number"
+    await connection.execute(text(sql), {"number": number} | ({} if why is None else {"why": why}))
+
+
+async def forget_pending(connection: AsyncConnection) -> None:
+    """Forget what was pending of a journal that is lost."""
+    await connection.execute(text("DELETE FROM pending_erasures"))
 
 
 _NOTE: Final = "INSERT INTO meta (name, value) VALUES (:name, :value) ON CONFLICT (name) DO NOTHING"
@@ -464,7 +501,7 @@ async def note_journal(connection: AsyncConnection, name: str, *, instead: bool 
     await connection.execute(text(sql), {"name": _NAME, "value": name})
 
 
-async def note_carried_out(
+async def note_lines(
     connection: AsyncConnection, name: str, lines: Iterable[tuple[int, str]]
 ) -> None:
     """Add lines, with their numbers; those that are there stay."""
@@ -479,28 +516,36 @@ async def note_carried_out(
 
 
 async def known_references(connection: AsyncConnection) -> AsyncIterator[list[str]]:
-    """Yield every order's reference, and those in order books, some at a time; a few more than
-    once."""
-    for sql in ("SELECT order_key FROM order_due", "SELECT DISTINCT reference FROM book_lines"):
-        async for rows in stream(connection, sql, at_once=ROWS_AT_ONCE):
-            yield [row[0] for row in rows]
+    """Yield every order's reference, some at a time."""
+    async for rows in stream(connection, "SELECT order_key FROM order_due", at_once=ROWS_AT_ONCE):
+        yield [row[0] for row in rows]
 
 
-async def known_digests(connection: AsyncConnection) -> AsyncIterator[list[bytes]]:
-    """Yield the digest of every phone number by which an order is found."""
-    sql = "SELECT DISTINCT digest FROM phones"
+async def lines_with_phones(connection: AsyncConnection) -> AsyncIterator[list[LineKey]]:
+    """Yield the keys of all versions of lines of order books that have a number."""
+    sql = "SELECT match_key, kind, since FROM book_lines WHERE phone > ''"
     async for rows in stream(connection, sql, at_once=ROWS_AT_ONCE):
-        yield [bytes(row[0]) for row in rows]
+        yield [(row[0], row[1], row[2]) for row in rows]
 
 
-async def known_phones(connection: AsyncConnection) -> AsyncIterator[list[str]]:
-    """Yield what stands as phone numbers in order books, the session requests that wait, the texts
-    of banks, and what is said of attachments."""
-    for sql in (
-        "SELECT DISTINCT phone FROM book_lines WHERE phone > ''",
-        "SELECT request FROM unanswered",
-        "SELECT entry || ' ' || reference || ' ' || counterparty || ' ' || told FROM bank_lines",
-        "SELECT details FROM attachments WHERE details IS NOT NULL",
+async def notes_of_recipients(connection: AsyncConnection) -> AsyncIterator[list[PhoneNote]]:
+    """Yield the notes of whom statements paid."""
+    sql = "SELECT digest, kind, thing, noted_at FROM phones WHERE kind = 'recipient'"
+    async for rows in stream(connection, sql, at_once=ROWS_AT_ONCE):
+        yield [(bytes(row[0]), row[1], row[2], row[3]) for row in rows]
+
+
+async def rejections_among(connection: AsyncConnection, names: Iterable[str]) -> set[str]:
+    """Return which of these deliveries are refused here."""
+    rows = await select_in(
+        connection, sql="SELECT id FROM rejections WHERE id IN ({})", values=names
+    )
+    return {row[0] for row in rows}
+
+
+async def bookmark_keys(connection: AsyncConnection) -> AsyncIterator[list[Key]]:
+    """Yield operators' bookmarks, by operator, kind and label."""
+    async for rows in stream(
+        connection, "SELECT operator, kind, label FROM bookmarks", at_once=ROWS_AT_ONCE
     ):
-        async for rows in stream(connection, sql, at_once=ROWS_AT_ONCE):
-            yield [row[0] for row in rows]
+        yield [tuple(row) for row in rows]

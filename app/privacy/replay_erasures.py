@@ -1,189 +1,79 @@
-"""The journal of erasures beside a database: begun with it, compared with it, carried out in it.
+"""The journal of erasures beside a database, and what of it is still to be carried out there.
 
-    1 fit       the journal at its place is this database's, and no older than the copy in it
-    2 read      after a restore: what the backup brought unread, which may be of somebody it names
-    3 find      whom it names of those who are in the database
-    4 erase     each as if it were asked for again, as of the erasure: what came after it stays
-    5 end       all lines are among those that were carried out here
+    1 fit      the journal at its place is this database's, and no older than the copy in it
+    2 read     after a restore: what the backup brought unread, which may be what a line names
+    3 note     the lines stand in the database, and are pending
+    4 empty    the rows that a line names, in one transaction for each line
+    5 end      the line is no longer pending, or the reason why it must wait is noted
 
-After a restore all lines are carried out again, before anybody serves; otherwise those whose
-erasure was not ended. Without the journal a restore stops, unless a person says why it may not:
-then the copy that the backup brought is what is left of it.
+Nothing is judged again: an order goes though its payment was not over when the backup was made.
+Rows that the backup lacks, or has empty, are done. Whatever came after a line's instant stays: the
+line does not name it, and numbers that were given again after a restore are told by their instant.
+
+A line waits, and is tried again every minute, where the backup has a delivery that was not read
+yet and was read before it was erased: emptied unread, its payment would be lost. Rows that were
+deleted otherwise before the erasure, such as refused deliveries beyond their limit, are in no line:
+an older backup brings them back until they are deleted for the same reason once more.
+
+Without the journal a restore stops, unless a person says why it may not: then the copy that the
+backup brought is what is left of it.
 """
 
-from __future__ import annotations
-
-import re
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
-from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
+import anyio
+
+from app.access import operator_store
 from app.access.operators import SERVICE, note_in_trail, permitted, who_may
 from app.context.context import AppContext
 from app.core.clock import SystemClock
-from app.core.errors import ConfigurationError, NotFoundError
-from app.core.masking import APART, CALLING_CODES
+from app.core.errors import ConfigurationError
+from app.core.jobs import silent
+from app.core.masking import DOT
 from app.database.engine import Connection
+from app.database.statements import run
+from app.evidence import attachment_store
 from app.evidence.seal import seal_unsealed
+from app.finance import bank_store, book_line_store, import_store
+from app.orders import history_store, retention_store
 from app.orders.customers import checked_reason
 from app.orders.set_aside import HOLDING
-from app.privacy import erase_finding, erase_rules, erase_store, erasure_journal
+from app.privacy import erase_store, erase_texts, erasure_journal
+from app.privacy.erase_finding import Erasure
+from app.receiving import inbox_store, phone_store
 from app.receiving.inbox import Inbox, inbox_of
 from app.receiving.reader import Reader, ReaderContext
-from reconcile.instants import Instant
-
-REMEMBERED: Final = 1_000_000
-"""Subjects that are remembered not to be in the journal: most of them stand in many places."""
-
-MIN_DIGITS: Final = 8
-MAX_DIGITS: Final = 15
-"""Digits of a whole number (ITU-T E.164), as `providers.phones` reads them."""
-
-_RUN: Final = re.compile(rf"\d(?:{APART}\d){{6,}}", re.ASCII)
-_TRUNK: Final = re.compile(r"\(0\)")
-_GROUP: Final = re.compile(r"\d+", re.ASCII)
-_NAME: Final = re.compile(r"[\w-]+")
-
-
-@dataclass(slots=True, kw_only=True)
-class Erased:
-    """Whom the journal names, each with the instant of the last erasure.
-
-    phones   numbers that are in the clear
-    digests  of numbers that are found by nothing else
-    orders   references
-    """
-
-    phones: dict[str, Instant] = field(repr=False, default_factory=dict)
-    digests: dict[bytes, Instant] = field(default_factory=dict)
-    orders: dict[str, Instant] = field(default_factory=dict)
-
-
-async def find_erased(
-    connection: Connection,
-    lines: Sequence[erasure_journal.JournalLine],
-    key: erasure_journal.JournalKey,
-    *,
-    countries: Iterable[str],
-    progress: Callable[[int], None],
-) -> Erased:
-    """Return whom of a journal's lines this database knows.
-
-    countries  calling codes of the customers, for numbers written in the national way
-    """
-    wanted, codes = _Wanted(lines, key), sorted(set(countries))
-    found = Erased()
-    for select in (erase_store.READ, erase_store.WHOLE, erase_store.REFUSED):
-        async for texts in erase_store.searched_texts(connection, select):
-            _note_phones(found, wanted, (each.whole() for each in texts), codes)
-            if select == erase_store.REFUSED:
-                for each in texts:
-                    _note_orders(found, wanted, _NAME.findall(each.whole()))
-            progress(len(texts))
-    async for some in erase_store.known_phones(connection):
-        _note_phones(found, wanted, some, codes)
-    async for references in erase_store.known_references(connection):
-        _note_orders(found, wanted, references)
-        progress(len(references))
-    async for digests in erase_store.known_digests(connection):
-        for digest in digests:
-            at = wanted.at("phone_note", digest.hex())
-            if at is not None:
-                found.digests[digest] = at
-    return found
-
-
-def _note_phones(
-    found: Erased, wanted: _Wanted, texts: Iterable[str], codes: Sequence[str]
-) -> None:
-    if not wanted.any("phone"):
-        return
-    for text in texts:
-        for digits in numbers_in(text, codes):
-            at = wanted.at("phone", digits)
-            if at is not None:
-                found.phones[digits] = at
-
-
-def _note_orders(found: Erased, wanted: _Wanted, references: Iterable[str]) -> None:
-    if not wanted.any("order"):
-        return
-    for reference in references:
-        at = wanted.at("order", reference)
-        if at is not None:
-            found.orders[reference] = at
-
-
-class _Wanted:
-    """The journal's digests, by kind, with the last instant of each."""
-
-    def __init__(
-        self, lines: Iterable[erasure_journal.JournalLine], key: erasure_journal.JournalKey
-    ) -> None:
-        self._key = key
-        self._last: dict[str, dict[str, Instant]] = {}
-        self._seen: dict[str, set[str]] = {}
-        for line in lines:
-            of_kind = self._last.setdefault(line.kind, {})
-            of_kind[line.digest] = max(line.at, of_kind.get(line.digest, line.at))
-
-    def any(self, kind: erasure_journal.Kind) -> bool:
-        """Return whether there is a line of this kind."""
-        return kind in self._last
-
-    def at(self, kind: erasure_journal.Kind, subject: str) -> Instant | None:
-        """Return when a subject was last erased; None where it never was."""
-        if kind not in self._last:
-            return None
-        strangers = self._seen.setdefault(kind, set())
-        if subject in strangers:
-            return None
-        at = self._last[kind].get(self._key.digest(kind, subject))
-        if at is None:
-            if len(strangers) >= REMEMBERED:
-                strangers.clear()
-            strangers.add(subject)
-        return at
-
-
-def numbers_in(text: str, countries: Sequence[str]) -> Iterator[str]:
-    """Yield everything in a text that may be a phone number, as E.164 digits: every row of groups
-    of digits that is not too long, whole or behind 00, and behind one 0 with each of the
-    countries."""
-    runs = _RUN.findall(text)
-    # A zero in brackets may be dialled within the country alone, as in +49 (0)171 1234567.
-    for run in chain(runs, (_TRUNK.sub(" ", run) for run in runs if "(0)" in run)):
-        groups = _GROUP.findall(run)
-        for first in range(len(groups)):
-            digits = ""
-            for group in groups[first : first + MAX_DIGITS + 2]:
-                digits += group
-                if len(digits) > MAX_DIGITS + 2:
-                    break
-                yield from _readings(digits, countries)
-
-
-def _readings(digits: str, countries: Sequence[str]) -> Iterator[str]:
-    if digits.startswith("00"):
-        whole = [digits[2:]]
-    elif digits.startswith("0"):
-        whole = [f"{code}{digits[1:]}" for code in countries]
-    else:
-        whole = [digits]
-    for each in whole:
-        if MIN_DIGITS <= len(each) <= MAX_DIGITS and not each.startswith("0"):
-            yield each
-
+from app.sealing import log_queue_store, order_store
+from reconcile.instants import MINUTE, Duration, Instant
+from reconcile.ledger.fold import last_heard
 
 REASON: Final = "erased before, as the journal of erasures says"
 
 SUBJECT: Final = "the journal of erasures"
 """What the trail calls it."""
+
+PATIENCE: Final[Duration] = Duration(10 * MINUTE)
+"""How long an erasure may be under way without an alarm."""
+
+TRIES: Final = 20
+PAUSE_S: Final = 0.25
+"""Tries and pause of emptying the log while a reader holds it up."""
+
+WAITS: Final[Mapping[str, str]] = {
+    "": "they were begun and did not end: the service ends them, or `tallyhook db restored`",
+    "set_aside": "what they name is among the deliveries that are set aside: see the log, then "
+    "`tallyhook deliveries poisoned --retry`",
+    "refused": "what they name was refused in this database, and read before it was erased: mend "
+    "the secret or the profile, then `tallyhook deliveries reverify`",
+    "unread": "what they name could not be read in this database, and was read before it was "
+    "erased: correct the profile, then `tallyhook reindex`",
+}
+"""Why lines of the journal are pending, and what to do, by the code that is noted."""
 
 
 async def begin_journal(context: AppContext) -> None:
@@ -208,7 +98,7 @@ async def _be_with(
 ) -> None:
     first = journal.lines[0]
     await erase_store.note_journal(connection, journal.name, instead=instead)
-    await erase_store.note_carried_out(connection, journal.name, [(first.number, first.text)])
+    await erase_store.note_lines(connection, journal.name, [(first.number, first.text)])
 
 
 async def fitting_journal(context: AppContext) -> erasure_journal.ErasureJournal:
@@ -232,7 +122,7 @@ async def _fitting(context: AppContext, path: Path) -> erasure_journal.ErasureJo
         )
     async with context.database.reading() as connection:
         name = await erase_store.journal_name(connection)
-        copy = await erase_store.carried_out(connection)
+        copy = await erase_store.known_lines(connection)
     if name not in (None, journal.name):
         raise erasure_journal.journal_problem(
             f"{path} is another database's journal of erasures; put this one's back"
@@ -252,7 +142,7 @@ class JournalState:
     path     where it lies; None: it has no place
     begun    whether this database is with one
     problem  why it cannot be used, and what to do
-    pending  erasures that are not carried out in this database
+    pending  lines that are not carried out in this database; `waits`: why, and what to do
     torn     whether its last line was cut short
     """
 
@@ -260,6 +150,7 @@ class JournalState:
     begun: bool
     problem: str | None = None
     pending: int = 0
+    waits: Sequence[str] = ()
     torn: bool = False
 
 
@@ -268,7 +159,8 @@ async def journal_state(context: AppContext) -> JournalState:
     path = context.settings.erasure_journal_path
     async with context.database.reading() as connection:
         begun = await erase_store.journal_name(connection) is not None
-        known = len(await erase_store.carried_out(connection))
+        known = len(await erase_store.known_lines(connection))
+        waiting = await erase_store.pending_lines(connection)
     if path is None:
         without = "is not set, and this database is with a journal of erasures; name its file"
         return JournalState(path=None, begun=begun, problem=without if begun else None)
@@ -278,39 +170,153 @@ async def journal_state(context: AppContext) -> JournalState:
         journal = await _fitting(context, path)
     except ConfigurationError as error:
         return JournalState(path=path, begun=begun, problem=_sentence(error))
-    pending = len(journal.lines) - max(known, 1)
-    return JournalState(path=path, begun=begun, pending=pending, torn=journal.torn)
+    strange = len(journal.lines) - max(known, 1)
+    reasons = {each.why for each in waiting} | ({""} if strange else set())
+    return JournalState(
+        path=path,
+        begun=begun,
+        pending=strange + len(waiting),
+        waits=[WAITS[each] for each in sorted(reasons)],
+        torn=journal.torn,
+    )
 
 
-async def is_pending(context: AppContext, *, kind: erasure_journal.Kind, subject: str) -> bool:
-    """Return whether the journal has this subject, in its normal form, in a line that is not
-    carried out in this database. Raise ConfigurationError where the journal is not as it must
-    be."""
+async def long_pending(context: AppContext) -> tuple[int, Sequence[str], Instant | None]:
+    """Return how many lines have been pending for longer than PATIENCE or must wait, why, and since
+    when."""
+    now = context.clock.now()
+    async with context.database.reading() as connection:
+        waiting = await erase_store.pending_lines(connection)
+    long = [each for each in waiting if each.why or each.since <= now - PATIENCE]
+    since = min((each.since for each in long), default=None)
+    return len(long), [WAITS[each] for each in sorted({each.why for each in long})], since
+
+
+async def is_pending(context: AppContext, *, order: str) -> bool:
+    """Return whether an erasure of this order is in the journal and not ended in this database.
+    Raise ConfigurationError where the journal is not as it must be."""
     path = context.settings.erasure_journal_path
     async with context.database.reading() as connection:
         begun = await erase_store.journal_name(connection) is not None
-        known = len(await erase_store.carried_out(connection))
+        known = len(await erase_store.known_lines(connection))
+        numbers = {each.number for each in await erase_store.pending_lines(connection)}
     if path is None or not begun:
         return False
     journal = await _fitting(context, path)
-    digest = journal.key.digest(kind, subject)
-    return any((each.kind, each.digest) == (kind, digest) for each in journal.lines[known:])
+    digest = journal.key.digest("orders", order)
+    instants = {each.at for each in journal.lines if each.kind == "orders" and digest in each.ids}
+    return any(
+        each.at in instants and (each.number >= known or each.number in numbers)
+        for each in journal.erased
+    )
+
+
+# --- what the ids of a line stand for -------------------------------------------------------------
+
+
+@dataclass(slots=True, kw_only=True)
+class NamedRows:
+    """Rows and orders by the digests that stand for them in lines."""
+
+    orders: dict[str, str] = field(default_factory=dict)
+    book_lines: dict[str, book_line_store.LineKey] = field(default_factory=dict)
+    bank_lines: dict[str, tuple[bank_store.BankKey, bank_store.BankTexts]] = field(
+        repr=False, default_factory=dict
+    )
+    recipients: dict[str, phone_store.PhoneNote] = field(repr=False, default_factory=dict)
+    bookmarks: dict[str, erase_store.Key] = field(repr=False, default_factory=dict)
+
+
+def _row_digest(
+    key: erasure_journal.JournalKey, kind: erasure_journal.Kind, *parts: str | int
+) -> str:
+    return key.digest(kind, "\n".join(map(str, parts)))
+
+
+def emptied_by(
+    erasure: Erasure, key: erasure_journal.JournalKey
+) -> tuple[dict[erasure_journal.Kind, list[str]], NamedRows]:
+    """Return the ids that an erasure empties, in the order in which they go, and the rows that the
+    digests among them stand for."""
+    named = NamedRows()
+    orders = [each.order for each in erasure.orders]
+    named.orders = {key.digest("orders", each): each for each in orders}
+    named.book_lines = {_row_digest(key, "book_lines", *each): each for each in erasure.book_lines}
+    banks = {_row_digest(key, "bank_lines", *each.key): each for each in erasure.bank_lines}
+    named.bank_lines = {digest: (each.key, each.texts) for digest, each in banks.items()}
+    named.bookmarks = {_row_digest(key, "bookmarks", *each): each for each in erasure.bookmarks}
+    named.recipients = {
+        _row_digest(key, "recipients", note[0].hex(), note[2]): note
+        for note in erasure.notes
+        if note[1] == phone_store.RECIPIENT
+    }
+    read = {each for order in orders for each in erasure.brought[order]}
+    read.update({*erasure.deliveries, *erasure.gone_before} - erasure.unreadable)
+    ids: dict[erasure_journal.Kind, list[str]] = {
+        "reasons": [delivery for _, delivery in erasure.reasons],
+        "deliveries": sorted(read),
+        "unreadable": sorted(erasure.unreadable),
+        "wholes": list(erasure.wholes),
+        "attachments": [each.attachment_id for each in erasure.attachments],
+        "orders": list(named.orders),
+        "rejections": list(erasure.rejections),
+        "book_lines": list(named.book_lines),
+        "bank_lines": [f"{digest}/{each.which}" for digest, each in banks.items()],
+        "bookmarks": list(named.bookmarks),
+        "recipients": list(named.recipients),
+    }
+    return {kind: some for kind, some in ids.items() if some}, named
+
+
+async def named_rows(
+    connection: Connection,
+    lines: Sequence[erasure_journal.JournalLine],
+    key: erasure_journal.JournalKey,
+) -> NamedRows:
+    """Return the rows of this database that the digests in some lines stand for."""
+    found = NamedRows()
+    wanted: dict[str, set[str]] = {}
+    for line in lines:
+        wanted.setdefault(line.kind, set()).update(each.partition("/")[0] for each in line.ids)
+    if orders := wanted.get("orders"):
+        async for references in erase_store.known_references(connection):
+            digests = ((key.digest("orders", each), each) for each in references)
+            found.orders |= {digest: each for digest, each in digests if digest in orders}
+    if books := wanted.get("book_lines"):
+        async for keys in erase_store.lines_with_phones(connection):
+            pairs = ((_row_digest(key, "book_lines", *each), each) for each in keys)
+            found.book_lines |= {digest: each for digest, each in pairs if digest in books}
+    if banks := wanted.get("bank_lines"):
+        async for texts in bank_store.bank_texts(connection):
+            rows = ((_row_digest(key, "bank_lines", *each[0]), each) for each in texts)
+            found.bank_lines |= {digest: each for digest, each in rows if digest in banks}
+    if people := wanted.get("recipients"):
+        async for notes in erase_store.notes_of_recipients(connection):
+            named = ((_row_digest(key, "recipients", n[0].hex(), n[2]), n) for n in notes)
+            found.recipients |= {digest: note for digest, note in named if digest in people}
+    if saved := wanted.get("bookmarks"):
+        async for marks in erase_store.bookmark_keys(connection):
+            own = ((_row_digest(key, "bookmarks", *each), each) for each in marks)
+            found.bookmarks |= {digest: each for digest, each in own if digest in saved}
+    return found
+
+
+# --- carrying out ---------------------------------------------------------------------------------
 
 
 @dataclass(slots=True, kw_only=True)
 class Replayed:
     """What the journal's lines came to.
 
-    lines     of the journal
-    subjects  of them, who were in the database
-    counts    what went, as `Erasure.counts`
-    copied    whether they are those of the backup's copy; `unread`: that no key could read
+    lines    of the journal
+    counts   what went, as `Erasure.counts`
+    pending  how many lines must wait, by the code of the reason
+    copied   whether they are those of the backup's copy; `unread`: that no key could read
     """
 
     lines: int = 0
-    subjects: int = 0
     counts: Counter[str] = field(default_factory=Counter)
-    kept: list[erase_rules.KeptData] = field(default_factory=list)
+    pending: Counter[str] = field(default_factory=Counter)
     tidied: bool = True
     copied: bool = False
     unread: int = 0
@@ -326,34 +332,51 @@ class Replayed:
             "bank_lines",
             "attachments",
             "reasons",
+            "bookmarks",
         )
         return {
             "lines": self.lines,
-            "subjects": self.subjects,
             **{name: self.counts[name] for name in names},
-            "kept": [{"what": each.what, "sentence": each.sentence} for each in self.kept],
+            "pending": [
+                {"lines": count, "why": why, "sentence": WAITS[why]}
+                for why, count in sorted(self.pending.items())
+            ],
             "from_copy": self.copied,
             "unread": self.unread,
         }
 
 
 class ErasureReplay:
-    """Erases again what some lines of the journal name."""
+    """Empties what lines of the journal name, in a database that was put back or is served."""
 
     def __init__(
-        self, context: AppContext, *, progress: Callable[[int], None], restored: bool = False
+        self,
+        context: AppContext,
+        *,
+        progress: Callable[[int], None] = silent,
+        restored: bool = False,
+        who: operator_store.Operator = SERVICE,
+        reason: str = REASON,
+        subject: str = SUBJECT,
     ) -> None:
         """restored: the database was put back, and nobody serves it. What a backup brought unread
-        is read first, since erased customers may be found in it; what is not sealed is sealed
-        before the first row is touched."""
+        is read first, since a line may name it.
+
+        who, reason, subject  who erases, why, and what the trail has named already
+        """
         self.context = context
         self._progress = progress
         self._restored = restored
-        # A number in the national way may be of every country where none is set.
-        self._countries = context.countries or CALLING_CODES
+        self._who, self._reason, self._subject = who, reason, subject
+        self._counts = Counter[str]()
 
     async def replay_all(self, journal: erasure_journal.ErasureJournal) -> Replayed:
         """Carry out a whole journal, in a database that was put back and that nobody serves."""
+        async with self.context.database.writing() as connection:
+            await _be_with(connection, journal)
+            now, numbers = self.context.clock.now(), [line.number for line in journal.erased]
+            await note_lines(connection, journal, since=now)
+            await erase_store.note_pending(connection, numbers, since=now)
         if journal.erased and self._restored:
             environment = self.context.database.environment
             assert environment is not None, "an open database has one"
@@ -364,79 +387,268 @@ class ErasureReplay:
         return await self.replay(journal.erased, journal.key)
 
     async def replay(
-        self, lines: Sequence[erasure_journal.JournalLine], key: erasure_journal.JournalKey
+        self,
+        lines: Sequence[erasure_journal.JournalLine],
+        key: erasure_journal.JournalKey,
     ) -> Replayed:
-        """Find, and erase by the same rules as when it was asked for."""
-        replayed = Replayed(lines=len(lines))
+        """Carry out lines of earlier erasures, and say so in the trail."""
         if not lines:
-            return replayed
+            return Replayed()
+        await seal_unsealed(self.context)  # what is emptied must have been sealed as it came
         async with self.context.database.reading() as connection:
-            found = await find_erased(
-                connection, lines, key, countries=self._countries, progress=self._progress
-            )
-        finder = erase_finding.ErasureFinder
-        steps: list[tuple[Instant, _Step]] = [
-            (at, partial(finder.of_phone, digits=e)) for e, at in found.phones.items()
-        ]
-        steps += [(at, partial(finder.of_digest, digest=e)) for e, at in found.digests.items()]
-        steps += [(at, partial(finder.of_order, order=e)) for e, at in found.orders.items()]
-        for at, step in steps:
-            await self._erase(step, at, replayed)
-            self._progress(1)
-        if replayed.subjects:
-            replayed.tidied = await erase_finding.Erasing(self.context, SERVICE, REASON).tidy()
+            named = await named_rows(connection, lines, key)
+        replayed = await self.carry_out(lines, named)
+        if replayed.counts:
+            async with self.context.database.writing() as connection:
+                await note_in_trail(
+                    connection,
+                    self._who,
+                    action="erased",
+                    subject=self._subject,
+                    at=self.context.clock.now(),
+                    reason=self._reason,
+                    facts=dict(replayed.counts),
+                )
+            replayed.tidied = await self.tidy()
         return replayed
 
-    async def _erase(self, step: _Step, at: Instant, replayed: Replayed) -> None:
-        finding = erase_finding.ErasureFinder(self.context, self._progress, until=at)
-        try:
-            async with self.context.database.reading() as connection:
-                erasure = await step(finding, connection)
-        except NotFoundError:  # of this subject nothing is left that was there then
-            return
-        if self._restored and not replayed.subjects:
-            await seal_unsealed(self.context)
-        async with self.context.database.writing() as connection:
+    async def carry_out(
+        self, lines: Sequence[erasure_journal.JournalLine], named: NamedRows
+    ) -> Replayed:
+        """Empty what lines name, each line in a transaction that also says that it is done, or why
+        it must wait."""
+        replayed, self._counts = Replayed(lines=len(lines)), Counter()
+        for line in lines:
+            async with self.context.database.writing() as connection:
+                why = await self._empty(connection, line, named)
+                await erase_store.note_outcome(connection, line.number, why)
+            if why is not None:
+                replayed.pending[why] += 1
+            self._progress(1)
+        replayed.counts = +self._counts
+        return replayed
+
+    async def _empty(
+        self, connection: Connection, line: erasure_journal.JournalLine, named: NamedRows
+    ) -> str | None:
+        """Empty what one line names. Return the code of why it must wait; None where it is done."""
+        ids = list(line.ids)
+        match line.kind:
+            case "deliveries" | "unreadable":
+                return await self._empty_deliveries(connection, line)
+            case "wholes":
+                return await self._empty_wholes(connection, ids)
+            case "reasons":
+                await self._empty_reasons(connection, ids)
+            case "orders":
+                found = [named.orders[each] for each in ids if each in named.orders]
+                await self._empty_orders(connection, found, at=line.at)
+            case "attachments":
+                rows = [await attachment_store.attachment_named(connection, each) for each in ids]
+                await self._empty_attachments(connection, [each for each in rows if each])
+            case "rejections":
+                gone = await erase_store.rejections_among(connection, ids)
+                await retention_store.drop_rejections(connection, sorted(gone))
+                self._counts["rejections"] += len(gone)
+            case "book_lines" | "bank_lines":
+                await self._empty_lines(connection, line, named)
+            case "bookmarks":
+                marks = [named.bookmarks[each] for each in ids if each in named.bookmarks]
+                await erase_store.drop_bookmarks(connection, marks)
+                self._counts["bookmarks"] += len(marks)
+            case _:
+                notes = [named.recipients[each] for each in ids if each in named.recipients]
+                await phone_store.drop_notes(connection, [n for n in notes if n[3] <= line.at])
+        return None
+
+    async def _empty_deliveries(
+        self, connection: Connection, line: erasure_journal.JournalLine
+    ) -> str | None:
+        owned = await erase_store.owners(connection, line.ids)
+        # What had been read when it was erased is money's evidence: it must be read here, too.
+        was_read = line.kind == "deliveries"
+        unread = {e.delivery_id for e in owned if was_read and e.unread and not e.pruned}
+        refused = await erase_store.rejections_among(connection, line.ids if was_read else ())
+        going = sorted({each.delivery_id for each in owned} - unread)
+        absent = {*line.ids}.difference((each.delivery_id for each in owned), refused)
+        why = "refused" if refused else "unread" if unread else None
+        if why is None and absent and await self._is_set_aside(connection, absent):
+            why = "set_aside"
+        sizes = await retention_store.sizes_of(connection, going)
+        self._counts["deliveries"] += len(sizes)
+        await retention_store.prune(connection, going, now=self.context.clock.now())
+        beside = await self._empty_wholes(connection, going, counted=False)
+        notes = await phone_store.notes_of(connection, going)
+        await phone_store.drop_notes(connection, [note for note in notes if note[3] <= line.at])
+        return why or beside
+
+    async def _is_set_aside(self, connection: Connection, deliveries: set[str]) -> bool:
+        """Return whether one of these may be among what could not be read at all."""
+        for aside in (True, False):
+            suspects = await run(
+                connection, inbox_store.next_suspects, aside=aside, limit=erase_store.MOST_ASIDE
+            )
+            if any(e.item is None or e.item.delivery_id in deliveries for e in suspects):
+                return True
+        return False
+
+    async def _empty_wholes(
+        self, connection: Connection, deliveries: Sequence[str], *, counted: bool = True
+    ) -> str | None:
+        """Empty the bodies of the requests that brought these deliveries, but for those from which
+        another event must still be read."""
+        beside = await erase_store.unread_beside(connection, deliveries)
+        waiting = {each for each, others in beside.items() if others.difference(deliveries)}
+        going = [each for each in deliveries if each not in waiting]
+        if counted:
+            self._counts["deliveries"] += len(await erase_store.wholes_of(connection, going))
+        await erase_store.empty_wholes(connection, going)
+        return "unread" if waiting else None
+
+    async def _empty_reasons(self, connection: Connection, deliveries: Sequence[str]) -> None:
+        found = await erase_store.reasons_of(connection, deliveries)
+        words = {row: delivery for delivery, row, reason in found if reason != DOT}
+        await erase_store.rewrite_reasons(connection, ((row, DOT) for row in words))
+        if words:
+            await run(connection, log_queue_store.mark_read_again, sorted(set(words.values())))
+        self._counts["reasons"] += len(words)
+
+    async def _empty_orders(
+        self, connection: Connection, orders: Sequence[str], *, at: Instant
+    ) -> None:
+        """Delete what leads to an order's customer. Of an order that was heard of since, its
+        requests and its name in the log may be of later evidence, and stay."""
+        histories = await history_store.gather(connection, orders)
+        for order in orders:
+            notes = await phone_store.notes_of(connection, [order])
+            notes = [note for note in notes if note[1] == "order" and note[3] <= at]
+            await phone_store.drop_notes(connection, notes)
+            requests, known = 0, False
+            if last_heard(histories[order]) <= at:
+                requests = await erase_store.drop_requests(connection, [order])
+                known = order in await order_store.named_orders(connection, [order])
+                await order_store.forget_order(connection, order)
+            attached = await attachment_store.living_attachments(connection, [order])
+            attached = [each for each in attached if each.at <= at]
+            await self._empty_attachments(connection, attached)
+            self._counts["session_requests"] += requests
+            if not (notes or requests or known or attached):
+                continue
+            self._counts["orders"] += 1
+            if order != self._subject:
+                await note_in_trail(
+                    connection,
+                    self._who,
+                    action="erased",
+                    subject=order,
+                    at=self.context.clock.now(),
+                    reason=self._reason,
+                )
+
+    async def _empty_attachments(
+        self, connection: Connection, records: Sequence[attachment_store.AttachmentRecord]
+    ) -> None:
+        living = [each for each in records if each.gone_at is None]
+        now = self.context.clock.now()
+        for each in living:  # an entry for each, which its order's leaves count
             await note_in_trail(
                 connection,
-                SERVICE,
-                action="erased",
-                subject=erasure.subject,
-                at=self.context.clock.now(),
-                reason=REASON,
-                facts=erasure.counts(),
+                self._who,
+                action="detached",
+                subject=each.subject,
+                at=now,
+                reason=self._reason,
+                facts={"attachment": each.attachment_id, "sha256": each.sha256},
+                order=each.order or None,
             )
-        await erase_finding.Erasing(self.context, SERVICE, REASON, until=at).run(erasure)
-        replayed.subjects += 1
-        replayed.counts.update(erasure.counts())
-        replayed.kept += erasure.kept
+        names = [each.attachment_id for each in living]
+        await attachment_store.empty_attachments(connection, names, now=now)
+        self._counts["attachments"] += len(names)
+
+    async def _empty_lines(
+        self, connection: Connection, line: erasure_journal.JournalLine, named: NamedRows
+    ) -> None:
+        """Empty versions of lines. Numbers of imports are given again after a restore: what a later
+        import brought is none of these."""
+        newest = await import_store.newest_published(connection, as_of=line.at)
+        if line.kind == "book_lines":
+            books = [named.book_lines[each] for each in line.ids if each in named.book_lines]
+            books = [each for each in books if each[2] <= newest]
+            await book_line_store.empty_lines(connection, books)
+            self._counts["book_lines"] += len(books)
+            return
+        rewritten = []
+        for each in line.ids:
+            digest, _, which = each.partition("/")
+            if digest not in named.bank_lines:
+                continue
+            key, texts = named.bank_lines[digest]
+            bare = erase_texts.without(texts, which)
+            if key[2] <= newest and bare != texts:
+                rewritten.append((key, bare))
+        await bank_store.rewrite_bank_texts(connection, rewritten)
+        self._counts["bank_lines"] += len(rewritten)
+
+    async def tidy(self) -> bool:
+        """Empty the log of the database and of the inbox. Return False where a reader holds it
+        up."""
+        inbox = await self.context.inbox.tidy()
+        for _ in range(TRIES):
+            if await self.context.database.writer.tidy(erase_store.TABLES):
+                return inbox
+            await anyio.sleep(PAUSE_S)
+        return False
 
 
-_Step = Callable[[erase_finding.ErasureFinder, Connection], Awaitable[erase_finding.Erasure]]
+ERASURES_REST_S: Final = 60.0
+"""Seconds between two looks for pending lines."""
 
 
-async def carry_out(
-    again: ErasureReplay,
-    journal: erasure_journal.ErasureJournal,
-    *,
-    done: Sequence[erasure_journal.JournalLine] = (),
-) -> None:
-    """Carry out what was not ended of the journal, but for `done`, which just was."""
-    context, numbers = again.context, {line.number for line in done}
+async def take_up_begun(context: AppContext) -> None:
+    """Note what only the file has as pending: its erasure was killed before it could."""
+    path = context.settings.erasure_journal_path
     async with context.database.reading() as connection:
-        pending = journal.lines[len(await erase_store.carried_out(connection)) :]
-    await again.replay([line for line in pending if line.number not in numbers], journal.key)
-    await _note(context, journal, pending)
+        begun = await erase_store.journal_name(connection) is not None
+    if begun and path is not None:
+        with suppress(ConfigurationError):  # `doctor` says what is wrong with the file
+            await take_up(context, await _fitting(context, path))
 
 
-async def _note(
-    context: AppContext,
-    journal: erasure_journal.ErasureJournal,
-    lines: Sequence[erasure_journal.JournalLine],
-) -> None:
+async def carry_out_pending(context: AppContext) -> int:
+    """Carry out the lines that were begun and did not end, or that had to wait. Return 0: none is
+    due at once."""
+    path = context.settings.erasure_journal_path
+    async with context.database.reading() as connection:
+        begun = await erase_store.journal_name(connection) is not None
+        pending = {each.number for each in await erase_store.pending_lines(connection)}
+    if not begun or path is None or not pending:
+        return 0
+    with suppress(ConfigurationError):  # an alarm says that lines are pending, `doctor` why
+        journal = await _fitting(context, path)
+        lines = [line for line in journal.lines if line.number in pending]
+        await ErasureReplay(context).replay(lines, journal.key)
+    return 0
+
+
+async def take_up(
+    context: AppContext, journal: erasure_journal.ErasureJournal
+) -> Sequence[erasure_journal.JournalLine]:
+    """Note the lines that only the file has, of which a crash left the erasure undone, as pending.
+    Return all that are."""
     async with context.database.writing() as connection:
-        rows = [(line.number, line.text) for line in lines]
-        await erase_store.note_carried_out(connection, journal.name, rows)
+        await note_lines(connection, journal, since=context.clock.now())
+        numbers = {each.number for each in await erase_store.pending_lines(connection)}
+    return [line for line in journal.lines if line.number in numbers]
+
+
+async def note_lines(
+    connection: Connection, journal: erasure_journal.ErasureJournal, *, since: Instant
+) -> None:
+    """Copy the lines that the database lacks into it; they are pending from now on."""
+    known = len(await erase_store.known_lines(connection))
+    new = journal.lines[known:]
+    await erase_store.note_lines(connection, journal.name, [(e.number, e.text) for e in new])
+    await erase_store.note_pending(connection, [e.number for e in new if e.number], since=since)
 
 
 # --- after a restore ------------------------------------------------------------------------------
@@ -473,11 +685,7 @@ async def replay_after_restore(again: ErasureReplay, *, without: Without | None)
         if path is None:
             raise
         return await _without(again, path, without)
-    replayed = await again.replay_all(journal)
-    async with context.database.writing() as connection:
-        await _be_with(connection, journal)
-    await _note(context, journal, journal.lines)
-    return replayed
+    return await again.replay_all(journal)
 
 
 async def erase_in_copy(
@@ -505,7 +713,7 @@ async def _without(again: ErasureReplay, path: Path, without: Without) -> Replay
     reason = checked_reason(without.reason, [], countries=context.countries)
     await who_may(context, by=without.by, action=action)
     async with context.database.reading() as connection:
-        copy = await erase_store.carried_out(connection)
+        copy = await erase_store.known_lines(connection)
     now = context.clock.now()
     lines = []  # none where the key is not there, or is not theirs
     with suppress(ConfigurationError):
@@ -519,6 +727,7 @@ async def _without(again: ErasureReplay, path: Path, without: Without) -> Replay
     journal = erasure_journal.make_journal(path, at=now)
     async with context.database.writing() as connection:
         who = await permitted(connection, by=without.by, action=action)
+        await erase_store.forget_pending(connection)  # of the journal that is lost
         await _be_with(connection, journal, instead=True)
         unread = 0 if lines else max(len(copy) - 1, 0)
         facts = {"lines": len(journal.erased), "unread": unread}

@@ -48,6 +48,7 @@ from app.orders.notify_shop import Notifier, Shop, notify_due, shop_of
 from app.orders.set_aside import HOLDING
 from app.orders.worker import FoldWorker
 from app.privacy.prune import Pruner, retention_of
+from app.privacy.replay_erasures import ERASURES_REST_S, carry_out_pending, take_up_begun
 from app.providers.configured import askers, compile_sources
 from app.providers.provider_client import LIMIT_S, ProviderClient
 from app.receiving.confirm import Confirmer, confirming
@@ -206,6 +207,13 @@ def working_parts(
     retention = retention_of(settings, context.sources)
     if retention is not None:
         parts.append(("the pruner", Pruner(context, retention)))
+    erasing = PeriodicTask(
+        partial(carry_out_pending, context),
+        component="erasures that are pending",
+        rest=lambda done: ERASURES_REST_S,
+        begin=partial(take_up_begun, context),
+    )
+    parts.append(("the task that carries out pending erasures", erasing))
     if signer is not None:
         parts.append(("the task that seals the evidence", sealing(context, signer)))
     witnesses = witnesses_of(settings)

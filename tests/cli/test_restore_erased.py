@@ -94,12 +94,7 @@ def test_who_was_erased_since_a_backup_is_not_in_what_it_restores(
     ended = restore(run, file)
     assert ended.code == 0
     replayed = ended.document["erasures"]
-    assert (replayed["lines"], replayed["subjects"], replayed["orders"], replayed["kept"]) == (
-        2,
-        1,
-        1,
-        [],
-    )
+    assert (replayed["lines"], replayed["orders"], replayed["pending"]) == (2, 1, [])
     assert bodies(tmp_path) == {"e-ORD-1": False, "e-ORD-2": True}
     assert PHONE.encode() not in (tmp_path / "t.db").read_bytes()
     found = run("orders", "find", f"+{PHONE}", "--format", "json")
@@ -111,8 +106,8 @@ def test_who_was_erased_since_a_backup_is_not_in_what_it_restores(
     again = run("audit", "list", "--format", "json").document
     entries = [each for each in again if each["action"] == "erased"]
     assert [(each["subject"], each["who"]) for each in entries] == [
-        ("+254 ••• ••• •44", "tallyhook"),
         ("ORD-1", "tallyhook"),
+        ("the journal of erasures", "tallyhook"),
     ]
     assert run(*ERASE).code == 5, "nothing is kept of the number"
 
@@ -142,9 +137,7 @@ def test_what_came_after_an_erasure_is_nobodys_to_erase(run: Run, tmp_path: Path
     ("note", "found"),
     [
         ("call +254 711-223 344", True),
-        ("call 00254711223344", True),
-        ("2026-11-20 254711223344", True),
-        ("call +254 711-223 345", False),
+        ("call (0711) 22-33-44", True),
         ("no 1254711223344", False),
     ],
 )
@@ -159,21 +152,6 @@ def test_a_number_is_found_however_it_is_written(
     run(*ERASE)  # where a longer number stays, it says that its digits are there
     erased = bodies(tmp_path)
     assert erased == {"e-ORD-1": False, "e-ORD-2": not found}
-    assert restore(run, backup).code == 0
-    assert bodies(tmp_path) == erased
-
-
-@pytest.mark.parametrize("note", ["call 0711 223344", "call (0711) 22-33-44"])
-def test_a_number_that_stands_in_the_national_way_alone_is_found(
-    run: Run, tmp_path: Path, note: str
-) -> None:
-    """Also where neither a source nor a setting says of which country its customers are."""
-    send(tmp_path, bought("ORD-2", OTHER, note=note), bought("ORD-3", OTHER, note="call 0711"))
-    backup = tmp_path / "old.backup"
-    assert run("backup", str(backup)).code == 0
-    assert run(*ERASE).code == 0
-    erased = bodies(tmp_path)
-    assert erased == {"e-ORD-2": False, "e-ORD-3": True}
     assert restore(run, backup).code == 0
     assert bodies(tmp_path) == erased
 
@@ -216,7 +194,7 @@ def test_what_a_backup_holds_unread_is_read_before_they_are_looked_for(
     assert run(*ERASE).code == 0
     assert bodies(tmp_path) == {"e-ORD-1": False, "e-ORD-2": True}
     ended = restore(run, backup)
-    assert (ended.code, ended.document["erasures"]["subjects"]) == (0, 1)
+    assert (ended.code, ended.document["erasures"]["deliveries"]) == (0, 1)
     send(tmp_path)
     assert bodies(tmp_path) == {"e-ORD-1": False, "e-ORD-2": True}
     assert run("log", "verify").code == 0
@@ -363,12 +341,8 @@ def test_without_the_journal_the_copy_in_the_backup_is_what_is_left(
     ended = restore(run, newer, *WITHOUT)
     assert ended.code == 0
     replayed = ended.document["erasures"]
-    assert (replayed["from_copy"], replayed["lines"], replayed["subjects"], replayed["unread"]) == (
-        True,
-        2,
-        1,
-        0,
-    )
+    told = (replayed["from_copy"], replayed["lines"], replayed["deliveries"], replayed["unread"])
+    assert told == (True, 2, 1, 0)
     assert bodies(tmp_path) == {"e-ORD-1": False, "e-ORD-2": True}
     entries = run("audit", "list", "--format", "json").document
     assert [
@@ -441,6 +415,6 @@ def test_postgresql_without_the_setting_erases_nobody() -> None:
 
 def test_restored_json_is_one_document(run: Run, tmp_path: Path, file: Path) -> None:
     assert set(json.loads(restore(run, file).out)["erasures"]) == {
-        "lines", "subjects", "orders", "deliveries", "rejections", "session_requests",
-        "book_lines", "bank_lines", "attachments", "reasons", "kept", "from_copy", "unread",
+        "lines", "orders", "deliveries", "rejections", "session_requests", "book_lines",
+        "bank_lines", "attachments", "reasons", "pending", "from_copy", "unread",
     }  # fmt: skip

@@ -21,7 +21,7 @@ from app.finance.match_rules import previewed_rules
 from app.monitoring.alarm_messages import forget_owners
 from app.monitoring.watchdog import Watched, alarms
 from app.privacy.erase import ErasureRequest, erase
-from app.privacy.erase_finding import Erasing
+from app.privacy.replay_erasures import ErasureReplay
 from app.wiring.serving import BEGUN, UNCHANGED, console_of
 from app.wiring.work import ElsewhereOf
 from tests.api.driving import environ, event
@@ -233,7 +233,7 @@ async def test_an_erasure_that_is_broken_off_is_not_shown_as_done(
     async def broken(*_: object) -> None:
         raise UnreachableError("the disk is full")
 
-    monkeypatch.setattr(Erasing, "run", broken)
+    monkeypatch.setattr(ErasureReplay, "carry_out", broken)
     async with console.client(await session_for(console.context, "Bea"), **SAME_SITE) as client:
         await sent(client, f"/do/approve?proposal={proposal}", reason="they did ask")
         page = shown((await client.get(f"/proposals/{proposal}")).text)

@@ -1,6 +1,7 @@
 """What every database must keep of customers, and delete when it is asked to."""
 
 from collections.abc import Awaitable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,6 @@ from sqlalchemy import Integer, LargeBinary, text
 from sqlalchemy.exc import DBAPIError
 
 from app.access.operator_store import AuditEntry, add_entry
-from app.access.operators import owner
 from app.access.proposal import Decided, Proposal
 from app.access.proposal_store import add_decision, add_proposal
 from app.context.context import AppContext
@@ -24,11 +24,19 @@ from app.orders.refold import refold_until_quiet
 from app.orders.retention_store import prune
 from app.privacy.consistency_store import phones_not_noted
 from app.privacy.erase import ErasureRequest, erase
-from app.privacy.erase_finding import Erasing, Erasure, ErasureFinder
-from app.privacy.erase_store import IN_TRANSIT, note_carried_out
+from app.privacy.erase_finding import Erasure, ErasureFinder
+from app.privacy.erase_store import IN_TRANSIT, note_lines, rows_that_hold
 from app.privacy.erasure_journal import make_journal
 from app.privacy.places import UNEXPECTED, columns, is_emptied
-from app.privacy.replay_erasures import ErasureReplay, journal_state, replay_after_restore
+from app.privacy.replay_erasures import (
+    WAITS,
+    ErasureReplay,
+    carry_out_pending,
+    emptied_by,
+    journal_state,
+    long_pending,
+    replay_after_restore,
+)
 from app.receiving import phone_store as phones
 from app.receiving.append_store import Envelope
 from app.receiving.correlation_store import ORPHANS
@@ -271,7 +279,12 @@ class PersonalContract:
             erasure = await ErasureFinder(then, quiet).of_phone(connection, PHONE)
         told = {each.where: each for each in erasure.places()}
         assert told.keys() == planted.keys()
-        await Erasing(then, owner(), "asked").run(erasure)
+        journal = make_journal(tmp_path / "erasures", at=T)
+        emptied, named = emptied_by(erasure, journal.key)
+        lines = journal.append(emptied, at=max(then.clock.now(), erasure.latest))
+        await ErasureReplay(then, progress=quiet).carry_out(lines, named)
+        async with inbox.database.reading() as connection:
+            erasure.holding = await rows_that_hold(connection, [PHONE], quiet)
         left = await standing(inbox, PHONE)
         assert left == {each.where: each.stays for each in told.values() if each.stays}
         assert told == {each.where: each for each in erasure.places()}
@@ -321,26 +334,82 @@ class PersonalContract:
         state = await journal_state(context(inbox))
         assert (state.problem, state.begun) == (None, False)
 
-    async def test_people_in_the_journal_are_erased_again(
+    async def test_the_rows_in_the_journal_are_emptied_again_and_no_others(
         self, inbox: Inbox, tmp_path: Path
     ) -> None:
-        """What came after the erasure stays."""
+        """In an older backup, where nothing of them was over yet; what came after stays."""
         then = a_month_later(inbox, tmp_path)
         journal = make_journal(tmp_path / "erasures", at=T)
-        journal.append([("phone", PHONE), ("phone_note", DIGEST.hex())], at=T + DAY)
-        journal.append([("order", "C"), ("order", "nobody's")], at=T + DAY)
-        bodies = {"A": f"phone=+{PHONE[:3]} {PHONE[3:]}", "B": "-", "C": "-", "D": f"{PHONE}"}
-        for name, body in bodies.items():
-            event = paid(f"e-{name}", name, f"p-{name}")
+        digest = partial(journal.key.digest, "orders")
+        ids = dict[str, str]()
+        for name in ("A", "B", "C", "D"):
+            event = said(f"e-{name}", "pending", order=name, payment=f"p-{name}")
             at = 2 * DAY // SECOND if name == "D" else 0
-            await keep(inbox, arrival(event, body=f"{name} {body}".encode(), at=at))
+            came = arrival(event, body=PHONE.encode(), customer=(DIGEST,), at=at)
+            ids[name] = came.delivery_id
+            await keep(inbox, came)
+        refused = rejection(body=PHONE.encode())
+        await keep(inbox, refused)
         await refold_until_quiet(context(inbox), limit=10, progress=quiet)
+        journal.append(
+            {
+                "deliveries": [ids["A"], ids["C"], "dlv_unknown"],
+                "rejections": [refused.delivery_id],
+                "orders": [digest(each) for each in ("A", "C", "D", "nobody's")],
+            },
+            at=T + DAY,
+        )
         replayed = await replay_after_restore(again(then), without=None)
-        assert (replayed.lines, replayed.subjects, replayed.kept) == (4, 2, [])
+        gone = {"deliveries": 2, "orders": 2, "rejections": 1}
+        assert (replayed.lines, replayed.counts, replayed.pending) == (3, gone, {})
         assert await with_bodies(inbox) == ["e-B", "e-D"]
+        assert await rows(inbox, "SELECT DISTINCT thing FROM phones ORDER BY 1") == [("B",), ("D",)]
         state = await journal_state(then)
         assert (state.begun, state.pending, state.problem) == (True, 0, None)
-        assert len(await rows(inbox, "SELECT 1 FROM erasures")) == 5
+        assert len(await rows(inbox, "SELECT 1 FROM erasures")) == 4
+        assert not (await replay_after_restore(again(then), without=None)).counts
+
+    @pytest.mark.alike
+    @pytest.mark.parametrize("why", ["refused", "unread", "beside", "set_aside"])
+    async def test_what_had_been_read_when_it_was_erased_waits_until_it_is_read(
+        self, inbox: Inbox, tmp_path: Path, why: str
+    ) -> None:
+        """It is money's evidence. It stays pending, is an alarm, and goes once it was read."""
+        then = a_month_later(inbox, tmp_path)
+        journal = make_journal(tmp_path / "erasures", at=T)
+        whole = Envelope("d" * 64, PHONE.encode())
+        read = arrival(paid("e1", "A"), body=PHONE.encode(), whole=whole)
+        waits = arrival(None, whole=whole, body=PHONE.encode())
+        if why == "refused":
+            waits = rejection(body=PHONE.encode())
+        if why == "set_aside":
+            await keep(inbox, read)
+            await change(
+                inbox,
+                "INSERT INTO suspects (seq, aside, tries, orders, record, received_at) "
+                "SELECT 1, 1, 3, '', body, 0 FROM deliveries",
+            )
+        else:
+            await keep(inbox, read, waits)
+        named = [read.delivery_id] if why == "beside" else [read.delivery_id, waits.delivery_id]
+        journal.append({"deliveries": named}, at=T + DAY)
+        code = {"beside": "unread"}.get(why, why)
+        replayed = await replay_after_restore(again(then), without=None)
+        assert (replayed.pending, replayed.counts["deliveries"]) == ({code: 1}, 1)
+        left = await rows(inbox, "SELECT count(body) FROM envelopes")
+        assert left == [(int(code == "unread"),)]
+        assert (await journal_state(then)).waits == [WAITS[code]]
+        assert (await long_pending(then))[0] == 1
+        for sql in (
+            "UPDATE deliveries SET verdict = 'stored' WHERE verdict = 'unreadable'",
+            "DELETE FROM rejections",
+            "DELETE FROM suspects",
+        ):
+            await change(inbox, sql)
+        await carry_out_pending(then)
+        assert (await journal_state(then)).pending == 0
+        assert len(await with_bodies(inbox)) == (1 if why == "beside" else 0)
+        assert await rows(inbox, "SELECT count(body) FROM envelopes") == [(0,)]
 
     @pytest.mark.alike
     async def test_an_erasure_that_was_cut_short_is_ended_by_the_next(
@@ -358,11 +427,12 @@ class PersonalContract:
             raise KeyboardInterrupt
 
         with monkeypatch.context() as patched:
-            patched.setattr(Erasing, "run", crash)
+            patched.setattr(ErasureReplay, "carry_out", crash)
             with pytest.raises(KeyboardInterrupt):
                 await erasing(then)
         assert await with_bodies(inbox) == ["e-A", "e-B"]
         assert (await journal_state(then)).pending == 2
+        assert (await long_pending(then))[0] == 0, "it may be under way"
         await erasing(then, other)
         assert await with_bodies(inbox) == []
         assert (await journal_state(then)).pending == 0
@@ -379,7 +449,7 @@ class PersonalContract:
         await keep(inbox, arrival(said("e1", order="A", payment="p1")))
         await refold_until_quiet(context(inbox), limit=10, progress=quiet)
         async with inbox.database.writing() as connection:
-            await note_carried_out(connection, "j", [(0, "a line")])
+            await note_lines(connection, "j", [(0, "a line")])
             await add_proposal(connection, PROPOSAL)
             await add_decision(connection, PROPOSAL.id, DECIDED)
         columns = {"signoffs": "item", "audit": "subject", "erasures": "line"}

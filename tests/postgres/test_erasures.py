@@ -104,7 +104,7 @@ def test_who_was_erased_is_erased_again_by_db_restored(
     put_back = f"UPDATE deliveries SET body='\\x{body}', headers='{headers}', pruned_at=NULL"
     ask(empty_url, put_back)
     code, out, _ = run("db", "restored", "--format", "json")
-    assert (code, json.loads(out)["erasures"]["subjects"]) == (0, 1)
+    assert (code, json.loads(out)["erasures"]["deliveries"]) == (0, 1)
     assert bodies(empty_url) == [False]
     ask(empty_url, put_back)
     path.unlink()

@@ -226,13 +226,24 @@ class PhoneRow(Table, table=True):
 
 
 class ErasureRow(Table, table=True):
-    """One line of the journal of erasures that was carried out here. Append-only."""
+    """One line of the journal of erasures that is known here. Append-only."""
 
     __tablename__ = "erasures"
     __table_args__ = CLUSTERED
     journal: str = text_column(marks.KEYED_DIGESTS, primary=True)
     number: int = big_column(primary=True)
     line: str = text_column(marks.KEYED_DIGESTS)
+
+
+class PendingErasureRow(Table, table=True):
+    """The number of a line that is not carried out here, since when, and the code of what it waits
+    for; empty while it is under way."""
+
+    __tablename__ = "pending_erasures"
+    __table_args__ = CLUSTERED
+    number: int = big_column(primary=True)
+    since: int = big_column()
+    why: str = text_column(marks.CODES)
 
 
 class TokenRow(Table, table=True):
