@@ -87,8 +87,7 @@ PARTS: Final = {
     "erase": Part(
         ("app/privacy/eras", "app/privacy/replay_erasures.py"),
         _tests(
-            privacy="erase erase_unknown erasure_journal erase_kept erase_words markers"
-            " numbers_in_texts",
+            privacy="erase erase_unknown erasure_journal erase_kept erase_words markers",
             console="support_pages",
             cli="restore_erased people_and_data",
         ),

@@ -36,8 +36,8 @@ NEWEST: Final = VERSIONS[-1]
 """The version that this program needs."""
 
 DIGESTS: Final = {
-    "sqlite": "77e579bae93812adde6a01294a00a2c25cdf301c53ea83f9bf23f17d34bd8e76",
-    "postgresql": "179ee3c4b5f3a78bd6615ab9a0402491d954a6c09fcf2d66d7424fa4b29f50dc",
+    "sqlite": "ce8498a815d152c2ea2746b6d186df832bc4dd39a7fc3d51ed99e5fa33dc1195",
+    "postgresql": "f9a8e89428ebd23d4d15f31710051d014235b8ef62b49817efbcdbd672563c36",
 }
 """SHA-256 of all objects that the migrations make, by dialect; a test prints what belongs here.
 Where the digest of a database differs, the migrations are run to name the first difference."""

@@ -30,7 +30,7 @@ FILES: Final[tuple[Place, ...]] = (
     Place(
         "<database>.erasures",
         marks.not_personal(
-            "keyed digests", because="a backup does not know who was erased after it"
+            "ids, and keyed digests", because="a backup does not know who was erased after it"
         ),
     ),
     Place("*.erasures.key, *.phone.key, *.evidence.key", marks.not_personal("random")),

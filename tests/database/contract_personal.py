@@ -379,7 +379,7 @@ class PersonalContract:
         journal = make_journal(tmp_path / "erasures", at=T)
         whole = Envelope("d" * 64, PHONE.encode())
         read = arrival(paid("e1", "A"), body=PHONE.encode(), whole=whole)
-        waits = arrival(None, whole=whole, body=PHONE.encode())
+        waits: Any = arrival(None, whole=whole, body=PHONE.encode())
         if why == "refused":
             waits = rejection(body=PHONE.encode())
         if why == "set_aside":
