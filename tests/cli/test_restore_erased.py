@@ -416,5 +416,5 @@ def test_postgresql_without_the_setting_erases_nobody() -> None:
 def test_restored_json_is_one_document(run: Run, tmp_path: Path, file: Path) -> None:
     assert set(json.loads(restore(run, file).out)["erasures"]) == {
         "lines", "orders", "deliveries", "rejections", "session_requests", "book_lines",
-        "bank_lines", "attachments", "reasons", "pending", "from_copy", "unread",
+        "bank_lines", "attachments", "reasons", "bookmarks", "pending", "from_copy", "unread",
     }  # fmt: skip

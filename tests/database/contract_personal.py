@@ -272,6 +272,7 @@ class PersonalContract:
         async with inbox.database.writing() as connection:
             for sql, values in planted_rows(PHONE):
                 await connection.execute(text(sql), values)
+            await connection.execute(text("UPDATE imports SET published_at = 1"))
         planted = {where: mark for where, mark in columns() if is_searched(where, mark)}
         assert await standing(inbox, PHONE) == dict.fromkeys(planted, 1)
         then = a_month_later(inbox, tmp_path)
