@@ -238,9 +238,13 @@ def erase(
     phone: Annotated[
         str | None, typer.Option(help="Everything of this number, such as +254700000001.")
     ] = None,
+    email: Annotated[
+        str | None, typer.Option(help="Everything of this email address, such as ann@example.com.")
+    ] = None,
     order: Annotated[str | None, typer.Option(help="Everything of this order.")] = None,
     reason: Annotated[
-        str, typer.Option(help="The reason, for the audit trail; leave the number out of it.")
+        str,
+        typer.Option(help="The reason, for the audit trail; leave number and address out of it."),
     ] = "",
     files_of_others: Annotated[
         bool,
@@ -263,7 +267,8 @@ def erase(
 
     With an operator's own token it is a proposal, of an order only.
 
-    A number is looked for in every column and in the files: the whole database is read.
+    A number or an address is looked for in every column and in the files: the whole database is
+    read.
     """
     from app.config.database_url import sqlite_file
     from app.config.load import load_settings
@@ -273,11 +278,16 @@ def erase(
     if places:
         _print_places(form)
         return
-    if (phone is None) == (order is None):
-        raise UsageError("say --phone or --order, one of the two")
+    if sum(each is not None for each in (phone, email, order)) != 1:
+        raise UsageError("say one of --phone, --email and --order")
     settings = load_settings()
     asked = ErasureRequest(
-        phone=phone, order=order, files_of_others=files_of_others, reason=reason, by=by
+        phone=phone,
+        email=email,
+        order=order,
+        files_of_others=files_of_others,
+        reason=reason,
+        by=by,
     )
     erasure = _erased(asked, dry_run=dry_run)
     if not isinstance(erasure, Erasure):
@@ -342,7 +352,7 @@ def _print_erasure(erasure: Erasure, left: list[Path], form: printing.Format) ->
         )
     for path in left:
         printing.note(
-            f"{path} still holds the number in an unused place: stop the service and run "
+            f"{path} still holds the number or address in an unused place: stop the service, run "
             "`tallyhook db vacuum`."
         )
     printing.note("Backups made before still hold it; delete them in time.")

@@ -1,6 +1,6 @@
 """Page of personal data: past erasures, and proposing one after a preview.
 
-1 look     by number or order: what would be erased, and what must stay and why
+1 look     by number, email address or order: what would be erased, and what must stay and why
 2 propose  the order is typed again, with a reason; another admin's approval erases it
 
 Proposals are kept for ever, so none names a number: the preview names its orders. No address and no
@@ -53,11 +53,12 @@ async def privacy_document(view: View) -> Document:
 
 
 def _asked(view: View, subject: str, *, reason: str = "") -> erase.ErasureRequest:
-    """Make the request: for an order only if the form says so, else for a number."""
-    is_order = view.given.get("what", view.word("what") or "phone") == "order"
+    """Make the request by what the form says, else for a number."""
+    what = view.given.get("what", view.word("what") or "phone")
     return erase.ErasureRequest(
-        phone=None if is_order else subject,
-        order=subject if is_order else None,
+        phone=subject if what not in ("order", "email") else None,
+        email=subject if what == "email" else None,
+        order=subject if what == "order" else None,
         reason=reason,
         by=view.person.name,
     )
@@ -95,7 +96,8 @@ def _first_asked(*problem: str) -> Form:
             *problem,
             "First you see what would go, and what must stay for now and why. Nothing is erased "
             "by that.",
-            "By a number, all is found that names it as the customer's. An order is erased alone.",
+            "By a number or an email address, all is found that names it as the customer's. An "
+            "order is erased alone.",
         ),
         back="/privacy",
         reason=False,
@@ -105,12 +107,16 @@ def _first_asked(*problem: str) -> Form:
             Field(
                 name="what",
                 label="Erase by",
-                choices=(("phone", "phone number"), ("order", "order")),
+                choices=(
+                    ("phone", "phone number"),
+                    ("email", "email address"),
+                    ("order", "order"),
+                ),
                 value="phone",
             ),
             Field(
                 name="subject",
-                label="Number with its country, or the order's reference",
+                label="Number with its country, email address, or the order's reference",
                 echo=False,
                 hint="Such as +254 700 000 001",
             ),
@@ -137,7 +143,8 @@ async def _look(view: View, subject: str, *, looks: bool) -> Form:
     if view.given.get("what", "phone") != "order":
         orders = ", ".join(each.order for each in found.orders) or "none"
         line = (
-            f"A number cannot stand in a proposal, which is kept for ever. Its orders: {orders}. "
+            "A number or an address cannot stand in a proposal, which is kept for ever. Its "
+            f"orders: {orders}. "
             "Propose the erasure of each; what belongs to no order is erased on the machine."
         )
         lines = (*_totals(found), line)

@@ -475,6 +475,7 @@ _OPTIONS: Final = tuple(
         (r"--mapping", "a mapping"),
         (r"--reason", "the reason"),
         (r"^--phone is", "a phone number is"),
+        (r"^--email is one whole email address", "write one whole email address"),
         (r"--from must be before --to", "the first day must not lie after the last one"),
         (r"^--to takes", "the field takes"),
         (r"--as-of lies", "that moment lies"),

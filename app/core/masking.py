@@ -177,11 +177,29 @@ _LEAST_BARE: Final = 8
 """Digits of a national number that is looked for without its zero; fewer may be an amount."""
 
 
-def written_pattern(digits: str) -> re.Pattern[str]:
-    """Build the pattern of exactly this number: whole, or national with or without its zero.
+EMAIL_KIND: Final = "email:"
+"""Beginning of an email address among identifiers of customers; a phone number is digits alone."""
+
+_ADDRESS: Final = re.compile(
+    r"(?:(?<=\\)[nrt])?([^\s<>,;:\"'()\[\]{}=&\\@/?]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63})+)"
+)
+
+
+def emails_in(text: str) -> Iterator[str]:
+    """Yield every possible email address in a text, in small letters."""
+    return (found[1].casefold() for found in _ADDRESS.finditer(text) if "@" in text)
+
+
+def written_pattern(identifier: str) -> re.Pattern[str]:
+    """Build the pattern of exactly this number: whole, or national with or without its zero; or of
+    exactly this email address, behind EMAIL_KIND, in any capitals.
 
     Stricter than `phone_pattern`: what it finds is deleted.
     """
+    if identifier.startswith(EMAIL_KIND):
+        address = re.escape(identifier.removeprefix(EMAIL_KIND))
+        return re.compile(rf"(?:(?<![\w.%+-])|(?<=\\[nrt])){address}(?![\w-]|\.\w)", re.IGNORECASE)
+    digits = identifier
     # A country's code has one to three digits (ITU-T E.164), and no zero before it.
     national = [rf"\(?0\)?{APART}{_spaced(digits[code:])}" for code in (1, 2, 3)]
     # In groups, it must not be the end of a longer number in groups.
@@ -198,11 +216,17 @@ def written_pattern(digits: str) -> re.Pattern[str]:
     return re.compile("|".join(forms), re.ASCII)
 
 
-def hint_pattern(digits: str) -> re.Pattern[bytes]:
-    """Build the fast pattern of the last digits, which all forms share.
+def hint_pattern(identifier: str) -> re.Pattern[bytes]:
+    """Build the fast pattern of a number's last digits, which all forms share, or of an email
+    address's domain.
 
     It matches wherever `written_pattern` does, and begins with a fixed character.
     """
+    if identifier.startswith(EMAIL_KIND):
+        domain = identifier.rpartition("@")[2]
+        plain = domain if domain.isascii() else ""  # bytes have no capitals of other letters
+        return re.compile(rb"@(?i:%b)" % re.escape(plain.encode("ascii")))
+    digits = identifier
     # Each of up to three characters between two digits has three bytes at most in UTF-8.
     return re.compile(rb"[^0-9A-Za-z]{0,9}".join(digits[-5:].encode("ascii")[at : at + 1]
                                                for at in range(5)))  # fmt: skip
@@ -279,9 +303,15 @@ class Masking:
     __slots__ = ("_patterns", "_words")
 
     def __init__(self, phones: Iterable[str] = (), *, words: Iterable[str] = ()) -> None:
-        """phones: E.164 digits of the customers whose texts are masked. words: texts that are
-        hidden whole, also where a sentence cites one in brackets."""
-        self._patterns = [(phone_pattern(each), masked_phone(each)) for each in set(phones)]
+        """phones: E.164 digits of the customers whose texts are masked, or their email addresses
+        behind EMAIL_KIND. words: texts that are hidden whole, also where a sentence cites one in
+        brackets."""
+        self._patterns = [
+            (written_pattern(each), masked_name(each.removeprefix(EMAIL_KIND)))
+            if each.startswith(EMAIL_KIND)
+            else (phone_pattern(each), masked_phone(each))
+            for each in set(phones)
+        ]
         self._words = sorted({*words} - {""}, key=lambda each: (-len(each), each))
 
     def __repr__(self) -> str:

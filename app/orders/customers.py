@@ -70,7 +70,10 @@ def checked_reason(reason: str, phones: list[str], *, countries: Collection[str]
     if not (0 < len(checked) <= MAX_REASON) or not is_human_text(checked):
         raise UsageError(f"--reason says why, in 1 to {MAX_REASON} printable characters")
     if Masking(phones).touches(checked) or looks_like_a_phone(checked, countries):
-        raise UsageError("leave the phone number out of --reason: the trail is kept for ever")
+        raise UsageError(
+            "leave the phone number out of --reason, and the email address: the trail is kept for "
+            "ever"
+        )
     return checked
 
 

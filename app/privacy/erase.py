@@ -1,7 +1,7 @@
 """Erases a customer's personal data, and keeps what the money rests on.
 
-    1 find    what a phone number, or an order, touches: by digests, and by searching every column
-              of the database, by their marks (`app/database/marks.py`)
+    1 find    what a phone number, an email address or an order touches: by digests, and by
+              searching every column of the database, by their marks (`app/database/marks.py`)
     2 judge   each order, stray and refused delivery: what may go, and what must stay and why
     3 note    what goes, by id, in the journal on its disk, for a later restore of an older backup;
               and who asked, and why; but for orders of which something was said meanwhile
@@ -29,6 +29,7 @@ from app.access.proposals import PROPOSE, Agree, ProposalKind, propose, proved, 
 from app.context.context import AppContext
 from app.core.errors import ConfigurationError, NotFoundError, UsageError
 from app.core.jobs import silent
+from app.core.masking import EMAIL_KIND
 from app.core.text import counted
 from app.database.engine import Connection
 from app.database.statements import run
@@ -46,6 +47,7 @@ from app.privacy.replay_erasures import (
     note_lines,
     take_up,
 )
+from app.providers import identifiers
 from app.receiving import due_store
 from app.receiving.caught_up import must_have_read
 
@@ -55,12 +57,13 @@ BARE_DIGITS: Final = 11
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErasureRequest:
-    """What is to be erased: everything of one phone number, or of one order.
+    """Subject of an erasure: one phone number, one email address, or one order.
 
     files_of_others  with an order, also the files of other orders that name its customer's number
     """
 
     phone: str | None = None
+    email: str | None = None
     order: str | None = None
     files_of_others: bool = False
     reason: str
@@ -81,22 +84,21 @@ async def erase(
 
     Raise ConfigurationError where the journal of erasures is not as it must be, UsageError for
     words that do not fit, for who may not, and for files of other orders without the word for them,
-    NotFoundError where nothing personal is known of the
-    number or the order.
+    NotFoundError where nothing personal is known of the number, the address or the order.
     """
     journal = await fitting_journal(context)
     asking = await who_may(context, by=asked.by, action="erased")
     if agree is None and not dry_run and proved(asking):
         raise UsageError(PROPOSE.format(NOT_ALONE))
     await must_have_read(context)  # bytes of the subject may lie in the inbox
-    digits = None if asked.phone is None else _digits(context, asked)
+    person = _identifier(context, asked)
     try:
         finding = ErasureFinder(context, progress)
         async with context.database.reading() as connection:  # 1, 2
-            if digits is None:
+            if person is None:
                 erasure = await finding.of_order(connection, asked.order or "")
             else:
-                erasure = await finding.of_phone(connection, digits)
+                erasure = await finding.of_phone(connection, person)
     except NotFoundError:
         if not dry_run:
             await _carry_out_begun(context, journal, progress=progress)
@@ -172,14 +174,16 @@ async def propose_erasure(
     """Propose it, for an operator who proved who they are. Return None for the machine's owner, who
     may erase.
 
-    Raise as `erase` does, and UsageError for a phone number: a proposal is kept for ever.
+    Raise as `erase` does, and UsageError for a phone number or an email address: a proposal is kept
+    for ever.
     """
     if not proved(await who_may(context, by=asked.by, action="erased")):
         return None
     if asked.order is None:
+        what = "an email address" if asked.phone is None else "a phone number"
         raise UsageError(
-            "a phone number cannot stand in a proposal, which is kept for ever: `tallyhook orders "
-            "find` names its orders; propose the erasure of each"
+            f"{what} cannot stand in a proposal, which is kept for ever: `tallyhook orders find` "
+            "names its orders; propose the erasure of each"
         )
     found = await erase(context, asked, dry_run=True, progress=progress)
     reason = checked_reason(asked.reason, found.phones, countries=context.countries)
@@ -239,8 +243,15 @@ def erasure_kind(context: AppContext) -> ProposalKind:
     )
 
 
-def _digits(context: AppContext, asked: ErasureRequest) -> str:
-    text = asked.phone or ""
+def _identifier(context: AppContext, asked: ErasureRequest) -> str | None:
+    """Return the person as `providers.identifiers` writes them; None for an order."""
+    if asked.email is not None:
+        if (address := identifiers.email(asked.email)) is None:
+            raise UsageError("--email is one whole email address, such as ann@example.com")
+        return address
+    if asked.phone is None:
+        return None
+    text = asked.phone
     phones = understood(text, countries=context.countries).phones
     whole = text.strip().startswith(("+", "0")) or len(text.strip()) >= BARE_DIGITS
     if len(phones) != 1 or not whole:
@@ -249,8 +260,8 @@ def _digits(context: AppContext, asked: ErasureRequest) -> str:
 
 
 def traces_left(path: Path, erasure: Erasure) -> list[Path]:
-    """Return files of an SQLite database that still hold one of the numbers, though no row does.
+    """Return files of an SQLite database that still hold a number or address, though no row does.
     For a process that no longer has it open."""
     if erasure.kept or erasure.holding or not erasure.phones:
         return []
-    return files_with(path, [phone.encode() for phone in erasure.phones])
+    return files_with(path, [each.removeprefix(EMAIL_KIND).encode() for each in erasure.phones])

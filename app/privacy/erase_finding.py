@@ -1,4 +1,5 @@
-"""What an erasure finds, judges and empties: for a phone number, a digest of one, or an order.
+"""What an erasure finds, judges and empties: for a phone number, an email address, a digest of one,
+or an order.
 
 Leaves out: who asks (`erase`); how rows are emptied, and emptied again in an older backup
 (`replay_erasures`).
@@ -13,7 +14,13 @@ from typing import Any, Final
 
 from app.context.context import AppContext
 from app.core.errors import NotFoundError, UsageError
-from app.core.masking import masked_phone, written_out, written_pattern
+from app.core.masking import (
+    EMAIL_KIND,
+    masked_name,
+    masked_phone,
+    written_out,
+    written_pattern,
+)
 from app.database.engine import Connection
 from app.database.statements import run
 from app.evidence import attachment_store
@@ -74,6 +81,7 @@ MOST_ORDERS: Final = 10_000
 class Erasure:
     """What may go, what stays, and whether it is done.
 
+    phones      E.164 digits, or an email address behind EMAIL_KIND
     orders      their bodies, headers and digests of phones go
     deliveries  of no order, or unreadable, that hold the number; `unreadable`: those of them
     gone_before  deliveries of no order whose bodies are gone already: a backup may have them
@@ -185,8 +193,13 @@ class ErasureFinder:
         self._progress = progress
 
     async def of_phone(self, connection: Connection, digits: str) -> Erasure:
-        """Find everything of a number."""
-        erasure = Erasure(subject=masked_phone(digits), phones=[digits])
+        """Find everything of a number, or of an email address behind EMAIL_KIND."""
+        subject = (
+            masked_phone(digits)
+            if digits.isdecimal()
+            else f"the email address {masked_name(digits.removeprefix(EMAIL_KIND))}"
+        )
+        erasure = Erasure(subject=subject, phones=[digits])
         written = written_pattern(digits)
         erasure.holding = await erase_store.rows_that_hold(
             connection, [digits], progress=self._progress
@@ -210,7 +223,7 @@ class ErasureFinder:
                 orders.add(owned.order)
         if len(orders) > MOST_ORDERS:
             raise UsageError(
-                f"more than {MOST_ORDERS:,} orders name this number, which is no one person's; "
+                f"more than {MOST_ORDERS:,} orders name this, which is no one person's; "
                 "erase order by order"
             )
         await self._judge(connection, erasure, sorted(orders))

@@ -49,7 +49,7 @@ SENTENCES: Final[Mapping[Why, str]] = {
     "`tallyhook reindex` and ask again; as it is, it can go {}",
     "beside_unread": "the request that brought it holds an event that could not be read yet ({}): "
     "correct the profile, run `tallyhook reindex` and ask again",
-    "in_the_reference": "its reference is, or holds, the number: ledgers are kept",
+    "in_the_reference": "its reference is, or holds, the number or address: ledgers are kept",
     "set_aside": "it was accepted and could not be read: see the log, then `tallyhook deliveries "
     "poisoned --retry`, and ask again",
     "changed": "something was said of it meanwhile: ask again",

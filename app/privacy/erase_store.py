@@ -290,7 +290,7 @@ async def rows_that_hold(
     """Return the rows that hold one of these numbers, in any notation, by `table.column`: all
     columns of text or bytes in the database are searched, by their marks.
 
-    phones    E.164 digits
+    phones    E.164 digits, or email addresses behind EMAIL_KIND
     among     the rows that held one before: only those are read again
     progress  is given the number of rows that were read, some at a time
     """

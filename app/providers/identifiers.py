@@ -8,6 +8,8 @@ import re
 from typing import Final
 from unicodedata import combining, normalize
 
+from app.core.masking import EMAIL_KIND
+
 MAX_CHARS: Final = 254
 """Characters of an identifier: no email address that can be delivered to is longer (RFC 5321)."""
 
@@ -19,7 +21,7 @@ _WORD: Final = re.compile(r"[^\W\d_]+(?:['\u2019-][^\W\d_]+)*")
 def email(value: object) -> str | None:
     """Return an email address in small letters. Mail servers tell capitals apart; people do not."""
     text = _text(value)
-    return f"email:{text.casefold()}" if text and _EMAIL.fullmatch(text) else None
+    return f"{EMAIL_KIND}{text.casefold()}" if text and _EMAIL.fullmatch(text) else None
 
 
 def name(value: object) -> str | None:

@@ -199,6 +199,7 @@ async def test_an_erasure_looks_first_and_takes_two(console: RunningConsole) -> 
         pages += [(await client.get("/privacy")).text, (await client.get("/privacy.json")).text]
         none = await sent(client, path, what="order", subject="ORD-404")
         part = await sent(client, path, what="phone", subject="0712 345")
+        no_address = await sent(client, path, what="email", subject="ann at home")
     assert "Its orders: ORD-1." in shown(by_number.text)
     assert 'name="mark"' not in by_number.text
     assert "1 order" in shown(looked.text)
@@ -207,7 +208,8 @@ async def test_an_erasure_looks_first_and_takes_two(console: RunningConsole) -> 
     assert "you proposed it yourself" in shown(own.text).lower()
     assert "Nothing to erase" in shown(none.text)
     assert "A phone number is one whole number with its country" in shown(part.text)
-    for again in (part, other):
+    assert "Write one whole email address, such as ann@example.com" in shown(no_address.text)
+    for again in (part, other, no_address):
         assert 'name="subject"' in again.text
     assert all(PHONE[-8:] not in page for page in pages)
     assert console.driver.rows("SELECT 1 FROM audit WHERE action='erased'") == []

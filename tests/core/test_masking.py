@@ -7,6 +7,7 @@ import pytest
 
 from app.core.masking import (
     Masking,
+    emails_in,
     hint_pattern,
     is_written_out,
     looks_like_a_phone,
@@ -174,6 +175,29 @@ def test_what_hides_does_not_show_what_it_hides() -> None:
 )
 def test_what_is_erased_by_is_the_very_number(text: str, found: bool) -> None:
     assert (written_pattern(NUMBER).search(text) is not None) is found
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("Jane.Doe@Example.COM", True),
+        ("<jane.doe@example.com>, asked", True),
+        ('{"told":"from:\\njane.doe@example.com."}', True),
+        (written_out("buyer=x%3Cjane.doe%40example.com%3E"), True),
+        (written_out('{"email": "jane.doe\\u0040example.com"}'), True),
+        ("mary-jane.doe@example.com", False),
+        ("jane.doe@example.com.au", False),
+        ("jane.doe@example.com-pay", False),
+        ("janeXdoe@example.com", False),
+    ],
+)
+def test_what_is_erased_by_is_the_very_address(text: str, found: bool) -> None:
+    """In any capitals; a search by the hint and by the addresses of a text finds as much."""
+    person = "email:jane.doe@example.com"
+    assert (written_pattern(person).search(text) is not None) is found
+    assert ("jane.doe@example.com" in emails_in(text)) is found
+    assert Masking([person]).touches(text) is found
+    assert not found or hint_pattern(person).search(text.encode()) is not None
 
 
 @pytest.mark.parametrize(

@@ -154,7 +154,8 @@ def planted_rows(phone: str) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 async def standing(inbox: Inbox, phone: str) -> dict[str, int]:
-    """Return in how many rows of each place the number stands, by reading all of the database."""
+    """Return in how many rows of each place a number or address stands, by reading the
+    whole database."""
     found = {}
     for where, mark in columns():
         table, _, column = where.partition(".")
@@ -263,21 +264,23 @@ class PersonalContract:
         for table in ("phones", "rejections"):
             assert await rows(inbox, f"SELECT 1 FROM {table}") == []
 
-    async def test_a_number_in_any_column_is_found_and_reported(
-        self, inbox: Inbox, tmp_path: Path
+    @pytest.mark.parametrize("person", [PHONE, "email:jane@example.com"])
+    async def test_a_person_in_any_column_is_found_and_reported(
+        self, inbox: Inbox, tmp_path: Path, person: str
     ) -> None:
-        """One row for each marked column, which holds the number there and nowhere else. What an
+        """One row for each marked column, which holds the number or address there alone. What an
         erasure reports of every column is what a search of the whole database finds, before and
         after; each that keeps it says on which ground."""
+        shown = person.removeprefix("email:")
         async with inbox.database.writing() as connection:
-            for sql, values in planted_rows(PHONE):
+            for sql, values in planted_rows(shown):
                 await connection.execute(text(sql), values)
             await connection.execute(text("UPDATE imports SET published_at = 1"))
         planted = {where: mark for where, mark in columns() if is_searched(where, mark)}
-        assert await standing(inbox, PHONE) == dict.fromkeys(planted, 1)
+        assert await standing(inbox, shown) == dict.fromkeys(planted, 1)
         then = a_month_later(inbox, tmp_path)
         async with inbox.database.reading() as connection:
-            erasure = await ErasureFinder(then, quiet).of_phone(connection, PHONE)
+            erasure = await ErasureFinder(then, quiet).of_phone(connection, person)
         told = {each.where: each for each in erasure.places()}
         assert told.keys() == planted.keys()
         journal = make_journal(tmp_path / "erasures", at=T)
@@ -285,8 +288,8 @@ class PersonalContract:
         lines = journal.append(emptied, at=max(then.clock.now(), erasure.latest))
         await ErasureReplay(then, progress=quiet).carry_out(lines, named)
         async with inbox.database.reading() as connection:
-            erasure.holding = await rows_that_hold(connection, [PHONE], quiet)
-        left = await standing(inbox, PHONE)
+            erasure.holding = await rows_that_hold(connection, [person], progress=quiet)
+        left = await standing(inbox, shown)
         assert left == {each.where: each.stays for each in told.values() if each.stays}
         assert told == {each.where: each for each in erasure.places()}
         assert {where for where, mark in planted.items() if not is_emptied(mark)} <= left.keys()

@@ -8,13 +8,17 @@ from urllib.parse import quote
 
 import pytest
 
+from app.access.operators import Proven, register_operator
 from app.config.load import load_settings
-from app.core.errors import NotFoundError
+from app.core.errors import NotFoundError, UsageError
+from app.evidence.attachments import AttachRequest, attach
 from app.evidence.seal import open_signer, seal_all
 from app.evidence.verify_log import verify_log
+from app.finance.imports import ImportRequest, import_bank
 from app.orders.refold import refold_until_quiet
 from app.privacy.backup import back_up, restore
 from app.privacy.check import check_database
+from app.privacy.erase import ErasureRequest, propose_erasure
 from app.privacy.replay_erasures import ErasureReplay, Replayed, replay_after_restore
 from app.receiving.inbox import Inbox
 from reconcile.instants import DAY, HOUR
@@ -98,6 +102,72 @@ async def test_a_number_goes_however_it_is_written(tmp_path: Path) -> None:
     assert replayed.counts["deliveries"] == len(BEHIND)
     assert driver.rows("SELECT count(body) FROM deliveries") == [(1,)]
     assert driver.rows("SELECT count(*) FROM rejections") == [(0,)]
+
+
+EMAIL = "jane.doe@example.com"
+
+
+async def addressed(driver: Driver) -> None:
+    """An email address, in several capitals, in every place that an erasure empties but one's own
+    digest, and of an order that a digest alone leads to."""
+    await driver.send(paid("ORD-1", "e1", OTHER, email=EMAIL.title()))
+    await driver.send(paid("ORD-4", "e4", OTHER, note=f"write to {EMAIL}, his wife"))
+    await driver.send(paid("ORD-9", "e9", OTHER, email=f"mary.{EMAIL}"))
+    await driver.send(b'{"unreadable": "%s"' % EMAIL.encode())
+    await driver.send(json.dumps(paid("ORD-3", "e3", OTHER, email=EMAIL)).encode(), [])
+    await refold_until_quiet(driver.context, limit=10, progress=quiet)
+    bank = driver.path.with_name("bank.csv")
+    bank.write_text(
+        "booked_at,amount,currency,counterparty,text,entry_reference\n"
+        f"2026-11-01,1500,KES,Jane Doe,PO-100200 of {EMAIL.upper()},E1\n"
+    )
+    assert (await import_bank(driver.context, ImportRequest(path=bank, account="main"))).new == 1
+    bank.unlink()
+    letter = AttachRequest(
+        about="order", subject="ORD-9", name="a.txt", content=f"Dear {EMAIL}".encode(),
+        kind="correspondence", note=f"from {EMAIL}", by=None,
+    )  # fmt: skip
+    await attach(driver.context, letter)
+
+
+async def test_an_email_address_goes_as_a_number_does(tmp_path: Path) -> None:
+    """Found by its digest and in every column; no file, trail or report has it, nor does an older
+    backup that was put back. Another's address that ends with it stays."""
+    forms = (EMAIL, EMAIL.title(), EMAIL.upper())
+    async with driving(tmp_path, with_worker=False, looking=True) as driver:
+        driver.context = driver.service.context
+        await addressed(driver)
+        driver.clock.put(T + 80 * DAY)
+        await backed_up(driver)
+        with pytest.raises(UsageError, match="and the email address"):
+            await erased(driver, phone=None, email=EMAIL, reason=f"{EMAIL.title()} asked")
+        erasure = await erased(driver, phone=None, email=f" {EMAIL.title()}")
+        assert [each.order for each in erasure.orders] == ["ORD-1", "ORD-4"]
+        assert (erasure.kept, erasure.holding) == ([], {})
+        went = {name for name, count in erasure.counts().items() if count}
+        assert went == {"orders", "deliveries", "rejections", "bank_lines", "attachments"}
+        assert erasure.subject == "the email address j•••"
+        left = driver.rows("SELECT CAST(body AS TEXT) FROM deliveries WHERE body IS NOT NULL")
+        assert [f"mary.{EMAIL}" in row[0] for row in left] == [True]
+        assert EMAIL not in str(driver.rows("SELECT * FROM audit"))
+        with pytest.raises(NotFoundError, match="nothing is kept of the email address"):
+            await erased(driver, phone=None, email=EMAIL)
+    replayed = await put_back(driver)
+    assert (replayed.counts["orders"], replayed.kept) == (2, [])
+    assert replayed.counts["rejections"] == replayed.counts["bank_lines"] == 1
+    assert replayed.counts["attachments"] == 1
+    assert not held(tmp_path, *forms[1:]) - {"older.backup"}
+
+
+async def test_an_address_that_is_none_or_in_a_proposal_is_refused(tmp_path: Path) -> None:
+    async with driving(tmp_path, with_worker=False) as driver:
+        driver.context = driver.service.context
+        await register_operator(driver.context, name="Ann", role="admin", by="Ann")
+        with pytest.raises(UsageError, match="--email is one whole email address"):
+            await erased(driver, phone=None, email="jane doe@example", by="Ann")
+        asked = ErasureRequest(email=EMAIL, reason="asked by letter", by=Proven("Ann"))
+        with pytest.raises(UsageError, match="an email address cannot stand in a proposal"):
+            await propose_erasure(driver.context, asked)
 
 
 @pytest.mark.parametrize("form", [*WRITTEN.values()][:3])
