@@ -23,8 +23,8 @@ def test_what_was_made_is_a_sound_database(found: Many) -> None:
     assert found.report["problems"] == []
 
 
-def test_a_customer_is_erased_whole_and_by_the_index(found: Many) -> None:
-    assert (found.erased["by_index"], found.erased["kept"]) == (True, [])
+def test_a_customer_is_erased_whole(found: Many) -> None:
+    assert found.erased["kept"] == []
     assert (found.erased["orders"], found.erased["deliveries"]) == (1, PER_CUSTOMER)
     assert not found.traces
 
