@@ -16,12 +16,12 @@ DUE = format_instant(Instant(T + 14 * DAY))
 
 
 async def attached(
-    client: httpx2.AsyncClient, path: str, content: bytes = PDF, **fields: str
-) -> httpx2.Response:
+    client: httpx2.AsyncClient, path: str, content: bytes = PDF, file: str = "parcel.pdf",
+    **fields: str,
+) -> httpx2.Response:  # fmt: skip
     """Send a file by the form."""
     form = {"form": await of_form(client, path), "note": "a porch", **fields}
-    file = ("parcel.pdf", content, "application/pdf")
-    return await client.post(path, data=form, files={"file": file})
+    return await client.post(path, data=form, files={"file": (file, content, "application/pdf")})
 
 
 async def test_a_case_is_worked_on_from_its_page(console: RunningConsole) -> None:

@@ -15,6 +15,8 @@ OF_A_KIND = 50 if os.environ.get("TALLYHOOK_LONG") else 8
 WORKBOOKS = 50 if os.environ.get("TALLYHOOK_LONG") else 3
 """Each is read several times, in a process of its own."""
 
+ATTACH = "/do/attach?order=ORD-1"
+
 LAID_OUT = ("pdf", "png", "jpeg", "eml")
 """Kinds that are laid out behind a letter."""
 
@@ -35,7 +37,7 @@ async def test_it_answers_after_each_file_and_keeps_none(
             assert sent.status_code in (303, 400), (number, sent.text[-300:])
             state = (await client.get("/imports.json")).json()["waiting"]
             assert "it has failed" not in str(state), number
-            sent = await attached(client, "/do/attach?order=ORD-1", content, kind="other")
+            sent = await attached(client, ATTACH, content, f"{number}.{kind}", kind="other")
             assert sent.status_code in (303, 400), number
         for ending in ("html", "pdf") if kind in LAID_OUT else ():
             letter = await send(client, "/do/letter?order=ORD-1", ending=ending)
