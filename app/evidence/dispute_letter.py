@@ -375,6 +375,9 @@ MOST_TEXT: Final = 20_000
 """Characters of a text that stand behind the letter: some eight pages."""
 
 OF_ONE_EXHIBIT: Final = ChildLimits(memory_mib=2_048, processor_s=15, duration_s=20)
+
+OF_ONE_MAIL: Final = ChildLimits(memory_mib=512, processor_s=3, duration_s=10)
+"""A mail is text: what takes longer was made to."""
 """A picture of MAX_PIXELS takes 400 MiB and a second; most files take a tenth of a second."""
 
 
@@ -383,6 +386,6 @@ async def _text(content: bytes) -> str:
     text = content.decode("utf-8", "replace").removeprefix("\ufeff")
     if is_mail(content):
         with suppress(ChildStopped):
-            text = await run_in_child(mail_text, content, limits=OF_ONE_EXHIBIT)
+            text = await run_in_child(mail_text, content, limits=OF_ONE_MAIL)
     rest = "\n[…] The rest is in the file." if len(text) > MOST_TEXT else ""
     return text[:MOST_TEXT] + rest
