@@ -108,7 +108,7 @@ class ProviderAddresses:
 
 @dataclass
 class _Kept:
-    """What was fetched last, and when; keys by the place in their list."""
+    """Answers fetched last, with their time; keys by the place in their list."""
 
     addresses: ProviderAddresses | None = None
     addresses_at: Instant = EARLIEST

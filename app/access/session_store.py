@@ -14,8 +14,8 @@ from reconcile.instants import Instant
 LinkKind = Literal["invite", "enter"]
 
 Way = Literal["password", "company", "link"]
-"""How a session began: by password and second factor, by the company's account, or by a link that
-the machine's owner made."""
+"""Way in which a session began: by password and second factor, by the company's account, or by a
+link that the machine's owner made."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

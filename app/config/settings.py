@@ -50,7 +50,7 @@ def lowered(value: Any) -> Any:
 
 
 Role = Literal["finance", "support", "admin", "viewer"]
-"""What an operator is: the acts and pages of each role are in app/access/operators.py."""
+"""Role of an operator: the acts and pages of each role are in app/access/operators.py."""
 
 ROLES: Final[tuple[Role, ...]] = get_args(Role)
 

@@ -40,7 +40,7 @@ STATED_WORDS: Final[Mapping[str, str]] = {
     "avs": "Check of the address (AVS)", "cvv": "Check of the card code (CVV)",
     "three_ds": "3-D Secure",
 }  # fmt: skip
-"""What messages may state of the payment, as a letter calls it."""
+"""Facts of a payment that messages may state, as a letter calls them."""
 
 PERSONAL: Final = frozenset(("name", "email", "account", "billing", "shipping", "ip", "device"))
 

@@ -106,7 +106,7 @@ def network_of(words: Sequence[str]) -> str | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Qualification:
-    """Whether a dispute qualifies under a rule: the orders that show it, or why it does not."""
+    """Answer whether a dispute qualifies under a rule: the orders that show it, or why not."""
 
     rule: NetworkRule
     because: str

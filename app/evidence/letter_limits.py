@@ -15,7 +15,7 @@ MB: Final = 1_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LetterLimits:
-    """What may be sent at most; None where no page states it.
+    """Limits of what may be sent; None where no page states it.
 
     size        bytes of all files
     each        bytes of one file

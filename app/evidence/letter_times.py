@@ -16,7 +16,7 @@ from reconcile.instants import Instant, format_instant, moment_of, parse_instant
 TIMES: Final = "times.json"
 
 Offset = tuple[timedelta, str]
-"""How far a zone's clocks are from UTC, and what it is called then."""
+"""Offset of a zone's clocks from UTC, with its name then."""
 
 
 class LetterZone(tzinfo):

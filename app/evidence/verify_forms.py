@@ -12,10 +12,10 @@ from datetime import datetime
 from typing import Any
 
 MASKED = "\N{BULLET}"
-"""What stands in the place of a masked digit."""
+"""Character in the place of a masked digit."""
 
 NOT_IN_FORM = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
-"""What looking into a stranger's JSON of another form may raise."""
+"""Exceptions of looking into a stranger's JSON of another form."""
 
 
 class Wrong(Exception):

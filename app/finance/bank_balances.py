@@ -215,7 +215,7 @@ _STATES: Final[Mapping[DifferenceState, str]] = {
     "confirmed": "joined",
     "reopened": "not_joined",
 }
-"""Whether a statement is the last one known, or joins the next."""
+"""Place of a statement among its neighbours: the last one known, or joining the next."""
 
 
 async def accepted_differences(

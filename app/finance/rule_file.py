@@ -68,7 +68,7 @@ class Rules:
 
     @property
     def limits(self) -> bool:
-        """Whether there is anything that one person may not do alone."""
+        """Return whether there is anything that one person may not do alone."""
         return bool(self.alone_max) or not self.close_alone
 
     def limit(self, period: Period, currency: str) -> int | None:

@@ -1,5 +1,5 @@
-"""What an erasure finds, judges and empties: for a phone number, an email address, a digest of one,
-or an order.
+"""Finds, judges and counts what an erasure empties: for a phone number, an email address, a digest
+of one, or an order.
 
 Leaves out: who asks (`erase`); how rows are emptied, and emptied again in an older backup
 (`replay_erasures`).

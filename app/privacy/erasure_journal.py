@@ -50,7 +50,7 @@ Kind = Literal[
     "recipients",
     "bookmarks",
 ]
-"""What the ids of a line name.
+"""Kinds of rows that the ids of a line name.
 
 journal      nothing: line 0, with a random name
 deliveries   deliveries that had been read; `unreadable`: that had not

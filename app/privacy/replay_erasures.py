@@ -58,7 +58,7 @@ SUBJECT: Final = "the journal of erasures"
 """What the trail calls it."""
 
 PATIENCE: Final[Duration] = Duration(10 * MINUTE)
-"""How long an erasure may be under way without an alarm."""
+"""Time that an erasure may be under way without an alarm."""
 
 TRIES: Final = 20
 PAUSE_S: Final = 0.25

@@ -157,7 +157,7 @@ class Balances:
 
     @property
     def name(self) -> str:
-        """What tells a statement with a difference from others of its file."""
+        """Key of a statement with a difference among those of its file."""
         return f"{self.account} {self.opened} {self.closed} {self.currency} {self.difference():f}"
 
     def add(self, cell: str) -> None:
