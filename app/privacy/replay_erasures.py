@@ -601,7 +601,10 @@ class ErasureReplay:
 
 
 ERASURES_REST_S: Final = 60.0
-"""Seconds between two looks for pending lines."""
+"""Seconds between two tries of pending lines."""
+
+ERASURES_IDLE_S: Final = 300.0
+"""Seconds between two looks for lines of a command that was killed: within PATIENCE."""
 
 
 async def take_up_begun(context: AppContext) -> None:
@@ -615,19 +618,18 @@ async def take_up_begun(context: AppContext) -> None:
 
 
 async def carry_out_pending(context: AppContext) -> int:
-    """Carry out the lines that were begun and did not end, or that had to wait. Return 0: none is
-    due at once."""
+    """Carry out the lines that were begun and did not end, or that had to wait. Return how many
+    there were."""
     path = context.settings.erasure_journal_path
     async with context.database.reading() as connection:
-        begun = await erase_store.journal_name(connection) is not None
         pending = {each.number for each in await erase_store.pending_lines(connection)}
-    if not begun or path is None or not pending:
+    if path is None or not pending:
         return 0
     with suppress(ConfigurationError):  # an alarm says that lines are pending, `doctor` why
         journal = await _fitting(context, path)
         lines = [line for line in journal.lines if line.number in pending]
         await ErasureReplay(context).replay(lines, journal.key)
-    return 0
+    return len(pending)
 
 
 async def take_up(

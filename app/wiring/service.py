@@ -48,7 +48,12 @@ from app.orders.notify_shop import Notifier, Shop, notify_due, shop_of
 from app.orders.set_aside import HOLDING
 from app.orders.worker import FoldWorker
 from app.privacy.prune import Pruner, retention_of
-from app.privacy.replay_erasures import ERASURES_REST_S, carry_out_pending, take_up_begun
+from app.privacy.replay_erasures import (
+    ERASURES_IDLE_S,
+    ERASURES_REST_S,
+    carry_out_pending,
+    take_up_begun,
+)
 from app.providers.configured import askers, compile_sources
 from app.providers.provider_client import LIMIT_S, ProviderClient
 from app.receiving.confirm import Confirmer, confirming
@@ -210,7 +215,7 @@ def working_parts(
     erasing = PeriodicTask(
         partial(carry_out_pending, context),
         component="erasures that are pending",
-        rest=lambda done: ERASURES_REST_S,
+        rest=lambda pending: ERASURES_REST_S if pending else ERASURES_IDLE_S,
         begin=partial(take_up_begun, context),
     )
     parts.append(("the task that carries out pending erasures", erasing))

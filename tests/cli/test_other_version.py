@@ -2,6 +2,7 @@
 
 import sqlite3
 from contextlib import closing
+from functools import cache
 from pathlib import Path
 from shutil import copytree
 
@@ -53,6 +54,8 @@ def older(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(schema, "MIGRATIONS", migrations)
     monkeypatch.setattr(schema, "VERSIONS", (*schema.VERSIONS, NEWER))
     monkeypatch.setattr(schema, "NEWEST", NEWER)
+    made = cache(schema._made_on_sqlite.__wrapped__)  # of these migrations
+    monkeypatch.setattr(schema, "_made_on_sqlite", made)
     return path
 
 
