@@ -1,22 +1,51 @@
 """What was tried with the shop's key: the table of forgeries, and the step that finds each."""
 
-import hashlib
-import hmac
 import json
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from app.evidence.seal import read_checkpoint, signed_checkpoint
-from app.evidence.verify import MANIFEST, SIGNATURE, pack
-from tests.evidence.conftest import (
-    changed,
-    in_manifest,
-    refolded,
-    written,
+from app.evidence.verify import MANIFEST, SIGNATURE
+from tests.evidence.attacks import (
+    KES,
+    added,
+    beside,
+    body_of_another,
+    checkpoint,
+    dated,
+    entry_repeated,
+    invented,
+    key_of,
+    leaf_of,
+    leaf_without,
+    manifest,
+    missing,
+    money,
+    moved,
+    named,
+    no_answer,
+    note,
+    note_of_answer,
+    note_of_exhibit,
+    other_body,
+    other_exhibit,
+    other_orders_leaf,
+    other_proof,
+    other_tree,
+    our_commitment,
+    removed_anew,
+    renamed,
+    reopened,
+    repacked,
+    sessions,
+    signed_as,
+    swapped_bodies,
+    told_again,
+    tree_of_less,
+    unrendered,
+    unsealed,
+    unsigned,
 )
 from tests.evidence.forger import (
-    Forger,
     Tried,
     all_of,
     delivery,
@@ -31,7 +60,6 @@ from tests.evidence.forger import (
     of_record,
     record,
     revision,
-    sealed_anew,
     updated,
 )
 
@@ -42,362 +70,6 @@ class Forgery(NamedTuple):
     says: str
     tried: Tried
     step: str
-
-
-KES = "KES"
-
-
-def _money(amount: str, currency: str = KES) -> dict[str, str]:
-    return {"amount": amount, "currency": currency}
-
-
-def _as_of(moment: str) -> Tried:
-    def tried(forger: Forger) -> None:
-        in_manifest(forger.members, as_of=moment)
-        of("history.json", lambda history: history.update(as_of=moment), folded=True)(forger)
-
-    return tried
-
-
-def _renamed(forger: Forger) -> None:
-    for name in ("history.json", "sessions.json", "attachments.json"):
-        forger.members[name] = forger.members[name].replace(b'"ORD-1"', b'"ORD-9"')
-    in_manifest(forger.members, order="ORD-9")
-    refolded(forger.members)
-
-
-def _key_of(reference: str) -> Tried:
-    """Give the order's name a key of the forger's own, under which it is another's."""
-
-    def tried(forger: Forger) -> None:
-        key = bytes(32)
-        of_ours = hmac.digest(key, reference.encode(), "sha256").hex()
-        of("log.json", lambda log: log["order"].update(key=key.hex(), commitment=of_ours))(forger)
-
-    return tried
-
-
-def _told_again(forger: Forger) -> None:
-    """Open the leaf of a dispute with what it is to have said: its end."""
-    of_event("disputed", claim="dispute_lost")(forger)
-    heard = forger.doc("history.json")["deliveries"]
-    event = next(each["event"] for each in heard if each["event"]["claim"] == "dispute_lost")
-    name = next(each["delivery_id"] for each in heard if each["event"] == event)
-    _, opened = sealed_anew(event, ("capture", "event_id", "movement", "order", "payment",
-                                    "session"))  # fmt: skip
-    of("log.json", lambda log: log["parts"].update({name: opened}))(forger)
-
-
-def _read_again(forger: Forger) -> None:
-    """Append a leaf that says that the dispute was read otherwise, and open that one."""
-    name = forger.delivery("disputed")
-    of_event("disputed", claim="dispute_lost")(forger)
-    heard = next(each for each in forger.doc("history.json")["deliveries"]
-                 if each["delivery_id"] == name)  # fmt: skip
-    parts, opened = sealed_anew(heard["event"], ("capture", "event_id", "movement", "order",
-                                                 "payment", "session"))  # fmt: skip
-    last = json.loads(forger.log[forger.own()[-1]])
-    (index,) = forger.append({
-        "kind": "reading", "salt": "0" * 32, "delivery": name, "parts": parts, "of": last["of"],
-        "nth": last["nth"] + 1, "after": forger.own()[-1],
-    })  # fmt: skip
-    forger.prove([*forger.own(), index])
-
-    def opens(log: Any) -> None:
-        del log["parts"][name]
-        log["parts"][f"reading:{name}:{index}"] = opened
-
-    of("log.json", opens)(forger)
-
-
-def _moved(forger: Forger, *, back_to: str | None = None) -> None:
-    """Append a leaf by which the refund is of another order, and leave the refund out."""
-    name = forger.delivery("refunded")
-    last = forger.own()[-1]
-    gone(lambda _: name, leaves=False)(forger)
-    (index,) = forger.append({
-        "kind": "reading", "salt": "0" * 32, "delivery": name, "parts": None,
-        "of": back_to or "ab" * 32, "nth": 1, "after": None,
-    })  # fmt: skip
-    assert index > last
-    forger.prove([*forger.own(), index])
-
-
-def _of_ours(forger: Forger) -> str:
-    return str(forger.doc("log.json")["order"]["commitment"])
-
-
-def _other_orders_leaf(forger: Forger) -> None:
-    """Show a leaf of the other order's in the place of the refund's."""
-    others = {*range(len(forger.log))} - {*forger.own()}
-    other = max(each for each in others if json.loads(forger.log[each])["kind"] == "revision")
-    wanted = forger.delivery("refunded")
-    gone(lambda _: wanted)(forger)
-    forger.prove([*forger.own(), other])
-
-
-def _entry_repeated(forger: Forger) -> None:
-    """Append the very leaf of a revision again, and show both."""
-    index = forger.index(revision(0)(forger))
-    (again,) = forger.append(json.loads(forger.log[index]))
-    forger.prove([*forger.own(), again])
-
-
-def _invented(kind: str) -> Tried:
-    """Append a leaf of something that never was, behind the order's last, and show that."""
-
-    def tried(forger: Forger) -> None:
-        last = json.loads(forger.log[forger.own()[-1]])
-        placed = {"of": last["of"], "nth": last["nth"] + 2, "after": forger.own()[-1]}
-        made = {**last, **placed, "kind": kind, "id": "rec_made" if kind == "record" else 99}
-        forger.prove([*forger.own(), *forger.append(made)])
-
-    return tried
-
-
-def _tree(**said: Any) -> Tried:
-    return of("log.json", lambda log: log["tree"].update(said))
-
-
-def _tree_of_less(forger: Forger) -> None:
-    """Leave out what came last, and append a tree that counts less and is dated as the true one."""
-    last = forger.index(forger.doc("log.json")["tree"]["leaf"])
-    tree = json.loads(forger.log[last])
-    shown = [each for each in forger.own() if each < 19]
-    names = [delivery("disputed"), delivery("dispute_won"), revision(-1), revision(-2)]
-    gone(*names)(forger)
-    of_ours = _of_ours(forger)
-    entry = {"last": shown[-1], "leaves": len(shown), "of": of_ours}
-    root = hashlib.sha256(b"\0" + written(entry)).hexdigest()
-    (index,) = forger.append({**tree, "id": 2, "root": root, "size": shown[-1] + 1})
-    forger.prove([*shown, index])
-    said = {"leaf": "orders:2", "leaves": len(shown), "last": shown[-1], "path": []}
-    of("log.json", lambda log: log.update(tree=said))(forger)
-
-
-def _checkpoint(change: Callable[[Any], Any]) -> Tried:
-    """Sign another checkpoint with the shop's key."""
-
-    def tried(forger: Forger) -> None:
-        found = read_checkpoint(forger.members["checkpoint.txt"].decode())
-        forger.members["checkpoint.txt"] = signed_checkpoint(forger.key, change(found)).encode()
-
-    return tried
-
-
-def _note(change: Callable[[bytes], bytes], name: str = "checkpoint.txt") -> Tried:
-    return lambda forger: forger.members.update({name: change(forger.members[name])})
-
-
-def _signed_as(change: Callable[[bytes], bytes]) -> Tried:
-    return lambda forger: setattr(forger, "signed_as", change)
-
-
-def _manifest(change: Callable[[Any], object], *, listed: bool = False) -> Tried:
-    def tried(forger: Forger) -> None:
-        of(MANIFEST, change)(forger)
-        forger.listed = listed
-
-    return tried
-
-
-def _packed(change: Callable[[bytes], bytes]) -> Tried:
-    return lambda forger: setattr(forger, "packed", lambda members: change(pack(members)))
-
-
-def _named(change: Callable[[Any], object]) -> Tried:
-    """Pack other files than were signed."""
-
-    def tried(forger: Forger) -> None:
-        def packed(members: Any) -> bytes:
-            found = dict(members)
-            change(found)
-            return pack(found)
-
-        forger.packed = packed
-
-    return tried
-
-
-def _unrendered(*tried: Tried) -> Tried:
-    def each_of(forger: Forger) -> None:
-        forger.rendered = False
-        all_of(*tried)(forger)
-
-    return each_of
-
-
-def _added(name: str, more: bytes = b" Paid in full. ") -> Tried:
-    return _unrendered(_note(lambda data: data + more, name))
-
-
-def _beside(name: str, data: bytes = b"Paid in full.") -> Tried:
-    return lambda forger: forger.members.update({name: data})
-
-
-def _leaf_of(name: Callable[[Forger], str], text: Callable[[str], str]) -> Tried:
-    """Show a leaf's text in another form."""
-    return of_leaf(name, lambda each: each.update(leaf=text(each["leaf"])))
-
-
-def _proof(change: Callable[[list[str]], object]) -> Tried:
-    return of_leaf(delivery("refunded"), lambda each: change(each["proof"]))
-
-
-def _opened(name: Callable[[Forger], str], change: Callable[[Any], object]) -> Tried:
-    """Make a change of what opens a leaf."""
-
-    def tried(forger: Forger) -> None:
-        of("log.json", lambda log: change(log["parts"][name(forger)]))(forger)
-
-    return tried
-
-
-def _unsealed(name: Callable[[Forger], str]) -> Tried:
-    """Take away the leaf of what is here, and call that not sealed yet."""
-
-    def tried(forger: Forger) -> None:
-        wanted = name(forger)
-
-        def change(log: Any) -> None:
-            log["leaves"] = [each for each in log["leaves"] if each["id"] != wanted]
-            log["parts"].pop(wanted, None)
-            log["unsealed"].append(wanted)
-
-        of("log.json", change)(forger)
-
-    return tried
-
-
-def _missing(name: str) -> Tried:
-    return lambda forger: forger.members.pop(name)
-
-
-def _no_answer(forger: Forger) -> None:
-    name = f"record-{record('session_opened')(forger)}.details"
-    forger.members.pop(name, None)
-    left = forger.doc(MANIFEST)["left_out"]
-    left.pop(name, None)
-    in_manifest(forger.members, left_out=left)
-
-
-def _unsigned(forger: Forger) -> None:
-    in_manifest(forger.members, release="9.9")
-    forger.signed = False
-
-
-def _leaf_without(*names: str) -> Tried:
-    """Write the log anew from a revision's leaf on that lacks members."""
-
-    def tried(forger: Forger) -> None:
-        index = forger.index(revision(0)(forger))
-        leaf = json.loads(forger.log[index])
-        for name in names:
-            del leaf[name]
-        forger.log[index] = written(leaf).decode()
-        forger.prove()
-
-    return tried
-
-
-def _sessions(change: Callable[[Any], object]) -> Tried:
-    return of("sessions.json", change)
-
-
-def _removed_anew(forger: Forger) -> None:
-    """Say that the exhibit that stands was removed by the entry that removed the other."""
-
-    def change(listed: Any) -> None:
-        listed[0]["removed"] = listed[1]["removed"]
-        listed[0].update(content=None, details=None)
-        listed[1]["removed"] = None
-
-    of("attachments.json", change)(forger)
-    name = json.loads(forger.members["attachments.json"])[0]["attached"]["facts"]["attachment"]
-    for file in [each for each in forger.members if each.startswith(f"attachment-{name}.")]:
-        del forger.members[file]
-    left = {file: said for file, said in forger.doc(MANIFEST)["left_out"].items()
-            if not file.startswith(f"attachment-{name}.")}  # fmt: skip
-    in_manifest(forger.members, left_out=left)
-
-
-def _other_exhibit(*, sealed: bool) -> Tried:
-    """Put another file in the place of an exhibit, with its digest; with that of the audit entry,
-    too, or without."""
-
-    def tried(forger: Forger) -> None:
-        listed = forger.doc("attachments.json")
-        content = listed[0]["content"]
-        if content is None:
-            content = {"file": "attachment-x.pdf", "sha256": "", "size": 0}
-        data = b"%PDF-1.7 signed for by nobody\nstartxref\n0\n%%EOF\n"
-        content.update(sha256=hashlib.sha256(data).hexdigest(), size=len(data))
-        listed[0].update(content=content, details=listed[0]["details"] or content)
-        if sealed:
-            listed[0]["attached"]["facts"].update(sha256=content["sha256"], size=len(data))
-        forger.members[content["file"]] = data
-        forger.put("attachments.json", listed)
-
-    return tried
-
-
-def _body_of_another(forger: Forger, *, told: bool = True) -> None:
-    """Change an amount in a body, and every digest of that body; in the history, too, or not."""
-    name = forger.delivery("succeeded")
-    file = f"delivery-{name}.body"
-    data = forger.members.get(file, b"1500").replace(b"1500", b"1600")
-    digest, size = hashlib.sha256(data).hexdigest(), len(data)
-    stated = forger.doc(f"delivery-{name}.json")
-    stated.update(sha256=digest)
-    stated["body"] = {"file": file, "sha256": digest, "size": size}
-    forger.put(f"delivery-{name}.json", stated)
-    if file in forger.members:
-        forger.members[file] = data
-    else:
-        left = forger.doc(MANIFEST)["left_out"]
-        in_manifest(forger.members, left_out={**left, file: {"sha256": digest, "size": size}})
-
-    def change(history: Any) -> None:
-        heard = next(each for each in history["deliveries"] if each["delivery_id"] == name)
-        heard["event"]["digest"] = digest
-
-    if told:
-        of("history.json", change, folded=True)(forger)
-
-
-def _other_body(forger: Forger) -> None:
-    """Put another body in the place of the one that was read, which is stated as it was."""
-    name = f"delivery-{forger.delivery('refunded')}"
-    data = forger.members[f"{name}.body"] + b" "
-    forger.members[f"{name}.body"] = data
-    digest = hashlib.sha256(data).hexdigest()
-    changed(f"{name}.json", updated({"sha256": digest, "size": len(data)}, "body"))(forger.members)
-
-
-def _note_of_exhibit(data: bytes) -> Tried:
-    def tried(forger: Forger) -> None:
-        forger.members[forger.doc("attachments.json")[0]["content"]["file"]] = data
-
-    return tried
-
-
-def _note_of_answer(data: bytes) -> Tried:
-    """Let the payment service have answered otherwise, in the file as in the list."""
-
-    def tried(forger: Forger) -> None:
-        forger.members[f"record-{record('session_opened')(forger)}.details"] = data
-        _sessions(updated({"details": data.decode()}, 1))(forger)
-
-    return tried
-
-
-def _swapped_bodies(forger: Forger) -> None:
-    """Let the declined payment's body be the paid one's, and the other way round."""
-    one, two = forger.delivery("declined"), forger.delivery("succeeded")
-    first, second = (forger.doc(f"delivery-{each}.json") for each in (one, two))
-    parts = ("sha256", "size")
-    for name, mine, theirs in ((one, first, second), (two, second, first)):
-        forger.put(f"delivery-{name}.json", mine | {part: theirs[part] for part in parts})
 
 
 LATEST = "2026-11-21T10:01:00Z"
@@ -438,30 +110,30 @@ IN_LOG: tuple[Forgery, ...] = (
             ("revision", revision(3)), ("exhibit", exhibit(0)),
         )
     ),
-    Forgery("a leaf of another order's stands in the place of a refund", _other_orders_leaf,
+    Forgery("a leaf of another order's stands in the place of a refund", other_orders_leaf,
             "completeness"),
     Forgery("the refund was read as this order's again, and is left out",
-            lambda forger: _moved(forger, back_to=_of_ours(forger)), "completeness"),
-    Forgery("a sealed leaf is appended again", _entry_repeated, "inclusion"),
-    *(Forgery(f"a {kind} that never was is appended", _invented(kind), "completeness")
+            lambda forger: moved(forger, back_to=our_commitment(forger)), "completeness"),
+    Forgery("a sealed leaf is appended again", entry_repeated, "inclusion"),
+    *(Forgery(f"a {kind} that never was is appended", invented(kind), "completeness")
       for kind in ("record", "revision", "deed")),
-    Forgery("the dispute is opened as its end", _told_again, "readings"),
+    Forgery("the dispute is opened as its end", told_again, "readings"),
     Forgery("all is left out but the log", gone(*(
         delivery(claim) for claim in ("pending", "declined", "succeeded", "refunded", "disputed",
                                       "dispute_won")), leaves=False), "completeness"),
     Forgery("it is as of before what came last, whose leaves stay", all_of(
         gone(delivery("dispute_won"), revision(-1), leaves=False),
-        _as_of("2026-11-21T10:00:00Z")), "completeness"),
+        dated("2026-11-21T10:00:00Z")), "completeness"),
     # how leaves are shown
     Forgery("a leaf is hidden", of_leaf(delivery("refunded"), lambda e: e.update(leaf=None)),
             "inclusion"),
     Forgery("a leaf has no text", of_leaf(delivery("refunded"), lambda e: e.update(leaf="")),
             "inclusion"),
     Forgery("a leaf says otherwise",
-            _leaf_of(delivery("refunded"), lambda leaf: leaf.replace('"size":', '"size":1')),
+            leaf_of(delivery("refunded"), lambda leaf: leaf.replace('"size":', '"size":1')),
             "inclusion"),
     Forgery("a leaf is written with blanks",
-            _leaf_of(delivery("refunded"), lambda leaf: leaf.replace(",", ", ")), "inclusion"),
+            leaf_of(delivery("refunded"), lambda leaf: leaf.replace(",", ", ")), "inclusion"),
     *(Forgery(f"a leaf of a {what} has a member more", in_leaf(name, certified_by="Visa Inc."),
               "inclusion")
       for what, name in (
@@ -486,7 +158,7 @@ IN_LOG: tuple[Forgery, ...] = (
             "kept_checkpoint"),
     Forgery("a leaf of a revision names no order",
             in_leaf(revision(0), of=None, nth=None, after=None), "inclusion"),
-    *(Forgery(f"a leaf has no {'and no '.join(names)}", _leaf_without(*names), "inclusion")
+    *(Forgery(f"a leaf has no {'and no '.join(names)}", leaf_without(*names), "inclusion")
       for names in (("nth",), ("after",), ("of",), ("of", "nth", "after"), ("parts",), ("at",))),
     Forgery("a leaf counts otherwise", in_leaf(revision(0), nth=7), "completeness"),
     Forgery("a leaf follows another", in_leaf(revision(0), after=1), "completeness"),
@@ -513,49 +185,50 @@ IN_LOG: tuple[Forgery, ...] = (
             of("log.json", lambda log: log["leaves"][-1].update(index=10_000)), "inclusion"),
     Forgery("the log shows no leaf", of("log.json", lambda log: log.update(leaves=[])),
             "inclusion"),
-    Forgery("a proof is reordered", _proof(list.reverse), "inclusion"),
-    Forgery("a proof is shorter", _proof(list.pop), "inclusion"),
-    Forgery("a proof is longer", _proof(lambda proof: proof.append("0" * 64)), "inclusion"),
-    Forgery("a proof has no step", _proof(list.clear), "inclusion"),
+    Forgery("a proof is reordered", other_proof(list.reverse), "inclusion"),
+    Forgery("a proof is shorter", other_proof(list.pop), "inclusion"),
+    Forgery("a proof is longer", other_proof(lambda proof: proof.append("0" * 64)), "inclusion"),
+    Forgery("a proof has no step", other_proof(list.clear), "inclusion"),
     Forgery("a proof is in capital letters",
-            _proof(lambda proof: proof.__setitem__(0, "A" * 64)), "digests"),
+            other_proof(lambda proof: proof.__setitem__(0, "A" * 64)), "digests"),
     # what opens them
     Forgery("a leaf is not opened",
             of("log.json", lambda log: log["parts"].pop("revision:1")), "inclusion"),
     Forgery("a delivery is not opened",
             lambda f: of("log.json", lambda log: log["parts"].pop(f.delivery("refunded")))(f),
             "readings"),
-    Forgery("a part is not opened", _opened(revision(0), lambda parts: parts.pop("because")),
+    Forgery("a part is not opened", reopened(revision(0), lambda parts: parts.pop("because")),
             "inclusion"),
     Forgery("a part more is opened",
-            _opened(revision(0), lambda parts: parts.update(who={"salt": "0" * 32})), "inclusion"),
+            reopened(revision(0), lambda parts: parts.update(who={"salt": "0" * 32})), "inclusion"),
     Forgery("a part is hidden that shows nothing masked",
-            _opened(revision(0), lambda parts: parts.update(because={"hash": "0" * 64})),
+            reopened(revision(0), lambda parts: parts.update(because={"hash": "0" * 64})),
             "inclusion"),
     Forgery("what was said is hidden",
-            _opened(delivery("refunded"), lambda parts: parts.update(said={"hash": "0" * 64})),
+            reopened(delivery("refunded"), lambda parts: parts.update(said={"hash": "0" * 64})),
             "readings"),
     Forgery("a payment is hidden behind a mark", all_of(
-        _opened(delivery("refunded"), lambda parts: parts.update(payment={"hash": "0" * 64})),
+        reopened(delivery("refunded"), lambda parts: parts.update(payment={"hash": "0" * 64})),
         of_event("refunded", payment="\N{BULLET}1")), "readings"),
     Forgery("a part has another salt",
-            _opened(revision(0), lambda parts: parts.update(said={"salt": "0" * 32})), "inclusion"),
-    Forgery("a part has salt and hash", _opened(
+            reopened(revision(0), lambda parts: parts.update(said={"salt": "0" * 32})),
+            "inclusion"),
+    Forgery("a part has salt and hash", reopened(
         revision(0), lambda parts: parts["said"].update(hash="0" * 64)), "digests"),
     Forgery("something that is not here is opened",
             of("log.json", lambda log: log["parts"].update(rec_0={})), "inclusion"),
-    *(Forgery(f"a {what} is said to wait for its seal", _unsealed(name), "inclusion")
+    *(Forgery(f"a {what} is said to wait for its seal", unsealed(name), "inclusion")
       for what, name in (
           ("delivery", delivery("refunded")), ("revision", revision(3)),
           ("record", record("order_placed")), ("exhibit", exhibit(0)))),
     Forgery("something that is not here waits for its seal",
             of("log.json", lambda log: log["unsealed"].append("dlv_0")), "inclusion"),
     # which order
-    Forgery("it is another order's bundle", _renamed, "completeness"),
-    Forgery("the order's name is made with a key of the forger's", _key_of("ORD-1"),
+    Forgery("it is another order's bundle", renamed, "completeness"),
+    Forgery("the order's name is made with a key of the forger's", key_of("ORD-1"),
             "completeness"),
     Forgery("so is it, and the tree is left out", all_of(
-        _key_of("ORD-1"), of("log.json", lambda log: log.update(tree=None))), "completeness"),
+        key_of("ORD-1"), of("log.json", lambda log: log.update(tree=None))), "completeness"),
     Forgery("the log is said not to name the order, and a refund is left out", all_of(
         gone(delivery("refunded")), of("log.json", lambda log: log.update(order=None, tree=None))),
         "completeness"),
@@ -566,24 +239,24 @@ IN_LOG: tuple[Forgery, ...] = (
     Forgery("the order's name is another",
             of("log.json", lambda log: log["order"].update(commitment="0" * 64)), "completeness"),
     Forgery("the order has a name of its own in its bundle alone",
-            all_of(_renamed, _key_of("ORD-9")), "inclusion"),
+            all_of(renamed, key_of("ORD-9")), "inclusion"),
     # the tree of all orders
     Forgery("the tree and what came after it are left out", all_of(
         gone(delivery("dispute_won"), revision(-1)),
         of("log.json", lambda log: log.update(tree=None))), "completeness"),
     Forgery("the tree is left out", of("log.json", lambda log: log.update(tree=None)),
             "completeness"),
-    Forgery("the tree counts less", _tree(leaves=15), "completeness"),
-    Forgery("the tree counts more", _tree(leaves=17), "completeness"),
-    Forgery("the tree has another last entry", _tree(last=19), "completeness"),
-    Forgery("the tree has no path", _tree(path=[]), "completeness"),
-    Forgery("the tree has another path", _tree(path=[[0, "0" * 64]]), "completeness"),
+    Forgery("the tree counts less", other_tree(leaves=15), "completeness"),
+    Forgery("the tree counts more", other_tree(leaves=17), "completeness"),
+    Forgery("the tree has another last entry", other_tree(last=19), "completeness"),
+    Forgery("the tree has no path", other_tree(path=[]), "completeness"),
+    Forgery("the tree has another path", other_tree(path=[[0, "0" * 64]]), "completeness"),
     Forgery("the tree's path goes on", of(
         "log.json", lambda log: log["tree"]["path"].append([255, "0" * 64])), "completeness"),
     Forgery("the tree is of a bit that no name has", of(
         "log.json", lambda log: log["tree"]["path"][0].__setitem__(0, 300)), "completeness"),
-    Forgery("the tree is sealed by a revision", _tree(leaf="revision:1"), "completeness"),
-    Forgery("the tree is sealed by nothing", _tree(leaf="orders:9"), "completeness"),
+    Forgery("the tree is sealed by a revision", other_tree(leaf="revision:1"), "completeness"),
+    Forgery("the tree is sealed by nothing", other_tree(leaf="orders:9"), "completeness"),
     Forgery("what the tree counts last is left out, and what came after it", gone(
         delivery("disputed"), delivery("dispute_won"), revision(-1), revision(-2)),
         "completeness"),
@@ -596,12 +269,12 @@ IN_FILES: tuple[Forgery, ...] = (
         Forgery(f"the shop's record of the price has {what}", of_record("order_placed", **said),
                 "inclusion")
         for what, said in (
-            ("another amount", {"money": _money("1000.00")}),
-            ("another currency", {"money": _money("1500.00", "USD")}),
+            ("another amount", {"money": money("1000.00")}),
+            ("another currency", {"money": money("1500.00", "USD")}),
             ("another date", {"at": "2026-11-19T10:00:00Z"}),
             ("another author", {"author": "token:somebody"}), ("no author", {"author": None}),
             ("no amount", {"money": None}), ("a tender", {"tenders": [
-                {"kind": "gift_card", **_money("5.00")}]}),
+                {"kind": "gift_card", **money("5.00")}]}),
             ("another kind", {"kind": "order_fulfilled"}), ("it free", {"free": True}),
             ("another order", {"order": "ORD-2"}),
             ("another arrival", {"recorded_at": "2026-11-20T09:59:59Z"}),
@@ -611,7 +284,7 @@ IN_FILES: tuple[Forgery, ...] = (
     *(
         Forgery(f"a {claim} event has {what}", of_event(claim, **said), "readings")
         for claim, what, said in (
-            ("refunded", "another amount", {"money": _money("50.00")}),
+            ("refunded", "another amount", {"money": money("50.00")}),
             ("refunded", "no amount", {"money": None}),
             ("refunded", "another meaning", {"claim": "refund_failed"}),
             ("refunded", "another reference", {"movement": "re_9"}),
@@ -620,7 +293,7 @@ IN_FILES: tuple[Forgery, ...] = (
             ("refunded", "another date", {"occurred_at": "2026-11-19T10:00:00Z"}),
             ("succeeded", "another order", {"order": "ORD-7"}),
             ("succeeded", "another session", {"session": "cs_9"}),
-            ("succeeded", "another price", {"order_money": _money("1.00")}),
+            ("succeeded", "another price", {"order_money": money("1.00")}),
             ("succeeded", "an agreement", {"agreement": "sub_1"}),
             ("succeeded", "another standing", {"standing": "unconfirmed"}),
             ("declined", "another reason", {"reason": "stolen card"}),
@@ -671,17 +344,17 @@ IN_FILES: tuple[Forgery, ...] = (
         "attachments.json", lambda e: e[1]["removed"].update(action="attached")), "deliveries"),
     Forgery("a removed exhibit stands",
             of("attachments.json", lambda listed: listed[1].update(removed=None)), "completeness"),
-    Forgery("an exhibit that stands is said to be removed", _removed_anew, "deliveries"),
-    Forgery("an exhibit is another file", _other_exhibit(sealed=True), "inclusion"),
-    Forgery("an exhibit is another file than was attached", _other_exhibit(sealed=False),
+    Forgery("an exhibit that stands is said to be removed", removed_anew, "deliveries"),
+    Forgery("an exhibit is another file", other_exhibit(sealed=True), "inclusion"),
+    Forgery("an exhibit is another file than was attached", other_exhibit(sealed=False),
             "deliveries"),
     Forgery("an exhibit is listed twice",
             of("attachments.json", lambda listed: listed.append(listed[0])), "inclusion"),
     Forgery("no exhibit is listed", of("attachments.json", list.clear), "inclusion"),
-    Forgery("the body of a payment is another", _body_of_another, "inclusion"),
+    Forgery("the body of a payment is another", body_of_another, "inclusion"),
     Forgery("the body of a payment is not the one that the history has",
-            lambda forger: _body_of_another(forger, told=False), "deliveries"),
-    Forgery("two bodies are exchanged", _swapped_bodies, "deliveries"),
+            lambda forger: body_of_another(forger, told=False), "deliveries"),
+    Forgery("two bodies are exchanged", swapped_bodies, "deliveries"),
     Forgery("a refund came at another time", all_of(
         of_delivery("refunded", updated({"received_at": "2026-11-20T10:05:01Z"})),
         of("history.json", lambda history: next(
@@ -703,13 +376,13 @@ IN_FILES: tuple[Forgery, ...] = (
         )
     ),
     Forgery("a session had another idempotency key",
-            _sessions(lambda listed: listed[0].update(key="key_2")), "deliveries"),
-    Forgery("a session is not listed", _sessions(list.pop), "deliveries"),
-    Forgery("a session is listed twice", _sessions(lambda e: e.append(e[0])), "deliveries"),
+            sessions(lambda listed: listed[0].update(key="key_2")), "deliveries"),
+    Forgery("a session is not listed", sessions(list.pop), "deliveries"),
+    Forgery("a session is listed twice", sessions(lambda e: e.append(e[0])), "deliveries"),
     Forgery("a session is listed twice, and another is not",
-            _sessions(lambda listed: listed.__setitem__(1, listed[0])), "deliveries"),
+            sessions(lambda listed: listed.__setitem__(1, listed[0])), "deliveries"),
     Forgery("a session that never was is listed",
-            _sessions(lambda listed: listed.append(listed[0] | {"record_id": "rec_0"})),
+            sessions(lambda listed: listed.append(listed[0] | {"record_id": "rec_0"})),
             "deliveries"),
     Forgery("the history is another instant's",
             of("history.json", lambda history: history.update(as_of="2026-11-21T10:02:00Z")),
@@ -736,7 +409,7 @@ IN_FILES: tuple[Forgery, ...] = (
         for what, change in (
             ("that it is paid", lambda ledger: ledger.update(outcome="succeeded")),
             ("that it may be shipped", lambda e: e.update(fulfillable=not e["fulfillable"])),
-            ("another total", lambda e: e["totals"].update(refunded=_money("0.00"))),
+            ("another total", lambda e: e["totals"].update(refunded=money("0.00"))),
             ("another sentence", lambda e: e["explanation"].append("Paid.")),
             ("no entry", lambda e: e["entries"].clear()),
             ("no finding", lambda e: e.update(findings=[])),
@@ -748,34 +421,34 @@ IN_FILES: tuple[Forgery, ...] = (
     ),
     Forgery("the policy has a setting more", of(
         "history.json", lambda h: h["policy"].update(leniency=1)), "digests"),
-    *(Forgery(f"{name} is rewritten", _added(name), "rendered")
+    *(Forgery(f"{name} is rewritten", added(name), "rendered")
       for name in ("report.html", "README.txt", "verify.py", "explanation.txt")),
     # files
-    *(Forgery(f"{name} is laid beside", _beside(name), "deliveries") for name in (
+    *(Forgery(f"{name} is laid beside", beside(name), "deliveries") for name in (
         "receipt.html", "Report.html", "more.txt", "key-0.pem", "attachment-x.pdf",
         "delivery-dlv_0.body", "record-rec_0.details", "profile-9.toml")),
-    Forgery("a document is laid beside", _beside("proof.json", b"{}"), "digests"),
+    Forgery("a document is laid beside", beside("proof.json", b"{}"), "digests"),
     Forgery("a delivery's document is laid beside", lambda f: f.members.update({
         "delivery-dlv_0.json": f.members[f"delivery-{f.delivery('refunded')}.json"]}),
         "deliveries"),
-    *(Forgery(f"{name} is missing", _missing(name), step)
+    *(Forgery(f"{name} is missing", missing(name), step)
       for name, step in (
           ("log.json", "inclusion"), ("history.json", "deliveries"), ("checkpoint.txt",
            "checkpoint"), ("sessions.json", "deliveries"), ("revisions.json", "deliveries"),
           ("ledger.json", "ledger"), ("attachments.json", "completeness"))),
-    Forgery("an answer has no file", _no_answer, "inclusion"),
+    Forgery("an answer has no file", no_answer, "inclusion"),
 )  # fmt: skip
 
 IN_FORM: tuple[Forgery, ...] = (
     # when it is of
-    *(Forgery(f"it is as of {moment}", _as_of(moment), step) for moment, step in (
+    *(Forgery(f"it is as of {moment}", dated(moment), step) for moment, step in (
         ("2026-11-19T10:00:00Z", "deliveries"), ("2026-11-21T10:00:59.999Z", "deliveries"),
         ("2030-01-01T00:00:00Z", "manifest"), ("2026-11-21T10:01:00.000Z", "manifest"),
         ("2026-11-21T10:01:00+00:00", "manifest"), ("2026-11-21", "manifest"),
         ("2026-02-30T10:00:00Z", "manifest"))),
     # other documents, or others' forms of them
     *(
-        Forgery(f"{name} is {what}", _unrendered(_note(change, name)), "digests")
+        Forgery(f"{name} is {what}", unrendered(note(change, name)), "digests")
         for name in ("history.json", "log.json", "revisions.json", "ledger.json", "heard.json",
                      "sources.json", "sessions.json", "attachments.json")
         for what, change in (
@@ -799,7 +472,7 @@ IN_FORM: tuple[Forgery, ...] = (
                     "headers_shown": [["a", "b", "c"]]}),
         )
     ),
-    Forgery("a size has a point", _unrendered(lambda f: _note(
+    Forgery("a size has a point", unrendered(lambda f: note(
         lambda data: data.replace(b',"source":', b'.0,"source":', 1),
         f"delivery-{f.delivery('refunded')}.json")(f)), "digests"),
     Forgery("leave to ship is a number", of(
@@ -807,8 +480,8 @@ IN_FORM: tuple[Forgery, ...] = (
     Forgery("an event is certified", of_event("refunded", certified_by="Visa Inc."), "digests"),
     Forgery("a record is certified", of_record("order_placed", certified_by="x"), "digests"),
     Forgery("an amount is certified", of_record(
-        "order_placed", money={**_money("1500.00"), "certified_by": "x"}), "digests"),
-    *(Forgery(f"an amount is written {amount!r}", of_record("order_placed", money=_money(amount)),
+        "order_placed", money={**money("1500.00"), "certified_by": "x"}), "digests"),
+    *(Forgery(f"an amount is written {amount!r}", of_record("order_placed", money=money(amount)),
               "digests") for amount in ("15000.0", "0150000", "1500", "01500.00", "+1500.00",
                                         "1500.000", "1 500.00", "150000", "-0.00", "1.5e3")),
     Forgery("an amount is a number", of_record(
@@ -817,71 +490,71 @@ IN_FORM: tuple[Forgery, ...] = (
             "digests"),
     Forgery("an instant has another zone", of_record(
         "order_placed", at="2026-11-20T12:00:00+02:00"), "digests"),
-    Forgery("a name stands twice in an object", _unrendered(_note(
+    Forgery("a name stands twice in an object", unrendered(note(
         lambda data: data.replace(b'"order":"ORD-1"', b'"order":"X","order":"ORD-1"', 1),
         "history.json")), "digests"),
-    Forgery("a text is escaped", _unrendered(_note(
+    Forgery("a text is escaped", unrendered(note(
         lambda data: data.replace(b"ORD-1", b"ORD\\u002d1", 1), "history.json")), "digests"),
     # the manifest
     Forgery("the manifest is certified",
-            _manifest(lambda e: e.update(certified_by="Visa Inc."), listed=True), "manifest"),
-    Forgery("the manifest is of another format", _manifest(
+            manifest(lambda e: e.update(certified_by="Visa Inc."), listed=True), "manifest"),
+    Forgery("the manifest is of another format", manifest(
         lambda e: e.update(format="tallyhook evidence 3"), listed=True), "manifest"),
-    Forgery("the manifest does not say whether it is redacted", _manifest(
+    Forgery("the manifest does not say whether it is redacted", manifest(
         lambda e: e.update(redacted=None), listed=True), "manifest"),
-    Forgery("the manifest says otherwise of redaction", _manifest(
+    Forgery("the manifest says otherwise of redaction", manifest(
         lambda e: e.update(redacted=not e["redacted"]), listed=True), "deliveries"),
-    Forgery("the manifest names no program", _manifest(
+    Forgery("the manifest names no program", manifest(
         lambda e: e.pop("program"), listed=True), "manifest"),
-    Forgery("the manifest is another order's", _manifest(
+    Forgery("the manifest is another order's", manifest(
         lambda e: e.update(order="ORD-2"), listed=True), "deliveries"),
-    Forgery("the manifest has another digest", _manifest(
+    Forgery("the manifest has another digest", manifest(
         lambda e: e["files"]["history.json"].update(sha256="0" * 64)), "digests"),
-    Forgery("the manifest has another size", _manifest(
+    Forgery("the manifest has another size", manifest(
         lambda e: e["files"]["history.json"].update(size=1)), "digests"),
-    Forgery("the manifest lists a file more", _manifest(
+    Forgery("the manifest lists a file more", manifest(
         lambda e: e["files"].update({"more.txt": {"sha256": "0" * 64, "size": 0}})), "manifest"),
-    Forgery("the manifest lists a file less", _manifest(
+    Forgery("the manifest lists a file less", manifest(
         lambda e: e["files"].pop("heard.json")), "manifest"),
-    Forgery("the manifest leaves out what is not there", _manifest(
+    Forgery("the manifest leaves out what is not there", manifest(
         lambda e: e["left_out"].update({"receipt.html": {"sha256": "0" * 64, "size": 0}}),
         listed=True), "deliveries"),
     Forgery("the manifest is indented",
-            _signed_as(lambda data: json.dumps(json.loads(data), indent=1).encode()), "manifest"),
-    Forgery("the manifest has a line's end", _signed_as(lambda data: data + b"\n"), "manifest"),
-    Forgery("the manifest is no object", _signed_as(lambda data: b"[]"), "manifest"),
+            signed_as(lambda data: json.dumps(json.loads(data), indent=1).encode()), "manifest"),
+    Forgery("the manifest has a line's end", signed_as(lambda data: data + b"\n"), "manifest"),
+    Forgery("the manifest is no object", signed_as(lambda data: b"[]"), "manifest"),
     # keys and signatures
-    Forgery("the manifest was not signed again", _unsigned, "signature"),
-    Forgery("the signature's first line says something", _named(lambda m: m.update({
+    Forgery("the manifest was not signed again", unsigned, "signature"),
+    Forgery("the signature's first line says something", named(lambda m: m.update({
         SIGNATURE: m[SIGNATURE].replace(b"evidence", b"interest", 1)})), "signature"),
-    Forgery("the signature's comment says something", _named(lambda m: m.update({
+    Forgery("the signature's comment says something", named(lambda m: m.update({
         SIGNATURE: m[SIGNATURE].replace(b"forged", b"proved", 1)})), "signature"),
-    Forgery("the signature has a line more", _named(lambda m: m.update({
+    Forgery("the signature has a line more", named(lambda m: m.update({
         SIGNATURE: m[SIGNATURE] + b"\n"})), "signature"),
-    Forgery("the manifest is missing", _named(lambda m: m.pop(MANIFEST)), "manifest"),
-    Forgery("the signature is missing", _named(lambda m: m.pop(SIGNATURE)), "manifest"),
+    Forgery("the manifest is missing", named(lambda m: m.pop(MANIFEST)), "manifest"),
+    Forgery("the signature is missing", named(lambda m: m.pop(SIGNATURE)), "manifest"),
     Forgery("the key for openssl is another",
-            _note(lambda data: data.replace(b"A", b"B", 9), "evidence-key.pem"), "signature"),
-    Forgery("the key is none", _note(lambda data: b"key\n", "evidence-key.pub"), "signature"),
+            note(lambda data: data.replace(b"A", b"B", 9), "evidence-key.pem"), "signature"),
+    Forgery("the key is none", note(lambda data: b"key\n", "evidence-key.pub"), "signature"),
     # the checkpoint
     Forgery("the checkpoint is of fewer leaves",
-            _checkpoint(lambda found: replace(found, size=found.size - 1)), "inclusion"),
+            checkpoint(lambda found: replace(found, size=found.size - 1)), "inclusion"),
     Forgery("the checkpoint is of more leaves",
-            _checkpoint(lambda found: replace(found, size=found.size * 2)), "inclusion"),
+            checkpoint(lambda found: replace(found, size=found.size * 2)), "inclusion"),
     Forgery("the checkpoint has another head",
-            _checkpoint(lambda found: replace(found, head=bytes(32))), "inclusion"),
+            checkpoint(lambda found: replace(found, head=bytes(32))), "inclusion"),
     Forgery("the checkpoint is of another log",
-            _checkpoint(lambda found: replace(found, origin="shop.example/log")),
+            checkpoint(lambda found: replace(found, origin="shop.example/log")),
             "kept_checkpoint"),
     Forgery("the checkpoint's signature is another",
-            _note(lambda data: data[:-9] + bytes(reversed(data[-9:-5])) + data[-5:]), "checkpoint"),
+            note(lambda data: data[:-9] + bytes(reversed(data[-9:-5])) + data[-5:]), "checkpoint"),
     Forgery("the checkpoint has no signature",
-            _note(lambda data: data.partition(b"\n\n")[0] + b"\n\n"), "checkpoint"),
+            note(lambda data: data.partition(b"\n\n")[0] + b"\n\n"), "checkpoint"),
     Forgery("the checkpoint has a line more",
-            _note(lambda data: data.replace(b"\n\n", b"\nPaid\n\n")), "checkpoint"),
+            note(lambda data: data.replace(b"\n\n", b"\nPaid\n\n")), "checkpoint"),
     Forgery("the checkpoint's size has a zero before",
-            _note(lambda data: data.replace(b"\n", b"\n0", 1)), "inclusion"),
-    Forgery("the checkpoint is none", _note(lambda data: b"hello"), "inclusion"),
+            note(lambda data: data.replace(b"\n", b"\n0", 1)), "inclusion"),
+    Forgery("the checkpoint is none", note(lambda data: b"hello"), "inclusion"),
     Forgery("an earlier key of the log is no key",
             of("log.json", lambda log: log["keys"].insert(0, "0")), "digests"),
     Forgery("an earlier log is of no size",
@@ -889,7 +562,7 @@ IN_FORM: tuple[Forgery, ...] = (
             "digests"),
     # the archive
     *(
-        Forgery(f"the archive {what}", _packed(change), "archive")
+        Forgery(f"the archive {what}", repacked(change), "archive")
         for what, change in (
             ("has a comment", lambda zip: zip[:-2] + b"\2\0hi"),
             ("has bytes behind", lambda zip: zip + b"\0"),
@@ -906,12 +579,12 @@ IN_FORM: tuple[Forgery, ...] = (
             ("is two archives", lambda zip: zip + zip),
         )
     ),
-    Forgery("the archive has a folder", _named(lambda m: m.update({"a/b.txt": b""})), "archive"),
-    Forgery("the archive has a program", _named(lambda m: m.update({"json.py": b""})), "archive"),
-    Forgery("the archive has a file more", _named(lambda m: m.update({"m.txt": b""})), "manifest"),
-    Forgery("the archive has a file less", _named(lambda m: m.pop("heard.json")), "manifest"),
+    Forgery("the archive has a folder", named(lambda m: m.update({"a/b.txt": b""})), "archive"),
+    Forgery("the archive has a program", named(lambda m: m.update({"json.py": b""})), "archive"),
+    Forgery("the archive has a file more", named(lambda m: m.update({"m.txt": b""})), "manifest"),
+    Forgery("the archive has a file less", named(lambda m: m.pop("heard.json")), "manifest"),
     Forgery("the archive has another file",
-            _named(lambda m: m.update({"heard.json": b"{}"})), "digests"),
+            named(lambda m: m.update({"heard.json": b"{}"})), "digests"),
 )  # fmt: skip
 
 IN_FULL: tuple[Forgery, ...] = (
@@ -927,9 +600,9 @@ IN_FULL: tuple[Forgery, ...] = (
         )
     ),
     Forgery("an answer is another than was kept",
-            _sessions(lambda listed: listed[1].update(details="{}")), "deliveries"),
-    Forgery("a body is another than was read", _other_body, "deliveries"),
-    Forgery("an exhibit's file is another", _note_of_exhibit(b"%PDF-1.7 by nobody"), "deliveries"),
+            sessions(lambda listed: listed[1].update(details="{}")), "deliveries"),
+    Forgery("a body is another than was read", other_body, "deliveries"),
+    Forgery("an exhibit's file is another", note_of_exhibit(b"%PDF-1.7 by nobody"), "deliveries"),
     Forgery("an exhibit's digest is another", of("attachments.json", lambda listed: listed[0][
         "content"].update(sha256="0" * 64)), "deliveries"),
     Forgery("an exhibit's size is another", of("attachments.json", lambda listed: listed[0][
@@ -940,7 +613,7 @@ IN_FULL: tuple[Forgery, ...] = (
         "attachments.json", lambda listed: listed[0].update(details=None)), "deliveries"),
     Forgery("a removed exhibit is here", of("attachments.json", lambda listed: listed[1].update(
         content=listed[0]["content"], details=listed[0]["details"])), "deliveries"),
-    Forgery("an answer's file is another", _note_of_answer(b'{"status":"refused"}'), "inclusion"),
+    Forgery("an answer's file is another", note_of_answer(b'{"status":"refused"}'), "inclusion"),
 )  # fmt: skip
 """Forgeries of what a full bundle alone has."""
 
@@ -965,7 +638,7 @@ class Unproven(NamedTuple):
 
 LINE = {
     "from": "statement", "line": "x", "kind": "payment", "payment": "pay_1", "order": None,
-    "gross": _money("5.00"), "fee": _money("0.00"), "net": _money("5.00"), "settled_at": None,
+    "gross": money("5.00"), "fee": money("0.00"), "net": money("5.00"), "settled_at": None,
     "payout": None,
 }  # fmt: skip
 
@@ -997,10 +670,10 @@ UNPROVEN: tuple[Unproven, ...] = (
              of_delivery("refunded", lambda e: e["headers_shown"][0].__setitem__(1, "\N{BULLET}")),
              "headers"),
     Unproven("the payment service answered otherwise",
-             _sessions(lambda listed: listed[1].update(details="{}")),
+             sessions(lambda listed: listed[1].update(details="{}")),
              "the answers of the payment service (sessions.json)", full=False),
     Unproven("a profile reads the service's words otherwise",
-             _note(lambda data: data + b"\n#\n", "profile-1.toml"),
+             note(lambda data: data + b"\n#\n", "profile-1.toml"),
              "which profile reads which source, and how (sources.json, profile-N.toml)"),
     Unproven("the shop waits for longer than it did",
              of("history.json", lambda e: e["policy"].update(refund_window_us=1), folded=True),
@@ -1012,16 +685,16 @@ UNPROVEN: tuple[Unproven, ...] = (
              of("attachments.json",
                 lambda listed: listed[0]["attached"].update(who="\N{BULLET}a")),
              "what is masked in records, revisions and audit entries", full=False),
-    Unproven("the refund was read as another order's later, and is left out", _moved,
+    Unproven("the refund was read as another order's later, and is left out", moved,
              "that these, which are not here, are not of this order, 1: dlv_"),
-    Unproven("a tree that counts less is appended", _tree_of_less,
+    Unproven("a tree that counts less is appended", tree_of_less,
              "and what was before that is proven only if a checkpoint of at least"),
     Unproven("the log is said not to name the order",
              of("log.json", lambda log: log.update(order=None, tree=None)),
              "that what is here is of it: the key by which entries of the log name"),
-    Unproven("another program has made it", _unrendered(
-        _manifest(lambda e: e.update(program="0" * 64, release="9.9"), listed=True),
-        _note(lambda data: b"<h1>Paid in full</h1>", "report.html")),
+    Unproven("another program has made it", unrendered(
+        manifest(lambda e: e.update(program="0" * 64, release="9.9"), listed=True),
+        note(lambda data: b"<h1>Paid in full</h1>", "report.html")),
         "that report.html, explanation.txt and README.txt say what the data here say: `tallyhook "
         "evidence verify` of release 9.9"),
 )  # fmt: skip
