@@ -148,6 +148,7 @@ def write_from_child(
     assert process.stdout is not None
     assert process.stderr is not None
     ends, most, written, head = monotonic() + limits.duration_s, limits.result_mib * MIB, 0, b""
+    code = -signal.SIGALRM
     try:
         with suppress(BrokenPipeError):  # it has died: its exit code says how
             process.stdin.write(_request(work, values))
@@ -155,18 +156,20 @@ def write_from_child(
         while select.select([process.stdout], [], [], max(0.0, ends - monotonic()))[0]:
             if not (part := os.read(process.stdout.fileno(), MIB)):
                 code = process.wait(max(0.0, ends - monotonic()))
-                head = os.read(process.stderr.fileno(), MAX_HEAD)
+                # What it started may hold the pipe open.
+                if select.select([process.stderr], [], [], max(0.0, ends - monotonic()))[0]:
+                    head = os.read(process.stderr.fileno(), MAX_HEAD)
+                else:
+                    code = -signal.SIGALRM
                 break
             written += to.write(part)
             if written > most:
                 code = _TOO_MUCH
                 break
-        else:
-            code = -signal.SIGALRM
     except subprocess.TimeoutExpired:
-        code = -signal.SIGALRM
+        pass
     finally:
-        if process.returncode is None:
+        if process.returncode is None or code == -signal.SIGALRM:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()

@@ -4,6 +4,8 @@ import asyncio
 import io
 import os
 import resource
+import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -100,6 +102,20 @@ async def test_an_error_of_ours_is_raised_here(kind: str, raised: type[Exception
     with pytest.raises(raised, match=r"^Line 7 is “é”\.$") as caught:
         await run_in_child(child_work.refuse, kind, "Line 7 is “é”.", limits=LIMITS)
     assert type(caught.value) is raised
+
+
+def test_what_it_left_running_ends_with_it_and_holds_nobody_up(tmp_path: Path) -> None:
+    limits = replace(LIMITS, duration_s=2.0)
+    with pytest.raises(ChildStopped):
+        write_from_child(
+            child_work.pieces, 0, child_work.leave_the_pipe_to_another, tmp_path,
+            limits=limits, to=io.BytesIO(),
+        )  # fmt: skip
+    (name,) = os.listdir(tmp_path)
+    ends = time.monotonic() + PATIENCE_S
+    while is_running(int(name)):
+        assert time.monotonic() < ends
+        time.sleep(0.02)
 
 
 async def test_it_dies_with_what_it_started_where_the_caller_is_canceled(tmp_path: Path) -> None:
