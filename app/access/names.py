@@ -32,8 +32,9 @@ def checked(name: str) -> str:
 
 def refuse_taken(name: str, taken: Iterable[str]) -> None:
     """Raise UsageError where somebody has, or had, a name that looks like this one."""
+    wanted = skeleton(name)
     for each in taken:
-        if skeleton(each) == skeleton(name):
+        if skeleton(each) == wanted:
             raise UsageError(
                 f"there is, or was, an operator named {each}, and names that look alike are not "
                 "given twice; choose another name"
@@ -51,7 +52,7 @@ def skeleton(name: str) -> str:
 
 
 def _prototype(character: str) -> str:
-    """Return what stands for all characters that look like this one.
+    """Return the representative of all characters that look like this one.
 
     The library lists under the prototype of a group all others, and under each other its prototype.
     """

@@ -273,12 +273,16 @@ async def revoke_token(
     return None if row is None else _entry(tuple(row))
 
 
-async def revoke_tokens_of(connection: AsyncConnection, operator: str, *, now: Instant) -> None:
-    """Revoke all of a person's own tokens."""
-    await connection.execute(
-        text("UPDATE tokens SET revoked_at=:now WHERE operator=:operator AND revoked_at IS NULL"),
+async def revoke_tokens_of(connection: AsyncConnection, operator: str, *, now: Instant) -> int:
+    """Revoke all of a person's own tokens; return their number."""
+    rows = await connection.execute(
+        text(
+            "UPDATE tokens SET revoked_at=:now WHERE operator=:operator AND revoked_at IS NULL "
+            "RETURNING name"
+        ),
         {"operator": operator, "now": now},
     )
+    return len(rows.all())
 
 
 async def list_tokens(connection: AsyncConnection) -> list[TokenEntry]:

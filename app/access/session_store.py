@@ -226,6 +226,13 @@ async def open_link(
     return None if row is None else SignInLink(**row)
 
 
+async def delete_invitations(connection: AsyncConnection, name: str) -> None:
+    """Delete a person's invitations, by which they could set a password again."""
+    await connection.execute(
+        text("DELETE FROM invitations WHERE name=:name AND kind='invite'"), {"name": name}
+    )
+
+
 async def use_link(connection: AsyncConnection, token: str, *, now: Instant) -> bool:
     """Mark the link used; return False where somebody was first."""
     rows = await connection.execute(

@@ -225,26 +225,42 @@ async def sign_in_by_company(
             found = await _new_of_company(connection, account, known, now=now)
         elif found.disabled_at is not None:
             raise CompanyRefused(f"{found.name} is disabled here; an admin can tell you why.")
-        elif account.role is None:
-            ended = await session_store.revoke_sessions_of(connection, found.name, now=now)
-            await operator_store.revoke_tokens_of(connection, found.name, now=now)
-            if ended:
-                await operators.note_in_trail(
-                    connection, found, action="sessions_ended", subject=found.name, at=now,
-                    facts={"sessions": ended, "way": "company"},
-                )  # fmt: skip
-        elif found.role != account.role:
-            await operator_store.set_role(connection, found.name, account.role)
-            await operators.note_in_trail(
-                connection, found, action="role_changed", subject=found.name, at=now,
-                facts={"before": found.role, "role": account.role},
-            )  # fmt: skip
+        else:
+            await _take_role(connection, account, found, now=now)
         if found is not None and account.role is not None:
             return await _begin(connection, found.name, now=now, old=old, way="company"), found.name
-    raise CompanyRefused(
-        "Your company's account has no role in Tallyhook, so you cannot come in: ask whoever looks "
-        "after accounts for one of the groups that have a role here."
-    )
+    raise CompanyRefused(_NO_ROLE)
+
+
+_NO_ROLE: Final = (
+    "Your company's account has no role in Tallyhook, so you cannot come in: ask whoever looks "
+    "after accounts for one of the groups that have a role here."
+)
+
+
+async def _take_role(
+    connection: Connection,
+    account: CompanyAccount,
+    who: operator_store.Operator,
+    *,
+    now: Instant,
+) -> None:
+    """Give an operator the role that the provider states; without one their sessions and tokens
+    end."""
+    if account.role is None:
+        sessions = await session_store.revoke_sessions_of(connection, who.name, now=now)
+        tokens = await operator_store.revoke_tokens_of(connection, who.name, now=now)
+        if sessions or tokens:
+            await operators.note_in_trail(
+                connection, who, action="sessions_ended", subject=who.name, at=now,
+                facts={"sessions": sessions, "tokens": tokens, "way": "company"},
+            )  # fmt: skip
+    elif who.role != account.role:
+        await operator_store.set_role(connection, who.name, account.role)
+        await operators.note_in_trail(
+            connection, who, action="role_changed", subject=who.name, at=now,
+            facts={"before": who.role, "role": account.role},
+        )  # fmt: skip
 
 
 async def _new_of_company(
@@ -284,12 +300,17 @@ async def prove_by_company(
     context: DatabaseContext, account: CompanyAccount, *, name: str, token: str
 ) -> str:
     """Renew the session of a person who proved again, with the company's account, who they are;
-    return its new cookie. Raise CompanyRefused for somebody else's account."""
-    async with context.database.reading() as connection:
+    return its new cookie. Their role is what the provider states now. Raise CompanyRefused for
+    somebody else's account, and for one without a role."""
+    async with context.database.writing() as connection:
+        await operator_store.acting_alone(connection)
         known = {each.name: each for each in await operator_store.operators(connection)}
-    renewed = None
-    if known[name].company == account.id:
-        renewed = await renew_session(context, token)
+        is_theirs = known[name].company == account.id
+        if is_theirs:
+            await _take_role(connection, account, known[name], now=context.clock.now())
+    if is_theirs and account.role is None:
+        raise CompanyRefused(_NO_ROLE)
+    renewed = await renew_session(context, token) if is_theirs else None
     if renewed is None:
         raise CompanyRefused(f"That is not the account of {name}, whose session this is.")
     return renewed
@@ -298,19 +319,26 @@ async def prove_by_company(
 async def link_company(
     context: DatabaseContext, account: CompanyAccount, *, name: str, token: str
 ) -> str:
-    """Let a signed-in person sign in with the company's account from now on: their password and
-    their sessions end. Begin a session and return its cookie. Raise CompanyRefused."""
+    """Let a signed-in person sign in with the company's account from now on: their password, their
+    invitation and their sessions end, and their role is what the provider states. Begin a session
+    and return its cookie. Raise CompanyRefused, also for an account without a role."""
+    if account.role is None:
+        raise CompanyRefused(_NO_ROLE)
     async with context.database.writing() as connection:
         await operator_store.acting_alone(connection)
         now = context.clock.now()
         known = await operator_store.operators(connection)
         who = next(each for each in known if each.name == name)
-        holder = next((each for each in known if each.company == account.id), None)
-        if holder is not None or who.company is not None:
-            taken = name if who.company is not None else holder and holder.name
-            raise CompanyRefused(f"{taken} signs in with a company's account already.")
+        holders = [each for each in known if each.company == account.id]
+        for holder in [who] if who.company is not None else holders:
+            raise CompanyRefused(
+                f"{holder.name} signs in with a company's account already: sign in there, or ask "
+                "an admin to disable that operator."
+            )
         await operator_store.set_company(connection, name, account.id)
+        await _take_role(connection, account, who, now=now)
         await session_store.delete_credential(connection, name)
+        await session_store.delete_invitations(connection, name)
         await session_store.revoke_sessions_of(connection, name, now=now)
         await operators.note_in_trail(
             connection, who, action="company_linked", subject=name, at=now

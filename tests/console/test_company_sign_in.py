@@ -16,7 +16,15 @@ import pytest
 from app.access.company_account import BACK, FRESH_FOR, CompanyProvider
 from app.access.operators import Proven, known_operators, retire_operator
 from app.access.proposals import Proposals
-from app.access.sessions import LET_IN_FOR, SignInRefused, invite_operator, let_in_link, sign_in
+from app.access.sessions import (
+    LET_IN_FOR,
+    LinkRefused,
+    SignInRefused,
+    accept_invitation,
+    invite_operator,
+    let_in_link,
+    sign_in,
+)
 from app.access.tokens import issue_own_token
 from app.console.application import build_console
 from app.console.security import RateLimiter
@@ -253,12 +261,31 @@ async def test_an_irreversible_act_asks_the_provider_again(company: CompanyConso
         assert "/sign-in/company" not in page
 
 
+async def test_who_proves_again_has_the_role_that_the_provider_states_then(
+    company: CompanyConsole,
+) -> None:
+    """An irreversible act is not confirmed under a role that somebody has lost."""
+    async with company.running.client(**SAME_SITE) as client:
+        await company.come_in(client)
+        month = (await client.get("/periods.json")).json()["open"][0]["period"]
+        again = f"/sign-in/company?for=again&next=/do/close%3Fmonth%3D{month}"
+        company.provider.claims = {"groups": ["desk"]}
+        assert (await company.come_in(client, again)).status_code == 303
+        assert company.operators() == [(WAMBUI, "support")]
+        assert (await client.get("/periods")).status_code == 403
+        company.provider.claims = {"groups": ["everybody"]}
+        refused = await company.come_in(client, again)
+        assert (refused.status_code, "has no role in Tallyhook" in refused.text) == (403, True)
+        assert (await client.get("/orders")).status_code == 303, "the session has ended, too"
+
+
 async def test_an_operator_links_the_companys_account_and_has_no_password_any_more(
     company: CompanyConsole,
 ) -> None:
     running = company.running
     await invited(running, "a viewer")
     here = await session_for(running.context, "a viewer")
+    earlier = await invite_operator(running.context, name="a viewer", role=None, by="a admin")
     async with running.client(here, **SAME_SITE) as client:
         assert (await client.get("/sign-in/company?for=link")).status_code == 403
         assert "not your password" in (await sent(client, "/do/link-company", password="x")).text
@@ -268,7 +295,10 @@ async def test_an_operator_links_the_companys_account_and_has_no_password_any_mo
         done = await company.come_in(client, unescape(link[1]))
         assert (done.status_code, done.headers["location"]) == (303, "/me")
         assert "You sign in with the company's account" in (await client.get("/me")).text
+    assert company.operators() == [("a viewer", "finance")]
     assert ("a viewer", "company_linked", {}) in company.trail()
+    with pytest.raises(LinkRefused):
+        await accept_invitation(running.context, earlier, password=PASSWORD, code="")
     with pytest.raises(SignInRefused):
         await sign_in(running.context, name="a viewer", password=PASSWORD, code="")
     with pytest.raises(UsageError, match="has no password"):
