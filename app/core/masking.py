@@ -180,15 +180,6 @@ _LEAST_BARE: Final = 8
 EMAIL_KIND: Final = "email:"
 """Beginning of an email address among identifiers of customers; a phone number is digits alone."""
 
-_ADDRESS: Final = re.compile(
-    r"(?:(?<=\\)[nrt])?([^\s<>,;:\"'()\[\]{}=&\\@/?]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63})+)"
-)
-
-
-def emails_in(text: str) -> Iterator[str]:
-    """Yield every possible email address in a text, in small letters."""
-    return (found[1].casefold() for found in _ADDRESS.finditer(text) if "@" in text)
-
 
 def written_pattern(identifier: str) -> re.Pattern[str]:
     """Build the pattern of exactly this number: whole, or national with or without its zero; or of

@@ -98,7 +98,7 @@ async def erase(
             if person is None:
                 erasure = await finding.of_order(connection, asked.order or "")
             else:
-                erasure = await finding.of_phone(connection, person)
+                erasure = await finding.of_identifier(connection, person)
     except NotFoundError:
         if not dry_run:
             await _carry_out_begun(context, journal, progress=progress)
@@ -106,7 +106,7 @@ async def erase(
     erasure.dry_run = dry_run
     if dry_run:
         return erasure
-    reason = checked_reason(asked.reason, erasure.phones, countries=context.countries)
+    reason = checked_reason(asked.reason, erasure.identifiers, countries=context.countries)
     if asked.order is not None and not asked.files_of_others and erasure.of_others():
         raise UsageError(
             f"{files_of_others(erasure)} would go, too: --dry-run lists them; to erase them with "
@@ -118,7 +118,7 @@ async def erase(
         marks = [each.mark for each in erasure.orders]
         standing = {each.order for each in await run(connection, due_store.unchanged, marks)}
         stayed = erasure.keep({each.order for each in marks} - standing)
-        for table, keys in (await rows_of(connection, stayed, erasure.phones)).items():
+        for table, keys in (await rows_of(connection, stayed, erasure.identifiers)).items():
             erasure.waiting[table] = erasure.waiting.get(table, set()) | keys
             erasure.going[table] = erasure.going.get(table, set()) - keys
         now = context.clock.now()
@@ -135,7 +135,9 @@ async def erase(
     done = await erasing.carry_out(lines, named)  # 4
     erasure.requests = done.counts["session_requests"]
     async with context.database.reading() as connection:  # 5
-        erasure.holding = await rows_that_hold(connection, erasure.phones, among=erasure.holding)
+        erasure.holding = await rows_that_hold(
+            connection, erasure.identifiers, among=erasure.holding
+        )
     erasure.tidied = await erasing.tidy()
     await _carry_out_begun(context, journal, progress=progress)
     return erasure
@@ -186,7 +188,7 @@ async def propose_erasure(
             "names its orders; propose the erasure of each"
         )
     found = await erase(context, asked, dry_run=True, progress=progress)
-    reason = checked_reason(asked.reason, found.phones, countries=context.countries)
+    reason = checked_reason(asked.reason, found.identifiers, countries=context.countries)
     counts = found.counts()
     others = f", {files_of_others(found)}" if found.of_others() else ""
     async with context.database.writing() as connection:
@@ -262,6 +264,8 @@ def _identifier(context: AppContext, asked: ErasureRequest) -> str | None:
 def traces_left(path: Path, erasure: Erasure) -> list[Path]:
     """Return files of an SQLite database that still hold a number or address, though no row does.
     For a process that no longer has it open."""
-    if erasure.kept or erasure.holding or not erasure.phones:
+    if erasure.kept or erasure.holding or not erasure.identifiers:
         return []
-    return files_with(path, [each.removeprefix(EMAIL_KIND).encode() for each in erasure.phones])
+    return files_with(
+        path, [each.removeprefix(EMAIL_KIND).encode() for each in erasure.identifiers]
+    )

@@ -81,7 +81,7 @@ MOST_ORDERS: Final = 10_000
 class Erasure:
     """What may go, what stays, and whether it is done.
 
-    phones      E.164 digits, or an email address behind EMAIL_KIND
+    identifiers  E.164 digits, or an email address behind EMAIL_KIND
     orders      their bodies, headers and digests of phones go
     deliveries  of no order, or unreadable, that hold the number; `unreadable`: those of them
     gone_before  deliveries of no order whose bodies are gone already: a backup may have them
@@ -100,7 +100,7 @@ class Erasure:
     """
 
     subject: str
-    phones: list[str] = field(repr=False, default_factory=list)
+    identifiers: list[str] = field(repr=False, default_factory=list)
     orders: list[prune.SettledOrder] = field(default_factory=list)
     deliveries: list[str] = field(default_factory=list)
     unreadable: set[str] = field(default_factory=set)
@@ -130,11 +130,11 @@ class Erasure:
         self.kept += [erase_rules.KeptData(what=each, why="changed") for each in sorted(changed)]
         stayed = {each: self.brought.pop(each) for each in sorted(changed)}
         self.staying |= stayed
-        ids = set(chain.from_iterable(stayed.values()))
+        ids = {*changed, *chain.from_iterable(stayed.values())}
         self.attachments = [each for each in self.attachments if each.order not in changed]
         self.orders = [each for each in self.orders if each.order not in changed]
         self.reasons = [each for each in self.reasons if each[1] not in ids]
-        self.notes = [each for each in self.notes if each[2] not in ids.union(changed)]
+        self.notes = [each for each in self.notes if each[2] not in ids]
         return stayed
 
     def counts(self) -> dict[str, int]:
@@ -192,17 +192,17 @@ class ErasureFinder:
         self._minimum = Duration(context.settings.retention_minimum_days * DAY)
         self._progress = progress
 
-    async def of_phone(self, connection: Connection, digits: str) -> Erasure:
+    async def of_identifier(self, connection: Connection, identifier: str) -> Erasure:
         """Find everything of a number, or of an email address behind EMAIL_KIND."""
         subject = (
-            masked_phone(digits)
-            if digits.isdecimal()
-            else f"the email address {masked_name(digits.removeprefix(EMAIL_KIND))}"
+            masked_phone(identifier)
+            if identifier.isdecimal()
+            else f"the email address {masked_name(identifier.removeprefix(EMAIL_KIND))}"
         )
-        erasure = Erasure(subject=subject, phones=[digits])
-        written = written_pattern(digits)
+        erasure = Erasure(subject=subject, identifiers=[identifier])
+        written = written_pattern(identifier)
         erasure.holding = await erase_store.rows_that_hold(
-            connection, [digits], progress=self._progress
+            connection, [identifier], progress=self._progress
         )
 
         def holding(*places: str) -> set[erase_store.Key]:
@@ -214,7 +214,7 @@ class ErasureFinder:
         strays |= set(await erase_store.deliveries_of_events(connection, holding("events.reason")))
         wholes = {each[0] for each in holding("envelopes.body")}
         if self._context.phone_key is not None:
-            digest = self._context.phone_key.digest(digits)
+            digest = self._context.phone_key.digest(identifier)
             noted = await phone_store.orders_by_phone(connection, digest, limit=MOST_ORDERS + 1)
             orders.update(noted)
             strays.update(await phone_store.deliveries_by_phone(connection, digest))
@@ -233,7 +233,7 @@ class ErasureFinder:
         erasure.wholes = judged.going
         erasure.latest = max(erasure.latest, judged.latest)
         erasure.kept += judged.kept
-        lines = await book_line_store.lines_with(connection, phones=[digits])
+        lines = await book_line_store.lines_with(connection, phones=[identifier])
         # Also those that are written in another way.
         erasure.book_lines = sorted({*lines, *holding("book_lines.phone")})
         erasure.bank_lines = await erase_texts.bank_lines_with(connection, [written])
@@ -242,15 +242,15 @@ class ErasureFinder:
     async def of_order(self, connection: Connection, order: str) -> Erasure:
         """Find everything of an order's customer."""
         erasure = Erasure(subject=order)
-        erasure.phones = await phones_of(connection, order, sources=self._context.sources)
+        erasure.identifiers = await phones_of(connection, order, sources=self._context.sources)
         erasure.holding = await erase_store.rows_that_hold(
-            connection, erasure.phones, progress=self._progress
+            connection, erasure.identifiers, progress=self._progress
         )
         await self._judge(connection, erasure, [order])
         named = re.compile(rf"(?<![\w-]){re.escape(order)}(?![\w-])")
         await self._judge_unknown(connection, erasure, set(), named)
         erasure.book_lines = await book_line_store.lines_with(connection, keys=[match_key(order)])
-        patterns = [written_pattern(phone) for phone in erasure.phones]
+        patterns = [written_pattern(phone) for phone in erasure.identifiers]
         erasure.bank_lines = await erase_texts.bank_lines_with(connection, patterns)
         return await self._checked(connection, erasure)
 
@@ -260,7 +260,7 @@ class ErasureFinder:
         things = {*erasure.brought, *brought, *erasure.deliveries}
         notes = await phone_store.notes_of(connection, things)
         key = self._context.phone_key
-        shown = [] if key is None else [key.digest(each) for each in erasure.phones]
+        shown = [] if key is None else [key.digest(each) for each in erasure.identifiers]
         erasure.notes = notes + await phone_store.recipient_notes(connection, {*shown})
         held = {note[2] for note in erasure.notes}
         held |= {
@@ -272,11 +272,11 @@ class ErasureFinder:
         held |= (await erase_store.wholes_of(connection, brought)).keys()
         held |= (await order_store.named_orders(connection, erasure.brought)).keys()
         for order, deliveries in erasure.brought.items():
-            bare = await erase_texts.bare_reasons(connection, deliveries, erasure.phones)
+            bare = await erase_texts.bare_reasons(connection, deliveries, erasure.identifiers)
             erasure.reasons += bare
             held |= {order} if bare else set()
         erasure.reasons += await erase_texts.bare_reasons(
-            connection, erasure.deliveries, erasure.phones
+            connection, erasure.deliveries, erasure.identifiers
         )
         erasure.attachments = await self._attachments(connection, erasure)
         held |= {each.order for each in erasure.attachments}
@@ -298,7 +298,7 @@ class ErasureFinder:
         if erasure.book_lines or erasure.bank_lines:
             moments.append(await book_line_store.last_import_at(connection))
         erasure.latest = max([erasure.latest, *moments])
-        erasure.waiting = await rows_of(connection, erasure.staying, erasure.phones)
+        erasure.waiting = await rows_of(connection, erasure.staying, erasure.identifiers)
         erasure.going = await self._going(connection, erasure)
         return erasure
 
@@ -307,7 +307,7 @@ class ErasureFinder:
     ) -> dict[str, set[erase_store.Key]]:
         """Return the rows that go, by table."""
         alone = {each: [each] for each in erasure.deliveries}
-        going = await rows_of(connection, erasure.brought | alone, erasure.phones)
+        going = await rows_of(connection, erasure.brought | alone, erasure.identifiers)
         going["envelopes"] |= await erase_store.wholes_by_name(connection, erasure.wholes)
         going["phones"] = {note[:3] for note in erasure.notes}
         going["rejections"] = {(each,) for each in erasure.rejections}
@@ -363,7 +363,7 @@ class ErasureFinder:
                 erasure.kept.append(kept)
                 erasure.staying[order] = ids
                 continue
-            if any(written_pattern(phone).search(order) for phone in erasure.phones):
+            if any(written_pattern(phone).search(order) for phone in erasure.identifiers):
                 kept = erase_rules.KeptData(
                     what=order, why="in_the_reference", place="events.order_ref"
                 )

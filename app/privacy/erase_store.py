@@ -18,7 +18,15 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from app.core.jobs import silent
 from app.core.masking import hint_pattern, is_written_out, written_out, written_pattern
 from app.database.marks import MARK
-from app.database.statements import insert_rows, run, select_in, statement, stream, tables
+from app.database.statements import (
+    PlainConnection,
+    insert_rows,
+    run,
+    select_in,
+    statement,
+    stream,
+    tables,
+)
 from app.finance.book_line_store import LineKey
 from app.receiving.inbox_file_store import path_of
 from app.receiving.phone_store import PhoneNote
@@ -49,7 +57,7 @@ def _contains(path: Path, sought: Sequence[bytes]) -> bool:
     rest = b""
     with path.open("rb") as file:
         while part := file.read(READ_AT_ONCE):
-            window = rest + part
+            window = rest + part.lower()  # an address is sought in small letters
             if any(each in window for each in sought):
                 return True
             rest = window[-longest:]
@@ -452,11 +460,9 @@ class PendingLine(NamedTuple):
     why: str
 
 
-async def pending_lines(connection: AsyncConnection) -> list[PendingLine]:
+def pending_lines(connection: PlainConnection) -> list[PendingLine]:
     """Return the lines that are not carried out here."""
-    rows = await connection.execute(
-        text("SELECT number, since, why FROM pending_erasures ORDER BY number")
-    )
+    rows = connection.ask("SELECT number, since, why FROM pending_erasures ORDER BY number")
     return [PendingLine(*row) for row in rows]
 
 

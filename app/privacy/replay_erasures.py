@@ -65,7 +65,8 @@ PAUSE_S: Final = 0.25
 """Tries and pause of emptying the log while a reader holds it up."""
 
 WAITS: Final[Mapping[str, str]] = {
-    "": "they were begun and did not end: the service ends them, or `tallyhook db restored`",
+    "": "they were begun and did not end: the service ends them within an hour, or now "
+    "`tallyhook db restored`",
     "set_aside": "what they name is among the deliveries that are set aside: see the log, then "
     "`tallyhook deliveries poisoned --retry`",
     "refused": "what they name was refused in this database, and read before it was erased: mend "
@@ -160,7 +161,7 @@ async def journal_state(context: AppContext) -> JournalState:
     async with context.database.reading() as connection:
         begun = await erase_store.journal_name(connection) is not None
         known = len(await erase_store.known_lines(connection))
-        waiting = await erase_store.pending_lines(connection)
+        waiting = await run(connection, erase_store.pending_lines)
     if path is None:
         without = "is not set, and this database is with a journal of erasures; name its file"
         return JournalState(path=None, begun=begun, problem=without if begun else None)
@@ -185,8 +186,7 @@ async def long_pending(context: AppContext) -> tuple[int, Sequence[str], Instant
     """Return how many lines have been pending for longer than PATIENCE or must wait, why, and since
     when."""
     now = context.clock.now()
-    async with context.database.reading() as connection:
-        waiting = await erase_store.pending_lines(connection)
+    waiting = await context.database.on_snapshot(erase_store.pending_lines)
     long = [each for each in waiting if each.why or each.since <= now - PATIENCE]
     since = min((each.since for each in long), default=None)
     return len(long), [WAITS[each] for each in sorted({each.why for each in long})], since
@@ -199,7 +199,7 @@ async def is_pending(context: AppContext, *, order: str) -> bool:
     async with context.database.reading() as connection:
         begun = await erase_store.journal_name(connection) is not None
         known = len(await erase_store.known_lines(connection))
-        numbers = {each.number for each in await erase_store.pending_lines(connection)}
+        numbers = {each.number for each in await run(connection, erase_store.pending_lines)}
     if path is None or not begun:
         return False
     journal = await _fitting(context, path)
@@ -603,8 +603,8 @@ class ErasureReplay:
 ERASURES_REST_S: Final = 60.0
 """Seconds between two tries of pending lines."""
 
-ERASURES_IDLE_S: Final = 300.0
-"""Seconds between two looks for lines of a command that was killed: within PATIENCE."""
+ERASURES_IDLE_S: Final = 3_600.0
+"""Seconds between two looks for lines of a command that was killed, where none is known."""
 
 
 async def take_up_begun(context: AppContext) -> None:
@@ -621,8 +621,8 @@ async def carry_out_pending(context: AppContext) -> int:
     """Carry out the lines that were begun and did not end, or that had to wait. Return how many
     there were."""
     path = context.settings.erasure_journal_path
-    async with context.database.reading() as connection:
-        pending = {each.number for each in await erase_store.pending_lines(connection)}
+    waiting = await context.database.on_snapshot(erase_store.pending_lines)
+    pending = {each.number for each in waiting}
     if path is None or not pending:
         return 0
     with suppress(ConfigurationError):  # an alarm says that lines are pending, `doctor` why
@@ -639,7 +639,7 @@ async def take_up(
     Return all that are."""
     async with context.database.writing() as connection:
         await note_lines(connection, journal, since=context.clock.now())
-        numbers = {each.number for each in await erase_store.pending_lines(connection)}
+        numbers = {each.number for each in await run(connection, erase_store.pending_lines)}
     return [line for line in journal.lines if line.number in numbers]
 
 

@@ -7,7 +7,6 @@ import pytest
 
 from app.core.masking import (
     Masking,
-    emails_in,
     hint_pattern,
     is_written_out,
     looks_like_a_phone,
@@ -192,10 +191,9 @@ def test_what_is_erased_by_is_the_very_number(text: str, found: bool) -> None:
     ],
 )
 def test_what_is_erased_by_is_the_very_address(text: str, found: bool) -> None:
-    """In any capitals; a search by the hint and by the addresses of a text finds as much."""
+    """In any capitals; a search by the hint finds as much."""
     person = "email:jane.doe@example.com"
     assert (written_pattern(person).search(text) is not None) is found
-    assert ("jane.doe@example.com" in emails_in(text)) is found
     assert Masking([person]).touches(text) is found
     assert not found or hint_pattern(person).search(text.encode()) is not None
 

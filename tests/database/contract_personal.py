@@ -280,7 +280,7 @@ class PersonalContract:
         assert await standing(inbox, shown) == dict.fromkeys(planted, 1)
         then = a_month_later(inbox, tmp_path)
         async with inbox.database.reading() as connection:
-            erasure = await ErasureFinder(then, quiet).of_phone(connection, person)
+            erasure = await ErasureFinder(then, quiet).of_identifier(connection, person)
         told = {each.where: each for each in erasure.places()}
         assert told.keys() == planted.keys()
         journal = make_journal(tmp_path / "erasures", at=T)

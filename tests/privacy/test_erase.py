@@ -200,7 +200,7 @@ async def test_a_number_is_found_wherever_it_stands_in_an_event(driver: Driver) 
     await refold_until_quiet(driver.context, limit=100, progress=quiet)
     finding = ErasureFinder(driver.context, quiet)
     async with driver.context.database.reading() as connection:
-        found = await finding.of_phone(connection, PHONE)
+        found = await finding.of_identifier(connection, PHONE)
     assert [each.order for each in found.orders] == ["ORD-1", "ORD-4", "ORD-6", "ORD-7"]
 
 
@@ -250,7 +250,7 @@ async def test_other_customers_lose_nothing(driver: Driver) -> None:
 async def test_a_number_is_understood_in_the_national_way(driver: Driver) -> None:
     """With the calling code of the settings, as in the search; without it, it is no whole one."""
     told = await erased(driver, dry_run=True, phone="0711 223 344", country="254")
-    assert told.phones == [PHONE]
+    assert told.identifiers == [PHONE]
     with pytest.raises(UsageError, match="with its country"):
         await erased(driver, dry_run=True, phone="0711 223 344")
 

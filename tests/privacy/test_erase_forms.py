@@ -18,7 +18,8 @@ from app.finance.imports import ImportRequest, import_bank
 from app.orders.refold import refold_until_quiet
 from app.privacy.backup import back_up, restore
 from app.privacy.check import check_database
-from app.privacy.erase import ErasureRequest, propose_erasure
+from app.privacy.erase import ErasureRequest, propose_erasure, traces_left
+from app.privacy.erase_finding import Erasure
 from app.privacy.replay_erasures import ErasureReplay, Replayed, replay_after_restore
 from app.receiving.inbox import Inbox
 from reconcile.instants import DAY, HOUR
@@ -157,6 +158,12 @@ async def test_an_email_address_goes_as_a_number_does(tmp_path: Path) -> None:
     assert replayed.counts["rejections"] == replayed.counts["bank_lines"] == 1
     assert replayed.counts["attachments"] == 1
     assert not held(tmp_path, *forms[1:]) - {"older.backup"}
+
+
+def test_a_trace_of_an_address_is_found_in_any_capitals(tmp_path: Path) -> None:
+    (tmp_path / "t.db").write_bytes(b"x" * 100 + EMAIL.title().encode())
+    erasure = Erasure(subject="", identifiers=[f"email:{EMAIL}"])
+    assert traces_left(tmp_path / "t.db", erasure) == [tmp_path / "t.db"]
 
 
 async def test_an_address_that_is_none_or_in_a_proposal_is_refused(tmp_path: Path) -> None:
