@@ -15,9 +15,9 @@ from app.console.case_pages import attachments_of_break
 from app.console.orders_pages import saved_lists
 from app.console.proposals_pages import proposed, waiting_about
 from app.console.view import PROPOSE, ROWS, ActionResult, Document, Field, Form, View
-from app.console.words import CAUSES, SETTLINGS, address, capital, plain_money, spoken
+from app.console.words import CAUSES, SETTLINGS, address, plain_money, spoken
 from app.core.errors import NotFoundError, UsageError
-from app.core.text import counted
+from app.core.text import capital, counted
 from app.finance import break_acts, break_choice, left_over, worklist
 from app.finance.bank_match import Booked, booked_page, named_lines
 from reconcile.instants import format_instant

@@ -17,10 +17,10 @@ from app.console.uploads import (
     Upload,
 )
 from app.console.view import PROPOSE, ActionResult, Document, Field, Form, View, stated
-from app.console.words import address, capital, file_part, of_forms
+from app.console.words import address, file_part, of_forms
 from app.core.errors import NotFoundError, UsageError
 from app.core.jobs import job_document
-from app.core.text import counted
+from app.core.text import capital, counted
 from app.finance import imports, stage_file, withdraw_import
 from app.finance.bank_balances import Balances
 from app.finance.changed_rows import changes_file, first_changes

@@ -19,9 +19,9 @@ from app.console.orders_pages import GROUPS
 from app.console.pages import as_csv, as_json, download, file_part
 from app.console.proposals_pages import proposal_shown, proposed
 from app.console.view import ActionResult, Field, Form, View, stated
-from app.console.words import FINDINGS, TAKEN, address, capital
+from app.console.words import FINDINGS, TAKEN, address
 from app.core.errors import NotFoundError, UsageError
-from app.core.text import counted, is_human_text
+from app.core.text import capital, counted, is_human_text
 from app.evidence.bundle import BundleRequest, build_evidence
 from app.evidence.prove_sealed import prove_each
 from app.finance.read_lines import lines_naming

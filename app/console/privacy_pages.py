@@ -14,9 +14,9 @@ from typing import Final
 from app.access.operators import AFTER_ALL, trail
 from app.console.proposals_pages import proposed
 from app.console.view import ROWS, ActionResult, Document, Field, Form, View
-from app.console.words import capital, spoken
+from app.console.words import spoken
 from app.core.errors import NotFoundError, UsageError
-from app.core.text import counted
+from app.core.text import capital, counted
 from app.privacy import erase, erase_finding, replay_erasures
 from app.privacy.places import WAITS
 from reconcile.instants import format_instant

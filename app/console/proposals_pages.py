@@ -7,8 +7,9 @@ from typing import Any
 from app.access.proposal import Proposal
 from app.access.proposals import LAST
 from app.console.view import ActionResult, Document, Form, View
-from app.console.words import BEGUN, DONE_BY, OPEN, PROPOSALS, address, capital
+from app.console.words import BEGUN, DONE_BY, OPEN, PROPOSALS, address
 from app.core.jobs import job_document
+from app.core.text import capital
 from reconcile.instants import format_instant, parse_instant
 
 

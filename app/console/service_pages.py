@@ -14,10 +14,10 @@ from app.access import operators, sessions, tokens
 from app.access.company_account import refuse_without_passwords
 from app.access.proposals import VOUCHING, newcomer_notice
 from app.console.view import ActionResult, Document, Field, Form, View, stated
-from app.console.words import ACTIONS, NOTIFICATIONS, capital
+from app.console.words import ACTIONS, NOTIFICATIONS
 from app.core.errors import ConfigurationError, NotFoundError, UsageError
 from app.core.jobs import job_document
-from app.core.text import counted
+from app.core.text import capital, counted
 from app.evidence import prove_sealed, seal, witnesses
 from app.evidence.seal import rotate_key
 from app.evidence.verify_log import VerifiedLog, verify_own_log

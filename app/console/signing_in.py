@@ -56,7 +56,8 @@ BEGUN: Final = "-begun"
 """End of the name of the cookie of somebody who was sent to the company's sign-in."""
 
 BROWSER: Final = "-browser"
-"""The same of somebody who looks at the sign-in page, to which a passkey's challenge is bound."""
+"""End of the name of the cookie of a browser on the sign-in page, to which a passkey's challenge is
+bound."""
 
 Purpose = Literal["sign-in", "again", "link"]
 """Why somebody is sent to the company's sign-in: to come in, to prove once more who they are, or to

@@ -5,7 +5,8 @@ from typing import Any, Final
 from app.access.operators import MAY
 from app.console.proposals_pages import proposed, waiting_about
 from app.console.view import PROPOSE, ActionResult, Document, Field, Form, View
-from app.console.words import address, capital
+from app.console.words import address
+from app.core.text import capital
 from app.finance import place_payment as placing
 from app.orders.unallocated import (
     WHY,

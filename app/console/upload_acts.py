@@ -26,10 +26,10 @@ from app.console.uploads import (
     mappings_in,
 )
 from app.console.view import PROPOSE, ActionResult, Field, Form, View
-from app.console.words import address, capital, of_forms, plain_money
+from app.console.words import address, of_forms, plain_money
 from app.core.errors import UsageError
 from app.core.ids import new_token
-from app.core.text import counted
+from app.core.text import capital, counted
 from app.finance import bank_balances, import_folder, imports
 from app.finance.files.presets import KIND_NAMES, NO_PRESET, shipped_exports
 from app.finance.named_mappings import list_mappings

@@ -13,6 +13,7 @@ from markupsafe import Markup, escape
 from app.access.operators import Action
 from app.console.locales import local_day, local_number
 from app.console.view import FORMATS
+from app.core.text import capital
 from app.core.zones import local_pieces, wall_clock
 from reconcile.instants import DAY, Instant, format_instant, moment_of, parse_instant
 from reconcile.ledger.vocabulary import FindingCode
@@ -491,11 +492,6 @@ _OPTIONS: Final = tuple(
 def file_part(text: str) -> str:
     """Return a reference as a part of a file's name."""
     return re.sub(r"[^A-Za-z0-9._-]+", "_", text)[:80] or "order"
-
-
-def capital(text: str) -> str:
-    """Begin a sentence with a capital letter."""
-    return text[:1].upper() + text[1:]
 
 
 def spoken(text: str) -> str:

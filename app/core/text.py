@@ -13,6 +13,11 @@ def counted(count: int, one: str, many: str | None = None) -> str:
     return f"{count:,} {one if count == 1 else many or one + 's'}"
 
 
+def capital(text: str) -> str:
+    """Begin a sentence with a capital letter."""
+    return text[:1].upper() + text[1:]
+
+
 def printable(text: str) -> str:
     """Escape characters that control or break a terminal, line breaks among them, as `\\x1b`.
 

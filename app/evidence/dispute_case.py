@@ -31,7 +31,7 @@ from app.receiving.delivery_log_store import raw_delivery
 from app.receiving.header_codec import read_request
 from app.receiving.phone_store import notes_of, orders_by_phone
 from reconcile.instants import MONTHS, SECOND, Instant, format_instant, moment_of
-from reconcile.ledger.events import ANSWERS, Delivery
+from reconcile.ledger.events import ANSWERS, Delivery, Event
 from reconcile.ledger.fold import fold
 from reconcile.ledger.history import History
 from reconcile.ledger.ledger import Ledger
@@ -219,7 +219,7 @@ async def dispute_case(context: AppContext, asked: CaseRequest) -> DisputeCase:
     source = None if reported is None else context.sources.get(reported.source)
     channel = "the channel" if source is None else source.profile.name
     limits = limits_of(channel, network_of(stated.get("network", ())))
-    paid = _paid(known, None if reported is None else reported.payment)
+    paid = _paid(known, reported)
     own = _purchase(known.order, paid, ledger, stated)
     return DisputeCase(
         order=masking.text(asked.order),
@@ -290,6 +290,13 @@ async def _bodies(
             yield each, source, read_request(kept.headers, body)
 
 
+def _is_of(reported: disputes.ReportedDispute | None, event: Event) -> bool:
+    """Return whether an event is of the disputed payment; of any where none is named."""
+    if reported is None or reported.payment is None:
+        return True
+    return (event.source, event.payment) == (reported.source, reported.payment)
+
+
 async def _stated(
     connection: Connection,
     known: History,
@@ -303,13 +310,10 @@ async def _stated(
 
     most  messages that are read: the newest
     """
-    about = [
-        each
-        for each in known.deliveries
-        if reported is None
-        or reported.payment is None
-        or (each.event.source, each.event.payment) == (reported.source, reported.payment)
-    ]
+    about = sorted(
+        (each for each in known.deliveries if _is_of(reported, each.event)),
+        key=lambda each: (each.received_at, each.delivery_id),
+    )
     found: dict[str, dict[str, None]] = {}
     async for each, source, incoming in _bodies(connection, about[-most:], sources):
         try:
@@ -353,12 +357,12 @@ async def _earlier(
     whole  whether purchases are wanted, for which the bodies of all their messages are read
     """
     things = {known.order, *(each.delivery_id for each in known.deliveries)}
-    digests = sorted({each[0] for each in await notes_of(connection, things)})
+    noted = {each[0] for each in await notes_of(connection, things)}
+    digests = sorted(each for each in noted if whole or is_of_a_number(each))
     same, others = set[str](), set[str]()
     for digest in digests:
         found = await orders_by_phone(connection, digest, limit=LOOKED_AT + 1)
         (same if is_of_a_number(digest) else others).update(found)
-    others = others if whole else set()
     looked_at = [*sorted(same - {known.order}), *sorted(others - same - {known.order})][:LOOKED_AT]
     before, orders, purchases = _paid(known), list[EarlierOrder](), list[Purchase]()
     for order, history in (await gather(connection, looked_at)).items():
@@ -379,13 +383,15 @@ async def _earlier(
     return sorted(orders, key=lambda each: (each.paid_at, each.order)), purchases
 
 
-def _paid(history: History, payment: str | None = None) -> tuple[Instant, Money] | None:
-    """Return when and how much was first paid, by one payment where it is named."""
+def _paid(
+    history: History, reported: disputes.ReportedDispute | None = None
+) -> tuple[Instant, Money] | None:
+    """Return when and how much was first paid, by the disputed payment where it is named."""
     paid = [
         (each.event.occurred_at or each.received_at, each.event.money)
         for each in history.deliveries
         if each.event.claim == "succeeded" and each.event.money is not None
-        if payment in (None, each.event.payment)
+        if _is_of(reported, each.event)
     ]
     return min(paid, key=lambda each: each[0], default=None)
 

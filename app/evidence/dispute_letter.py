@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from app.context.context import AppContext
 from app.core.child import ChildLimits, ChildStopped, run_in_child
-from app.core.text import counted
+from app.core.text import capital, counted
 from app.core.zones import local_text
 from app.evidence import attachments, dispute, dispute_case, gather_evidence, keys
 from app.evidence.bundle_letter import STAMP, price_rows
@@ -298,8 +298,7 @@ class _Writer:
             if known is not None and known.money is not None:
                 money = known.money  # of a sum, what it is more by
             stated = "an amount that was not stated" if money is None else str(money)
-            words = _CLAIMS[claim].format(money=stated)
-            words = words[0].upper() + words[1:]
+            words = capital(_CLAIMS[claim].format(money=stated))
             if claim in ("dispute_won", "dispute_lost"):
                 lost = dispute.still_lost([each], self._case.ledger)
                 words += "" if lost is None else f" in part, and {lost} of it stayed lost"
@@ -375,10 +374,10 @@ MOST_TEXT: Final = 20_000
 """Characters of a text that stand behind the letter: some eight pages."""
 
 OF_ONE_EXHIBIT: Final = ChildLimits(memory_mib=2_048, processor_s=15, duration_s=20)
+"""A picture of MAX_PIXELS takes 400 MiB and a second; most files take a tenth of a second."""
 
 OF_ONE_MAIL: Final = ChildLimits(memory_mib=512, processor_s=3, duration_s=10)
 """A mail is text: what takes longer was made to."""
-"""A picture of MAX_PIXELS takes 400 MiB and a second; most files take a tenth of a second."""
 
 
 async def _text(content: bytes) -> str:

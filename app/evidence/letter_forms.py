@@ -31,7 +31,9 @@ from app.core.pages.letters import (
     Phrases,
     ShownExhibit,
 )
+from app.core.text import capital
 from app.evidence import dispute_case, gather_evidence, seal
+from app.evidence.attachments import ENDINGS
 from app.evidence.dispute_letter import OF_ONE_EXHIBIT, Exhibit, Letter, letter_of
 from app.evidence.letter_limits import SentFile, fault_of_sending
 from app.orders.holds import hold_if_due
@@ -43,8 +45,6 @@ MOST_PAGES: Final = 20
 """Pages of one exhibit behind the letter: a longer one is listed, and sent by itself."""
 
 OF_ONE_LETTER: Final = ChildLimits(memory_mib=4_096, processor_s=90, duration_s=60, result_mib=256)
-
-_ENDINGS: Final = {"application/pdf": "pdf", "image/png": "png", "image/jpeg": "jpg"}
 
 
 def letter_form(path: Path) -> LetterForm:
@@ -116,7 +116,7 @@ def _fault(letter: Letter, content: bytes, pages: Mapping[int, int], name: str) 
     """Return which limit of the bank's channel a PDF goes over, with what to drop."""
     exhibits = [
         SentFile(
-            name=f"exhibit {each.number}, {shown['name']}", ending=_ENDINGS.get(each.media, "txt"),
+            name=f"exhibit {each.number}, {shown['name']}", ending=ENDINGS[each.media],
             size=len(each.content), pages=pages.get(each.number, 0),
             behind=bool(each.text or pages.get(each.number)),
         )
@@ -148,8 +148,8 @@ async def _smaller(exhibit: Exhibit) -> Exhibit:
 
 
 def _file(exhibit: Exhibit) -> str:
-    ending = _ENDINGS.get(exhibit.media)
-    return f"exhibit-{exhibit.number}.{ending}" if ending else ""
+    ending = ENDINGS[exhibit.media]
+    return "" if ending == "txt" else f"exhibit-{exhibit.number}.{ending}"
 
 
 async def _pdf(letter: Letter) -> tuple[bytes, dict[int, int]]:
@@ -274,12 +274,12 @@ def _of_dispute(found: Mapping[str, Any] | None) -> list[tuple[str, Phrases]]:
     return [
         ("Dispute", found["reference"] or "no reference was given"),
         ("Payment", found["payment"] or "no reference was given"),
-        ("Reason", _upper(found["reason"])),
+        ("Reason", capital(found["reason"])),
         ("Reason code", found["code"] or "no message states one"),
         ("Disputed amount", found["words"] or "not stated"),
         ("Opened", _at(found["opened_at"])),
         *([("Answer due", due)] if found["respond_by"]["at"] or found["open"] else []),
-        ("State", _upper(found["state"])),
+        ("State", capital(found["state"])),
     ]
 
 
@@ -296,10 +296,6 @@ def _of_payment(said: Mapping[str, Any]) -> list[Block]:
         source = f" (by {each['source']}, read {each['read']})"
         blocks.append(Paragraph((Phrase(each["sentence"]), Phrase(source, "quiet"))))
     return blocks
-
-
-def _upper(words: str) -> str:
-    return words[:1].upper() + words[1:]
 
 
 def _happened(said: Mapping[str, Any]) -> list[Block]:
@@ -325,7 +321,7 @@ def _listed(exhibits: Sequence[Mapping[str, Any]], shown: Mapping[int, str]) -> 
     rows: list[tuple[Phrases, ...]] = []
     for each in exhibits:
         parcel = f"{each['carrier']} {each['tracking']}".strip()
-        what = [Phrase(_upper(each["words"]) + (f": {parcel}" if parcel else ""))]
+        what = [Phrase(capital(each["words"]) + (f": {parcel}" if parcel else ""))]
         what += [Phrase(each["note"], line=True)] if each["note"] else []
         where = shown.get(each["number"], "Sent by itself.")
         name = (Phrase(each["name"]), Phrase(where, "quiet", line=True))

@@ -92,7 +92,7 @@ OF_NETWORKS: Final[Mapping[str, LetterLimits]] = {
     ),
     "diners": LetterLimits(size=3 * MB, who="Diners", sources=(_CHECKOUT,)),
 }  # fmt: skip
-"""By card network, as `first_party.network_of` names it."""
+"""Limits by card network, as `first_party.network_of` names it."""
 
 OF_CHANNELS: Final[Mapping[str, LetterLimits]] = {
     "stripe": LetterLimits(
@@ -120,7 +120,7 @@ OF_CHANNELS: Final[Mapping[str, LetterLimits]] = {
                  "read 2026-11-29",),
     ),
 }  # fmt: skip
-"""By the profile of the source that the dispute came from."""
+"""Limits by the profile of the source that the dispute came from."""
 
 
 def limits_of(channel: str, network: str | None) -> LetterLimits:
@@ -177,11 +177,17 @@ def fault_of_sending(
     for each in (letter, *alone):
         if limits.each is not None and each.size > limits.each:
             most, thing = megabytes(limits.each), "it" if each is letter else each.name
+            if each is not letter:
+                drop = f"drop {each.name}, or attach a smaller scan"
             return f"{thing} has {megabytes(each.size)}, and {most} a file are taken: {drop}"
     if limits.pages is not None and letter.pages > limits.pages:
-        longest = max(exhibits, key=lambda each: each.pages, default=letter)
-        pages = f"{letter.pages} pages, and {limits.pages} are taken"
-        return f"it has {pages}: drop {longest.name} ({counted(longest.pages, 'page')})"
+        behind = [each for each in exhibits if each.behind]
+        longest = max(behind, key=lambda each: (each.pages, each.size), default=None)
+        what = "send fewer exhibits with it"
+        if longest is not None:
+            count = f" ({counted(longest.pages, 'page')})" if longest.pages else ""
+            what = f"drop {longest.name}{count}"
+        return f"it has {letter.pages} pages, and {limits.pages} are taken: {what}"
     if limits.files is not None and len(alone) >= limits.files:
         count = f"{counted(1 + len(alone), 'file')}, and {limits.files} are taken"
         return f"with what is sent by itself it is {count}: drop {alone[-1].name}"

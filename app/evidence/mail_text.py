@@ -64,17 +64,17 @@ class _Words(HTMLParser):
     def __init__(self) -> None:
         super().__init__()
         self.words: list[str] = []
-        self._hidden = 0
+        self._hidden = False
 
     def handle_starttag(self, tag: str, attrs: object) -> None:
-        self._hidden += tag in ("style", "script")
+        self._hidden |= tag in ("style", "script")
         self.words += ["\n"] if tag in ("p", "br", "div", "tr", "li", "h1", "h2") else []
 
     def handle_endtag(self, tag: str) -> None:
-        self._hidden -= tag in ("style", "script")
+        self._hidden &= tag not in ("style", "script")
 
     def handle_data(self, data: str) -> None:
-        self.words += [] if self._hidden > 0 else [" ".join(data.split()) + " "]
+        self.words += [] if self._hidden else [" ".join(data.split()) + " "]
 
 
 def _words_of(page: str) -> str:

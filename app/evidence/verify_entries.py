@@ -81,7 +81,7 @@ PARTS_OF = {
     "revision": ("because", "substance"),
     "deed": ("facts", "reason", "subject", "who"),
 }
-"""The same for what other kinds of leaves seal."""
+"""Members that are a part each of what other kinds of leaves seal."""
 
 
 def inclusion(bundle: Bundle) -> tuple[bool | None, str]:

@@ -231,7 +231,7 @@ class VerifiedLog:
     """What was recomputed, and what does not fit.
 
     waiting  rows that wait for a leaf
-    reread   deliveries whose verdict or event id was corrected since they were sealed
+    reread   deliveries that are read otherwise by now than when they were sealed
     first    number of the first leaf that does not fit
     left     the largest checkpoint that left the house, as far as is known here
     tell     problems that are kept; the others are counted

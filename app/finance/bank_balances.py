@@ -18,7 +18,7 @@ from app.access.proposals import Agree, ProposalKind, check_reason, propose
 from app.context.context import AppContext
 from app.core.errors import UsageError
 from app.database.engine import Connection
-from app.finance.balance_store import standing_balances
+from app.finance.bank_store import standing_balances
 from app.finance.files.bank import account_name
 from app.finance.files.banks.entries import Balances as Balances
 from app.finance.import_store import replace_import_tasks
@@ -38,13 +38,10 @@ SHOWN: Final = 3
 """Statements that notes name; the page of the imports has all files."""
 
 
-def stored_form(
-    found: Sequence[Balances], *, account: str, accepted: Mapping[str, str]
-) -> list[StatementBalances]:
+def stored_form(found: Sequence[Balances], *, account: str) -> list[StatementBalances]:
     """Return balances in minor units, without those that state no day or no whole units.
 
-    account   the account of statements that name none
-    accepted  ids of the proposals that accepted differences, by `Balances.name`
+    account  the account of statements that name none
     """
     stored = list[StatementBalances]()
     for place, each in enumerate(found):
@@ -66,7 +63,7 @@ def stored_form(
                 closing=closing,
                 difference=difference,
                 place=place,
-                proposal=accepted.get(each.name),
+                proposal=each.proposal,
             )
         )
     return stored

@@ -1,4 +1,5 @@
-"""Lines of bank accounts as of an instant; and payouts, the sums of statement lines that name one.
+"""Lines of bank accounts as of an instant, and the balances of the bank's statements; and payouts,
+the sums of statement lines that name one.
 
 A line is identified by what the bank states (`subject`) and, among equal ones, by its place
 (`ordinal`). A later file that repeats it changes nothing; one with another text of it is a new
@@ -16,6 +17,7 @@ from app.database.statements import Rows, statement, stream
 from app.finance import import_store
 from app.finance.line_version_store import lines_known
 from reconcile.instants import EARLIEST, LATEST, Instant
+from reconcile.matching.balances import StatementBalances
 from reconcile.matching.bank import Payout
 from reconcile.matching.books import BankLine
 
@@ -247,3 +249,37 @@ async def rewrite_bank_texts(
                 "since": since,
             },
         )
+
+
+# --- balances of statements, whose rows are only added --------------------------------------------
+
+_BALANCES: Final = tuple(StatementBalances.__dataclass_fields__)
+
+_ADD_BALANCES: Final = statement(
+    "INSERT INTO bank_balances ({columns}) VALUES ({values})",
+    columns=", ".join(_BALANCES),
+    values=", ".join(f":{name}" for name in _BALANCES),
+)
+
+_STANDING_BALANCES: Final = statement(
+    "SELECT {columns} FROM bank_balances JOIN imports ON imports.number = of_import "
+    "WHERE imports.published_at <= :as_of AND NOT EXISTS (SELECT 1 FROM imports AS other "
+    "WHERE other.withdraws = of_import AND other.published_at <= :as_of)",
+    columns=", ".join(_BALANCES),
+)
+
+
+async def add_balances(
+    connection: AsyncConnection, found: Iterable[StatementBalances], *, of_import: int
+) -> None:
+    for each in found:
+        values = {name: getattr(each, name) for name in _BALANCES} | {"of_import": of_import}
+        await connection.execute(text(_ADD_BALANCES), values)
+
+
+async def standing_balances(
+    connection: AsyncConnection, *, as_of: Instant
+) -> list[StatementBalances]:
+    """Return the balances of the imports that stood at an instant, in no order."""
+    rows = await connection.execute(text(_STANDING_BALANCES), {"as_of": as_of})
+    return [StatementBalances(**dict(zip(_BALANCES, row, strict=True))) for row in rows]

@@ -294,7 +294,7 @@ async def import_bank(
             done = await import_file(
                 context, request, chosen, form=form, kind=BANK, name="", progress=progress
             )
-            if (differs := done.differs) is None or differs.name in request.accepted:
+            if (differs := done.differs) is None:
                 break
             known = await bank_balances.approval_of(context, done.sha256, differs)
             if known is None and request.accept_difference:

@@ -285,7 +285,7 @@ class StagedFile:
         self._spans: list[tuple[str, Span]] = []
         self._accounts: set[str | None] = set()
         self._booked: dict[str, tuple[Instant, Instant]] = {}
-        self.format = ""
+        self._format = ""
         self._bank: BankTable | None = None
         names = [
             1 + form.STAGED.index(each) for each in ("account", "wallet") if each in form.STAGED
@@ -369,7 +369,7 @@ class StagedFile:
             opens_before = first < min([last, *days])
             days += [day_after(first) if opens_before else first, last]
         first_day, last_day = min(days, default=None), max(days, default=None)
-        return replace(line, format=self.format, first_day=first_day, last_day=last_day)
+        return replace(line, format=self._format, first_day=first_day, last_day=last_day)
 
     def booked_days(self, account: str) -> set[str]:
         """Return the days on which the file has bookings of an account."""
@@ -421,10 +421,10 @@ class StagedFile:
             read = map(understanding.name_of, self._form.FIELDS.names)
             columns = printable(", ".join(filter(None, read)))[:MAX_FORMAT]
             named = done.preset if self._bank is None else self._bank.format
-            self.format = named or f"a table with {columns}"
+            self._format = named or f"a table with {columns}"
         if self._bank is not None:
             done.balances = bank_balances.stored_form(
-                self._bank.balances, account=self._request.account, accepted=self._request.accepted
+                self._bank.balances, account=self._request.account
             )
         is_empty = self._bank is not None and self._bank.statements
         if not done.read and not self._spans and not is_empty:

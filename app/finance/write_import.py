@@ -23,8 +23,8 @@ from app.context.context import AppContext
 from app.core.errors import StoreUnavailable, UsageError
 from app.database.engine import Connection
 from app.finance import (
-    balance_store,
     bank_enrichment,
+    bank_store,
     coverage_store,
     import_store,
     line_version_store,
@@ -103,7 +103,7 @@ async def write_import(
         await coverage_store.add_coverage(
             connection, [replace(each, of_import=done.number, at=at) for each in covers]
         )
-        await balance_store.add_balances(connection, balances, of_import=done.number)
+        await bank_store.add_balances(connection, balances, of_import=done.number)
         facts: dict[str, str | int] = {
             "import": done.number,
             "sha256": done.sha256,

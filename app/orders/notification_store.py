@@ -452,7 +452,7 @@ class Stuck:
 
 
 async def stuck_notifications(connection: AsyncConnection, *, enough: int) -> Stuck | None:
-    """Return what is stuck of a shop that is not away; None where nothing is."""
+    """Return the stuck notifications of a shop that is not away; None where there are none."""
     some = select(_ROWS.since, _ROWS.order_key, _ROWS.problem).where(_CONDITIONS["stuck"])
     rows = list(await connection.execute(some.order_by(_ROWS.since).limit(enough)))
     if not rows:

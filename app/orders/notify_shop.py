@@ -212,7 +212,7 @@ def judge(
     now: Instant,
 ) -> tuple[Away | None, list[SendResult]]:
     """Judge the shop and each notification by the answers to all that was sent at one moment, each
-    of another order. None says that the shop took one of them."""
+    of another order. None says that the shop took one of them, or that the only one is given up."""
     sent = list(zip(taken, answers, strict=True))
     if any(answer.taken for answer in answers):
         return None, [_result(each, answer, now=now) for each, answer in sent]
@@ -228,6 +228,8 @@ def judge(
     if any(one.again_at is None for one in results):
         probe_at = now  # what is behind one that was given up need not wait for it any more
     since = now if before is None else before.since
+    if alone and results[0].given_up:
+        return None, results  # the next of the same order is judged anew
     health = Away(
         since=since,
         failures=failures,

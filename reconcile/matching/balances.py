@@ -38,7 +38,7 @@ class StatementBalances:
 
     @property
     def stated(self) -> tuple[str, str, int, int]:
-        """All that two files state alike of one statement."""
+        """Facts by which the same statement in two files is recognized."""
         return self.opened, self.closed, self.opening, self.closing
 
 

@@ -7,9 +7,9 @@ import pytest
 
 from app.access.operators import trail
 from app.core.errors import NotFoundError, UsageError
-from app.finance.balance_store import standing_balances
 from app.finance.bank_enrichment import accounts_to_enrich
 from app.finance.bank_match import booked_lines
+from app.finance.bank_store import standing_balances
 from app.finance.coverage import (
     Declaration,
     declare_coverage,

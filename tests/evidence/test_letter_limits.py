@@ -55,6 +55,8 @@ BEHIND = (
     SentFile(name="exhibit 1, terms", ending="pdf", size=400, pages=9, behind=True),
     SentFile(name="exhibit 2, scan", ending="png", size=2_400_000, pages=1, behind=True),
 )
+BIG_BEHIND = SentFile(name="exhibit 4, all", ending="pdf", size=9_000_000, pages=3, behind=True)
+TEXT = SentFile(name="exhibit 5, terms.txt", ending="txt", size=20_000, behind=True)
 ALONE = SentFile(name="exhibit 3, big", ending="png", size=3_000_000)
 
 
@@ -67,6 +69,9 @@ ALONE = SentFile(name="exhibit 3, big", ending="png", size=3_000_000)
         (made(), (*BEHIND, ALONE), {"size": 2 * MB}, "3 MB, and 2 MB are taken: drop exhibit 3"),
         (made(size=2_000_001), BEHIND, {"each": 2 * MB}, "2 MB a file are taken: drop exhibit 2"),
         (made(), (ALONE,), {"each": 2 * MB}, "exhibit 3, big has 3 MB, and 2 MB a file"),
+        (made(), (BIG_BEHIND, ALONE), {"each": 2 * MB}, "taken: drop exhibit 3, big, or attach"),
+        (made(pages=19), (ALONE,), {"pages": 18}, "18 are taken: send fewer exhibits with it"),
+        (made(pages=19), (TEXT,), {"pages": 18}, "18 are taken: drop exhibit 5, terms.txt"),
         (made(pages=19), BEHIND, {"pages": 18}, "and 18 are taken: drop exhibit 1, terms (9 pages"),
         (made(), (ALONE, ALONE), {"files": 2}, "it is 3 files, and 2 are taken: drop exhibit 3"),
         (made("letter.html"), (), {"formats": ("pdf",)}, "name one that ends in .pdf"),

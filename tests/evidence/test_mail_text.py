@@ -15,7 +15,8 @@ def mail(html_only: bool = False) -> bytes:
     made["Date"] = "Fri, 20 Nov 2026 10:00:00 +0300"
     made["Subject"] = "Re: Rechnung für Bestellung"
     made["Message-ID"] = "<1@example.com>"
-    page = "<style>p {color: red}</style><p>The lamps <b>arrived</b>,<br>thank you.</p>"
+    hidden = "</script><script>spy()</script><style>p {color: red}</style>"
+    page = hidden + "<p>The lamps <b>arrived</b>,<br>thank you.</p>"
     if html_only:
         made.set_content(page, subtype="html")
     else:

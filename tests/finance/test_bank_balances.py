@@ -43,12 +43,12 @@ class Bank:
         given = {"by": Proven("Ann"), **said}
         return await import_bank(self.context, ImportRequest(path=path, **given))
 
-    async def accepts(self) -> int:
+    async def accepts(self, content: str = DIFFERS) -> int:
         """Have two people accept the difference, and import the file. Returns its number."""
-        made = await self.takes(DIFFERS, **BECAUSE)
+        made = await self.takes(content, **BECAUSE)
         assert made.proposal is not None
         await self.proposals.approve(made.proposal, by=Proven("Ben"), reason="I asked the bank")
-        done = await self.takes(DIFFERS)
+        done = await self.takes(content)
         assert done.number is not None
         return done.number
 
@@ -163,3 +163,15 @@ async def test_pages_of_one_statement_are_one(bank: Bank) -> None:
     )
     done = await bank.takes(pages)
     assert [each.stated for each in done.balances] == [("2026-01-05", "2026-01-06", 500, 600)]
+
+
+async def test_a_difference_of_one_page_is_accepted_with_the_whole_statement(bank: Bank) -> None:
+    pages = (
+        DIFFERS.replace(":62F:", ":62M:")
+        + HEAD
+        + ":60M:C260107KES17,50\n:61:2601080108C1,NTRFNONREF//B9\n:62F:C260108KES18,50\n-\n"
+    )
+    await bank.accepts(pages)
+    (row,) = (await bank.report()).balances
+    assert (row.opened, row.closed, row.difference) == ("2026-01-06", "2026-01-08", 250)
+    assert (row.accepted_by, row.second) == ("Ann", "Ben")

@@ -212,8 +212,8 @@ def doubts_of(path: Path, sheet: str) -> SheetDoubts:
 
 
 _MARKS: Final = (b"hidden", b'"e"', b"'e'", b"<f", b":f", b"\0")
-"""Of these a sheet has one where it may hide something; a zero byte is UTF-16. Following each
-element takes four times as long as the rest."""
+"""Bytes of which a sheet has one where it may hide something; a zero byte is UTF-16. Only such a
+sheet is parsed element by element, which takes four times as long."""
 
 _LONGEST_MARK: Final = max(map(len, _MARKS))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 from decimal import Decimal, InvalidOperation
@@ -43,7 +43,7 @@ class BankTable(ABC):
     compared    those of them whose balances agree with their entries, or differ as two people
                 accepted
     balances    both balances of each statement that states them, with the day of each
-    accepted    statements whose difference two people accepted, as `Balances.name`
+    accepted    ids of the proposals by which two people accepted a difference, by `Balances.name`
     differs     the statement for whose difference the file was refused
     broken      problems of the entries to come, by row number
     """
@@ -61,7 +61,7 @@ class BankTable(ABC):
         self.notes = self._notes
         self.statements = self.compared = 0
         self.balances: list[Balances] = []
-        self.accepted: Collection[str] = ()
+        self.accepted: Mapping[str, str] = {}
         self.differs: Balances | None = None
         self.broken: dict[int, tables.Problem] = {}
 
@@ -102,6 +102,7 @@ class BankTable(ABC):
         if found.difference():
             said = found.said()
             self._notes.append(f"{said[0].upper()}{said[1:]}; it is taken as it is.")
+            found.proposal = self.accepted[found.name]
         if found.opening is None or found.closing is None:
             return
         self.compared += 1
@@ -109,6 +110,7 @@ class BankTable(ABC):
         if found.goes_on and before is not None and found.follows(before):
             found.opening, found.opened = before.opening, before.opened
             found.moved += before.moved
+            found.proposal = found.proposal or before.proposal
             del self.balances[-1]
         self.balances.append(found)
 
@@ -143,7 +145,8 @@ def day_after(day: str) -> str:
 class Balances:
     """One statement's balances, each with its day, and the sum of its entries, in its currency.
 
-    goes_on  whether it is a further page of the statement before it
+    goes_on   whether it is a further page of the statement before it
+    proposal  id of the proposal by which the difference of it, or of a page, was accepted
     """
 
     opening: Decimal | None = None
@@ -154,6 +157,7 @@ class Balances:
     opened: str = ""
     closed: str = ""
     goes_on: bool = False
+    proposal: str | None = None
 
     @property
     def name(self) -> str:
