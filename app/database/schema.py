@@ -36,8 +36,8 @@ NEWEST: Final = VERSIONS[-1]
 """The version that this program needs."""
 
 DIGESTS: Final = {
-    "sqlite": "c5e6e10ac33fa79b74084836a85d0076be3120fd06a7a8ecca2af3a7b173a4eb",
-    "postgresql": "2a5ea3b43e67f91ee4ee672ea906a6be6c9f8a6d27db9025b410368f798b3b86",
+    "sqlite": "f3837bcc01ee3051a023d3b2e79fbe5c5c08532c5d07ea1175067d57e18909f6",
+    "postgresql": "9aae750420aeddbc57f4dc69a87a18fd71524add6fdeeb20aef0b6cfce316f8b",
 }
 """SHA-256 of all objects that the migrations make, by dialect; a test prints what belongs here.
 Where the digest of a database differs, the migrations are run to name the first difference."""

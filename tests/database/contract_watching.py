@@ -3,11 +3,13 @@
 from dataclasses import replace
 
 import pytest
+from sqlalchemy.exc import DBAPIError
 
 from app.access.operators import register_operator
 from app.core.ids import first_id, new_id
 from app.core.reading import TRIED
 from app.database.facts import database_facts
+from app.database.gaps import Gap, accepted_gaps, add_gap, gap_id
 from app.golive.signoff_store import Signoff, add_signoff, signoffs
 from app.monitoring import monitoring_store as watch
 from app.monitoring import work_notice_store as notices
@@ -15,9 +17,9 @@ from app.orders.counter_store import finding_counts
 from app.orders.record_store import add_records
 from app.providers.request import FETCHED
 from app.receiving.inbox import Inbox
-from reconcile.instants import TICK
+from reconcile.instants import SECOND, TICK
 from reconcile.ledger.records import Record, RecordKind
-from tests.database.builders import arrival, commit, context, fetch, keep, plan_of, said
+from tests.database.builders import arrival, change, commit, context, fetch, keep, plan_of, said
 from tests.database.contract_ledgers import folded
 from tests.reconcile.build import T, seconds
 
@@ -160,6 +162,28 @@ class WatchingContract:
         for each in said_:
             await commit(inbox, add_signoff, each)
         assert await fetch(inbox, signoffs) == said_
+
+    async def test_accepted_gaps_are_only_added_and_read_back(self, inbox: Inbox) -> None:
+        gaps = [
+            Gap(
+                id=gap_id(T + number * SECOND),
+                kind="database",
+                since=T,
+                until=seconds(3),
+                deliveries=lost,
+                detail="The newest commits are gone.",
+                accepted_at=seconds(9),
+                accepted_by="Ann",
+                reason="ö\n",
+            )
+            for number, lost in enumerate((None, 99))
+        ]
+        for gap in gaps:
+            await inbox.database.writer.commit(add_gap, gap)
+        for change_ in ("UPDATE gaps SET deliveries=0", "DELETE FROM gaps"):
+            with pytest.raises(DBAPIError, match="only added"):
+                await change(inbox, change_)
+        assert await inbox.database.on_snapshot(accepted_gaps) == gaps
 
     async def test_a_sound_database_has_nothing_switched_off(self, inbox: Inbox) -> None:
         facts = await fetch(inbox, database_facts)

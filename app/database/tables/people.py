@@ -274,6 +274,23 @@ class SignoffRow(Table, table=True):
     note: str = text_column(marks.TRAIL_WORDS)
 
 
+class GapRow(Table, table=True):
+    """A span of time whose evidence may be lost, and that a person accepted. `deliveries` is NULL
+    where it is unknown how many are lost. Append-only."""
+
+    __tablename__ = "gaps"
+    __table_args__ = STRICT
+    id: str = text_column(marks.CODES, primary=True)
+    kind: str = text_column(marks.CODES)
+    since: int = big_column()
+    until: int = big_column()
+    deliveries: int | None = big_column(null=True)
+    detail: str = text_column(marks.PROBLEM)
+    accepted_at: int = big_column()
+    accepted_by: str = text_column(marks.STAFF)
+    reason: str = text_column(marks.TRAIL_WORDS)
+
+
 class OperatorRow(Table, table=True):
     """A person with a role, by which they may change or unmask something. `company` is the issuer
     and the subject of the company's account with which they sign in, if they do."""

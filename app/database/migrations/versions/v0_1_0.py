@@ -28,6 +28,7 @@ APPEND_ONLY = (
     "closings",
     "coverage",
     "erasures",
+    "gaps",
     "log_departures",
     "match_rules",
     "proposal_decisions",

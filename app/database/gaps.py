@@ -1,0 +1,76 @@
+"""Gaps: spans of time whose evidence may be lost, and that a person accepted.
+
+Leaves out how a gap is found, and what follows from one.
+"""
+
+from dataclasses import astuple, dataclass
+from typing import Final, Literal
+
+from app.core.ids import new_id
+from app.database.statements import PlainConnection
+from reconcile.instants import Instant
+
+GapKind = Literal["database", "inbox"]
+"""What lost something: `database`, its newest commits, which may hold deliveries and all that does
+not pass through the inbox; `inbox`, deliveries that were acknowledged and not read yet."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gap:
+    """A span in which something may be lost, and who accepted that.
+
+    since, until  both instants belong to the span
+    deliveries    how many acknowledged deliveries are lost at most; None where that is unknown
+    detail        what happened, a sentence of ours
+    accepted_by   an operator's name, or that of the machine's owner
+    """
+
+    id: str
+    kind: GapKind
+    since: Instant
+    until: Instant
+    deliveries: int | None
+    detail: str
+    accepted_at: Instant
+    accepted_by: str
+    reason: str
+
+
+def gap_id(at: Instant) -> str:
+    """Return an id for a gap that is accepted now."""
+    return new_id("gap_", at)
+
+
+def add_gap(connection: PlainConnection, gap: Gap) -> None:
+    """Add an accepted gap, in the caller's transaction."""
+    connection.ask(_ADD, astuple(gap))
+
+
+_ADD: Final = (
+    "INSERT INTO gaps (id, kind, since, until, deliveries, detail, accepted_at, accepted_by, "
+    "reason) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
+)
+
+
+def accepted_gaps(connection: PlainConnection) -> list[Gap]:
+    """Return all accepted gaps, in the order of their acceptance; there are a few at most."""
+    return [
+        Gap(
+            id=row[0],
+            kind=row[1],
+            since=row[2],
+            until=row[3],
+            deliveries=row[4],
+            detail=row[5],
+            accepted_at=row[6],
+            accepted_by=row[7],
+            reason=row[8],
+        )
+        for row in connection.ask(_ALL)
+    ]
+
+
+_ALL: Final = (
+    "SELECT id, kind, since, until, deliveries, detail, accepted_at, accepted_by, reason FROM gaps "
+    "ORDER BY id"
+)
