@@ -45,6 +45,7 @@ from app.core.clock import SystemClock
 from app.core.errors import TallyhookError, UnreachableError, UsageError
 from app.core.http import asked_to_wait
 from app.core.logs import configure_logging
+from app.core.process import why_ended
 from app.core.text import counted
 from app.providers.profile import load_profile
 from app.providers.request import Incoming
@@ -367,7 +368,8 @@ class Child:
         """Raises UnreachableError, with the end of its log, when the process has ended."""
         if self._process is not None and self._process.returncode is not None:
             tail = self.log.read_text(errors="replace")[-600:].strip()
-            raise UnreachableError(f"the {self.name} ended; the end of {self.log}:\n{tail}")
+            why = why_ended(self._process.returncode)
+            raise UnreachableError(f"the {self.name} ended: {why}; the end of {self.log}:\n{tail}")
 
     async def ended(self) -> None:
         """Returns when the process has ended."""

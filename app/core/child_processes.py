@@ -26,7 +26,7 @@ from typing import Final
 
 import structlog
 
-from app.core.process import ending_signals
+from app.core.process import ending_signals, why_ended
 from app.core.signals import Signal
 
 # --- the worker -----------------------------------------------------------------------------------
@@ -137,7 +137,8 @@ class WorkerProcess:
             self.ready, self._gone_at = False, monotonic()
             if self._stopping.is_set():
                 return
-            log.error("the process that reads the inbox has ended", code=code)
+            why = None if code is None else why_ended(code)
+            log.error("the process that reads the inbox has ended", code=code, problem=why)
             pause = AGAIN_S if monotonic() - began > STEADY_S else min(2 * pause, MOST_S)
             try:
                 async with asyncio.timeout(pause):
@@ -197,6 +198,13 @@ async def started(
     return process, *await asyncio.open_connection(sock=ours)
 
 
+_GONE: Final = (
+    "the receiver did not say why: somebody killed it, the system did for lack of memory, or a "
+    "file that it had mapped was cut off, such as the -shm beside the database or its inbox; its "
+    "supervisor's log and the kernel's have the signal; start it again"
+)
+
+
 class Parent:
     """The same pair of sockets, for the child."""
 
@@ -215,6 +223,7 @@ class Parent:
     ) -> None:
         """Hear what the parent says until it is gone. stop: called with whether there is time to
         read what was accepted; leave: with whether another process folds and seals."""
+        ends = False
         reader, self._writer = await asyncio.open_connection(sock=self._socket)
         read.elsewhere = self._tell
         say(self._writer, READY)
@@ -224,7 +233,10 @@ class Parent:
             for each in news:
                 each.hear()
             if STOP in received or END in received:
+                ends = True
                 stop(STOP in received)
+        if not ends:  # nobody else of ours is left to say so
+            log.error("the receiver is gone, and this process ends, too", problem=_GONE)
         stop(False)
 
     def fail(self) -> None:
@@ -343,6 +355,8 @@ async def _live(stopping: asyncio.Event, *, host: str, port: int) -> None:
         await asyncio.wait({ended, asked}, return_when=asyncio.FIRST_COMPLETED)
         asked.cancel()
     if not stopping.is_set():
-        log.error("the console ended, and is started again", exit_code=process.returncode)
+        code = process.returncode
+        why = None if code is None else why_ended(code)
+        log.error("the console ended, and is started again", exit_code=code, problem=why)
     if await ended_by_kill(process, within_s=CONSOLE_STOP_S):
         log.error("the console does not end; it is killed")

@@ -199,7 +199,7 @@ FIELDS: Final[dict[str, str]] = {
     "peer": "the kind of a request's address: this machine, a private network, public",
     "pid": "a process's number",
     "port": "a port we listen on",
-    "problem": "why something was not delivered: a sentence of ours",
+    "problem": "why something failed: a sentence of ours",
     "profile": "a provider's profile",
     "queue": "the length of a queue",
     "reason": "a reason code, from a closed list",

@@ -1,4 +1,5 @@
-"""This process's open files, garbage collection, core dumps, and the signals that end it."""
+"""This process's open files, garbage collection, core dumps, the signals that end it, and what a
+child's end means."""
 
 import gc
 import os
@@ -64,3 +65,34 @@ def heed_sigterm_in_container() -> None:
     """
     if os.getpid() == 1:
         signal.signal(signal.SIGTERM, lambda number, _: os._exit(128 + number))
+
+
+_FAULT: Final = (
+    "a library or this machine's memory is at fault: see the kernel's log, and report it"
+)
+
+_CAUSES: Final = {
+    signal.SIGBUS: "a file that it had mapped was cut off, most likely the -shm beside the "
+    "database or its inbox, or the disk failed: see the kernel's log, and let nothing else write "
+    "to files there",
+    signal.SIGKILL: "somebody killed it, or the system did for lack of memory: see the kernel's "
+    "log",
+    **dict.fromkeys((signal.SIGSEGV, signal.SIGABRT, signal.SIGILL, signal.SIGFPE), _FAULT),
+    signal.SIGXFSZ: "a file reached the limit of its size: raise LimitFSIZE or `ulimit -f`",
+}
+"""Likely causes of a signal, and what to do."""
+
+
+def why_ended(code: int) -> str:
+    """Say what a process's exit code means, one sentence.
+
+    code  as `subprocess` has it: negative for a signal
+    """
+    if code >= 0:
+        return f"it ended with exit code {code}: the lines before this one say why"
+    try:
+        number = signal.Signals(-code)
+    except ValueError:
+        return f"it was ended by signal {-code}"
+    cause = _CAUSES.get(number, "somebody ended it")
+    return f"it was ended by {number.name} ({signal.strsignal(number)}): {cause}"

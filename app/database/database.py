@@ -63,13 +63,18 @@ class Database:
         self._made = None if self.path is None else Made(self.path)
         self.service = None if self.path is None else ServiceLock(self.path)
         """The lock of the serving process; None on PostgreSQL."""
-        self._log = None if self.path is None else LogLength(self.path)
+        log_length = None if self.path is None else LogLength(self.path)
+        self._log = log_length
         self.reader = engine.reading_engine(self.url)
         self.writer = Writer(
             engine.writing_engine(self.url, purpose=purpose),
             lock=None if self.path is None else WriteLock(self.path),
-            log=self._log,
-            place=None if self.path is None else DatabaseFiles(self.path),
+            log=log_length,
+            place=(
+                None
+                if self.path is None or log_length is None
+                else DatabaseFiles(self.path, log_length)
+            ),
             space=Space(
                 None if self.path is None else self.path.absolute().parent,
                 low_water_mib=settings.disk_low_water_mb,

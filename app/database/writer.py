@@ -90,8 +90,16 @@ Mode = Literal["PASSIVE", "RESTART", "TRUNCATE"]
 """How to fold the log: PASSIVE waits for nobody; RESTART waits for readers, so that the log starts
 from its beginning; TRUNCATE also empties the file."""
 
+INDEX_HEAD: Final = 48
+"""Bytes of the log's index that change with each commit: section 2.1 of SQLite's
+`walformat.html`."""
+
 _MX_FRAME = 16
-"""Offset of the number of pages in the log's index: section 2.1 of SQLite's `walformat.html`."""
+"""Offset of the number of pages in it."""
+
+LOG_HEAD: Final = 32
+FRAME_HEAD: Final = 24
+"""Bytes in the log before its first page, and before each page."""
 
 
 class LogLength:
@@ -106,9 +114,27 @@ class LogLength:
 
     def pages(self) -> int:
         """Count the pages since the log was last restarted. Only while a connection is open."""
+        return self._pages_by(self._head())
+
+    @staticmethod
+    def _pages_by(head: bytes) -> int:
+        return int.from_bytes(head[_MX_FRAME : _MX_FRAME + 4], sys.byteorder)
+
+    def _head(self) -> bytes:
         if self._file is None:
             self._file = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
-        return int.from_bytes(os.pread(self._file, 4, _MX_FRAME), sys.byteorder)
+        return os.pread(self._file, INDEX_HEAD, 0)
+
+    def is_cut_off(self, size: Callable[[], int]) -> bool:
+        """Return whether the log's file is shorter than its committed pages. Who empties the log
+        changes its index first, so an index that stays the same speaks of the size between.
+
+        size  returns the size of the log's file
+        """
+        before = self._head()
+        pages = self._pages_by(before)
+        needed = LOG_HEAD + pages * (FRAME_HEAD + PAGE_BYTES) if pages else 0
+        return size() < needed and self._head() == before
 
     def excess_bytes(self) -> int:
         """Return by how much the log is too long. Only while a connection is open."""
@@ -148,42 +174,67 @@ def fold_log(connection: PlainConnection, mode: Mode) -> None:
     connection.ask(statement("PRAGMA wal_checkpoint({mode})", mode=mode))
 
 
-def _identity(path: Path) -> tuple[int, int] | None:
-    try:
-        status = path.stat()
-    except OSError:
-        return None
-    return status.st_dev, status.st_ino
+RESTORE: Final = "put the file back, or restore a backup with tallyhook restore, then start"
+START_NAMES_LOSS: Final = (
+    "start the service again, which names what may be lost and says how to go on"
+)
+START_MAKES_ANEW: Final = "start the service again, which makes this file anew; nothing is lost"
+"""What to do about a file that is gone, or was replaced or cut off."""
 
 
 class DatabaseFiles:
-    """The database file, its write-ahead log and the log's index, by device and inode. Without the
-    index another process would make its own, and both would overwrite each other's pages."""
+    """The database file, its write-ahead log and the log's index, by device, inode and size.
+    Without the index another process would make its own, and both would overwrite each other's
+    pages."""
 
-    def __init__(self, database: Path) -> None:
-        self._paths = tuple(Path(f"{database}{suffix}") for suffix in ("", "-wal", "-shm"))
+    def __init__(self, database: Path, log: LogLength, *, lost: str = RESTORE) -> None:
+        """log: of this database; lost: what to do where the database file itself is lost."""
+        self._mends = {
+            Path(f"{database}{suffix}"): mend
+            for suffix, mend in (("", lost), ("-shm", START_MAKES_ANEW), ("-wal", START_NAMES_LOSS))
+        }
+        self._log = log
         self._opened: dict[Path, tuple[int, int] | None] = {}
+        self._sizes: dict[Path, int] = {}
 
     def note(self) -> None:
         """Remember the files just after they were opened."""
-        self._opened = {path: _identity(path) for path in self._paths}
+        self._opened, self._sizes = dict.fromkeys(self._mends), {}
+        self.loss()
 
     def loss(self) -> str | None:
-        """Say which file is gone or was replaced; None while all are those that were opened."""
-        for path in self._paths:
-            found = _identity(path)
+        """Say which file is gone, was replaced or was cut off; None while all are those that were
+        opened, and as long as they must be."""
+        for path, mend in self._mends.items():
+            try:
+                status = path.stat()
+            except OSError:
+                status = None
+            found = None if status is None else (status.st_dev, status.st_ino)
             # A new database gets its log with the first write.
             opened = self._opened[path] = self._opened[path] or found
-            if found is None or found != opened:
-                what, after = "is gone", ""
-                if found is not None:
-                    what, after = "was replaced", "after a restore start it again; else "
-                return (
-                    f"{path} {what} while the service was running; nothing more is acknowledged: "
-                    f"{after}put the file back, or restore a backup with tallyhook restore, then "
-                    "start"
-                )
+            if opened is None:
+                continue
+            if status is None:
+                what = "is gone"
+            elif found != opened:
+                what = "was replaced"
+                mend = f"after a restore start it again; else {mend}"
+            elif self._is_cut_off(path, status.st_size):
+                what = "was cut off"
+            else:
+                continue
+            return (
+                f"{path} {what} while the service was running; nothing more is acknowledged: {mend}"
+            )
         return None
+
+    def _is_cut_off(self, path: Path, size: int) -> bool:
+        if path.name.endswith("-wal"):
+            return self._log.is_cut_off(lambda: path.stat().st_size)
+        # SQLite never makes either of the others shorter, except after `rewrite`.
+        longest = self._sizes[path] = max(size, self._sizes.get(path, 0))
+        return size < longest
 
 
 TURN_S: Final = 5.0
@@ -306,6 +357,7 @@ class Writer:
                 began = monotonic()
                 try:
                     connection = await self._connected()
+                    self.check_place()  # a later write can make a file as long as it was
                     yield connection
                     self.check_place()
                     await self._fold_long_log(connection)
@@ -320,8 +372,8 @@ class Writer:
             self._leave()
 
     def check_place(self) -> None:
-        """Raise StorePoisoned, for good, unless the files are those that were opened. Called after
-        each commit, before the commit is reported."""
+        """Raise StorePoisoned, for good, unless the files are those that were opened. Called before
+        each transaction, and after each commit, before the commit is reported."""
         loss = None if self._place is None else self._place.loss()
         if loss is not None:
             self.fail(loss)
@@ -379,10 +431,13 @@ class Writer:
         return True
 
     async def rewrite(self) -> None:
-        """Rewrite an SQLite database without what was deleted. No other process may have it open.
-        Raises as `transaction` does."""
+        """Rewrite an SQLite database without what was deleted, its log included. No other process
+        may have it open. Raises as `transaction` does."""
         async with self._alone() as connection:
             await run(connection, _ask, "VACUUM")
+            await _fold(connection, "TRUNCATE")
+            if self._place is not None:
+                self._place.note()  # the file has become shorter
 
     async def _fold_long_log(self, connection: AsyncConnection) -> None:
         """Fold a long log after a commit. Raise only for I/O errors: else the log can wait."""
@@ -449,6 +504,8 @@ class Writer:
         if meaning is None:
             return error
         if isinstance(meaning, StorePoisoned):
+            loss = None if self._place is None else self._place.loss()
+            meaning = meaning if loss is None else StorePoisoned(loss)
             self.fail(str(meaning))
         return meaning
 

@@ -37,6 +37,7 @@ from app.core.child_processes import (
     tell_news,
 )
 from app.core.errors import ConfigurationError
+from app.core.process import why_ended
 
 log = structlog.get_logger()
 
@@ -163,7 +164,9 @@ class FoldingProcess:
             log.error("the second process does not end; it is killed")
         code = await process.wait()
         note = log.info if code == 0 or self._stopping.is_set() else log.error
-        note("the second process has ended", code=code, seconds=round(monotonic() - began))
+        why = None if code == 0 else why_ended(code)
+        lasted = round(monotonic() - began)
+        note("the second process has ended", code=code, problem=why, seconds=lasted)
         return code
 
     async def _hear_out(self, reader: asyncio.StreamReader) -> None:

@@ -67,7 +67,6 @@ async def rewrite(context: AppContext) -> None:
     if context.database.shared:
         raise UsageError("PostgreSQL has its own: VACUUM (FULL) of the tables, which locks them")
     await context.database.writer.rewrite()
-    await context.database.writer.checkpoint()
     await context.inbox.rewrite()
 
 

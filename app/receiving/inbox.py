@@ -182,7 +182,6 @@ class Inbox(InboxRows):
         """Write the file anew, where there is one."""
         if self.file is not None and self.file.is_there():
             await self.file.writer.rewrite()
-            await self.file.writer.checkpoint()
 
     # --- opening and closing ---------------------------------------------------------------------
 

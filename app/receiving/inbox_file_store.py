@@ -25,7 +25,14 @@ from app.database.engine import reading_engine, writing_engine
 from app.database.facts import damage
 from app.database.faults import as_store_error, driver_errors
 from app.database.statements import Plain, PlainConnection, Result, Words, run, run_snapshot
-from app.database.writer import MIB, DatabaseFiles, LogLength, Space, Writer
+from app.database.writer import (
+    MIB,
+    START_NAMES_LOSS,
+    DatabaseFiles,
+    LogLength,
+    Space,
+    Writer,
+)
 from app.receiving.inbox_store import IDENTITY, delete_up_to, last_number
 from reconcile.instants import EARLIEST
 
@@ -74,7 +81,7 @@ class InboxFile:
             writing_engine(self._url),
             lock=None,
             log=self._log,
-            place=DatabaseFiles(self.path),
+            place=DatabaseFiles(self.path, self._log, lost=START_NAMES_LOSS),
             space=Space(self.path.absolute().parent, low_water_mib=self._low_water_mib),
         )
 

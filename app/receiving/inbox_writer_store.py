@@ -165,6 +165,7 @@ class InboxWriter:
             found = await self._inbox.backlog()
             self.records, self.size = found.records, found.size
             return
+        self.writer.check_place()
         if not self.may_delete():
             return
         progress = await self._inbox.progress()
