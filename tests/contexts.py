@@ -24,6 +24,12 @@ NOTIFIED = ShopSettings(url="https://shop.example/notified")
 """A shop that is to be notified of every revision."""
 
 
+RETAINED: Mapping[str, str] = {
+    f"TALLYHOOK_RETENTION_{name}_DAYS": "0" for name in ("ACCOUNTS", "DISPUTES", "UNALLOCATED")
+}
+"""What live demands: how long an erasure keeps what it may not empty yet."""
+
+
 class HasDatabase(Protocol):
     """An inbox or a context."""
 

@@ -227,6 +227,24 @@ def _orders_need_a_price_of_the_shop(settings: Settings, reading: SettingsReadin
         )
 
 
+RETAINED: Final = {
+    "RETENTION_ACCOUNTS_DAYS": "the days for which your law demands your books",
+    "RETENTION_DISPUTES_DAYS": "the days after a payment in which it can be disputed, usually 120 "
+    "to 540",
+    "RETENTION_UNALLOCATED_DAYS": "the days for which you look for the order of a payment",
+}
+"""Periods that only the owner knows, and what to write."""
+
+
+def _live_says_how_long_data_are_kept(settings: Settings, reading: SettingsReading) -> None:
+    if not (reading.live and reading.serving):
+        return
+    for name, what in RETAINED.items():
+        variable = PREFIX + name
+        if variable not in reading.given and variable not in reading.problems:
+            reading.problem(variable, f"is required in live: write {what}, or 0 for none")
+
+
 def _the_consoles_proxy_is_named(settings: Settings, reading: SettingsReading) -> None:
     if settings.console.public_url and not settings.forwarded_allow_ips:
         reading.warnings.append(
@@ -594,6 +612,7 @@ CHECKS: Final[tuple[Callable[[Settings, SettingsReading], None], ...]] = (
     _nothing_of_the_simulator_in_live,
     _the_interpreter_is_as_it_should_be,
     _orders_need_a_price_of_the_shop,
+    _live_says_how_long_data_are_kept,
     _the_consoles_proxy_is_named,
     _files_of_settings_are_safe,
     _files_suffice_for_connections,

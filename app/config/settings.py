@@ -730,6 +730,9 @@ class Settings(BaseSettings):
     retention_rejections_days: int = _number(0, 0, 3650)
     retention_book_phones_days: int = _number(0, 0, 3650)
     retention_minimum_days: int = _number(0, 0, 3650)
+    retention_accounts_days: int = _number(0, 0, 7305)
+    retention_disputes_days: int = _number(0, 0, 3650)
+    retention_unallocated_days: int = _number(0, 0, 3650)
 
     closing_margin_days: int = _number(10, 1, 60)
 

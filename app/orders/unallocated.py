@@ -22,6 +22,7 @@ from app.orders.unallocated_store import (
     acts_on,
     count_of_other_shops,
     evidence_of,
+    keys_brought,
     keys_named,
     keys_of_numbers,
     keys_suggesting,
@@ -489,6 +490,23 @@ def fitting_payments(
         if each.waits and (each.held == due or history.order in each.suggested)
     }
     return [found[name] for name in sorted(found)]
+
+
+def waiting_among(
+    connection: PlainConnection, policy: Policy, now: Instant, deliveries: Sequence[str]
+) -> dict[str, Unallocated]:
+    """Return those of the deliveries that brought a payment which waits for a person's decision,
+    each with the payment."""
+    keys = keys_brought(connection, deliveries)
+    evidence, acts = evidence_of(connection, keys), acts_on(connection, keys)
+    return {
+        delivery: each
+        for heard in dict.fromkeys(evidence.values())
+        for each in folded(heard, acts, policy=policy, as_of=_present(now, heard, acts))
+        if each.waits
+        for delivery in each.deliveries
+        if delivery in deliveries
+    }
 
 
 def found_payment(

@@ -221,10 +221,13 @@ def keys_of_numbers(connection: PlainConnection, things: Sequence[str]) -> list[
         return []
     rows = select_rows(connection, sql=_DELIVERIES_OF, values=digests)
     brought = sorted({row[0] for row in rows} - set(things))[-MOST_OF_NUMBERS:]
-    return [
-        PaymentKey(row[0], row[1])
-        for row in select_rows(connection, sql=_ORPHANS_BROUGHT, values=brought)
-    ]
+    return keys_brought(connection, brought)
+
+
+def keys_brought(connection: PlainConnection, deliveries: Sequence[str]) -> list[PaymentKey]:
+    """Return the payments without an order of which these deliveries brought an event."""
+    rows = select_rows(connection, sql=_ORPHANS_BROUGHT, values=deliveries)
+    return [PaymentKey(row[0], row[1]) for row in rows]
 
 
 MOST_SUGGESTING: Final = 500

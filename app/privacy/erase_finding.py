@@ -27,11 +27,12 @@ from app.evidence import attachment_store
 from app.finance import book_line_store
 from app.orders import history_store, pending_session_store, retention_store
 from app.orders.customers import phones_of
+from app.orders.unallocated import waiting_among
 from app.privacy import erase_rules, erase_store, erase_texts, prune
 from app.privacy.places import ReportedPlace, reported_places
 from app.receiving import due_store, inbox_store, phone_store
 from app.sealing import order_store
-from reconcile.instants import DAY, EARLIEST, Duration, Instant
+from reconcile.instants import EARLIEST, Instant
 from reconcile.ledger.fold import fold, last_heard
 from reconcile.ledger.history import History
 from reconcile.ledger.ledger import Ledger
@@ -189,7 +190,7 @@ class ErasureFinder:
 
     def __init__(self, context: AppContext, progress: Callable[[int], None]) -> None:
         self._context = context
-        self._minimum = Duration(context.settings.retention_minimum_days * DAY)
+        self._periods = erase_rules.periods_of(context.settings)
         self._progress = progress
 
     async def of_identifier(self, connection: Connection, identifier: str) -> Erasure:
@@ -348,7 +349,7 @@ class ErasureFinder:
         now = history.instant_at(self._context.clock.now())
         ledger = fold(history, policy=self._context.policy, as_of=now)
         to_do = await erase_rules.left_to_settle(connection, history, ledger)
-        return ledger, erase_rules.kept_order(history, ledger, self._minimum, to_do=to_do)
+        return ledger, erase_rules.kept_order(history, ledger, self._periods, to_do=to_do)
 
     async def _judge(self, connection: Connection, erasure: Erasure, orders: list[str]) -> None:
         histories = await history_store.gather(connection, orders)
@@ -416,20 +417,25 @@ class ErasureFinder:
         beside  an order that stays, if any does
         """
         judged, now = JudgedDeliveries(), self._context.clock.now()
-        for owned in await erase_store.owners(connection, deliveries):
-            if owned.order is not None:
-                continue
+        found = await erase_store.owners(connection, deliveries)
+        strays = [each for each in found if each.order is None]
+        names = [each.delivery_id for each in strays]
+        paying = await run(connection, waiting_among, self._context.policy, now, names)
+        for owned in strays:
             name, received = owned.delivery_id, owned.received_at
+            until = Instant(received + self._periods.unallocated)
             if owned.pruned:
                 judged.gone.append(name)
                 continue
             if owned.unread:
                 judged.unread.add(name)
                 kept = erase_rules.kept_unknown(
-                    name, received, self._minimum, why="unread", beside=beside, as_of=now
+                    name, received, self._periods.minimum, why="unread", beside=beside, as_of=now
                 )
+            elif name in paying and now < until:
+                kept = erase_rules.KeptData(what=name, why="unallocated", until=until)
             else:
-                kept = erase_rules.kept_since(name, received, self._minimum, as_of=now)
+                kept = erase_rules.kept_since(name, received, self._periods.minimum, as_of=now)
             judged.add(name, received, kept)
         return judged
 
@@ -440,7 +446,7 @@ class ErasureFinder:
         judged, now = JudgedDeliveries(), self._context.clock.now()
         for name, received in await erase_store.rejections_that_hold(connection, [named]):
             kept = erase_rules.kept_unknown(
-                name, received, self._minimum, why="refused", beside=beside, as_of=now
+                name, received, self._periods.minimum, why="refused", beside=beside, as_of=now
             )
             staying = None if kept is None else replace(kept, place="rejections.body")
             judged.add(name, received, staying)
@@ -476,7 +482,7 @@ class ErasureFinder:
             if not found.isdisjoint(names):
                 continue
             unread = [each.delivery_id for each in owned if each.unread and not each.pruned]
-            kept = erase_rules.kept_since(names[0], received, self._minimum, as_of=now)
+            kept = erase_rules.kept_since(names[0], received, self._periods.minimum, as_of=now)
             if unread:
                 kept = erase_rules.KeptData(what=names[0], why="beside_unread", detail=unread[0])
             staying = None if kept is None else replace(kept, place="envelopes.body")

@@ -9,11 +9,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from app.config.settings import Settings
 from app.database.engine import Connection
 from app.finance.book_line_store import book_rows_of
 from app.finance.break_acts import SeenBreak, breaks_since
 from app.receiving.unread import WINDOW
-from reconcile.instants import Duration, Instant, format_instant
+from reconcile.instants import DAY, EARLIEST, Duration, Instant, format_instant
 from reconcile.ledger.fold import FINAL, is_disputed, is_window_open, last_heard
 from reconcile.ledger.history import History
 from reconcile.ledger.ledger import Ledger
@@ -22,6 +23,9 @@ from reconcile.matching.books import match_key
 from reconcile.matching.breaks import BreakCause
 
 Why = Literal[
+    "accounts",
+    "disputable",
+    "unallocated",
     "not_over",
     "revocable",
     "disputed",
@@ -37,6 +41,11 @@ Why = Literal[
 ]
 
 SENTENCES: Final[Mapping[Why, str]] = {
+    "accounts": "books must be kept by law: TALLYHOOK_RETENTION_ACCOUNTS_DAYS keeps it until {}",
+    "disputable": "its payment can be disputed: TALLYHOOK_RETENTION_DISPUTES_DAYS keeps it until "
+    "{}",
+    "unallocated": "it paid, and no order has its money: assign or dismiss the payment (`tallyhook "
+    "unallocated list`); TALLYHOOK_RETENTION_UNALLOCATED_DAYS keeps it until {}",
     "not_over": "its payment is not over ({})",
     "revocable": "the customer can revoke its payment until {}",
     "disputed": "its payment is disputed: the provider decides",
@@ -78,12 +87,47 @@ class KeptData:
         return SENTENCES[self.why].format(shown, self.do)
 
 
+NO_TIME: Final = Duration(0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Periods:
+    """How long an erasure keeps what, by the settings.
+
+    minimum      everything, after its last word
+    accounts     accounting records: orders after their last word, lines of banks after booking
+    disputes     the evidence of an order, after its last capture
+    unallocated  the payer of money that no order has, after its arrival
+    """
+
+    minimum: Duration = NO_TIME
+    accounts: Duration = NO_TIME
+    disputes: Duration = NO_TIME
+    unallocated: Duration = NO_TIME
+
+
+def periods_of(settings: Settings) -> Periods:
+    """Return the periods by the settings."""
+    return Periods(
+        minimum=Duration(settings.retention_minimum_days * DAY),
+        accounts=Duration(settings.retention_accounts_days * DAY),
+        disputes=Duration(settings.retention_disputes_days * DAY),
+        unallocated=Duration(settings.retention_unallocated_days * DAY),
+    )
+
+
+def disputable_until(ledger: Ledger, disputes: Duration) -> Instant | None:
+    """Return until when its last capture can be disputed; None where it no longer can."""
+    captures = [entry.at for entry in ledger.entries if entry.kind == "captured"]
+    until = max(captures, default=EARLIEST) + disputes
+    return Instant(until) if captures and ledger.as_of < until else None
+
+
 def kept_order(
-    history: History, ledger: Ledger, minimum: Duration, *, to_do: Sequence[str] = ()
+    history: History, ledger: Ledger, periods: Periods, *, to_do: Sequence[str] = ()
 ) -> KeptData | None:
     """Return why an order must stay as of its ledger's instant; None where it may go.
 
-    minimum  how long after the last word everything is kept
     to_do    from `left_to_settle`: what a person has still to do about it
     """
     order = history.order
@@ -100,7 +144,10 @@ def kept_order(
         return KeptData(what=order, why="revocable", until=ledger.window.revocable_until)
     if ledger.case.foreign or ledger.case.moved or ledger.case.foreign_records:
         return KeptData(what=order, why="shared")
-    return kept_since(order, last_heard(history), minimum, as_of=ledger.as_of)
+    until = disputable_until(ledger, periods.disputes)
+    if until is not None:
+        return KeptData(what=order, why="disputable", until=until)
+    return kept_since(order, last_heard(history), periods.minimum, as_of=ledger.as_of)
 
 
 # --- what a person must settle, and whether that is done ------------------------------------------

@@ -39,6 +39,7 @@ from app.evidence.seal import CheckpointSigner, seal_all
 from app.finance import book_line_store
 from app.orders import history_store, retention_store
 from app.privacy import erase_store
+from app.privacy.erase_rules import NO_TIME, disputable_until, periods_of
 from app.providers.source import Source
 from app.receiving import due_store, phone_store
 from app.sealing import log_queue_store
@@ -61,6 +62,7 @@ class Retention:
     phones       digests of phone numbers, likewise
     rejections   refused deliveries, from their arrival
     book_phones  phone numbers in order books, from their import
+    disputes     bodies and headers at least, after the last capture of their order
     sources      those whose redelivery time is known; deliveries of others are kept
     """
 
@@ -69,6 +71,7 @@ class Retention:
     phones: Duration | None = None
     rejections: Duration | None = None
     book_phones: Duration | None = None
+    disputes: Duration = NO_TIME
 
     def classes(self) -> dict[str, int | None]:
         """Return each class and the days for which it is kept."""
@@ -108,7 +111,12 @@ def retention_of(settings: Settings, sources: Mapping[str, Source]) -> Retention
     if problems:
         raise ConfigurationError(problems)
     spans = {name: (own or days) * DAY or None for name, own in given.items()}
-    return Retention(quiet=days * DAY or None, sources=frozenset(sources), **spans)
+    return Retention(
+        quiet=days * DAY or None,
+        sources=frozenset(sources),
+        disputes=periods_of(settings).disputes,
+        **spans,
+    )
 
 
 # --- retention ------------------------------------------------------------------------------------
@@ -135,7 +143,8 @@ def ended_orders(
         except Exception as error:
             log.error("an order cannot be folded", order=order, exc_info=error)
             continue
-        if is_settled(history, ledger, quiet=quiet):
+        disputable = disputable_until(ledger, retention.disputes)
+        if is_settled(history, ledger, quiet=quiet) and disputable is None:
             found[order] = ledger.outcome
     return found
 

@@ -25,7 +25,7 @@ from app.receiving.caught_up import behind_s
 from app.receiving.reader import Reader
 from app.wiring.service import Service, Where, open_service
 from reconcile.instants import SECOND, Instant, format_instant
-from tests.contexts import with_given
+from tests.contexts import RETAINED, with_given
 from tests.database.made import put_new
 from tests.reconcile.build import T
 from tests.rounds import standing_still
@@ -50,6 +50,7 @@ TELLING = ("duplicate_with_different_body", "unreadable", "stored", "duplicate",
 def environ(folder: Path, **more: str) -> dict[str, str]:
     """Return the environment variables of a service whose database is in the folder."""
     return {
+        **RETAINED,
         "TALLYHOOK_ENVIRONMENT": "sandbox",
         "TALLYHOOK_DATABASE_URL": f"sqlite+aiosqlite:///{folder}/t.db",
         "TALLYHOOK_SOURCES__SHOP__SECRETS": SECRET,

@@ -11,6 +11,7 @@ from app.config.load import load_settings
 from app.core.errors import ConfigurationError
 from app.database.engine import _check_durable
 from tests.config.test_config import SECRET
+from tests.contexts import RETAINED
 
 TABLE = r"""
 /dev/vda / ext4 rw 0 0
@@ -55,6 +56,7 @@ def test_the_file_system_of_a_database(
     (tmp_path / "mounts").write_text(TABLE)
     monkeypatch.setattr("app.config.database_place.MOUNTS", tmp_path / "mounts")
     variables = {
+        **RETAINED,
         "TALLYHOOK_ENVIRONMENT": "live" if live else "sandbox",
         "TALLYHOOK_DATABASE_URL": f"sqlite+aiosqlite:///{path}",
         "TALLYHOOK_SOURCES__SHOP__SECRETS": SECRET,

@@ -17,6 +17,7 @@ from app.database.locks import ServiceLock
 from app.golive.examine import problems_of_sources
 from app.providers.profile import shipped_profiles
 from app.sandbox.settings import SANDBOX_SECRET
+from tests.contexts import RETAINED
 from tests.forking import start
 from tests.waiting import PATIENCE_S
 
@@ -70,7 +71,7 @@ def unsigned(path: Path) -> Given:
 def stamped(path: Path, environment: str) -> Given:
     """Make a database of this environment."""
     given = {"DATABASE_URL": f"sqlite+aiosqlite:///{path}", "ENVIRONMENT": environment}
-    variables = {f"TALLYHOOK_{name}": value for name, value in given.items()}
+    variables = {**RETAINED, **{f"TALLYHOOK_{name}": value for name, value in given.items()}}
     words = [sys.executable, "-m", "app", "db", "upgrade"]
     assert start(words, env=os.environ | variables).wait(PATIENCE_S) == 0
     return {"DATABASE_URL": given["DATABASE_URL"]}
@@ -230,6 +231,12 @@ DANGERS: dict[str, tuple[Given | Prepare, str]] = {
         lambda at: profile(at / "own.toml", "past_s = 300", "past_s = 604800"),
         "SHOP__PROFILE: takes deliveries signed more than an hour",
     ),
+    "books kept for nobody knows how long": (
+        {"RETENTION_ACCOUNTS_DAYS": ""},
+        "is required in live: write the days for which your law demands your books, or 0",
+    ),
+    "no period for disputes": ({"RETENTION_DISPUTES_DAYS": ""}, "usually 120 to 540"),
+    "no period for a payer": ({"RETENTION_UNALLOCATED_DAYS": ""}, "RETENTION_UNALLOCATED_DAYS: is"),
     "no profile of that name": ({"SOURCES__SHOP__PROFILE": "nobodys"}, "SHOP__PROFILE: there is"),
 }
 """What is given beside a sound configuration of live, and what must be said of it."""
@@ -250,6 +257,7 @@ def environment(at: Path, given: Given) -> Given:
     """Return a sound configuration of live, changed by what is given."""
     own = folder(at / "own", 0o700)
     sound = {
+        **{name.removeprefix("TALLYHOOK_"): days for name, days in RETAINED.items()},
         "ENVIRONMENT": "live",
         "DATABASE_URL": f"sqlite+aiosqlite:///{own}/t.db",
         "SOURCES__SHOP__SECRETS": SECRET,

@@ -1,8 +1,10 @@
 """Why something stays though its customer asks: each reason alone, and the moment it ends."""
 
+from typing import Final
+
 import pytest
 
-from app.privacy.erase_rules import KeptData, kept_order, kept_since, kept_unknown
+from app.privacy.erase_rules import KeptData, Periods, kept_order, kept_since, kept_unknown
 from app.receiving.unread import WINDOW
 from reconcile.instants import DAY, TICK, Duration, Instant, format_instant
 from reconcile.ledger.fold import fold
@@ -63,12 +65,18 @@ TO_SETTLE: dict[str, tuple[str, str]] = {
 """What was said of an order that a person must settle, and what of it."""
 
 
-def kept(text: str, *, days: int, to_do: tuple[str, ...] = ()) -> KeptData | None:
+WEEK: Final = Periods(minimum=MINIMUM)
+FOR_DISPUTES: Final = Periods(disputes=Duration(120 * DAY))
+
+
+def kept(
+    text: str, *, days: int, to_do: tuple[str, ...] = (), periods: Periods = WEEK
+) -> KeptData | None:
     """Why the order of a table stays so many days later."""
     (scenario,) = read("kept.txt", f"== one\n{text}")
     as_of = Instant(seconds(10) + days * DAY)
     ledger = fold(scenario.history(), policy=POLICY, as_of=as_of)
-    return kept_order(scenario.history(), ledger, MINIMUM, to_do=to_do)
+    return kept_order(scenario.history(), ledger, periods, to_do=to_do)
 
 
 @pytest.mark.parametrize("name", ORDERS)
@@ -86,6 +94,16 @@ def test_what_a_person_must_settle_stays_until_nothing_is_left_to_do(name: str) 
         what=ORDER, why="to_settle", detail=detail, do="do this; do that. Then ask again"
     )
     assert kept(text, days=8) is None
+
+
+def test_evidence_stays_while_its_last_capture_can_be_disputed() -> None:
+    """Also after a refund; an order that nobody paid has nothing to dispute."""
+    until = Instant(seconds(1) + 120 * DAY)
+    for text in (OVER, f"{OVER}3s refunded e2 pay=pay_1 ref=r1 money=1500.00/KES\n"):
+        told = kept(text, days=119, periods=FOR_DISPUTES)
+        assert told == KeptData(what=ORDER, why="disputable", until=until)
+        assert kept(text, days=120, periods=FOR_DISPUTES) is None
+    assert kept(f"{PLACED}1s declined e1 pay=pay_1\n", days=1, periods=FOR_DISPUTES) is None
 
 
 def test_the_moment_at_which_the_minimum_is_over() -> None:

@@ -1,0 +1,90 @@
+"""What an erasure keeps for a while: evidence of disputes, and who paid money of no order."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from app.finance.place_payment import Placing, place_payment
+from app.orders.refold import refold_until_quiet
+from app.privacy.erase import ErasureRequest, erase
+from app.privacy.erase_finding import Erasure
+from app.privacy.prune import prune_settled, retention_of
+from reconcile.instants import DAY
+from tests.api.driving import Driver, driving, event
+from tests.contexts import with_settings
+from tests.privacy.test_erase import PHONE, paid, quiet
+from tests.reconcile.build import T
+
+
+@pytest.fixture
+async def driver(tmp_path: Path) -> AsyncIterator[Driver]:
+    """A service of which nobody folds in the background."""
+    async with driving(tmp_path, with_worker=False) as driven:
+        driven.context = with_settings(
+            driven.service.context,
+            retention_accounts_days=365,
+            retention_disputes_days=120,
+            retention_unallocated_days=90,
+        )
+        yield driven
+
+
+async def erased(driver: Driver, *, day: int) -> Erasure:
+    """Erase the customer so many days later, by the number."""
+    driver.clock.put(T + day * DAY)
+    await refold_until_quiet(driver.context, limit=100, progress=quiet)
+    asked = ErasureRequest(phone=PHONE, reason="asked by letter", by=None)
+    return await erase(driver.context, asked, dry_run=False, progress=quiet)
+
+
+def kept(erasure: Erasure) -> list[tuple[str, str]]:
+    """What stays, and why."""
+    return [(each.what, each.why) for each in erasure.kept]
+
+
+async def nameless(driver: Driver) -> str:
+    """Pay money of no order."""
+    money = {"reference": "pay_x", "amount": 1500, "currency": "KES"}
+    found = event("e5", order=None, session=None, payment=money)
+    found["data"]["customer"] = {"phone": PHONE}
+    await driver.send(found)
+    return str(driver.rows("SELECT id FROM deliveries WHERE event_id = 'e5'")[0][0])
+
+
+async def test_evidence_is_kept_while_its_payment_can_be_disputed(driver: Driver) -> None:
+    """By an erasure, and by what deletes settled orders by itself."""
+    await driver.send(paid("ORD-1", "e1"))
+    told = await erased(driver, day=119)
+    assert kept(told) == [("ORD-1", "disputable")]
+    context = with_settings(driver.context, retention_days=30)
+    retention = retention_of(context.settings, context.sources)
+    assert retention is not None
+    for day, went in ((119, 0), (120, 1)):
+        driver.clock.put(T + day * DAY)
+        pruning = await prune_settled(context, retention, dry_run=True, progress=quiet)
+        assert pruning.deliveries == went
+    assert kept(await erased(driver, day=120)) == []
+
+
+async def test_who_paid_money_of_no_order_is_kept_until_its_days_are_over(driver: Driver) -> None:
+    name = await nameless(driver)
+    assert kept(await erased(driver, day=89)) == [(name, "unallocated")]
+    assert driver.rows("SELECT count(*) FROM deliveries WHERE body IS NOT NULL") == [(1,)]
+    told = await erased(driver, day=90)
+    assert (kept(told), told.deliveries) == ([], [name])
+
+
+async def test_who_paid_money_that_is_dismissed_is_erased_at_once(driver: Driver) -> None:
+    name = await nameless(driver)
+    assert kept(await erased(driver, day=40)) == [(name, "unallocated")]
+    dismissed = Placing(
+        kind="dismiss",
+        payment="pay_x",
+        dismiss="other_business",
+        to="4000",
+        reason="rent",
+        by="Ann",
+    )
+    assert await place_payment(driver.context, dismissed) is None
+    assert (await erased(driver, day=41)).deliveries == [name]
