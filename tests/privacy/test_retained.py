@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from app.finance.place_payment import Placing, place_payment
+from app.access.operators import Proven, asking_by_token, register_operator
+from app.access.proposals import Proposals
+from app.finance.place_payment import Placing, place_payment, placing_kinds
 from app.orders.refold import refold_until_quiet
 from app.privacy.erase import ErasureRequest, erase
 from app.privacy.erase_finding import Erasure
@@ -30,11 +32,11 @@ async def driver(tmp_path: Path) -> AsyncIterator[Driver]:
         yield driven
 
 
-async def erased(driver: Driver, *, day: int) -> Erasure:
+async def erased(driver: Driver, *, day: int, by: str | None = None) -> Erasure:
     """Erase the customer so many days later, by the number."""
     driver.clock.put(T + day * DAY)
     await refold_until_quiet(driver.context, limit=100, progress=quiet)
-    asked = ErasureRequest(phone=PHONE, reason="asked by letter", by=None)
+    asked = ErasureRequest(phone=PHONE, reason="asked by letter", by=by)
     return await erase(driver.context, asked, dry_run=False, progress=quiet)
 
 
@@ -78,13 +80,15 @@ async def test_who_paid_money_of_no_order_is_kept_until_its_days_are_over(driver
 async def test_who_paid_money_that_is_dismissed_is_erased_at_once(driver: Driver) -> None:
     name = await nameless(driver)
     assert kept(await erased(driver, day=40)) == [(name, "unallocated")]
+    for who in ("Ann", "Ben"):
+        await register_operator(driver.context, name=who, role="admin", by="Ann")
     dismissed = Placing(
-        kind="dismiss",
-        payment="pay_x",
-        dismiss="other_business",
-        to="4000",
-        reason="rent",
-        by="Ann",
-    )
-    assert await place_payment(driver.context, dismissed) is None
-    assert (await erased(driver, day=41)).deliveries == [name]
+        kind="dismiss", payment="pay_x", dismiss="other_business", to="4000", reason="rent",
+        by=Proven("Ann"),
+    )  # fmt: skip
+    proposal = await place_payment(driver.context, dismissed)
+    assert proposal is not None
+    with asking_by_token(Proven("Ben")):
+        proposals = Proposals(driver.context, placing_kinds(driver.context).values())
+        await proposals.approve(proposal.id, by=None, reason="I saw it")
+    assert (await erased(driver, day=41, by="Ann")).deliveries == [name]
