@@ -85,7 +85,7 @@ PARTS: Final = {
         ),
     ),
     "erase": Part(
-        ("app/privacy/eras", "app/privacy/replay_erasures.py"),
+        ("app/privacy/eras", "app/privacy/fit_journal.py", "app/privacy/replay_erasures.py"),
         _tests(
             privacy="erase erase_unknown erasure_journal erase_kept erase_words markers",
             console="support_pages",

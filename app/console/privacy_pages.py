@@ -17,7 +17,7 @@ from app.console.view import ROWS, ActionResult, Document, Field, Form, View
 from app.console.words import spoken
 from app.core.errors import NotFoundError, UsageError
 from app.core.text import capital, counted
-from app.privacy import erase, erase_finding, replay_erasures
+from app.privacy import erase, erase_finding, fit_journal
 from app.privacy.places import WAITS
 from reconcile.instants import format_instant
 
@@ -26,7 +26,7 @@ KEPT_SHOWN: Final = 20
 
 
 async def privacy_document(view: View) -> Document:
-    journal = await replay_erasures.journal_state(view.context)
+    journal = await fit_journal.journal_state(view.context)
     found = await trail(view.context, action="erased", before=AFTER_ALL, limit=ROWS)
     return {
         "journal": {

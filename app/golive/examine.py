@@ -32,7 +32,7 @@ from app.orders.reindex import sources_read_otherwise
 from app.orders.unallocated import unallocated_totals
 from app.privacy.erasure_journal import VARIABLE as JOURNAL
 from app.privacy.erasure_journal import key_path_of
-from app.privacy.replay_erasures import journal_state
+from app.privacy.fit_journal import journal_state
 from app.providers.configured import compile_sources, questions_of, signer_of_section
 from app.providers.profile import load_profile
 from app.providers.provider_client import PROBE_LIMIT_S, probe

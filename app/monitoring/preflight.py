@@ -14,7 +14,7 @@ from app.core.alarm import Alarm
 from app.core.text import counted
 from app.database.engine import AWAITS_STANDBY
 from app.database.facts import DatabaseFacts
-from app.privacy.replay_erasures import JournalState
+from app.privacy.fit_journal import JournalState
 from app.providers.provider_client import Probe
 from app.providers.schemes import TOKENS
 from app.providers.sections import Profile

@@ -28,7 +28,7 @@ from app.monitoring.health import COUNTED
 from app.orders import counter_store, hold_store, notification_store
 from app.orders.notify_shop import destination_of
 from app.orders.unallocated import UnallocatedTotals, unallocated_totals
-from app.privacy import replay_erasures
+from app.privacy import fit_journal
 from app.receiving import inbox_store, unread
 from app.receiving.caught_up import behind_s
 from app.receiving.refusals import RefusedAges
@@ -526,7 +526,7 @@ async def _witnesses(watched: Watched) -> Alarm | None:
 
 
 async def _erasures(watched: Watched) -> Alarm | None:
-    count, reasons, since = await replay_erasures.long_pending(watched.context)
+    count, reasons, since = await fit_journal.long_pending(watched.context)
     if not count:
         return None
     lines = counted(count, "line of the journal of erasures is", "lines of the journal are")

@@ -7,6 +7,7 @@ __all__ = (
     "erase",
     "erase_finding",
     "erasure_journal",
+    "fit_journal",
     "places",
     "prune",
     "replay_erasures",

@@ -61,7 +61,7 @@ from app.orders import (
 from app.orders.rebuild import AHEAD, EVENTS_AT_ONCE, in_order, in_process
 from app.orders.refold import CLAIM, decided
 from app.orders.reindex import renormalize
-from app.privacy import consistency_store, layers_store, replay_erasures, trail_store
+from app.privacy import consistency_store, fit_journal, layers_store, trail_store
 from app.providers.configured import compile_sources
 from app.providers.source import Source
 from app.receiving import delivery_log_store, due_store, inbox_store
@@ -453,7 +453,7 @@ class _Check:
             self._report.add(problem)
 
     async def _erasures(self) -> None:
-        state = await replay_erasures.journal_state(self._context)
+        state = await fit_journal.journal_state(self._context)
         if state.problem is not None:
             self._report.add(state.problem)
         if state.pending:

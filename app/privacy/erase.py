@@ -39,14 +39,8 @@ from app.orders.sought import understood
 from app.privacy.erase_finding import Erasure, ErasureFinder, rows_of
 from app.privacy.erase_store import files_with, rows_that_hold
 from app.privacy.erasure_journal import ErasureJournal
-from app.privacy.replay_erasures import (
-    ErasureReplay,
-    emptied_by,
-    fitting_journal,
-    is_pending,
-    note_lines,
-    take_up,
-)
+from app.privacy.fit_journal import fitting_journal, is_pending, note_lines, take_up
+from app.privacy.replay_erasures import ErasureReplay, emptied_by
 from app.providers import identifiers
 from app.receiving import due_store
 from app.receiving.caught_up import must_have_read

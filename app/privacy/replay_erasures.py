@@ -1,6 +1,7 @@
-"""The journal of erasures beside a database, and what of it is still to be carried out there.
+"""Carries the journal of erasures out in a database.
 
     1 fit      the journal at its place is this database's, and no older than the copy in it
+               (`fit_journal`)
     2 read     after a restore: what the backup brought unread, which may be what a line names
     3 note     the lines stand in the database, and are pending
     4 empty    the rows that a line names, in one transaction for each line
@@ -20,7 +21,7 @@ backup brought is what is left of it.
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -45,11 +46,12 @@ from app.orders.customers import checked_reason
 from app.orders.set_aside import HOLDING
 from app.privacy import erase_store, erase_texts, erasure_journal
 from app.privacy.erase_finding import Erasure
+from app.privacy.fit_journal import WAITS, be_with, fitted, note_lines, sentence_of
 from app.receiving import inbox_store, phone_store
 from app.receiving.inbox import Inbox, inbox_of
 from app.receiving.reader import Reader, ReaderContext
 from app.sealing import log_queue_store, order_store
-from reconcile.instants import MINUTE, Duration, Instant
+from reconcile.instants import Instant
 from reconcile.ledger.fold import last_heard
 
 REASON: Final = "erased before, as the journal of erasures says"
@@ -57,159 +59,9 @@ REASON: Final = "erased before, as the journal of erasures says"
 SUBJECT: Final = "the journal of erasures"
 """What the trail calls it."""
 
-PATIENCE: Final[Duration] = Duration(10 * MINUTE)
-"""Time that an erasure may be under way without an alarm."""
-
 TRIES: Final = 20
 PAUSE_S: Final = 0.25
 """Tries and pause of emptying the log while a reader holds it up."""
-
-WAITS: Final[Mapping[str, str]] = {
-    "": "they were begun and did not end: the service ends them within an hour, or now "
-    "`tallyhook db restored`",
-    "set_aside": "what they name is among the deliveries that are set aside: see the log, then "
-    "`tallyhook deliveries poisoned --retry`",
-    "refused": "what they name was refused in this database, and read before it was erased: mend "
-    "the secret or the profile, then `tallyhook deliveries reverify`",
-    "unread": "what they name could not be read in this database, and was read before it was "
-    "erased: correct the profile, then `tallyhook reindex`",
-}
-"""Why lines of the journal are pending, and what to do, by the code that is noted."""
-
-
-async def begin_journal(context: AppContext) -> None:
-    """Make the journal, empty, with the database, or take up the one that is at its place.
-
-    Raise ConfigurationError and UnreachableError where it can be neither.
-    """
-    path = context.settings.erasure_journal_path
-    if path is None:
-        return
-    async with context.database.reading() as connection:
-        if await erase_store.journal_name(connection) is not None:
-            return
-    journal = erasure_journal.make_journal(path, at=context.clock.now())
-    # Also on a disk with little room: a start goes on there.
-    async with context.database.writer.transaction() as connection:
-        await _be_with(connection, journal)
-
-
-async def _be_with(
-    connection: Connection, journal: erasure_journal.ErasureJournal, *, instead: bool = False
-) -> None:
-    first = journal.lines[0]
-    await erase_store.note_journal(connection, journal.name, instead=instead)
-    await erase_store.note_lines(connection, journal.name, [(first.number, first.text)])
-
-
-async def fitting_journal(context: AppContext) -> erasure_journal.ErasureJournal:
-    """Return the journal of this database. Raise ConfigurationError where it is not at its place,
-    with its key, and as this database knows it."""
-    if context.settings.erasure_journal_path is None:
-        raise erasure_journal.journal_problem(
-            "is not set, and nothing is erased without a journal; on PostgreSQL name a file for "
-            "it, on a disk that no restore of the database puts back"
-        )
-    await begin_journal(context)
-    return await _fitting(context, context.settings.erasure_journal_path)
-
-
-async def _fitting(context: AppContext, path: Path) -> erasure_journal.ErasureJournal:
-    journal = erasure_journal.read_journal(path)
-    if journal is None:
-        raise erasure_journal.journal_problem(
-            f"there is no journal of erasures at {path}; put the copies of it and of its key "
-            f"({erasure_journal.key_path_of(path).name}) back"
-        )
-    async with context.database.reading() as connection:
-        name = await erase_store.journal_name(connection)
-        copy = await erase_store.known_lines(connection)
-    if name not in (None, journal.name):
-        raise erasure_journal.journal_problem(
-            f"{path} is another database's journal of erasures; put this one's back"
-        )
-    if copy != [line.text for line in journal.lines[: len(copy)]]:
-        raise erasure_journal.journal_problem(
-            f"{path} lacks erasures that were carried out in this database: it is an older copy of "
-            "the journal; put the newest back"
-        )
-    return journal
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JournalState:
-    """What a look at the journal shows.
-
-    path     where it lies; None: it has no place
-    begun    whether this database is with one
-    problem  why it cannot be used, and what to do
-    pending  lines that are not carried out in this database; `waits`: why, and what to do
-    torn     whether its last line was cut short
-    """
-
-    path: Path | None
-    begun: bool
-    problem: str | None = None
-    pending: int = 0
-    waits: Sequence[str] = ()
-    torn: bool = False
-
-
-async def journal_state(context: AppContext) -> JournalState:
-    """Look at the journal, and change nothing."""
-    path = context.settings.erasure_journal_path
-    async with context.database.reading() as connection:
-        begun = await erase_store.journal_name(connection) is not None
-        known = len(await erase_store.known_lines(connection))
-        waiting = await run(connection, erase_store.pending_lines)
-    if path is None:
-        without = "is not set, and this database is with a journal of erasures; name its file"
-        return JournalState(path=None, begun=begun, problem=without if begun else None)
-    try:
-        if not begun and erasure_journal.read_journal(path) is None:
-            return JournalState(path=path, begun=False)
-        journal = await _fitting(context, path)
-    except ConfigurationError as error:
-        return JournalState(path=path, begun=begun, problem=_sentence(error))
-    strange = len(journal.lines) - max(known, 1)
-    reasons = {each.why for each in waiting} | ({""} if strange else set())
-    return JournalState(
-        path=path,
-        begun=begun,
-        pending=strange + len(waiting),
-        waits=[WAITS[each] for each in sorted(reasons)],
-        torn=journal.torn,
-    )
-
-
-async def long_pending(context: AppContext) -> tuple[int, Sequence[str], Instant | None]:
-    """Return how many lines have been pending for longer than PATIENCE or must wait, why, and since
-    when."""
-    now = context.clock.now()
-    waiting = await context.database.on_snapshot(erase_store.pending_lines)
-    long = [each for each in waiting if each.why or each.since <= now - PATIENCE]
-    since = min((each.since for each in long), default=None)
-    return len(long), [WAITS[each] for each in sorted({each.why for each in long})], since
-
-
-async def is_pending(context: AppContext, *, order: str) -> bool:
-    """Return whether an erasure of this order is in the journal and not ended in this database.
-    Raise ConfigurationError where the journal is not as it must be."""
-    path = context.settings.erasure_journal_path
-    async with context.database.reading() as connection:
-        begun = await erase_store.journal_name(connection) is not None
-        known = len(await erase_store.known_lines(connection))
-        numbers = {each.number for each in await run(connection, erase_store.pending_lines)}
-    if path is None or not begun:
-        return False
-    journal = await _fitting(context, path)
-    digest = journal.key.digest("orders", order)
-    instants = {each.at for each in journal.lines if each.kind == "orders" and digest in each.ids}
-    return any(
-        each.at in instants and (each.number >= known or each.number in numbers)
-        for each in journal.erased
-    )
-
 
 # --- what the ids of a line stand for -------------------------------------------------------------
 
@@ -373,7 +225,7 @@ class ErasureReplay:
     async def replay_all(self, journal: erasure_journal.ErasureJournal) -> Replayed:
         """Carry out a whole journal, in a database that was put back and that nobody serves."""
         async with self.context.database.writing() as connection:
-            await _be_with(connection, journal)
+            await be_with(connection, journal)
             now, numbers = self.context.clock.now(), [line.number for line in journal.erased]
             await note_lines(connection, journal, since=now)
             await erase_store.note_pending(connection, numbers, since=now)
@@ -607,16 +459,6 @@ ERASURES_IDLE_S: Final = 3_600.0
 """Seconds between two looks for lines of a command that was killed, where none is known."""
 
 
-async def take_up_begun(context: AppContext) -> None:
-    """Note what only the file has as pending: its erasure was killed before it could."""
-    path = context.settings.erasure_journal_path
-    async with context.database.reading() as connection:
-        begun = await erase_store.journal_name(connection) is not None
-    if begun and path is not None:
-        with suppress(ConfigurationError):  # `doctor` says what is wrong with the file
-            await take_up(context, await _fitting(context, path))
-
-
 async def carry_out_pending(context: AppContext) -> int:
     """Carry out the lines that were begun and did not end, or that had to wait. Return how many
     there were."""
@@ -626,31 +468,10 @@ async def carry_out_pending(context: AppContext) -> int:
     if path is None or not pending:
         return 0
     with suppress(ConfigurationError):  # an alarm says that lines are pending, `doctor` why
-        journal = await _fitting(context, path)
+        journal = await fitted(context, path)
         lines = [line for line in journal.lines if line.number in pending]
         await ErasureReplay(context).replay(lines, journal.key)
     return len(pending)
-
-
-async def take_up(
-    context: AppContext, journal: erasure_journal.ErasureJournal
-) -> Sequence[erasure_journal.JournalLine]:
-    """Note the lines that only the file has, of which a crash left the erasure undone, as pending.
-    Return all that are."""
-    async with context.database.writing() as connection:
-        await note_lines(connection, journal, since=context.clock.now())
-        numbers = {each.number for each in await run(connection, erase_store.pending_lines)}
-    return [line for line in journal.lines if line.number in numbers]
-
-
-async def note_lines(
-    connection: Connection, journal: erasure_journal.ErasureJournal, *, since: Instant
-) -> None:
-    """Copy the lines that the database lacks into it; they are pending from now on."""
-    known = len(await erase_store.known_lines(connection))
-    new = journal.lines[known:]
-    await erase_store.note_lines(connection, journal.name, [(e.number, e.text) for e in new])
-    await erase_store.note_pending(connection, [e.number for e in new if e.number], since=since)
 
 
 # --- after a restore ------------------------------------------------------------------------------
@@ -680,10 +501,10 @@ async def replay_after_restore(again: ErasureReplay, *, without: Without | None)
             raise erasure_journal.journal_problem(
                 "is not set, and this database is with a journal; name its file"
             )
-        journal = await _fitting(context, path)
+        journal = await fitted(context, path)
     except ConfigurationError as error:
         if without is None:
-            raise erasure_journal.journal_problem(f"{_sentence(error)}; {_OR_WITHOUT}") from error
+            raise erasure_journal.journal_problem(f"{sentence_of(error)}; {_OR_WITHOUT}") from error
         if path is None:
             raise
         return await _without(again, path, without)
@@ -702,10 +523,6 @@ _OR_WITHOUT: Final = (
     "with --without-erasures and --reason the copy in the backup, which knows of no later ones, is "
     "used in its place"
 )
-
-
-def _sentence(error: ConfigurationError) -> str:
-    return error.problems[0].partition(": ")[2]
 
 
 async def _without(again: ErasureReplay, path: Path, without: Without) -> Replayed:
@@ -730,7 +547,7 @@ async def _without(again: ErasureReplay, path: Path, without: Without) -> Replay
     async with context.database.writing() as connection:
         who = await permitted(connection, by=without.by, action=action)
         await erase_store.forget_pending(connection)  # of the journal that is lost
-        await _be_with(connection, journal, instead=True)
+        await be_with(connection, journal, instead=True)
         unread = 0 if lines else max(len(copy) - 1, 0)
         facts = {"lines": len(journal.erased), "unread": unread}
         await note_in_trail(

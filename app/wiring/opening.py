@@ -91,7 +91,7 @@ def no_database_yet(settings: Settings) -> bool:
 async def _begin_erasure_journal(context: AppContext) -> None:
     """Make the journal of erasures with the database. Where it cannot be made, money is received
     all the same: an erasure reports it."""
-    from app.privacy.replay_erasures import begin_journal
+    from app.privacy.fit_journal import begin_journal
 
     try:
         await begin_journal(context)

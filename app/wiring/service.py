@@ -47,13 +47,9 @@ from app.orders.folding_process import FoldingProcess
 from app.orders.notify_shop import Notifier, Shop, notify_due, shop_of
 from app.orders.set_aside import HOLDING
 from app.orders.worker import FoldWorker
+from app.privacy.fit_journal import take_up_begun
 from app.privacy.prune import Pruner, retention_of
-from app.privacy.replay_erasures import (
-    ERASURES_IDLE_S,
-    ERASURES_REST_S,
-    carry_out_pending,
-    take_up_begun,
-)
+from app.privacy.replay_erasures import ERASURES_IDLE_S, ERASURES_REST_S, carry_out_pending
 from app.providers.configured import askers, compile_sources
 from app.providers.provider_client import LIMIT_S, ProviderClient
 from app.receiving.confirm import Confirmer, confirming

@@ -27,14 +27,12 @@ from app.privacy.erase import ErasureRequest, erase
 from app.privacy.erase_finding import Erasure, ErasureFinder
 from app.privacy.erase_store import IN_TRANSIT, note_lines, rows_that_hold
 from app.privacy.erasure_journal import make_journal
+from app.privacy.fit_journal import WAITS, journal_state, long_pending
 from app.privacy.places import UNEXPECTED, columns, is_emptied
 from app.privacy.replay_erasures import (
-    WAITS,
     ErasureReplay,
     carry_out_pending,
     emptied_by,
-    journal_state,
-    long_pending,
     replay_after_restore,
 )
 from app.receiving import phone_store as phones

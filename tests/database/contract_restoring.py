@@ -20,7 +20,8 @@ from app.orders import published_store
 from app.orders.read_feed import read_feed, read_from
 from app.orders.refold import refold_until_quiet
 from app.privacy.backup import Followed, FollowedLog, after_restore
-from app.privacy.replay_erasures import ErasureReplay, begin_journal
+from app.privacy.fit_journal import begin_journal
+from app.privacy.replay_erasures import ErasureReplay
 from app.receiving.inbox import Inbox
 from app.sealing.log_queue_store import count_unsealed
 from app.sealing.log_store import begin_log

@@ -38,7 +38,8 @@ from app.privacy.erase import (
     traces_left,
 )
 from app.privacy.erase_finding import Erasure, ErasureFinder
-from app.privacy.replay_erasures import ErasureReplay, fitting_journal
+from app.privacy.fit_journal import fitting_journal
+from app.privacy.replay_erasures import ErasureReplay
 from reconcile.instants import DAY
 from tests.api.driving import Driver, driving, environ, event, of_order, signed
 from tests.contexts import with_settings

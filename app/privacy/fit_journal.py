@@ -1,0 +1,208 @@
+"""Fits the journal of erasures to a database: takes it up, compares it with the copy there, and
+notes which of its lines are still to be carried out.
+
+Leaves out: what a line empties, and how (`replay_erasures`).
+"""
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from app.context.context import AppContext
+from app.core.errors import ConfigurationError
+from app.database.engine import Connection
+from app.database.statements import run
+from app.privacy import erase_store, erasure_journal
+from reconcile.instants import MINUTE, Duration, Instant
+
+PATIENCE: Final[Duration] = Duration(10 * MINUTE)
+"""Time that an erasure may be under way without an alarm."""
+
+WAITS: Final[Mapping[str, str]] = {
+    "": "they were begun and did not end: the service ends them within an hour, or now "
+    "`tallyhook db restored`",
+    "set_aside": "what they name is among the deliveries that are set aside: see the log, then "
+    "`tallyhook deliveries poisoned --retry`",
+    "refused": "what they name was refused in this database, and read before it was erased: mend "
+    "the secret or the profile, then `tallyhook deliveries reverify`",
+    "unread": "what they name could not be read in this database, and was read before it was "
+    "erased: correct the profile, then `tallyhook reindex`",
+}
+"""Why lines of the journal are pending, and what to do, by the code that is noted."""
+
+
+async def begin_journal(context: AppContext) -> None:
+    """Make the journal, empty, with the database, or take up the one that is at its place.
+
+    Raise ConfigurationError and UnreachableError where it can be neither.
+    """
+    path = context.settings.erasure_journal_path
+    if path is None:
+        return
+    async with context.database.reading() as connection:
+        if await erase_store.journal_name(connection) is not None:
+            return
+    journal = erasure_journal.make_journal(path, at=context.clock.now())
+    # Also on a disk with little room: a start goes on there.
+    async with context.database.writer.transaction() as connection:
+        await be_with(connection, journal)
+
+
+async def be_with(
+    connection: Connection, journal: erasure_journal.ErasureJournal, *, instead: bool = False
+) -> None:
+    """Note that a database is with a journal; `instead`: of another one."""
+    first = journal.lines[0]
+    await erase_store.note_journal(connection, journal.name, instead=instead)
+    await erase_store.note_lines(connection, journal.name, [(first.number, first.text)])
+
+
+async def fitting_journal(context: AppContext) -> erasure_journal.ErasureJournal:
+    """Return the journal of this database. Raise ConfigurationError where it is not at its place,
+    with its key, and as this database knows it."""
+    if context.settings.erasure_journal_path is None:
+        raise erasure_journal.journal_problem(
+            "is not set, and nothing is erased without a journal; on PostgreSQL name a file for "
+            "it, on a disk that no restore of the database puts back"
+        )
+    await begin_journal(context)
+    return await fitted(context, context.settings.erasure_journal_path)
+
+
+async def fitted(context: AppContext, path: Path) -> erasure_journal.ErasureJournal:
+    """Return the journal at a path. Raise ConfigurationError as `fitting_journal`."""
+    journal = erasure_journal.read_journal(path)
+    if journal is None:
+        raise erasure_journal.journal_problem(
+            f"there is no journal of erasures at {path}; put the copies of it and of its key "
+            f"({erasure_journal.key_path_of(path).name}) back"
+        )
+    async with context.database.reading() as connection:
+        name = await erase_store.journal_name(connection)
+        copy = await erase_store.known_lines(connection)
+    if name not in (None, journal.name):
+        raise erasure_journal.journal_problem(
+            f"{path} is another database's journal of erasures; put this one's back"
+        )
+    if copy != [line.text for line in journal.lines[: len(copy)]]:
+        raise erasure_journal.journal_problem(
+            f"{path} lacks erasures that were carried out in this database: it is an older copy of "
+            "the journal; put the newest back"
+        )
+    return journal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JournalState:
+    """What a look at the journal shows.
+
+    path     where it lies; None: it has no place
+    begun    whether this database is with one
+    problem  why it cannot be used, and what to do
+    pending  lines that are not carried out in this database; `waits`: why, and what to do
+    torn     whether its last line was cut short
+    """
+
+    path: Path | None
+    begun: bool
+    problem: str | None = None
+    pending: int = 0
+    waits: Sequence[str] = ()
+    torn: bool = False
+
+
+async def journal_state(context: AppContext) -> JournalState:
+    """Look at the journal, and change nothing."""
+    path = context.settings.erasure_journal_path
+    async with context.database.reading() as connection:
+        begun = await erase_store.journal_name(connection) is not None
+        known = len(await erase_store.known_lines(connection))
+        waiting = await run(connection, erase_store.pending_lines)
+    if path is None:
+        without = "is not set, and this database is with a journal of erasures; name its file"
+        return JournalState(path=None, begun=begun, problem=without if begun else None)
+    try:
+        if not begun and erasure_journal.read_journal(path) is None:
+            return JournalState(path=path, begun=False)
+        journal = await fitted(context, path)
+    except ConfigurationError as error:
+        return JournalState(path=path, begun=begun, problem=sentence_of(error))
+    strange = len(journal.lines) - max(known, 1)
+    reasons = {each.why for each in waiting} | ({""} if strange else set())
+    return JournalState(
+        path=path,
+        begun=begun,
+        pending=strange + len(waiting),
+        waits=[WAITS[each] for each in sorted(reasons)],
+        torn=journal.torn,
+    )
+
+
+async def long_pending(context: AppContext) -> tuple[int, Sequence[str], Instant | None]:
+    """Return how many lines have been pending for longer than PATIENCE or must wait, why, and since
+    when."""
+    now = context.clock.now()
+    waiting = await context.database.on_snapshot(erase_store.pending_lines)
+    long = [each for each in waiting if each.why or each.since <= now - PATIENCE]
+    since = min((each.since for each in long), default=None)
+    return len(long), [WAITS[each] for each in sorted({each.why for each in long})], since
+
+
+async def is_pending(context: AppContext, *, order: str) -> bool:
+    """Return whether an erasure of this order is in the journal and not ended in this database.
+    Raise ConfigurationError where the journal is not as it must be."""
+    path = context.settings.erasure_journal_path
+    async with context.database.reading() as connection:
+        begun = await erase_store.journal_name(connection) is not None
+        known = len(await erase_store.known_lines(connection))
+        numbers = {each.number for each in await run(connection, erase_store.pending_lines)}
+    if path is None or not begun:
+        return False
+    journal = await fitted(context, path)
+    digest = journal.key.digest("orders", order)
+    instants = {each.at for each in journal.lines if each.kind == "orders" and digest in each.ids}
+    return any(
+        each.at in instants and (each.number >= known or each.number in numbers)
+        for each in journal.erased
+    )
+
+
+# --- lines that are pending -----------------------------------------------------------------------
+
+
+async def take_up_begun(context: AppContext) -> None:
+    """Note what only the file has as pending: its erasure was killed before it could."""
+    path = context.settings.erasure_journal_path
+    async with context.database.reading() as connection:
+        begun = await erase_store.journal_name(connection) is not None
+    if begun and path is not None:
+        with suppress(ConfigurationError):  # `doctor` says what is wrong with the file
+            await take_up(context, await fitted(context, path))
+
+
+async def take_up(
+    context: AppContext, journal: erasure_journal.ErasureJournal
+) -> Sequence[erasure_journal.JournalLine]:
+    """Note the lines that only the file has, of which a crash left the erasure undone, as pending.
+    Return all that are."""
+    async with context.database.writing() as connection:
+        await note_lines(connection, journal, since=context.clock.now())
+        numbers = {each.number for each in await run(connection, erase_store.pending_lines)}
+    return [line for line in journal.lines if line.number in numbers]
+
+
+async def note_lines(
+    connection: Connection, journal: erasure_journal.ErasureJournal, *, since: Instant
+) -> None:
+    """Copy the lines that the database lacks into it; they are pending from now on."""
+    known = len(await erase_store.known_lines(connection))
+    new = journal.lines[known:]
+    await erase_store.note_lines(connection, journal.name, [(e.number, e.text) for e in new])
+    await erase_store.note_pending(connection, [e.number for e in new if e.number], since=since)
+
+
+def sentence_of(error: ConfigurationError) -> str:
+    """Return what is wrong with the journal, without the setting's name."""
+    return error.problems[0].partition(": ")[2]
