@@ -26,7 +26,7 @@ from app.config.settings import Settings
 from app.core.errors import ConfigurationError
 from app.core.http import exchange, outgoing_client
 from app.core.masking import Mask
-from app.providers.profile import load_profile
+from app.providers.configured import profile_of
 from app.providers.sections import CheckoutRule
 
 
@@ -296,7 +296,7 @@ def client_settings(settings: Settings) -> ClientSettings:
         raise ConfigurationError(
             ["TALLYHOOK_CHECKOUT__BASE_URL: give the service's address, its token and its source"]
         )
-    rule = load_profile(settings.sources[checkout.source].profile).checkout
+    rule = profile_of(settings, checkout.source).checkout
     token, environment = checkout.token.get_secret_value(), settings.environment or "sandbox"
     if requests.token_is_foreign(token, rule, environment=environment):
         variable = "TALLYHOOK_CHECKOUT__TOKEN" + ("_FILE" if checkout.token_file else "")

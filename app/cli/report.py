@@ -509,6 +509,7 @@ def run_one(
     ] = 1,
 ) -> None:
     """Do one entry now: reconcile, report, deliver. Exit code 1 where it failed."""
+    from app.core.child_processes import taken_over
     from app.core.http import outgoing_client
     from app.finance.scheduled import claimed_run, time_document
     from app.finance.scheduled_work import LIMIT_S, run_claimed, run_now, schedule_of
@@ -528,7 +529,8 @@ def run_one(
                 return None
             return time_document(await run_claimed(context, schedule, claimed))
 
-    ended = running.with_context(work, purpose="writing")
+    handed = None if due is None else taken_over()
+    ended = running.with_context(work, purpose="writing", loaded=handed)
     if ended is None or due is not None:
         return  # what became of it is written down; another may have done it
     for each in ended["delivered"]:

@@ -202,10 +202,11 @@ def console(
     `operators invite`.
     """
     from app.config.load import load_settings
+    from app.core.child_processes import taken_over
     from app.core.logs import configure_logging
     from app.wiring.serving import serve_console
 
-    settings = load_settings()
+    settings = load_settings() if parent is None else taken_over()
     if parent is None:  # else `serve` has printed them
         for warning in settings.warnings:
             printing.note(warning)
@@ -251,27 +252,27 @@ def _where(host: str, port: int, fd: int | None) -> tuple[str, int, socket.socke
 def worker(
     parent: ParentOption = None,
     folding: Annotated[
-        str | None, typer.Option("--folding", hidden=True, help="For `serve`: fold and seal only.")
-    ] = None,
+        bool, typer.Option("--folding", hidden=True, help="For `serve`: fold and seal only.")
+    ] = False,
 ) -> None:
     """Read the inbox, fold due orders, seal and notify the shop, beside receivers on one
     PostgreSQL: any number of them, of which one reads. On SQLite `serve` does this itself."""
     from app.config.load import load_settings
-    from app.core.child_processes import Parent, give_way_to_parent
+    from app.core.child_processes import Parent, give_way_to_parent, taken_over
     from app.core.logs import configure_logging
     from app.wiring.serving import fold_beside, work
 
-    settings = load_settings()
+    settings = load_settings() if parent is None else taken_over()
     configure_logging(
         format=settings.log_format,
         level=settings.log_level,
         lines_per_minute=settings.log_lines_per_minute,
     )
     if parent is not None:
-        give_way_to_parent(folding=folding is not None)
+        give_way_to_parent(folding=folding)
     with _ending_in_log(parent):
-        if folding is not None and parent is not None:
-            running.run_loop(fold_beside(settings, parent=Parent(parent), folds_by=folding))
+        if folding and parent is not None:
+            running.run_loop(fold_beside(settings, parent=Parent(parent)))
             return
         running.run_loop(work(settings, parent=None if parent is None else Parent(parent)))
 

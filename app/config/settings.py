@@ -747,11 +747,17 @@ class Settings(BaseSettings):
     log_lines_per_minute: int = _number(12_000, 100, 10_000_000)
 
     _warnings: tuple[str, ...] = PrivateAttr(default=())
+    _profile_files: Mapping[str, str] = PrivateAttr(default_factory=dict)
 
     @property
     def warnings(self) -> tuple[str, ...]:
         """What `live` would refuse, one sentence each, with the variable."""
         return self._warnings
+
+    @property
+    def profile_files(self) -> Mapping[str, str]:
+        """Texts of the merchant's own profiles by path, in a service: it reads each only once."""
+        return self._profile_files
 
     def _beside_database(self, ending: str) -> Path | None:
         database = sqlite_file(self.database_url)

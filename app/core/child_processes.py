@@ -9,6 +9,9 @@ says only that something happened:
     child → parent   b"r" the disk is sure, and it begins     b"+" something was read
                      b"!" the disk has failed it, and it ends
 
+A child gets the settings of its parent, in memory that is its standard input. A settings file that
+has changed since the parent started counts from the parent's next start.
+
 A child whose socket is closed ends: its parent is gone. It takes no signal for itself, since a
 Ctrl-C or a supervisor may signal both, and what was accepted is still to be read. One that ends by
 itself is started again, sooner at first and later each time; a worker whose disk has failed is not.
@@ -17,17 +20,47 @@ The end of a console never ends the parent.
 
 import asyncio
 import os
+import pickle
 import socket
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
+from importlib.metadata import version
 from time import monotonic
-from typing import Final
+from typing import IO, Any, Final
 
 import structlog
 
+from app.core.errors import ConfigurationError
+from app.core.logs import Repeating
 from app.core.process import ending_signals, why_ended
 from app.core.signals import Signal
+
+# --- settings -------------------------------------------------------------------------------------
+
+
+def handed_over(settings: object) -> IO[bytes]:
+    """Return anonymous memory with the program's version and the settings, to be the standard input
+    of a child: other users could read secrets on its command line."""
+    memory = os.fdopen(os.memfd_create("settings"), "w+b")
+    pickle.dump(version("tallyhook"), memory)
+    pickle.dump(settings, memory)
+    memory.seek(0)
+    return memory
+
+
+def taken_over() -> Any:
+    """Return the settings that the parent handed over. Raises ConfigurationError where the program
+    was replaced since the parent started: its parts would judge by different rules."""
+    with os.fdopen(os.dup(0), "rb") as memory:
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        with suppress(EOFError, pickle.UnpicklingError):
+            if pickle.load(memory) == version("tallyhook"):  # noqa: S301  # from the parent
+                return pickle.load(memory)  # noqa: S301
+    raise ConfigurationError(
+        ["the program is another than the service was started with: start the service again"]
+    )
+
 
 # --- the worker -----------------------------------------------------------------------------------
 
@@ -71,17 +104,23 @@ class WorkerProcess:
         news: tuple[Signal, ...],
         failed: Callable[[str], None],
         drains: bool = True,
+        settings: object = None,
+        clock: Callable[[], float] = monotonic,
     ) -> None:
         """read: set when the child has read something; news: what the child is notified of; failed:
         called with the reason when the disk under the database has failed; drains: whether it
         reads what was accepted before it ends. Else the next does, and senders wait for it."""
         self._failed = failed
         self._drains = drains
+        self._settings = settings
+        self._clock = clock
+        self._ended = Repeating(clock)
         self._read = read
         self._news = news
         self._process: asyncio.subprocess.Process | None = None
         self._writer: asyncio.StreamWriter | None = None
-        self._gone_at = monotonic()
+        self._gone_at = clock()
+        """When the last child that was ready ended; before the first one, when this began."""
         self._stopping = asyncio.Event()
         self._starting = asyncio.Lock()
         """Held while a child is being started: until it can be spoken to, it cannot be ended."""
@@ -99,7 +138,7 @@ class WorkerProcess:
 
     def missing(self) -> str | None:
         """Why nothing is read, one sentence; None while the child works, or is just starting."""
-        gone = monotonic() - self._gone_at
+        gone = self._clock() - self._gone_at
         if self.ready or gone < MISSED_S:
             return None
         return (
@@ -134,11 +173,18 @@ class WorkerProcess:
             except OSError as error:  # no memory, no descriptor: perhaps in a moment
                 log.error("the process that reads the inbox cannot be started", exc_info=error)
                 code = None
-            self.ready, self._gone_at = False, monotonic()
+            if self.ready:
+                self.ready, self._gone_at = False, self._clock()
             if self._stopping.is_set():
                 return
-            why = None if code is None else why_ended(code)
-            log.error("the process that reads the inbox has ended", code=code, problem=why)
+            if times := self._ended.times(str(code)):
+                why = None if code is None else why_ended(code)
+                log.error(
+                    "the process that reads the inbox has ended",
+                    code=code,
+                    problem=why,
+                    count=times,
+                )
             pause = AGAIN_S if monotonic() - began > STEADY_S else min(2 * pause, MOST_S)
             try:
                 async with asyncio.timeout(pause):
@@ -149,7 +195,7 @@ class WorkerProcess:
     async def _live(self) -> int:
         """One child from its start to its end. Returns its exit code."""
         async with self._starting:
-            self._process, reader, self._writer = await started()
+            self._process, reader, self._writer = await started(self._settings)
         try:
             while received := await bytes_of(reader):
                 if READY in received and not self.ready:
@@ -184,15 +230,15 @@ class WorkerProcess:
 
 
 async def started(
-    *words: str,
+    settings: object, *words: str
 ) -> tuple[asyncio.subprocess.Process, asyncio.StreamReader, asyncio.StreamWriter]:
     """A worker that has just been started, and its parent's end of the pair of sockets. words:
     further ones of its command line."""
     ours, theirs = socket.socketpair()
-    with theirs:
+    with theirs, handed_over(settings) as memory:
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "app", "worker", *words, "--parent", str(theirs.fileno())),
-            stdin=asyncio.subprocess.DEVNULL,
+            stdin=memory,
             pass_fds=(theirs.fileno(),),
         )
     return process, *await asyncio.open_connection(sock=ours)
@@ -312,10 +358,10 @@ CONSOLE_STOP_S: Final = 10.0
 
 
 @asynccontextmanager
-async def console_beside(*, host: str, port: int) -> AsyncIterator[None]:
+async def console_beside(*, host: str, port: int, settings: object) -> AsyncIterator[None]:
     """A console in a process of its own until the block ends."""
     stopping = asyncio.Event()
-    keeping = asyncio.create_task(_keep(stopping, host=host, port=port))
+    keeping = asyncio.create_task(_keep(stopping, host=host, port=port, settings=settings))
     try:
         yield
     finally:
@@ -323,12 +369,12 @@ async def console_beside(*, host: str, port: int) -> AsyncIterator[None]:
         await keeping
 
 
-async def _keep(stopping: asyncio.Event, *, host: str, port: int) -> None:
+async def _keep(stopping: asyncio.Event, *, host: str, port: int, settings: object) -> None:
     pause = CONSOLE_AGAIN_S
     while not stopping.is_set():
         began = monotonic()
         try:
-            await _live(stopping, host=host, port=port)
+            await _live(stopping, host=host, port=port, settings=settings)
         except OSError as error:  # no memory, no descriptor: perhaps in a moment
             log.error("the console cannot be started", exc_info=error)
         if monotonic() - began > STEADY_S:
@@ -339,14 +385,14 @@ async def _keep(stopping: asyncio.Event, *, host: str, port: int) -> None:
         pause = min(2 * pause, CONSOLE_MOST_S)
 
 
-async def _live(stopping: asyncio.Event, *, host: str, port: int) -> None:
+async def _live(stopping: asyncio.Event, *, host: str, port: int, settings: object) -> None:
     """One console from its start to its end, or until stopping."""
     ours, theirs = socket.socketpair()
     words = ("console", "--host", host, "--port", str(port), "--parent", str(theirs.fileno()))
-    with ours, theirs:
+    with ours, theirs, handed_over(settings) as memory:
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "app", *words),
-            stdin=asyncio.subprocess.DEVNULL,
+            stdin=memory,
             pass_fds=(theirs.fileno(),),
         )
         theirs.close()

@@ -12,6 +12,7 @@ from typing import Final
 import structlog
 
 from app.context.context import AppContext
+from app.core.child_processes import handed_over
 from app.core.errors import StoreUnavailable
 from app.core.logs import Repeating
 from app.core.schedule import ScheduleEntry
@@ -93,11 +94,12 @@ class Scheduler:
     async def _in_process(self, claimed: ScheduledRun) -> int:
         due = format_instant(claimed.due_at)
         words = ("schedule", "run", claimed.name, "--due", due, "--try", str(claimed.tries))
-        self._process = process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "app", *words),
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.DEVNULL,
-        )
+        with handed_over(self._context.settings) as memory:
+            self._process = process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", "app", *words),
+                stdin=memory,
+                stdout=asyncio.subprocess.DEVNULL,
+            )
         try:
             async with asyncio.timeout(LEASE / SECOND):
                 return await process.wait()

@@ -62,8 +62,8 @@ REST_S: Final = 5.0
 folding is not what holds them up."""
 
 REFUSED_S: Final = 60.0
-"""Seconds until the next start after a child that found other settings or another program than the
-service was started with: the next one most likely finds them, too."""
+"""Seconds until the next start after a child found that the program was replaced since the service
+was started: the next one finds that, too."""
 
 QUIET_S: Final = 30.0
 """Seconds over which a child measures how much it has to do."""
@@ -81,19 +81,19 @@ class FoldingProcess:
         waiting: Callable[[], int],
         leave: Callable[[bool], None],
         failed: Callable[[str], None],
-        folds_by: str,
+        settings: object = None,
     ) -> None:
         """Take what the watcher needs.
 
         waiting   how many deliveries are accepted and not read
         leave     tells the reading process whether to leave folding and sealing to another
         failed    called with the reason when the disk under the database has failed
-        folds_by  fingerprint of the rules and settings by which a child must fold
+        settings  those by which a child folds
         """
         self._waiting = waiting
         self._leave = leave
         self._failed = failed
-        self._folds_by = folds_by
+        self._settings = settings
         self._writer: asyncio.StreamWriter | None = None
         self._loading: asyncio.subprocess.Process | None = None
         """The child until it has begun."""
@@ -150,7 +150,7 @@ class FoldingProcess:
     async def _live(self) -> int:
         """Start one child and stay with it until its end. Returns its exit code."""
         began = monotonic()
-        process, reader, self._writer = await started("--folding", self._folds_by)
+        process, reader, self._writer = await started(self._settings, "--folding")
         self._loading = process
         log.info("a second process folds and seals", count=self._waiting())
         try:

@@ -21,8 +21,9 @@ from app.orders.index_store import (
     noted_readings,
     sources_with_deliveries,
 )
+from app.providers.configured import text_of_profile
 from app.providers.fetched import NOT_KNOWN, is_answer
-from app.providers.profile import profile_text, shipped_profiles
+from app.providers.profile import shipped_profiles
 from app.providers.request import Incoming
 from app.providers.source import Source
 from app.receiving.confirmation_store import await_again
@@ -129,7 +130,7 @@ def _own_readings(settings: Settings) -> dict[str, str]:
         name: hashlib.sha256(
             repr(
                 (
-                    each.profile if each.profile in shipped else profile_text(each.profile),
+                    each.profile if each.profile in shipped else text_of_profile(settings, name),
                     each.account,
                     sorted(each.only.items()),
                     each.orders,

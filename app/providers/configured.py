@@ -1,7 +1,9 @@
 """Compiles the configured sources, and the clients that ask their providers."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 
 import httpx2
 from pydantic import SecretStr
@@ -12,7 +14,7 @@ from app.core.phone_key import PhoneKey
 from app.providers.doctor import Account
 from app.providers.fields import LOCATIONS, compile_location
 from app.providers.fingerprints import key_identities
-from app.providers.profile import load_profile, shipped_profiles
+from app.providers.profile import load_profile, profile_text, read_profile, shipped_profiles
 from app.providers.provider_client import ProviderClient
 from app.providers.questions import Questions
 from app.providers.rules_together import covers
@@ -25,6 +27,29 @@ MAX_TOLERANCE_S = 3600
 Providers sign each try afresh; a longer time would allow a replay after its event was forgotten.
 A shipped profile that allows more gives its reason: some providers repeat the first signature on
 the next day."""
+
+
+def keep_profiles(settings: Settings) -> None:
+    """Read the merchant's own profiles into the settings of a service, so that all of its processes
+    read deliveries by the same text. `compile_sources` reports a file that cannot be read."""
+    texts = dict(settings.profile_files)
+    for path in {each.profile for each in settings.sources.values()} - {*shipped_profiles()}:
+        with suppress(ConfigurationError):
+            texts.setdefault(path, profile_text(path))
+    settings._profile_files = texts
+
+
+def text_of_profile(settings: Settings, source: str) -> str:
+    """Return the text of a source's profile, as a service has read it. Raise as `load_profile`."""
+    named = settings.sources[source].profile
+    return settings.profile_files.get(named) or profile_text(named)
+
+
+def profile_of(settings: Settings, source: str) -> Profile:
+    """Return a source's profile, as a service has read it. Raise as `load_profile`."""
+    named = settings.sources[source].profile
+    text = settings.profile_files.get(named)
+    return load_profile(named) if text is None else read_profile(Path(named), text)
 
 
 def secrets_of(given: SourceSettings) -> list[str] | dict[str, str]:
@@ -54,7 +79,7 @@ def accounts(settings: Settings) -> dict[str, Account]:
     return {
         name: Account(
             name=name,
-            profile=load_profile(given.profile),
+            profile=profile_of(settings, name),
             secrets=secrets_of(given),
             address=settings.public_url,
             ends=ends_of(given),
@@ -76,7 +101,7 @@ def questions_of(settings: Settings) -> dict[str, Questions]:
     problems: list[str] = []
     for name, given in settings.sources.items():
         try:
-            rule = load_profile(given.profile).fetch_back
+            rule = profile_of(settings, name).fetch_back
         except ConfigurationError:
             continue  # `compile_sources` reports the profile's mistakes
         if rule is None:
@@ -101,7 +126,7 @@ def compile_sources(settings: Settings, *, phone_key: PhoneKey | None = None) ->
     for name, given in settings.sources.items():
         variable = f"TALLYHOOK_SOURCES__{name.upper()}__PROFILE"
         try:
-            profile = load_profile(given.profile)
+            profile = profile_of(settings, name)
             if settings.environment == "live" and given.profile not in shipped_profiles():
                 rule = profile.timestamp
                 if rule is not None and max(rule.past_s, rule.future_s) > MAX_TOLERANCE_S:
@@ -272,7 +297,7 @@ def _problems_of_keys(settings: Settings) -> list[str]:
 def _holders(settings: Settings) -> Iterator[_KeyHolder]:
     for name, given in settings.sources.items():
         try:
-            profile = load_profile(given.profile)
+            profile = profile_of(settings, name)
         except ConfigurationError:
             continue  # `compile_sources` reports it
         stem = f"TALLYHOOK_SOURCES__{name.upper()}__"

@@ -62,8 +62,6 @@ from app.receiving.refusals import RefusedAges, RejectionRate
 from app.receiving.unsigned import UnsignedAllowance, learning_names
 from app.wiring.opening import open_context
 from app.wiring.work import ElsewhereOf, proposals_of
-from reconcile.canonical import fingerprint
-from reconcile.ledger.policy import policy_text
 
 log = structlog.get_logger()
 
@@ -387,18 +385,8 @@ Where = Literal["apart", "all", "reading", "none"]
 the receiver's own, or in processes that somebody else starts."""
 
 
-def folding_fingerprint(settings: Settings) -> str:
-    """Of all by which a process folds: equal in two that publish the same of one database.
-
-    A process that is started while the service runs reads settings and program anew, and both may
-    have been changed since: it would judge by other rules, or notify nobody.
-    """
-    judges = policy_text(settings.policy()), settings.requires_order_record
-    return fingerprint([settings.database_url, *judges, settings.shop.url is None])
-
-
 @asynccontextmanager
-async def _behind(service: Service, *, drains: bool, folds_by: str) -> AsyncIterator[None]:
+async def _behind(service: Service, *, drains: bool) -> AsyncIterator[None]:
     """The processes behind a receiver, which end after it."""
     inbox, signals = service.inbox, service.context.signals
     worker = WorkerProcess(
@@ -406,6 +394,7 @@ async def _behind(service: Service, *, drains: bool, folds_by: str) -> AsyncIter
         news=(signals.accepted, signals.evidence_arrived),
         failed=inbox.database.writer.fail,
         drains=drains,
+        settings=service.context.settings,
     )
     service.worker_missing = worker.missing
     inbox.writer.may_delete = lambda: worker.ready
@@ -415,7 +404,7 @@ async def _behind(service: Service, *, drains: bool, folds_by: str) -> AsyncIter
             waiting=lambda: inbox.writer.records if worker.ready else 0,
             leave=worker.leave_folding,
             failed=inbox.database.writer.fail,
-            folds_by=folds_by,
+            settings=service.context.settings,
         )
         worker.on_news = beside.tell
         service.parts.append(("the task that starts a second process", beside))
@@ -452,7 +441,6 @@ async def open_service(
         service = Service(context, parts=parts, checkout=checkout, client=client)
         service.read_elsewhere = work == "none"
         if work == "apart":
-            behind = _behind(service, drains=drains, folds_by=folding_fingerprint(settings))
-            await stack.enter_async_context(behind)
+            await stack.enter_async_context(_behind(service, drains=drains))
         await stack.enter_async_context(service.running())
         yield service

@@ -42,7 +42,7 @@ from app.evidence.seal import open_signer
 from app.golive.golive import unfinished
 from app.orders.folding_process import Quiet
 from app.orders.worker import FoldWorker
-from app.providers.configured import askers, compile_sources
+from app.providers.configured import askers, compile_sources, keep_profiles
 from app.providers.provider_client import LIMIT_S
 from app.receiving.connection_limits import SWEEP_S, ConnectionLimits
 from app.receiving.guard import guarded
@@ -51,7 +51,6 @@ from app.wiring.opening import no_database_yet, open_context
 from app.wiring.service import (
     Part,
     Service,
-    folding_fingerprint,
     gate_limits,
     open_service,
     sealing,
@@ -93,6 +92,7 @@ async def serve(
     """
     if not with_worker and is_sqlite(settings.database_url):
         raise UsageError("--no-worker is for PostgreSQL; on SQLite `serve` does this itself")
+    keep_profiles(settings)
     new = no_database_yet(settings)
     async with AsyncExitStack() as stack:
         service = await stack.enter_async_context(
@@ -110,7 +110,9 @@ async def serve(
             asyncio.create_task(sweep_connections(service.connection_limits)),
         ]
         if console is not None:
-            await stack.enter_async_context(console_beside(host=console[0], port=console[1]))
+            await stack.enter_async_context(
+                console_beside(host=console[0], port=console[1], settings=settings)
+            )
         try:
             await server.serve(sockets=None if listener is None else [listener])
         except SystemExit as failed:  # Uvicorn's way of saying that it could not bind
@@ -206,21 +208,9 @@ async def work(settings: Settings, *, parent: Parent | None = None) -> None:
         log.info("stopped")
 
 
-async def fold_beside(settings: Settings, *, parent: Parent, folds_by: str) -> None:
+async def fold_beside(settings: Settings, *, parent: Parent) -> None:
     """Fold due orders and seal, beside a worker that reads, until there is little to do, or until
-    the parent ends or says so.
-
-    folds_by  the service's `folding_fingerprint`
-
-    Raises ConfigurationError where this process has another one.
-    """
-    if folding_fingerprint(settings) != folds_by:
-        raise ConfigurationError(
-            [
-                "the settings or the program are not those that the service was started with: "
-                "start it again; until then one process does all that is behind it"
-            ]
-        )
+    the parent ends or says so."""
     try:
         async with open_context(settings, purpose="folding") as context:
             folding = FoldWorker(context, beside=True)
@@ -260,6 +250,7 @@ async def _until_quiet(
 
 
 async def _work(settings: Settings, *, parent: Parent | None) -> None:
+    keep_profiles(settings)
     compile_sources(settings)  # a wrong setting leaves no file behind
     async with (
         outgoing_client(timeout_s=LIMIT_S) as client,
@@ -449,6 +440,7 @@ async def serve_console(
     where it cannot listen.
     """
     check_reachable(settings, host=host)
+    keep_profiles(settings)
     async with open_context(settings, purpose="writing") as context:
         await _check_somebody_can_sign_in(context, host=host)
         bound = listener or _bound(host, port)

@@ -2,21 +2,20 @@
 
 import asyncio
 import json
-import os
 import socket
 import subprocess
 import sys
 from errno import EMFILE
 from io import StringIO
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pytest
 import uvloop
 
 from app.config.load import load_settings
 from app.core import child_processes
-from app.core.child_processes import Parent, WorkerProcess, console_beside
+from app.core.child_processes import Parent, WorkerProcess, console_beside, handed_over
 from app.core.signals import Signal
 from app.wiring.service import open_service
 from tests.api.driving import environ
@@ -159,7 +158,7 @@ async def test_a_console_that_ran_for_long_is_started_again_soon(
         return timeout(delay)
 
     monkeypatch.setattr(asyncio, "timeout", noting)
-    async with console_beside(host="127.0.0.1", port=1):
+    async with console_beside(host="127.0.0.1", port=1, settings=None):
         await soon(lambda: len(started.read_text()) >= 5)
     short = [pause for pause in pauses if pause < child_processes.CONSOLE_STOP_S]
     assert short[:4] == [0.001] * 4 if steady else short[:4] == [0.001, 0.002, 0.004, 0.008]
@@ -179,7 +178,7 @@ async def test_a_console_that_cannot_be_started_is_started_later(
         return await start(*words, **options)
 
     monkeypatch.setattr(asyncio, "create_subprocess_exec", failing)
-    async with console_beside(host="127.0.0.1", port=1):
+    async with console_beside(host="127.0.0.1", port=1, settings=None):
         await soon(started.read_text)
     assert "the console cannot be started" in log.getvalue()
 
@@ -211,18 +210,51 @@ def test_one_whose_parent_has_died_goes_on_with_what_it_was_at() -> None:
         runner.run(work())
 
 
-def test_why_a_child_ends_is_a_line_of_the_log_that_it_shares(tmp_path: Path) -> None:
-    """As JSON; the database may be gone while the child starts."""
+def a_worker(memory: IO[bytes]) -> "subprocess.CompletedProcess[bytes]":
+    """Run a real child that gets this on its standard input, to its end."""
     ours, theirs = socket.socketpair()
     words = (sys.executable, "-m", "app", "worker", "--parent", str(theirs.fileno()))
-    with ours, theirs:
-        ended = subprocess.run(
+    with ours, theirs, memory:
+        return subprocess.run(
             words,
-            env=os.environ | environ(tmp_path),  # in whose folder there is no database
+            stdin=memory,
             pass_fds=(theirs.fileno(),),
             capture_output=True,
             timeout=PATIENCE_S,
         )
+
+
+def test_a_child_of_a_program_that_was_replaced_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its rules may be different from those of the processes that are older than it."""
+    monkeypatch.setattr(child_processes, "version", lambda name: "0.0.9")
+    ended = a_worker(handed_over(None))
+    assert ended.returncode == 3
+    assert b"start the service again" in ended.stderr
+
+
+def test_it_is_told_for_how_long_nothing_has_been_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, log: StringIO
+) -> None:
+    """However often a child was started meanwhile, without becoming ready."""
+    started, now = child(tmp_path, monkeypatch, says=b""), [0.0]
+    behind = WorkerProcess(read=Signal(), news=(), failed=pytest.fail, clock=lambda: now[0])
+
+    async def work() -> None:
+        async with behind.running():
+            for at, said in ((4.9, False), (5.0, True), (66.0, True)):
+                count, now[0] = len(started.read_text()), at
+                await soon(lambda count=count: len(started.read_text()) >= count + 3)
+                assert (f"for {at:.0f} s" in (behind.missing() or "")) is said
+
+    asyncio.run(work())
+    ends = [line for line in log.getvalue().splitlines() if "inbox has ended" in line]
+    assert len(ends) == 2  # at the first, and a minute later
+
+
+def test_why_a_child_ends_is_a_line_of_the_log_that_it_shares(tmp_path: Path) -> None:
+    """As JSON; the database may be gone while the child starts."""
+    settings = load_settings(environ(tmp_path), serving=True)  # in whose folder is no database
+    ended = a_worker(handed_over(settings))
     (line,) = [json.loads(each) for each in ended.stderr.splitlines()]
     assert (line["event"], line["exit_code"]) == ("a child process ends", ended.returncode)
     assert "there is no database" in line["problem"]

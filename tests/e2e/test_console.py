@@ -25,9 +25,11 @@ from tests.waiting import PATIENCE_S, until
 
 PARENT = """
 import asyncio, os, sys
+from app.config.load import load_settings
 from app.core.child_processes import console_beside
 async def main():
-    async with console_beside(host="127.0.0.1", port=int(sys.argv[1])):
+    settings = load_settings()
+    async with console_beside(host="127.0.0.1", port=int(sys.argv[1]), settings=settings):
         await asyncio.get_running_loop().run_in_executor(None, os.read, int(sys.argv[2]), 1)
 asyncio.run(main())
 """

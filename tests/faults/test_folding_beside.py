@@ -43,6 +43,7 @@ DOUBLED = (
 )
 CALM = "SELECT count(*) FROM ledgers WHERE order_key = 'ORD-calm'"
 BY_OTHERS = "SELECT count(*) FROM meta WHERE name='policy' AND value NOT LIKE '%:1800000000,%'"
+OF_FILE = "whsec_" + "b3RoZXIgdGhhbiB0aGUgb3RoZXJz" * 2
 UNSEALED = "SELECT count(*) FROM unsealed"
 
 
@@ -84,7 +85,7 @@ def test_one_that_is_killed_again_and_again_leaves_nothing_undone(tmp_path: Path
     assert asked(database, DOUBLED) == 0
 
 
-def test_one_that_reads_other_settings_folds_nothing(tmp_path: Path) -> None:
+def test_one_folds_by_the_settings_that_the_service_was_started_with(tmp_path: Path) -> None:
     """Settings changed since the start are in force with the next start."""
     database, settings = tmp_path / "t.db", tmp_path / "settings"
     settings.touch(mode=0o600)
@@ -95,11 +96,30 @@ def test_one_that_reads_other_settings_folds_nothing(tmp_path: Path) -> None:
         with load(service.port, name="other") as driver:
             driver.until_it(lambda: ENDED in service.process.log)
             driver.stop()
-        assert b'"code":3' in service.process.log
-        assert b"the program are not those that the service was started with" in service.process.log
+        assert b'"event":"the second process has ended","code":0' in service.process.log
         until(lambda: all_folded(database), otherwise=lambda: service.process.log.decode())
         assert service.end(signal.SIGTERM) == 0
     assert asked(database, BY_OTHERS) == 0
+
+
+def test_a_reader_that_is_started_again_reads_by_the_settings_of_the_service(
+    tmp_path: Path,
+) -> None:
+    """Though their file is broken by then; and nobody else can read the secrets that it gets."""
+    settings = tmp_path / "settings"
+    settings.touch(mode=0o600)
+    settings.write_text(f"TALLYHOOK_SOURCES__OTHER__SECRETS={OF_FILE}\n")
+    with a_service(tmp_path, restarts="1", CONFIG=str(settings)) as service:
+        first = service.worker()
+        settings.write_text("this is no setting\n")
+        os.kill(first, signal.SIGKILL)
+        until(lambda: [*{*service.children()} - {first}])
+        deliver(service.port, "calm0")
+        until(lambda: asked(tmp_path / "t.db", CALM) == 1)
+        (second,) = service.children()
+        for shown in ("cmdline", "environ"):
+            assert OF_FILE.encode() not in Path(f"/proc/{second}/{shown}").read_bytes()
+        assert service.end(signal.SIGTERM) == 0
 
 
 def test_one_with_a_fault_says_which(tmp_path: Path) -> None:

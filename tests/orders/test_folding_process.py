@@ -49,7 +49,6 @@ class Told:
             waiting=lambda: self.waiting,
             leave=self.leaves.append,
             failed=self.failures.append,
-            folds_by="us",
         )
         task = asyncio.create_task(beside.run())
         try:
@@ -77,7 +76,7 @@ async def test_none_is_started_for_what_one_look_finds(
     started = child(tmp_path, monkeypatch, says=b"r")
     looks = [BEHIND + 1, 0] * 10
     beside = FoldingProcess(
-        waiting=lambda: looks.pop() if looks else 0, leave=print, failed=pytest.fail, folds_by="us"
+        waiting=lambda: looks.pop() if looks else 0, leave=print, failed=pytest.fail
     )
     task = asyncio.create_task(beside.run())
     await soon(lambda: not looks)
@@ -125,10 +124,10 @@ async def test_one_that_dies_is_started_again(
     assert told.failures == []
 
 
-async def test_one_that_has_other_settings_is_not_started_again_soon(
+async def test_one_whose_program_was_replaced_is_not_started_again_soon(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The next would have them, too; the first one folds."""
+    """The next would find that, too; the first one folds."""
     started = child(tmp_path, monkeypatch, says=b"", then="\nsys.exit(3)\n")
     told = Told(BEHIND + 1)
     async with told.running():

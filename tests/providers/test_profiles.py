@@ -2,17 +2,20 @@
 
 import dataclasses
 import json
+import pickle
 import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from app.config.load import load_settings
 from app.core.errors import ConfigurationError
+from app.providers.configured import compile_sources, keep_profiles
 from app.providers.profile import SHIPPED, load_profile, shipped_profiles
 from app.providers.request import Incoming
 from app.providers.source import Source
-from tests.providers.builders import CHECKOUT, MINIMAL, profile_file, source
+from tests.providers.builders import CHECKOUT, MINIMAL, SECRET, profile_file, source
 
 
 def problems(name_or_path: str) -> list[str]:
@@ -85,6 +88,24 @@ def test_a_copied_profile_reads_a_merchants_own_names(tmp_path: Path) -> None:
     assert event.money is not None
     assert event.occurred_at is not None
     assert (reading.environment, shop.acknowledgement_status) == ("sandbox", 204)
+
+
+def test_a_service_reads_a_merchants_own_profile_once(tmp_path: Path) -> None:
+    """Its processes judge by one text, whatever the file says when each of them starts."""
+    path = tmp_path / "own.toml"
+    path.write_text((SHIPPED / "checkout.toml").read_text())
+    environ = {
+        "TALLYHOOK_ENVIRONMENT": "sandbox",
+        "TALLYHOOK_SOURCES__OWN__PROFILE": str(path),
+        "TALLYHOOK_SOURCES__OWN__SECRETS": SECRET,
+    }
+    settings = load_settings(environ, serving=True)
+    keep_profiles(settings)
+    handed, before = pickle.loads(pickle.dumps(settings)), load_profile(str(path))
+    path.write_text("broken")
+    assert compile_sources(handed)["own"].profile == before
+    with pytest.raises(ConfigurationError, match="PROFILE"):
+        compile_sources(load_settings(environ, serving=True))
 
 
 def test_the_smallest_profile_loads(tmp_path: Path) -> None:
