@@ -222,7 +222,12 @@ _LEDGER: Final = members(
         "attempts": listed(ref("Attempt")),
         "entries": listed(ref("Entry")),
         "timeline": listed(ref("TimelineRow")),
-        "findings": listed(ref("Finding")),
+        "findings": described(
+            listed(ref("Finding")),
+            "More than three of one code are one: its `facts` have their number as `alike`, the "
+            "largest of what is counted and the first and last date, and `cites` has all ids; a "
+            "sentence names a few of them.",
+        ),
         "next_decision_at": MAYBE_INSTANT,
         "fingerprint": described(
             DIGEST,

@@ -57,39 +57,25 @@ def print_ledger(
         printing.say(f"  {sentence}")
     print()
     if ledger["timeline"]:
-        printing.emit(
+        printing.emit_newest(
             ledger["timeline"],
             columns=("occurred_at", "received_at", "event", "kind", "attempt", "money", "note"),
-            form=printing.Format.table,
         )
     if ledger["entries"]:
-        printing.emit(
-            ledger["entries"],
-            columns=("at", "kind", "money", "attempt", "cites"),
-            form=printing.Format.table,
-        )
+        printing.emit_newest(ledger["entries"], columns=("at", "kind", "money", "attempt", "cites"))
     if ledger.get("unread"):
         print("Messages that may be about it and cannot be read:")
         print()
-        printing.emit(
+        printing.emit_newest(
             ledger["unread"],
             columns=("delivery", "received_at", "source", "names_order", "problem"),
-            form=printing.Format.table,
         )
     if ledger.get("unallocated"):
         print("Payments without an order that may be for this one:")
         print()
-        printing.emit(
-            ledger["unallocated"],
-            columns=("payment", "received_at", "money"),
-            form=printing.Format.table,
-        )
+        printing.emit_newest(ledger["unallocated"], columns=("payment", "received_at", "money"))
     if records:
-        printing.emit(
-            list(map(_record, records)),
-            columns=("at", "record", "what", "by"),
-            form=printing.Format.table,
-        )
+        printing.emit_newest(list(map(_record, records)), columns=("at", "record", "what", "by"))
     method = ledger["method_class"]
     if ledger["expected_by"] is not None:
         print(f"Slow payment ({method}): its end is expected by {ledger['expected_by']}.")

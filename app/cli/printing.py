@@ -21,6 +21,7 @@ from app.core.private_files import replacing
 from app.core.references import composed
 from app.core.text import printable
 from reconcile.instants import SECOND, Instant, parse_instant
+from reconcile.ledger.grouping import some
 from reconcile.periods import Calendar
 
 OrderArgument = Annotated[
@@ -224,6 +225,17 @@ def emit_up_to(
         note(f"There may be more than {these(rows)}: raise --limit.")
 
 
+ROWS_OF_DOCUMENT: Final = 50
+"""Rows of one part of a document for people, such as the events of an order: the newest."""
+
+
+def emit_newest(rows: Sequence[Mapping[str, Any]], *, columns: Sequence[str]) -> None:
+    """Print the last rows of a part of a document as a table, and how many there are before."""
+    emit(rows[-ROWS_OF_DOCUMENT:], columns=columns, form=Format.table)
+    if len(rows) > ROWS_OF_DOCUMENT:
+        print(f"{len(rows) - ROWS_OF_DOCUMENT:,} before these: --format json lists all.\n")
+
+
 def these(rows: Sequence[Any]) -> str:
     """How many were listed, for a sentence."""
     return "this one" if len(rows) == 1 else f"these {len(rows):,}"
@@ -257,7 +269,7 @@ def _text(value: Any) -> str:
     if _is_money(value):
         return f"{value['currency']} {value['amount']}"
     if isinstance(value, list):
-        return ", ".join(str(item) for item in value)
+        return some([str(item) for item in value])
     return str(value)
 
 

@@ -186,7 +186,11 @@ FOUND: Final = 20
 SUGGESTED: Final = 8
 """Orders suggested while a person types: as many as fit a small screen."""
 
-_CITES: Final = re.compile(r" \[([^\[\]]*)\]\.$")
+EVENTS: Final = 100
+"""Events, attempts and deliveries on an order's page: what reads well, and keeps the page of an
+order with thousands as small as that of others. Older events are on the pages before."""
+
+_CITES: Final = re.compile(r" \[([^\[\]]*?)(?: and ([\d,]+) more)?\]\.$")
 
 
 def row_of(changed: read_orders.Changed) -> dict[str, Any]:
@@ -289,7 +293,10 @@ async def find_document(view: View, text: str) -> Document:
 
 
 async def order_page_document(view: View) -> Document:
-    """GET /orders/{order}?as_of="""
+    """GET /orders/{order}?as_of=&before=
+
+    `before` is the number of an event: those before it are shown instead of the newest.
+    """
     order, as_of = view.subject, view.instant("as_of")
     now = as_of or view.context.clock.now()
     ledger = await read_orders.order_document(view.context, order, as_of=as_of)
@@ -299,14 +306,28 @@ async def order_page_document(view: View) -> Document:
     notified = await notify_shop.list_notifications(
         view.context, state=None, limit=ROWS, order=order
     )
+    events, before = ledger.pop("timeline"), view.number("before")
+    end = len(events) + 1 if before is None else max(1, min(before, len(events) + 1))
+    first = max(1, end - EVENTS)
+    numbers = {each["event"]: n for n, each in reversed([*enumerate(events, 1)])}
+    sentences = [sentence_of(each) for each in ledger.pop("explanation")]
+    cited = {cite for each in sentences for cite in each["cites"]}
+    attempts = ledger["attempts"]
+    arrivals = await read_orders.arrivals_of(view.context, order, as_of=as_of)
     return {
         "order": order,
         "then": format_known(as_of),
         "answer": " ".join(ledger["plain"]["answer"]),
         "money": order_money(ledger),
-        "sentences": [sentence_of(each) for each in ledger.pop("explanation")],
-        "ledger": ledger,
-        "arrivals": await read_orders.arrivals_of(view.context, order, as_of=as_of),
+        "sentences": sentences,
+        "numbers": {cite: numbers[cite] for cite in cited if cite in numbers},
+        "events": len(events),
+        "first": first,
+        "ledger": ledger
+        | {"timeline": events[first - 1 : end - 1], "attempts": attempts[-EVENTS:]},
+        "attempts": len(attempts),
+        "arrivals": arrivals[-EVENTS:],
+        "arrived": len(arrivals),
         "refused": await _refused(view, names, as_of),
         "records": records,
         "published": [
@@ -358,11 +379,12 @@ async def _refused(view: View, names: set[str], as_of: Instant | None) -> list[d
 
 
 def sentence_of(text: str) -> dict[str, Any]:
-    """Split a sentence from the ids that it cites."""
+    """Split a sentence from the ids that it cites, and from how many more it says there are."""
     found = _CITES.search(text)
     if found is None:
-        return {"text": text, "cites": []}
-    return {"text": text[: found.start()] + ".", "cites": found[1].split(", ")}
+        return {"text": text, "cites": [], "more": None}
+    cites = found[1].split(", ")
+    return {"text": text[: found.start()] + ".", "cites": cites, "more": found[2]}
 
 
 def order_money(ledger: dict[str, Any]) -> dict[str, Any]:

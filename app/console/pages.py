@@ -212,8 +212,9 @@ class Pages:
             ],
         )
 
-    def _timeline(self, events: list[dict[str, Any]]) -> Drawing:
-        """Draw when each event happened and when it arrived, in the console's zone."""
+    def _timeline(self, events: list[dict[str, Any]], first: int) -> Drawing:
+        """Draw when each event happened and when it arrived, in the console's zone. `first`: the
+        number of the first of them."""
 
         spoken = [
             Spoken(
@@ -221,7 +222,7 @@ class Pages:
                 at=parse_instant(each["occurred_at"] or each["received_at"]),
                 received_at=parse_instant(each["received_at"]),
             )
-            for number, each in enumerate(events, 1)
+            for number, each in enumerate(events, first)
         ]
         return drawing(spoken, Times(letter_zone(self._console.context.calendar_zone)))
 

@@ -29,6 +29,7 @@ from app.providers.schemes import TOKENS
 from reconcile.instants import Instant, format_duration
 from reconcile.ledger.correlate import Heard
 from reconcile.ledger.explain import explain, finding_text
+from reconcile.ledger.grouping import grouped
 from reconcile.ledger.history import History
 from reconcile.ledger.ledger import Ledger
 from reconcile.ledger.plain import plain_answer
@@ -208,7 +209,7 @@ def _newest(
 
 def _answered(ledger: Ledger, unheard: Unheard, times: Times) -> list[Block]:
     """Return the conclusion: in plain words, in money, and with the ids that it rests on."""
-    remarks = {finding_text(each) for each in ledger.findings if each.severity == "info"}
+    remarks = {finding_text(each) for each in grouped(ledger.findings) if each.severity == "info"}
     explained = sorted(explain(ledger), key=lambda each: each in remarks)  # remarks come last
     shown = [_cut(times.text(each), _SENTENCE) for each in explained]
     left = len(shown) - ROWS["explanation"]

@@ -18,6 +18,7 @@ from app.evidence.bundle_letter import LetterFacts, bundle_letter, unheard_sente
 from app.evidence.letter_times import Times
 from app.providers import schemes
 from reconcile.ledger.explain import explain
+from reconcile.ledger.grouping import grouped
 from reconcile.ledger.ledger import Ledger
 from reconcile.ledger.plain import plain_answer, plain_finding
 
@@ -189,7 +190,7 @@ def rendered_files(ledger: Ledger, facts: LetterFacts) -> dict[str, bytes]:
     # In plain words first, for people, then each sentence with the ids that it rests on, in UTC.
     plain = [
         *plain_answer(ledger, unheard=facts.unheard),
-        *(plain_finding(each) for each in ledger.findings),
+        *(plain_finding(each) for each in grouped(ledger.findings)),
     ]
     said = map(Times(facts.zone).text, dict.fromkeys(plain))
     lines = [*said, "", *explain(ledger), "", *unheard_sentences(facts.unheard, Times(None))]

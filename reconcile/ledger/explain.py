@@ -3,12 +3,14 @@
 Leaves out: layout, such as colours, columns and pages.
 """
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 from reconcile.canonical import fingerprint
 from reconcile.instants import Duration, Instant, format_duration, format_instant, format_known
 from reconcile.ledger.correlate import Heard, cites_of
 from reconcile.ledger.events import ANSWERS
+from reconcile.ledger.grouping import ALIKE, grouped, grouped_reasons, some
 from reconcile.ledger.ledger import (
     OVERDUE,
     Attempt,
@@ -22,7 +24,7 @@ from reconcile.ledger.ledger import (
     Reason,
 )
 from reconcile.ledger.plain import BESIDE_REFUNDS, plain_headline
-from reconcile.ledger.vocabulary import ATTEMPT_REASONS, FINDINGS, REASONS, FindingCode
+from reconcile.ledger.vocabulary import ATTEMPT_REASONS, FINDINGS, MANY, REASONS, FindingCode
 from reconcile.money import Money, to_json
 
 UNFILLED: Final = "(missing)"
@@ -54,8 +56,13 @@ def reason_sentence(code: str, facts: Facts) -> str:
 
 
 def finding_sentence(code: FindingCode, facts: Facts) -> str:
-    """Return the sentence of a finding, without cites and full stop."""
-    return filled(FINDINGS[code].sentence, facts)
+    """Return the sentence of a finding, or of many alike, without cites and full stop."""
+    count = next((value for name, value in facts if name == ALIKE), None)
+    if not isinstance(count, int):
+        return filled(FINDINGS[code].sentence, facts)
+    if code in MANY:
+        return filled(MANY[code].sentence, facts)
+    return f"{filled(FINDINGS[code].sentence, facts)}; {count - 1:,} more are like it"
 
 
 AWAITS_CONFIRMATION: Final = "The provider's own answer would change this"
@@ -107,7 +114,7 @@ def _in_words(name: str, value: FactValue) -> str:
         return format_instant(Instant(value))
     if isinstance(value, int) and name.endswith("_us"):
         return format_duration(Duration(value))
-    return str(value)
+    return f"{value:,}" if name == ALIKE else str(value)
 
 
 def facts_document(facts: Facts) -> dict[str, object]:
@@ -151,21 +158,25 @@ def _why_moved(ledger: Ledger, heard: list[Heard]) -> str:
 
 
 def explain(ledger: Ledger) -> tuple[str, ...]:
-    """Return what happened, why, and what would change it; each sentence cites its ids."""
+    """Return what happened, why, and what would change it; each sentence cites its ids, and many
+    that are alike are one sentence."""
     sentences = [_reason(reason) for reason in ledger.reasons]
     if len(ledger.attempts) > 1:
-        sentences += [attempt_sentence(attempt) for attempt in ledger.attempts]
+        sentences += attempt_sentences(ledger.attempts)
     moved: dict[str, list[Heard]] = {}
     for each in ledger.case.moved:
         if each.event.order not in (None, ledger.order):
             continue  # it never said that it is this order's
         reference = each.event.payment or each.event.session or each.event.event_id
         moved.setdefault(reference, []).append(each)
-    sentences += [
-        f"{reference} does not count here: {_why_moved(ledger, heard)}{_cites(cites_of(heard))}"
-        for reference, heard in moved.items()
-    ]
-    sentences += [finding_text(finding) for finding in ledger.findings]
+    by_reason: dict[str, dict[str, list[Heard]]] = {}
+    for reference, heard in moved.items():
+        by_reason.setdefault(_why_moved(ledger, heard), {})[reference] = heard
+    for why, same in by_reason.items():
+        verb = "does" if len(same) == 1 else "do"
+        cites = _cites(cites_of([each for heard in same.values() for each in heard]))
+        sentences.append(f"{some([*same])} {verb} not count here: {why}{cites}")
+    sentences += [finding_text(finding) for finding in grouped(ledger.findings)]
     sentences += [withheld_text(reason) for reason in ledger.withheld]
     awaits = ledger.reasons[0].code in ("confirmation_awaited", OVERDUE)
     change = AWAITS_CONFIRMATION if awaits else WHAT_WOULD_CHANGE_IT[ledger.outcome]
@@ -181,16 +192,20 @@ def cited(ledger: Ledger) -> frozenset[str]:
 
 
 def _cites(cites: tuple[str, ...]) -> str:
-    return f" [{', '.join(cites)}]." if cites else "."
+    return f" [{some(cites)}]." if cites else "."
 
 
 def _reason(reason: Reason) -> str:
     return reason_sentence(reason.code, reason.facts) + _cites(reason.cites)
 
 
-def attempt_sentence(attempt: Attempt) -> str:
-    """Return how one attempt ended, with cited ids."""
-    return f"Attempt {attempt.reference}: {_reason(attempt.reason)}"
+def attempt_sentences(attempts: Sequence[Attempt]) -> list[str]:
+    """Return how attempts ended, with cited ids; many that ended alike are one sentence."""
+    return [
+        f"{f'Attempt {names[0]}' if len(names) == 1 else f'Attempts {some(names)}'}: "
+        f"{_reason(reason)}"
+        for names, reason in grouped_reasons(attempts)
+    ]
 
 
 def finding_text(finding: Finding) -> str:
@@ -249,7 +264,7 @@ def ledger_document(ledger: Ledger) -> dict[str, Any]:
                 "facts": facts_document(finding.facts),
                 "sentence": finding_sentence(finding.code, finding.facts) + ".",
             }
-            for finding in ledger.findings
+            for finding in grouped(ledger.findings)
         ],
         "next_decision_at": format_known(ledger.next_decision_at),
     }

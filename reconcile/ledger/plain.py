@@ -8,16 +8,17 @@ Leaves out: the proof; `explain` gives sentences with cited ids. These words are
 ledger is shown, and no fingerprint covers them: they may be improved.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 from reconcile.instants import Duration, Instant, format_duration, plain_instant
 from reconcile.ledger.attention import is_accepted
 from reconcile.ledger.declines import WITHOUT_REASON, customer_words
+from reconcile.ledger.grouping import ALIKE, grouped
 from reconcile.ledger.ledger import Facts, FactValue, Finding, Ledger, Outcome, Reason
 from reconcile.ledger.records import MAYBE_OTHERS, UNREADABLE
 from reconcile.ledger.unheard import NOTHING, Unheard
-from reconcile.ledger.vocabulary import FINDINGS, REASONS, FindingCode
+from reconcile.ledger.vocabulary import FINDINGS, MANY, REASONS, FindingCode
 from reconcile.money import Money, new_money
 
 NEXT: Final[dict[Outcome, str]] = {
@@ -170,7 +171,7 @@ def with_plain(
     unheard    what may be about the order and is not in the ledger
     forgotten  whether a restore has lost what the shop may have stated of shipping
     """
-    pairs = zip(document["findings"], ledger.findings, strict=True)
+    pairs = zip(document["findings"], grouped(ledger.findings), strict=True)
     findings = [
         {**each, "plain": plain_finding(finding), "staff": staff_finding(finding)}
         for each, finding in pairs
@@ -208,7 +209,7 @@ def plain_answer(
     sentences.append(_owed_to_customer(ledger))
     for code in IN_ANSWER:
         if code != "reversal_amount_mismatch" or "reversal_amount_unclear" not in concluded:
-            sentences += [plain_finding(each) for each in _of_code(ledger, code)]
+            sentences += [plain_finding(each) for each in grouped(_of_code(ledger, code))]
     if ledger.held is None and not _REFUNDS.isdisjoint(codes):
         sentences.append("We do not know of the payment that this refund belongs to.")
     elif ledger.outcome == "unresolved" or not (incomplete or "canceled_by_merchant" in concluded):
@@ -295,10 +296,9 @@ def staff_answer(
     sentences += [staff_reason(reason) for reason in ledger.reasons]
     sentences += _unheard_by_staff(unheard)
     sentences.append(_owed_by_staff(ledger))
-    ranked = sorted(ledger.findings, key=lambda finding: _URGENCY.index(finding.severity))
-    for finding in ranked:
-        if finding in _of_code(ledger, finding.code):
-            sentences.append(_staff_of(finding, ledger))
+    ranked = sorted(_to_settle(ledger), key=lambda finding: _URGENCY.index(finding.severity))
+    codes = {finding.code for finding in ledger.findings}
+    sentences += [_with_more(_staff_of(each, ledger, codes), each) for each in grouped(ranked)]
     return tuple(dict.fromkeys(filter(None, sentences)))
 
 
@@ -319,16 +319,28 @@ _REFUNDS: Final = frozenset(("refund_pending", "refund_overdue", "refund_failed"
 _URGENCY: Final = ("error", "warning", "info")
 
 
-def _staff_of(finding: Finding, ledger: Ledger) -> str:
-    """Return what to do because of a finding, as far as the rest of the ledger allows it."""
-    filed, codes = ledger.case.filed, {each.code for each in ledger.findings}
-    if is_accepted(finding, ledger):
-        return ""
-    if finding.code == "success_after_deadline" and (filed.fulfilled or filed.canceled):
-        return ""
-    if finding.code == "unrecognized_event":
-        unread = {each.cites for each in _of_code(ledger, "unread_money_event")}
-        return "" if finding.cites in unread else staff_finding(finding)
+def _to_settle(ledger: Ledger) -> list[Finding]:
+    """Return the findings that say what to do, without accepted ones and those of which another
+    finding of the same events says more."""
+    filed = ledger.case.filed
+    stronger = {"refund_pending": "refund_overdue", "unrecognized_event": "unread_money_event"}
+    known = {(each.code, each.cites) for each in ledger.findings}
+    over = {"success_after_deadline"} if filed.fulfilled or filed.canceled else set()
+    return [
+        each
+        for each in ledger.findings
+        if each.code not in over
+        and (stronger.get(each.code), each.cites) not in known
+        and not is_accepted(each, ledger)
+    ]
+
+
+def _staff_of(finding: Finding, ledger: Ledger, codes: Collection[FindingCode]) -> str:
+    """Return what to do because of a finding, as far as the rest of the ledger allows it.
+
+    codes  of all findings of the ledger
+    """
+    filed = ledger.case.filed
     if finding.code == "held_back" and (
         filed.fulfilled or filed.canceled or ("hold", MAYBE_OTHERS) in finding.facts
     ):
@@ -359,7 +371,7 @@ def _staff_of(finding: Finding, ledger: Ledger) -> str:
                 "it again.",
                 finding,
             )
-    return staff_finding(finding)
+    return _staff_words(finding)
 
 
 def _of_code(ledger: Ledger, code: FindingCode) -> list[Finding]:
@@ -480,27 +492,46 @@ def staff_reason(reason: Reason) -> str:
 
 
 def plain_finding(finding: Finding) -> str:
-    """Return a finding as a sentence for a customer."""
+    """Return a finding, or many alike, as a sentence for a customer."""
+    if _count(finding) > 1 and finding.code in MANY:
+        return _filled(MANY[finding.code].plain, finding)
     if finding.code == "success_after_deadline":
         return _after_deadline(finding)
     if ("hold", UNREADABLE) in finding.facts:
         return UNREAD
+    template = FINDINGS[finding.code].plain
     if finding.code == "fulfilled_but_not_paid" and _gone(finding):
-        return _filled(
-            "The order was shipped on {fulfilled_at}, and no money of it is left.", finding
-        )
-    return _filled(FINDINGS[finding.code].plain, finding)
+        template = "The order was shipped on {fulfilled_at}, and no money of it is left."
+    return _with_more(_filled(template, finding), finding)
 
 
 def staff_finding(finding: Finding) -> str:
-    """Return what to do because of a finding; empty if nothing."""
+    """Return what to do because of a finding, or of many alike; empty if nothing."""
+    return _with_more(_staff_words(finding), finding)
+
+
+def _staff_words(finding: Finding) -> str:
+    template = FINDINGS[finding.code].staff
     if finding.code == "fulfilled_but_not_paid" and _gone(finding):
-        return _filled(
+        template = (
             "The order was shipped on {fulfilled_at}, and its money has gone back: ask the "
-            "customer for the money, or for the goods.",
-            finding,
+            "customer for the money, or for the goods."
         )
-    return _filled(FINDINGS[finding.code].staff, finding)
+    return _filled(template, finding)
+
+
+def _count(finding: Finding) -> int:
+    """Return how many findings this one stands for."""
+    count = dict(finding.facts).get(ALIKE)
+    return count if isinstance(count, int) else 1
+
+
+def _with_more(sentence: str, finding: Finding) -> str:
+    """Add to the sentence of the first of many how many more there are."""
+    more = _count(finding) - 1
+    if not sentence or not more or finding.code in MANY:
+        return sentence
+    return f"{sentence} {more:,} more {'is' if more == 1 else 'are'} like it."
 
 
 def _gone(finding: Finding) -> bool:
@@ -565,7 +596,7 @@ def _in_words(name: str, value: FactValue) -> str:
         return plain_instant(Instant(value))
     if isinstance(value, int) and name.endswith("_us"):
         return format_duration(Duration(value))
-    return str(value)
+    return f"{value:,}" if name == ALIKE else str(value)
 
 
 def _money(facts: Facts, name: str) -> list[Money]:

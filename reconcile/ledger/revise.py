@@ -5,11 +5,12 @@ difference between two folds of one growing set, and `revise` describes that dif
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import Final
 
 from reconcile.instants import Instant
-from reconcile.ledger.explain import attempt_sentence, finding_text, headline, withheld_text
+from reconcile.ledger.explain import attempt_sentences, finding_text, headline, withheld_text
+from reconcile.ledger.grouping import grouped
 from reconcile.ledger.ledger import Attempt, Finding, Ledger, Outcome
 from reconcile.ledger.vocabulary import FINDING_CODES, FINDINGS, FindingCode
 from reconcile.money import Money
@@ -95,7 +96,7 @@ def _restated(finding: Finding, ledger: Ledger) -> str:
     return f"{name} of {amount.minor} {amount.currency}".replace("|", "/")
 
 
-def _counts_in(parts: Sequence[str]) -> Counter[str]:
+def _counts_in(parts: Iterable[str]) -> Counter[str]:
     """Count the findings of _EACH_BY_ITSELF in a substance, where a single one has no number."""
     counts = Counter[str]()
     for part in parts:
@@ -141,7 +142,7 @@ def revise(
 
 def _differences(before: Position, after: Position, ledger: Ledger) -> list[str]:
     """Return what is new since, with cited ids, and what is gone, by parts of the substance."""
-    earlier = before.substance.split("|")
+    earlier = frozenset(before.substance.split("|"))
     were, are = _counts_in(earlier), _counts_in(after.substance.split("|"))
     more = {code for code in are if are[code] > were[code]}
     sentences = []
@@ -151,14 +152,16 @@ def _differences(before: Position, after: Position, ledger: Ledger) -> list[str]
         sentences.append(
             "It may be shipped now." if after.fulfillable else "It may not be shipped."
         )
-    sentences += [attempt_sentence(a) for a in ledger.attempts if _attempt_part(a) not in earlier]
+    sentences += attempt_sentences([a for a in ledger.attempts if _attempt_part(a) not in earlier])
+    new = []
     for finding in ledger.findings:
         if finding.code in _COUNTS_ONLY:
             continue
         restated = _restated(finding, ledger)
         another = finding.code not in earlier or finding.code in more
         if another or (restated and restated not in earlier):
-            sentences.append(finding_text(finding))
+            new.append(finding)
+    sentences += [finding_text(finding) for finding in grouped(new)]
     codes = {finding.code for finding in ledger.findings}
     gone = [code for code in FINDING_CODES if code in earlier and code not in codes]
     if gone:

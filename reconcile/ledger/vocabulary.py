@@ -358,6 +358,53 @@ FINDINGS: Final[dict[FindingCode, FindingWords]] = {
 }
 
 
+class ManyWords(NamedTuple):
+    """Wording of many findings of one code that are told as one; `{alike}` is their number."""
+
+    sentence: str
+    plain: str
+
+
+MANY: Final[dict[FindingCode, ManyWords]] = {
+    "redelivered": ManyWords(
+        sentence="{alike} events were delivered several times, up to {deliveries}; each counts "
+        "once",
+        plain="The payment service told us {alike} messages several times, up to {deliveries}. "
+        "Each counts once.",
+    ),
+    "semantic_duplicate": ManyWords(
+        sentence="Several events, up to {events}, state one movement, for each of {alike} "
+        "movements; they count as one",
+        plain="For each of {alike} movements of money there are several messages. It counts once.",
+    ),
+    "out_of_order": ManyWords(
+        sentence="Events of {alike} attempts arrived in another order than they occurred",
+        plain=FINDINGS["out_of_order"].plain,
+    ),
+    "delivered_late": ManyWords(
+        sentence="{alike} events took up to {delay_us} to reach us",
+        plain="{alike} messages about the payment took up to {delay_us} to reach us.",
+    ),
+    "success_after_deadline": ManyWords(
+        sentence="{alike} successes, dated {occurred_at} to {last_occurred_at}, became known after "
+        "their attempts had been given up",
+        plain="{alike} payments were made, or became known, after we had stopped waiting for them.",
+    ),
+    "unrecognized_event": ManyWords(
+        sentence="{alike} events are of a kind that means nothing to the profile, {kind}; they are "
+        "kept",
+        plain="The payment service sent {alike} messages that we cannot read yet. They are kept.",
+    ),
+    "dated_in_future": ManyWords(
+        sentence="{alike} events are dated after their arrival, from {occurred_at} to "
+        "{last_occurred_at}",
+        plain="{alike} messages are dated later than they reached us: somebody's clock is wrong.",
+    ),
+}
+"""Wording of findings of which an order may have hundreds. Of others the first is told, and how
+many more are like it."""
+
+
 class ReasonWords(NamedTuple):
     """Wording of a reason."""
 

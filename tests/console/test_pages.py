@@ -128,7 +128,8 @@ async def test_between_summer_and_winter_time_the_timeline_counts_real_hours(
     happened, reached = "2026-10-14T12:00:00Z", "2026-11-26T19:49:16Z"
     context = with_settings(console.context, timezone="Europe/Berlin")
     berlin = replace(console.console, context=context)
-    drawn = Pages(berlin, (), {})._timeline([{"occurred_at": happened, "received_at": reached}])
+    rows = [{"occurred_at": happened, "received_at": reached}]
+    drawn = Pages(berlin, (), {})._timeline(rows, 1)
     told = [(each.day, each.time, each.gap) for each in drawn.columns]
     assert told == [("2026-10-14", "14:00:00", ""), ("2026-11-26", "20:49:16", "43 d 7 h")]
 
