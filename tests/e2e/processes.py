@@ -28,7 +28,7 @@ class Process:
 
     def __init__(self, words: Sequence[str], environment: dict[str, str]) -> None:
         self.log = bytearray()
-        self.port = 0
+        self.host, self.port = "127.0.0.1", 0
         self.folder = Path()
         self._ready = threading.Event()
         self._reads = threading.Event()
@@ -99,7 +99,7 @@ class Process:
         self, method: str, path: str, body: Any = None, headers: Any = ()
     ) -> tuple[int, dict[str, str], bytes]:
         """Status, headers and body of one answer."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE_S)
+        connection = http.client.HTTPConnection(self.host, self.port, timeout=PATIENCE_S)
         try:
             connection.request(method, path, body=body, headers=dict(headers))
             answer = connection.getresponse()

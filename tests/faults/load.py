@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from typing import Any
 
 from app.core.clock import SystemClock
 from reconcile.instants import Instant
@@ -63,8 +64,8 @@ def request(event_id: str, *, at: Instant, filler: int = 0) -> bytes:
 class Connection:
     """One keep-alive connection."""
 
-    def __init__(self, port: int) -> None:
-        self._socket = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S)
+    def __init__(self, port: int, host: str = "127.0.0.1") -> None:
+        self._socket = socket.create_connection((host, port), timeout=PATIENCE_S)
         self._stream = self._socket.makefile("rb")
         self.headers: dict[str, str] = {}
         """Headers of the last answer, by names in lower case."""
@@ -108,6 +109,7 @@ class Load:
     filler: int = 0
     again: int = 4
     rest_s: float = 0.0
+    host: str = "127.0.0.1"
     ledger: Ledger = field(default_factory=Ledger)
 
     def __post_init__(self) -> None:
@@ -146,7 +148,7 @@ class Load:
 
     def _run(self, number: int) -> None:
         with suppress(OSError):
-            connection = Connection(self.port)
+            connection = Connection(self.port, self.host)
             try:
                 for event_id in self._ids(number):
                     self._sent.append(event_id)
@@ -167,11 +169,9 @@ class Load:
 
 
 @contextmanager
-def load(
-    port: int, *, name: str = "e", filler: int = 0, again: int = 4, rest_s: float = 0.0
-) -> Iterator[Load]:
-    """Run a load until the block ends."""
-    driver = Load(port, name=name, filler=filler, again=again, rest_s=rest_s)
+def load(port: int, **more: Any) -> Iterator[Load]:
+    """Run a load until the block ends. `more` is for `Load`."""
+    driver = Load(port, **more)
     driver.start()
     try:
         yield driver
