@@ -134,6 +134,43 @@ class ProposalKind:
         return Instant(decided.at + self.open_for)
 
 
+def must_be_open(
+    kind: ProposalKind, proposal: Proposal, *, who: operator_store.Operator, now: Instant
+) -> None:
+    """Raise UsageError where this person may not carry out an approved act now, with what to do."""
+    if proposal.kind != kind.name:
+        raise UsageError(f"{proposal.id} is no proposal of this kind: {kind.title}")
+    if not proved(who) or who.name != proposal.who:
+        raise UsageError(
+            f"{proposal.who} proposed it, and sees it alone, signed in or with their own token: "
+            "propose it yourself if you need it"
+        )
+    open_until = kind.open_until(proposal)
+    if open_until is None:
+        raise UsageError(f"nobody has approved it: it is {proposal.standing(now)}")
+    if now >= open_until:
+        raise UsageError(
+            f"its time was over at {format_instant(open_until)}: propose it anew if it is still "
+            "needed"
+        )
+
+
+async def always_same(connection: Connection, subject: str, given: Mapping[str, str]) -> str:
+    """Describe a subject whose changes do not matter to the second person: the act takes it as it
+    then is."""
+    return ""
+
+
+def only_agreed(context: DatabaseContext) -> Callable[[Proposal, Agree], Awaitable[None]]:
+    """Return `perform` of a kind whose approved act its proposer carries out."""
+
+    async def perform(proposal: Proposal, agree: Agree) -> None:
+        async with context.database.writing() as connection:
+            await agree(connection)
+
+    return perform
+
+
 def shown_in(pages: str) -> Callable[[Proposal], tuple[str, str]]:
     """Return `where` for a kind whose subjects are items of a list."""
     return lambda proposal: (pages, proposal.subject)

@@ -64,7 +64,7 @@ SECTIONS: Final = {
         "period",
         "schedule",
     ),
-    "Evidence and personal data": ("evidence", "log", "audit", "erase"),
+    "Evidence and personal data": ("evidence", "log", "audit", "erase", "privacy"),
     "The store": ("db", "backup", "restore", "prune", "prove", "refold", "reindex"),
 }
 """The commands of `tallyhook --help`: those of one person's work together, in their order."""
@@ -133,6 +133,7 @@ GROUPS = {
     "unallocated": unallocated.unallocated_group,
     "period": report.period_group,
     "presets": imports.presets_group,
+    "privacy": privacy.privacy_group,
     "profiles": connect.profiles_group,
     "proposals": operators.proposals_group,
     "reconcile": reconcile.group,

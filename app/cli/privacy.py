@@ -1,4 +1,4 @@
-"""Commands that keep stored data safe and small: backup, restore, prune, erase."""
+"""Commands that keep stored data safe and small: backup, restore, prune, erase, privacy."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from app.cli import operators, printing, running
+from app.cli.evidence import refuse_existing, write_private
 from app.core.clock import SystemClock
 from app.core.errors import TallyhookError, UsageError
 from app.core.text import counted
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from app.context.context import AppContext
     from app.privacy.erase import ErasureRequest
     from app.privacy.erase_finding import Erasure
+    from app.privacy.export import Exported
     from app.privacy.replay_erasures import Replayed, Without
     from reconcile.instants import Instant
 
@@ -34,6 +36,17 @@ WhyWithout = Annotated[str, typer.Option("--reason", help="Why; with --without-e
 
 _KEYS = "the key that signs evidence and the key of phone numbers (*.evidence.key, *.phone.key)"
 _JOURNAL = "the journal of erasures with its key (*.erasures, *.erasures.key)"
+
+
+privacy_group = typer.Typer(
+    help="What a person may ask for: a copy of their data. `erase` erases them.",
+    no_args_is_help=True,
+)
+
+
+@privacy_group.callback()
+def privacy() -> None:
+    """What a person may ask for: a copy of their data. `erase` erases them."""
 
 
 def register(application: typer.Typer) -> None:
@@ -385,3 +398,81 @@ def _rows(erasure: Erasure, action: str) -> list[dict[str, Any]]:
             sentence = f"{counted(place.stays, 'row stays', 'rows stay')}: {place.why}"
             rows.append({"what": place.where, "deed": "kept", "sentence": sentence})
     return rows
+
+
+@privacy_group.command(
+    "export",
+    epilog="Such as: tallyhook privacy export --order O-1 --identity seen --out c.zip",
+)
+def export_copy(
+    phone: Annotated[
+        str | None, typer.Option(help="Of this number, such as +254700000001.")
+    ] = None,
+    email: Annotated[
+        str | None, typer.Option(help="Of this email address, such as ann@example.com.")
+    ] = None,
+    order: Annotated[str | None, typer.Option(help="Of the customer of this order.")] = None,
+    identity: Annotated[
+        str,
+        typer.Option(
+            help="How you checked that it is the person who asks, for the audit trail; leave "
+            "number and address out of it."
+        ),
+    ] = "",
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", help="The ZIP to write; not replaced. - is standard output."),
+    ] = None,
+    proposal: Annotated[
+        str | None,
+        typer.Option(metavar="ID", help="With your own token: the proposal that was approved."),
+    ] = None,
+    by: operators.ByOption = None,
+    form: printing.DocumentOption = printing.Format.table,
+) -> None:
+    """Write a copy of all that is kept about a person, to hand to them.
+
+    Begin with index.html in it: what is kept, where from, since when, until when, and on which
+    ground. Numbers, addresses and names of others are masked; attached PDFs and pictures are in it
+    as they are. Data that an erasure had to keep are in it.
+
+    With an operator's own token it is a proposal; once another has approved it, say it again with
+    --proposal and --out.
+    """
+    from app.privacy.export import Exported, ExportRequest, export, propose_export
+    from app.wiring.work import proposals_of
+
+    if sum(each is not None for each in (phone, email, order)) != 1:
+        raise UsageError("say one of --phone, --email and --order")
+    if out is not None:
+        refuse_existing(out, binary=True)
+    asked = ExportRequest(phone=phone, email=email, order=order, identity=identity, by=by)
+
+    async def work(context: AppContext) -> Exported | Proposal:
+        approved = None
+        if proposal is not None:
+            approved = await proposals_of(context).one(proposal)
+        elif (made := await propose_export(context, asked, progress=advance)) is not None:
+            return made
+        if out is None:
+            raise UsageError("--out names the ZIP to write")
+        return await export(context, asked, approved=approved, progress=advance)
+
+    with printing.progress("looking", None) as advance:
+        done = running.with_context(work, purpose="writing")
+    if not isinstance(done, Exported):
+        printing.note(operators.proposal_notice(done))
+        return
+    assert out is not None
+    write_private(out, done.archive)
+    if form is not printing.Format.table and out != printing.STANDARD:
+        printing.document({"file": str(out), **done.document()}, form)
+    printing.note(
+        f"{out}: {counted(len(done.archive), 'byte')}, {counted(done.counts['rows'], 'row')} of "
+        f"{counted(done.counts['orders'], 'order')}, SHA-256 {done.sha256}."
+    )
+    if done.counts["unmasked"]:
+        printing.note(
+            f"{counted(done.counts['unmasked'], 'attached file')} cannot be masked: look through "
+            "files/ before you hand it over."
+        )

@@ -329,6 +329,7 @@ ACTIONS: Final[Mapping[Action, str]] = {
     "unmasked": "saw a phone number, or a body, in full",
     "person_sought": "searched for a person",
     "erased": "erased personal data",
+    "data_exported": "took a copy of a person's data",
     "restored_without_erasures": "put back a backup without its erasures",
     "key_rotated": "began a new evidence key",
     "log_renamed": "had the log go on under a new origin",

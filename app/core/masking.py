@@ -149,7 +149,7 @@ def masked_at_sight(text: str) -> str:
 
     def shown(found: re.Match[str]) -> str:
         digits = sum(each.isdigit() for each in found[0])
-        return found[0] if digits < _MORE_THAN_A_DATE else _shown_phone(found[0])
+        return found[0] if digits < _MORE_THAN_A_DATE else shown_phone(found[0])
 
     return _EMAIL.sub(lambda found: masked_name(found[0]), _AT_SIGHT.sub(shown, text))
 
@@ -285,6 +285,11 @@ def _decoded(text: str) -> Iterator[str]:
 _FROM_URL: Final = str.maketrans("-_", "+/")
 
 
+def names_a_phone(field: str) -> bool:
+    """Return whether a field or header is named like one of a phone number."""
+    return any(each in field.lower() for each in _PHONE_WORDS)
+
+
 class Masking:
     """Masking of given phone numbers and words, and of JSON fields named like personal data.
 
@@ -338,8 +343,8 @@ class Masking:
 
     def _field(self, name: str, value: Any) -> Any:
         word = _NOT_LETTERS.sub("", name.lower().removeprefix("x-"))  # the prefix of headers
-        if any(each in word for each in _PHONE_WORDS):
-            return self._each(value, _shown_phone)
+        if names_a_phone(name):
+            return self._each(value, shown_phone)
         if word in _NAMES or any(each in word for each in _OTHER_WORDS):
             return self._each(value, masked_name)
         return self.value(value)
@@ -355,7 +360,8 @@ class Masking:
         return self.value(value)
 
 
-def _shown_phone(text: str) -> str:
+def shown_phone(text: str) -> str:
+    """Mask a text that is a phone number in any notation."""
     digits = re.sub(r"[^0-9]", "", text)
     if digits.startswith("0") or len(digits) < _HIDDEN_AT_LEAST + 3:  # no country code to show
         return f"{3 * DOT}{digits[-2:]}" if digits else masked_name(text)

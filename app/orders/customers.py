@@ -19,7 +19,7 @@ from app.orders.history_store import gather
 from app.orders.pending_session_store import pending_sessions_of
 from app.orders.read_orders import explain_order
 from app.providers.source import Source
-from app.receiving.delivery_log_store import find_in_log, raw_delivery
+from app.receiving.delivery_log_store import RawDelivery, find_in_log, raw_delivery
 from app.receiving.header_codec import phones_in
 from app.receiving.kept_request import no_delivery
 from app.receiving.refusal_store import find_rejection
@@ -46,17 +46,21 @@ async def phones_of(
     own = sorted(each.delivery_id for each in history.deliveries)
     for delivery_id in own[:most]:
         delivery = await raw_delivery(connection, delivery_id)
-        if delivery is None:
-            continue
-        phones = phones_in(delivery, sources)
-        if delivery.whole is not None and delivery.body is not None:
-            text = delivery.body.decode("utf-8", "replace")
-            phones = [each for each in phones if Masking([each]).touches(text)]
-        found |= dict.fromkeys(phones)
+        if delivery is not None:
+            found |= dict.fromkeys(own_phones(delivery, sources))
     for row in await pending_sessions_of(connection, [order]):
         phone = json.loads(row.request).get("customer", {}).get("phone")
         found |= {str(phone): None} if phone else {}
     return list(found)
+
+
+def own_phones(delivery: RawDelivery, sources: Mapping[str, Source]) -> list[str]:
+    """Return the phone numbers of a delivery's own event, though it came with others."""
+    phones = phones_in(delivery, sources)
+    if delivery.whole is None or delivery.body is None:
+        return phones
+    text = delivery.body.decode("utf-8", "replace")
+    return [each for each in phones if Masking([each]).touches(text)]
 
 
 def checked_reason(reason: str, phones: list[str], *, countries: Collection[str]) -> str:

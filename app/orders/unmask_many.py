@@ -15,10 +15,16 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, Final
 
-from app.access.operator_store import Operator, audit_entries
+from app.access.operator_store import audit_entries
 from app.access.operators import AFTER_ALL, note_in_trail, permitted
 from app.access.proposal import Proposal
-from app.access.proposals import Agree, ProposalKind, propose, proved
+from app.access.proposals import (
+    ProposalKind,
+    always_same,
+    must_be_open,
+    only_agreed,
+    propose,
+)
 from app.context.context import AppContext
 from app.core.errors import NotFoundError, UsageError
 from app.core.masking import masked_words
@@ -31,7 +37,7 @@ from app.orders.history_store import gather
 from app.orders.ledger_store import latest_orders
 from app.orders.read_orders import spoken_of
 from app.orders.retention_store import pruned_among
-from reconcile.instants import DAY, HOUR, Duration, Instant, format_instant
+from reconcile.instants import DAY, HOUR, Duration, format_instant
 from reconcile.ledger.history import History
 
 MOST_ORDERS: Final = 200
@@ -146,19 +152,12 @@ def unmasking_kind(context: AppContext) -> ProposalKind:
     Approving shows nobody anything: it lets the proposer look, each time with entries of the trail.
     """
 
-    async def perform(proposal: Proposal, agree: Agree) -> None:
-        async with context.database.writing() as connection:
-            await agree(connection)
-
-    async def always_same(connection: Connection, subject: str, given: Mapping[str, str]) -> str:
-        return ""  # the numbers are read when they are seen, without those erased meanwhile
-
     return ProposalKind(
         name=NAME,
         title="See customers' numbers",
         action="unmasked",
-        subject_state=always_same,
-        perform=perform,
+        subject_state=always_same,  # numbers are read when seen, without those erased meanwhile
+        perform=only_agreed(context),
         particulars={"orders": "The orders", "purpose": "What for"},
         open_for=OPEN_FOR,
     )
@@ -174,7 +173,7 @@ async def see_numbers(
     async with context.database.writing() as connection:
         who = await permitted(connection, by=by, action="unmasked")
         now = context.clock.now()
-        _check_open(kind, proposal, who=who, now=now)
+        must_be_open(kind, proposal, who=who, now=now)
         assert proposal.decided is not None
         orders, found = proposal.given["orders"].split("\n"), list[CustomerNumbers]()
         for order, history in (await gather(connection, orders)).items():
@@ -217,25 +216,7 @@ async def check_open(
     """Raise UsageError where this person may not look now, with what to do."""
     async with context.database.reading() as connection:
         who = await permitted(connection, by=by, action="unmasked")
-    _check_open(kind, proposal, who=who, now=context.clock.now())
-
-
-def _check_open(kind: ProposalKind, proposal: Proposal, *, who: Operator, now: Instant) -> None:
-    if proposal.kind != kind.name:
-        raise UsageError(f"{proposal.id} is no proposal to see numbers")
-    if not proved(who) or who.name != proposal.who:
-        raise UsageError(
-            f"{proposal.who} proposed it, and sees the numbers alone, signed in or with their own "
-            "token: propose it yourself if you need them"
-        )
-    open_until = kind.open_until(proposal)
-    if open_until is None:
-        raise UsageError(f"nobody has approved it: it is {proposal.standing(now)}")
-    if now >= open_until:
-        raise UsageError(
-            f"its time was over at {format_instant(open_until)}: propose it anew if the numbers "
-            "are still needed"
-        )
+    must_be_open(kind, proposal, who=who, now=context.clock.now())
 
 
 async def _why_none(connection: Connection, history: History) -> str:

@@ -1,4 +1,4 @@
-"""The life of stored data: backed up, checked, pruned, and erased on request."""
+"""The life of stored data: backed up, checked, pruned, exported and erased on request."""
 
 __all__ = (
     "backup",
@@ -7,6 +7,7 @@ __all__ = (
     "erase",
     "erase_finding",
     "erasure_journal",
+    "export",
     "fit_journal",
     "places",
     "prune",

@@ -18,35 +18,38 @@ step 3 is carried out by the service, and by the next one, of whatever subject.
 """
 
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from app.access.operators import Proven, note_in_trail, permitted, who_may
 from app.access.proposal import Proposal
-from app.access.proposals import PROPOSE, Agree, ProposalKind, propose, proved, shown_in
+from app.access.proposals import (
+    PROPOSE,
+    Agree,
+    ProposalKind,
+    always_same,
+    propose,
+    proved,
+    shown_in,
+)
 from app.context.context import AppContext
 from app.core.errors import ConfigurationError, NotFoundError, UsageError
 from app.core.jobs import silent
 from app.core.masking import EMAIL_KIND
 from app.core.text import counted
-from app.database.engine import Connection
 from app.database.statements import run
 from app.evidence.seal import seal_unsealed
 from app.orders.customers import checked_reason
-from app.orders.sought import understood
 from app.privacy.erase_finding import Erasure, ErasureFinder, rows_of
 from app.privacy.erase_store import files_with, rows_that_hold
 from app.privacy.erasure_journal import ErasureJournal
 from app.privacy.fit_journal import fitting_journal, is_pending, note_lines, take_up
 from app.privacy.replay_erasures import ErasureReplay, emptied_by
-from app.providers import identifiers
+from app.privacy.whose import identifier_of
 from app.receiving import due_store
 from app.receiving.caught_up import must_have_read
-
-BARE_DIGITS: Final = 11
-"""Digits of a number without its plus: fewer are more likely a part of one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +88,7 @@ async def erase(
     if agree is None and not dry_run and proved(asking):
         raise UsageError(PROPOSE.format(NOT_ALONE))
     await must_have_read(context)  # bytes of the subject may lie in the inbox
-    person = _identifier(context, asked)
+    person = identifier_of(context, asked)
     try:
         finding = ErasureFinder(context, progress)
         async with context.database.reading() as connection:  # 1, 2
@@ -203,11 +206,6 @@ async def propose_erasure(
 def erasure_kind(context: AppContext) -> ProposalKind:
     """Return the kind of proposals that erase the personal data of an order."""
 
-    async def state(connection: Connection, subject: str, given: Mapping[str, str]) -> str:
-        # Always the same: what came of the order meanwhile is erased with the rest, and what must
-        # stay is judged when that is done.
-        return ""
-
     async def unfinished(proposal: Proposal) -> str | None:
         try:
             pending = await is_pending(context, order=proposal.subject)
@@ -230,29 +228,13 @@ def erasure_kind(context: AppContext) -> ProposalKind:
         name="erase",
         title="Erase personal data",
         action="erased",
-        subject_state=state,
+        subject_state=always_same,  # what came meanwhile is judged when it is erased, too
         perform=perform,
         takes_long=True,
         for_good=True,
         where=shown_in("orders"),
         unfinished=unfinished,
     )
-
-
-def _identifier(context: AppContext, asked: ErasureRequest) -> str | None:
-    """Return the person as `providers.identifiers` writes them; None for an order."""
-    if asked.email is not None:
-        if (address := identifiers.email(asked.email)) is None:
-            raise UsageError("--email is one whole email address, such as ann@example.com")
-        return address
-    if asked.phone is None:
-        return None
-    text = asked.phone
-    phones = understood(text, countries=context.countries).phones
-    whole = text.strip().startswith(("+", "0")) or len(text.strip()) >= BARE_DIGITS
-    if len(phones) != 1 or not whole:
-        raise UsageError("--phone is one whole number with its country, such as +254 700 000 001")
-    return phones[0]
 
 
 def traces_left(path: Path, erasure: Erasure) -> list[Path]:

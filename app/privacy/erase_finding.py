@@ -14,13 +14,7 @@ from typing import Any, Final
 
 from app.context.context import AppContext
 from app.core.errors import NotFoundError, UsageError
-from app.core.masking import (
-    EMAIL_KIND,
-    masked_name,
-    masked_phone,
-    written_out,
-    written_pattern,
-)
+from app.core.masking import written_out, written_pattern
 from app.database.engine import Connection
 from app.database.statements import run
 from app.evidence import attachment_store
@@ -30,6 +24,7 @@ from app.orders.customers import phones_of
 from app.orders.unallocated import waiting_among
 from app.privacy import erase_rules, erase_store, erase_texts, prune
 from app.privacy.places import ReportedPlace, reported_places
+from app.privacy.whose import masked
 from app.receiving import due_store, inbox_store, phone_store
 from app.sealing import order_store
 from reconcile.instants import EARLIEST, Instant
@@ -195,12 +190,7 @@ class ErasureFinder:
 
     async def of_identifier(self, connection: Connection, identifier: str) -> Erasure:
         """Find everything of a number, or of an email address behind EMAIL_KIND."""
-        subject = (
-            masked_phone(identifier)
-            if identifier.isdecimal()
-            else f"the email address {masked_name(identifier.removeprefix(EMAIL_KIND))}"
-        )
-        erasure = Erasure(subject=subject, identifiers=[identifier])
+        erasure = Erasure(subject=masked(identifier), identifiers=[identifier])
         written = written_pattern(identifier)
         erasure.holding = await erase_store.rows_that_hold(
             connection, [identifier], progress=self._progress

@@ -128,6 +128,7 @@ def proposals_of(context: AppContext) -> Proposals:
     from app.finance.withdraw_import import withdrawal_kind
     from app.orders.unmask_many import unmasking_kind
     from app.privacy.erase import erasure_kind
+    from app.privacy.export import export_kind
 
     return Proposals(
         context,
@@ -137,6 +138,7 @@ def proposals_of(context: AppContext) -> Proposals:
             closing_kind(context),
             reopening_kind(context),
             erasure_kind(context),
+            export_kind(context),
             withdrawal_kind(context),
             difference_kind(context),
             *placing_kinds(context).values(),

@@ -1,7 +1,10 @@
 """The commands of people and of personal data: who may, what is shown, and what is kept."""
 
 import asyncio
+import hashlib
+import re
 import sqlite3
+import zipfile
 from contextlib import closing
 from pathlib import Path
 
@@ -26,6 +29,18 @@ def old(tmp_path: Path) -> None:
             await driver.send(event("e1", customer={"phone": PHONE}))
 
     asyncio.run(fill())
+
+
+def with_tokens(run: Run, folder: Path, **roles: str) -> dict[str, tuple[str, str]]:
+    """Add operators, the first of them an admin. Return the option that names each one's token."""
+    first, tokens = next(iter(roles)), {}
+    for name, role in roles.items():
+        run("operators", "add", name, "--role", role, "--by", first)
+        made = run("operators", "token", name, "--until", "30d", "--by", first)
+        file = folder / f"{name}.token"
+        file.write_text(made.out)
+        tokens[name] = ("--token-file", str(file))
+    return tokens
 
 
 def test_a_tokens_name_is_given_once(run: Run) -> None:
@@ -144,13 +159,7 @@ def test_numbers_of_several_orders_take_two_with_tokens_of_their_own(
     run: Run, filled: dict[str, str], tmp_path: Path
 ) -> None:
     """Proposed by one, approved by another, and then shown to the first alone."""
-    tokens = {}
-    for name, role in (("Boss", "admin"), ("Sue", "support"), ("Sam", "support")):
-        run("operators", "add", name, "--role", role, "--by", "Boss")
-        made = run("operators", "token", name, "--until", "30d", "--by", "Boss")
-        file = tmp_path / f"{name}.token"
-        file.write_text(made.out)
-        tokens[name] = ("--token-file", str(file))
+    tokens = with_tokens(run, tmp_path, Boss="admin", Sue="support", Sam="support")
     words = ("orders", "unmask", "ORD-1", "--purpose", "refund", "--reason", "it came back")
     assert run(*words).code == 2
     asked = run(*tokens["Sue"], *words, "--format", "json")
@@ -204,6 +213,36 @@ def test_erasing(run: Run, old: None, tmp_path: Path) -> None:
     assert run("log", "verify").code == 0
     assert run("db", "vacuum").code == 0
     assert run("orders", "show", "ORD-1").code == 0
+
+
+def test_a_copy_of_a_persons_data_is_written_for_its_owner_alone(
+    run: Run, old: None, tmp_path: Path
+) -> None:
+    """The machine's owner takes it at once, said so in the trail; operators with their own tokens
+    propose it, and the proposer takes what another approved."""
+    copy, mine = tmp_path / "copy.zip", ("privacy", "export", "--phone", f"+{PHONE}")
+    words = (*mine, "--identity", "called back at the number", "--out", str(copy))
+    done = run(*words, "--format", "json")
+    assert done.code == 0
+    assert done.document["sha256"] == hashlib.sha256(copy.read_bytes()).hexdigest()
+    assert f"SHA-256 {done.document['sha256']}" in done.err
+    assert PHONE not in done.out + done.err
+    assert copy.stat().st_mode & 0o777 == 0o600
+    with zipfile.ZipFile(copy) as archive:
+        assert PHONE in archive.read("index.html").decode()
+    (noted,) = run("audit", "list", "--action", "data_exported", "--format", "json").document
+    assert (noted["role"], noted["subject"]) == ("account", "+254 ••• ••• •44")
+    assert "copy.zip exists" in run(*words).err
+    assert "--out names the ZIP" in run(*mine, "--identity", "seen").err
+    assert run("privacy", "export", "--identity", "seen", "--out", "x.zip").code == 2
+    tokens = with_tokens(run, tmp_path, Boss="admin", Ann="admin", Ben="admin")
+    made = run(*tokens["Ann"], *mine, "--identity", "seen")
+    assert (made.code, "Proposed as prp_" in made.err, PHONE in made.err) == (0, True, False)
+    name = re.findall(r"prp_\w+", made.err)[0]
+    assert run(*tokens["Ben"], "proposals", "approve", name, "--reason", "letter seen").code == 0
+    second = ("--proposal", name, "--out", str(tmp_path / "second.zip"))
+    assert run(*tokens["Ben"], *mine, *second).code == 2
+    assert run(*tokens["Ann"], *mine, *second).code == 0
 
 
 def test_a_trace_in_an_unused_place_is_reported_until_the_file_is_written_anew(

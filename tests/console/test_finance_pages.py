@@ -333,6 +333,7 @@ async def test_a_kind_says_where_its_subject_is_shown_and_whether_it_is_for_good
         "erase": (("orders", "a thing"), True),
         "withdraw_import": (("imports", "7"), False),
         "unmask": (None, False),
+        "export": (None, False),
     }
 
 

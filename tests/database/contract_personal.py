@@ -27,6 +27,8 @@ from app.privacy.erase import ErasureRequest, erase
 from app.privacy.erase_finding import Erasure, ErasureFinder
 from app.privacy.erase_store import IN_TRANSIT, note_lines, rows_that_hold
 from app.privacy.erasure_journal import make_journal
+from app.privacy.export_files import files_of
+from app.privacy.export_finding import find_person
 from app.privacy.fit_journal import WAITS, journal_state, long_pending
 from app.privacy.places import UNEXPECTED, columns, is_emptied
 from app.privacy.replay_erasures import (
@@ -141,7 +143,7 @@ def planted_rows(phone: str) -> Iterator[tuple[str, dict[str, Any]]]:
             continue
         values: dict[str, Any] = {}
         for column in metadata.tables[name].columns:
-            text_ = f"of {phone}" if column.name == planted else where
+            text_ = f"of {phone} in {where}" if column.name == planted else where
             if column.name == planted or column.primary_key or not column.nullable:
                 is_blob = isinstance(column.type, LargeBinary)
                 value: Any = text_.encode() if is_blob else text_
@@ -295,6 +297,24 @@ class PersonalContract:
             law = tuple(f"({each})" for each in GROUNDS.values())
             expected = told[where].why == UNEXPECTED
             assert expected if planted[where].personal == "not" else told[where].why.endswith(law)
+
+    @pytest.mark.parametrize("person", [PHONE, "email:jane@example.com"])
+    async def test_a_person_in_any_column_is_in_their_copy(
+        self, inbox: Inbox, tmp_path: Path, person: str
+    ) -> None:
+        """Each marked column that may hold personal data, and no other: a new one needs no code."""
+        async with inbox.database.writing() as connection:
+            for sql, values in planted_rows(person.removeprefix("email:")):
+                await connection.execute(text(sql), values)
+        then = a_month_later(inbox, tmp_path)
+        async with inbox.database.reading() as connection:
+            found = await find_person(then, connection, person=person, order=None, progress=quiet)
+            members, _ = await files_of(then, connection, found, set(), then.clock.now())
+        told = b"\n".join(members[each] for each in sorted(members) if each.startswith("data/"))
+        for where, mark in columns():
+            if is_searched(where, mark):
+                marker = f"of {person.removeprefix('email:')} in {where}".encode()
+                assert (marker in told) is (mark.personal != "not"), where
 
     async def test_an_unread_part_keeps_the_whole_body(self, inbox: Inbox, tmp_path: Path) -> None:
         body, whole = f'{{"phone": "{PHONE}"}}'.encode(), Envelope("d" * 64, PHONE.encode())

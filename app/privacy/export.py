@@ -1,0 +1,209 @@
+"""Exports a copy of what is kept about a person, for the person: a ZIP that opens without network.
+
+    1 find    rows of their orders, and every row in which their number or address stands, by the
+              marks on the columns (`app/database/marks.py`): a new column needs no code here
+    2 mask    what such a row says of other people, and who works here (`export_masking`)
+    3 note    in the trail who took the copy, how the person's identity was checked, and a pseudonym
+    4 pack    one file a table, the files that were attached, and two indexes of both
+
+Data that an erasure has to keep are in it, too: the right to see them does not end with it. An
+operator who proved who they are proposes it; once another has approved, the proposer alone takes
+the copy, and types the number again: no proposal holds one. The machine's owner takes it at once.
+"""
+
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from app.access.operator_store import operators
+from app.access.operators import note_in_trail, permitted, who_may
+from app.access.proposal import Proposal
+from app.access.proposals import (
+    PROPOSE,
+    ProposalKind,
+    always_same,
+    must_be_open,
+    only_agreed,
+    propose,
+    proved,
+)
+from app.context.context import AppContext
+from app.core.errors import UsageError
+from app.core.jobs import silent
+from app.core.text import counted
+from app.evidence.verify import pack
+from app.orders.customers import checked_reason
+from app.privacy.export_files import files_of
+from app.privacy.export_finding import Found, find_person
+from app.privacy.whose import identifier_of, is_of, masked, pseudonym
+from app.receiving.caught_up import must_have_read
+from reconcile.instants import DAY, HOUR, Duration, Instant, format_instant
+
+OPEN_FOR: Final[Duration] = DAY
+"""Time from the approval for which the proposer can take the copy: one day's work."""
+
+NAME: Final = "export"
+
+NOT_ALONE: Final = "a copy of everything about a person takes two operators"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportRequest:
+    """Request for a copy of what is kept about one phone number, email address, or order's
+    customer.
+
+    identity  how the person's identity was checked: kept in the trail
+    """
+
+    phone: str | None = field(default=None, repr=False)
+    email: str | None = field(default=None, repr=False)
+    order: str | None = None
+    identity: str
+    by: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exported:
+    """A copy that was made: `archive` is the ZIP; `counts` are of its rows, orders, and attached
+    files that are in it unmasked."""
+
+    archive: bytes = field(repr=False)
+    sha256: str
+    as_of: Instant
+    counts: Mapping[str, int]
+
+    def document(self) -> dict[str, Any]:
+        """Return it for JSON."""
+        return {
+            "sha256": self.sha256,
+            "bytes": len(self.archive),
+            "as_of": format_instant(self.as_of),
+            **self.counts,
+        }
+
+
+async def export(
+    context: AppContext,
+    asked: ExportRequest,
+    *,
+    approved: Proposal | None = None,
+    progress: Callable[[int], None] = silent,
+) -> Exported:
+    """Return a copy for the person, and note it in the trail.
+
+    approved  the proposal, for an operator who proved who they are; its reason then says how the
+              person's identity was checked
+
+    Raise UsageError for who may not, for words that do not fit and for too much; NotFoundError
+    where nothing is kept.
+    """
+    await must_have_read(context)  # bytes of the person may lie in the inbox
+    person, now = identifier_of(context, asked), context.clock.now()
+    async with context.database.reading() as connection:
+        who = await permitted(connection, by=asked.by, action="data_exported")
+        if approved is not None:
+            must_be_open(export_kind(context), approved, who=who, now=now)
+            _must_be_of(context, approved, person=person, order=asked.order)
+        elif proved(who):
+            raise UsageError(PROPOSE.format(NOT_ALONE))
+        found = await find_person(
+            context, connection, person=person, order=asked.order, progress=progress
+        )
+        words = asked.identity if approved is None else approved.reason
+        identity = _checked_identity(context, words, found)
+        staff = {each.name for each in await operators(connection)}
+        members, counts = await files_of(context, connection, found, staff, now)
+    archive = pack(members)
+    sha256 = hashlib.sha256(archive).hexdigest()
+    facts: dict[str, str | int] = counts | {"sha256": sha256}
+    if person is not None:
+        facts["pseudonym"] = pseudonym(context, person)
+    if approved is not None and approved.decided is not None:
+        facts |= {"proposal": approved.id, "second": approved.decided.who}
+    async with context.database.writing() as connection:
+        who = await permitted(connection, by=asked.by, action="data_exported")
+        await note_in_trail(
+            connection,
+            who,
+            action="data_exported",
+            subject=masked(person) if person is not None else asked.order or "",
+            at=context.clock.now(),
+            reason=identity,
+            facts=facts,
+        )
+    return Exported(archive=archive, sha256=sha256, as_of=now, counts=counts)
+
+
+def _checked_identity(context: AppContext, identity: str, found: Found) -> str:
+    """Return the words on how the person's identity was checked, as the trail may keep them."""
+    if not identity.strip():
+        raise UsageError("--identity says how you checked that it is the person who asks")
+    return checked_reason(identity, sorted(found.identifiers), countries=context.countries)
+
+
+async def propose_export(
+    context: AppContext, asked: ExportRequest, *, progress: Callable[[int], None] = silent
+) -> Proposal | None:
+    """Propose it, for an operator who proved who they are. Return None for the machine's owner, who
+    takes the copy at once. Raise as `export` does."""
+    if not proved(await who_may(context, by=asked.by, action="data_exported")):
+        return None
+    await must_have_read(context)
+    person = identifier_of(context, asked)
+    async with context.database.reading() as connection:
+        found = await find_person(
+            context, connection, person=person, order=asked.order, progress=progress
+        )
+    given = {"order": asked.order or ""}
+    subject = f"the customer of the order {asked.order}"
+    if person is not None:
+        given = {"pseudonym": pseudonym(context, person)}
+        subject = f"{masked(person)} ({given['pseudonym']})"
+    async with context.database.writing() as connection:
+        who = await permitted(connection, by=asked.by, action="data_exported")
+        return await propose(
+            connection,
+            export_kind(context),
+            who=who,
+            now=context.clock.now(),
+            because=NOT_ALONE,
+            subject=subject,
+            sentence=f"Give {who.name} a copy of all personal data of {subject}, with "
+            f"{counted(len(found.orders), 'order')}, for {OPEN_FOR // HOUR} hours from the "
+            "approval on, to hand to the person.",
+            given=given,
+            reason=_checked_identity(context, asked.identity, found),
+        )
+
+
+def export_kind(context: AppContext) -> ProposalKind:
+    """Return the kind of proposals to take a copy of a person's data.
+
+    Approving makes no copy: it lets the proposer take it, each time with an entry of the trail.
+    """
+
+    return ProposalKind(
+        name=NAME,
+        title="Take a copy of a person's data",
+        action="data_exported",
+        subject_state=always_same,
+        perform=only_agreed(context),
+        open_for=OPEN_FOR,
+    )
+
+
+def _must_be_of(
+    context: AppContext, approved: Proposal, *, person: str | None, order: str | None
+) -> None:
+    """Raise UsageError where the copy that was approved is of somebody else."""
+    known = approved.given.get("pseudonym")
+    if person is None or known is None:
+        same = person is None and known is None and approved.given.get("order") == order
+    else:
+        same = is_of(context, person, known)
+    if not same:
+        raise UsageError(
+            f"the copy that was approved is of {approved.subject}, and of nobody else: name them "
+            "as they were named then"
+        )

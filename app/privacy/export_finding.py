@@ -1,0 +1,159 @@
+"""Finds what is kept about a person, for their copy: by the marks on the columns.
+
+    1 asked    rows in which the number or address stands, in any column
+    2 orders   of the person: by the digest of the number or address, by order books, or by name
+    3 stated   numbers and addresses by which events of these orders name the same customer
+    4 own      rows that name these orders, their payments, deliveries, breaks or files
+
+Leaves out: what of each row the person may read (`export_masking`).
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from app.context.context import AppContext
+from app.core.errors import NotFoundError, UsageError
+from app.core.reading import Unreadable
+from app.database.engine import Connection
+from app.database.statements import run
+from app.orders.customers import own_phones, phones_of
+from app.orders.history_store import gather
+from app.orders.read_orders import spoken_of
+from app.privacy import erase_store, export_store
+from app.privacy.erase_finding import MOST_ORDERS
+from app.privacy.export_masking import PersonalCopy
+from app.privacy.whose import masked
+from app.providers import identifiers
+from app.receiving import inbox_store, phone_store
+from app.receiving.delivery_log_store import raw_delivery
+from app.receiving.header_codec import read_request
+from reconcile.matching.books import match_key
+
+
+@dataclass(slots=True)
+class Found:
+    """What is kept about a person, as keys of rows.
+
+    identifiers  by which texts are known to be theirs; `named_by`: of them, those that were asked
+    own          by table, rows of their own; `named`: by `table.column`, rows that name them
+    of_others    deliveries of these orders in which somebody else paid
+    aside        deliveries that name them, are accepted, and could not be read
+    """
+
+    identifiers: set[str] = field(default_factory=set, repr=False)
+    named_by: list[str] = field(default_factory=list, repr=False)
+    orders: set[str] = field(default_factory=set)
+    of_others: set[str] = field(default_factory=set)
+    payments: set[tuple[str | None, str]] = field(default_factory=set)
+    own: dict[str, set[erase_store.Key]] = field(default_factory=dict)
+    named: dict[str, set[erase_store.Key]] = field(default_factory=dict, repr=False)
+    aside: list[bytes] = field(default_factory=list, repr=False)
+
+
+async def find_person(
+    context: AppContext,
+    connection: Connection,
+    *,
+    person: str | None,
+    order: str | None,
+    progress: Callable[[int], None],
+) -> Found:
+    """Return the rows of a person's orders, and the rows of others that name the person. Raise
+    NotFoundError where there are none."""
+    found = Found()
+    if person is None:
+        known = (await gather(connection, [order or ""])).get(order or "")
+        if known is None or not spoken_of(known):
+            raise NotFoundError(f"there is no order {order!r}: `tallyhook orders find` finds one")
+        found.orders = {order or ""}
+        found.identifiers = {*await phones_of(connection, order or "", sources=context.sources)}
+        await _add_stated(context, connection, found, order=order or "", beside=None)
+        found.named_by = sorted(found.identifiers)
+    else:
+        found.identifiers, found.named_by = {person}, [person]
+    found.named = await erase_store.rows_that_hold(connection, found.named_by, progress=progress)
+    things = {"keys": set[str]()}
+    if person is not None:
+        if context.phone_key is not None:
+            digest = context.phone_key.digest(person)
+            limit = MOST_ORDERS + 1
+            found.orders |= {*await phone_store.orders_by_phone(connection, digest, limit=limit)}
+            alone = await phone_store.deliveries_by_phone(connection, digest)
+            things["deliveries"] = {
+                each.delivery_id
+                for each in await erase_store.owners(connection, alone)
+                if each.order is None
+            }
+        asked = found.named.get("unanswered.request", ())
+        found.orders |= {*await erase_store.orders_waiting_for(connection, asked)}
+        lines = [(each[0], each[1], each[2]) for each in found.named.get("book_lines.phone", ())]
+        found.orders |= await export_store.orders_of_lines(connection, lines)
+        things["keys"] = {each[0] for each in lines}
+    if len(found.orders) > MOST_ORDERS:
+        raise UsageError(f"more than {MOST_ORDERS:,} orders name this: export order by order")
+    for each in sorted(found.orders) if person is not None else ():
+        await _add_stated(context, connection, found, order=each, beside=person)
+    await _add_own(connection, found, things)
+    found.aside = await _aside(connection, found)
+    if not (found.own or found.named or found.aside):
+        raise NotFoundError(f"nothing is kept of {masked(person or '')}")
+    return found
+
+
+async def _add_stated(
+    context: AppContext, connection: Connection, found: Found, *, order: str, beside: str | None
+) -> None:
+    """Add the numbers and addresses by which an order's events name their customer. Where a person
+    is given, only events that name them do; deliveries that name somebody else are another's."""
+    history = (await gather(connection, [order]))[order]
+    for name in sorted({each.delivery_id for each in history.deliveries}):
+        delivery = await raw_delivery(connection, name)
+        source = context.sources.get(delivery.source) if delivery is not None else None
+        if delivery is None or source is None or delivery.body is None:
+            continue
+        incoming = read_request(delivery.headers, delivery.whole or delivery.body)
+        try:
+            address = source.transaction(incoming, digest=delivery.digest).get("email")
+        except Unreadable:
+            continue
+        phones = {*own_phones(delivery, context.sources)}
+        stated = phones | {each for each in (identifiers.email(address),) if each is not None}
+        if beside is None or beside in stated:
+            found.identifiers |= stated
+        elif phones if beside.isdecimal() else stated:
+            found.of_others.add(name)
+
+
+async def _add_own(connection: Connection, found: Found, things: dict[str, set[str]]) -> None:
+    """Add the rows of the person's orders, of their payments, breaks and files."""
+    histories = await gather(connection, sorted(found.orders))
+    deliveries = {e.delivery_id for each in histories.values() for e in each.deliveries}
+    deliveries = deliveries - found.of_others | things.get("deliveries", set())
+    breaks = await export_store.values_in(
+        connection, "breaks.id", where="order_ref", values=found.orders
+    )
+    files = await export_store.values_in(
+        connection, "attachments.sha256", where="order_key", values=found.orders
+    )
+    found.payments = await export_store.payments_of(connection, found.orders)
+    found.own = await export_store.rows_named(
+        connection,
+        {
+            "orders": found.orders,
+            "keys": things["keys"] | {match_key(each) for each in found.orders},
+            "subjects": found.orders | deliveries | breaks,
+            "deliveries": deliveries,
+            "payments": {reference for _, reference in found.payments},
+            "breaks": breaks,
+            "files": files,
+        },
+    )
+
+
+async def _aside(connection: Connection, found: Found) -> list[bytes]:
+    """Return the records of accepted deliveries that name the person and could not be read."""
+    copy = PersonalCopy(found.named_by, things=found.orders, staff=())
+    aside = await run(
+        connection, inbox_store.next_suspects, aside=True, limit=erase_store.MOST_ASIDE
+    )
+    return [each.record for each in aside if copy.passages(each.record)]

@@ -1,0 +1,100 @@
+"""Rows about one person, found by the columns that name what is theirs."""
+
+from collections.abc import Collection, Mapping
+from typing import Any, Final
+
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from app.database.marks import MARK
+from app.database.statements import select_in, statement, tables
+from app.finance.book_line_store import LineKey
+from app.privacy.erase_store import Key
+
+NAMED_BY: Final[Mapping[str, str]] = {
+    "order_key": "orders",
+    "order_ref": "orders",
+    "match_key": "keys",
+    "subject": "subjects",
+    "thing": "subjects",
+    "delivery_id": "deliveries",
+    "deliveries.id": "deliveries",
+    "payment": "payments",
+    "break_id": "breaks",
+    "attachment_files.sha256": "files",
+}
+"""Columns, of every table or of one, that name what may be a person's, with its kind. A table with
+such a column needs no line of its own."""
+
+_FOUND: Final = 'SELECT {key} FROM {table} WHERE "{column}" IN ({})'
+_ROW: Final = "SELECT {columns} FROM {table} WHERE {key}"
+_IN: Final = 'SELECT "{wanted}" FROM {table} WHERE "{column}" IN ({})'
+
+
+async def rows_named(
+    connection: AsyncConnection, things: Mapping[str, Collection[str]]
+) -> dict[str, set[Key]]:
+    """Return the keys of the rows that name one of these, by table, in every table with a column
+    that may hold personal data.
+
+    things  by kind, as in NAMED_BY
+    """
+    found: dict[str, set[Key]] = {}
+    for name, table in sorted(tables().tables.items()):
+        if all(each.info[MARK].personal == "not" for each in table.columns if MARK in each.info):
+            continue
+        for column in table.columns:
+            kind = NAMED_BY.get(f"{name}.{column.name}", NAMED_BY.get(column.name, ""))
+            if not things.get(kind):
+                continue
+            key = ", ".join(f'"{each.name}"' for each in table.primary_key)
+            sql = statement(_FOUND, key=key, table=name, column=column.name)
+            rows = await select_in(connection, sql=sql, values=sorted(things[kind]))
+            found.setdefault(name, set()).update(tuple(row) for row in rows)
+    return found
+
+
+async def row_of(connection: AsyncConnection, name: str, key: Key) -> dict[str, Any] | None:
+    """Return a row by its table and primary key, by column; None where there is none."""
+    table = tables().tables[name]
+    names = [each.name for each in table.columns]
+    sql = statement(
+        _ROW,
+        columns=", ".join(f'"{each}"' for each in names),
+        table=name,
+        key=" AND ".join(f'"{each.name}" = :k{n}' for n, each in enumerate(table.primary_key)),
+    )
+    values = {f"k{number}": value for number, value in enumerate(key)}
+    row = (await connection.execute(text(sql), values)).first()
+    return None if row is None else dict(zip(names, row, strict=True))
+
+
+async def values_in(
+    connection: AsyncConnection, place: str, *, where: str, values: Collection[str]
+) -> set[str]:
+    """Return what stands in a column, as `table.column`, where another has one of these values."""
+    name, _, wanted = place.partition(".")
+    sql = statement(_IN, wanted=wanted, table=name, column=where)
+    rows = await select_in(connection, sql=sql, values=sorted(values))
+    return {row[0] for row in rows if row[0] is not None}
+
+
+_PAYMENTS: Final = (
+    "SELECT source, payment FROM events WHERE payment IS NOT NULL AND order_key IN ({})",
+    "SELECT source, payment FROM records WHERE payment IS NOT NULL AND order_key IN ({})",
+)
+
+
+async def payments_of(
+    connection: AsyncConnection, orders: Collection[str]
+) -> set[tuple[str | None, str]]:
+    """Return the payments of orders, each as its source and reference."""
+    found = [await select_in(connection, sql=each, values=sorted(orders)) for each in _PAYMENTS]
+    return {(row[0], row[1]) for rows in found for row in rows}
+
+
+async def orders_of_lines(connection: AsyncConnection, lines: Collection[LineKey]) -> set[str]:
+    """Return the known orders that these lines of order books are about."""
+    keys = sorted({each[0] for each in lines})
+    sql = "SELECT order_key FROM takings WHERE key IN ({})"
+    return {row[0] for row in await select_in(connection, sql=sql, values=keys)}

@@ -1,0 +1,70 @@
+"""Whose data: reads a phone number, email address or order that somebody names, and writes it so
+that the trail and proposals, which are kept for ever, may hold it.
+"""
+
+from typing import Final, Protocol
+
+from app.context.context import AppContext
+from app.core.errors import UsageError
+from app.core.masking import EMAIL_KIND, masked_name, masked_phone
+from app.orders.sought import understood
+from app.providers import identifiers
+
+BARE_DIGITS: Final = 11
+"""Digits of a number without its plus: fewer are more likely a part of one."""
+
+PSEUDONYM_CHARS: Final = 16
+"""Hex digits of a pseudonym: two people never share one by chance."""
+
+
+class Whose(Protocol):
+    """Somebody's words for whose data it is: one of a phone number, an email address, an order."""
+
+    @property
+    def phone(self) -> str | None: ...
+    @property
+    def email(self) -> str | None: ...
+    @property
+    def order(self) -> str | None: ...
+
+
+def identifier_of(context: AppContext, asked: Whose) -> str | None:
+    """Return the person as `providers.identifiers` writes them; None for an order. Raise UsageError
+    for a number or address that is not whole."""
+    if asked.email is not None:
+        if (address := identifiers.email(asked.email)) is None:
+            raise UsageError("--email is one whole email address, such as ann@example.com")
+        return address
+    if asked.phone is None:
+        return None
+    text = asked.phone
+    phones = understood(text, countries=context.countries).phones
+    whole = text.strip().startswith(("+", "0")) or len(text.strip()) >= BARE_DIGITS
+    if len(phones) != 1 or not whole:
+        raise UsageError("--phone is one whole number with its country, such as +254 700 000 001")
+    return phones[0]
+
+
+def masked(identifier: str) -> str:
+    """Return a person as the trail names them, without what reaches them."""
+    if identifier.isdecimal():
+        return masked_phone(identifier)
+    return f"the email address {masked_name(identifier.removeprefix(EMAIL_KIND))}"
+
+
+def pseudonym(context: AppContext, identifier: str) -> str:
+    """Return a keyed digest that tells this person from others in the trail and in proposals.
+
+    It is no digest of the table `phones`: with the database alone nobody finds the person's orders
+    by it. Raise UsageError without the key.
+    """
+    if context.phone_key is None:
+        raise UsageError(
+            "there is no key of phone numbers yet: `tallyhook serve` makes it; or name the order"
+        )
+    return context.phone_key.digest(f"pseudonym:{identifier}").hex()[-PSEUDONYM_CHARS:]
+
+
+def is_of(context: AppContext, identifier: str, known: str) -> bool:
+    """Check whether a pseudonym is this person's."""
+    return pseudonym(context, identifier) == known
