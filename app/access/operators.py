@@ -105,6 +105,7 @@ Action = Literal[
     "passkey_removed",
     "company_linked",
     "role_changed",
+    "clock_put_right",
 ]
 
 _FINANCE: Final = frozenset[Role]({"finance", "admin"})
@@ -186,6 +187,7 @@ MAY: Final[Mapping[Action, frozenset[Role]]] = {
     "passkey_removed": frozenset(ROLES),
     "company_linked": frozenset(ROLES),
     "role_changed": frozenset(),  # by the company's account alone
+    "clock_put_right": frozenset(),  # by the service alone
 }
 """Roles that may do each action."""
 

@@ -345,6 +345,7 @@ ACTIONS: Final[Mapping[Action, str]] = {
     "notifications_redelivered": "notified the shop again",
     "orders_released": "released orders",
     "finding_accepted": "accepted a finding of an order",
+    "clock_put_right": "redated what a clock that was ahead had dated",
     "deliveries_reverified": "judged refused deliveries again",
     "message_judged": "judged a message that could not be read",
     "deliveries_retried": "had deliveries read again that were set aside",

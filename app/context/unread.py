@@ -5,23 +5,35 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol
 
-from reconcile.instants import Instant
+from reconcile.instants import MINUTE, Duration, Instant
+
+CLOCKS_DIFFER: Final[Duration] = 15 * MINUTE
+"""How far clocks of several machines may differ, and one may be stepped. What a clock so little
+ahead has published comes true by itself within that time; what is dated later was dated wrongly."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backlog:
-    """What is not read yet, without what is set aside: records, bytes, and when the oldest came."""
+    """What is not read yet, without what is set aside: records, bytes, and when the oldest and the
+    newest came."""
 
     records: int = 0
     size: int = 0
     oldest: Instant | None = None
+    newest: Instant | None = None
+
+    def is_dated_ahead(self, now: Instant) -> bool:
+        """Return whether a clock that was ahead dated any of it: it came before now."""
+        return self.newest is not None and self.newest > now + CLOCKS_DIFFER
 
     def __add__(self, other: Backlog) -> Backlog:
-        both = [each.oldest for each in (self, other) if each.oldest is not None]
+        oldest = [each.oldest for each in (self, other) if each.oldest is not None]
+        newest = [each.newest for each in (self, other) if each.newest is not None]
         return Backlog(
             records=self.records + other.records,
             size=self.size + other.size,
-            oldest=min(both, default=None),
+            oldest=min(oldest, default=None),
+            newest=max(newest, default=None),
         )
 
 

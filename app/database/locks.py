@@ -34,8 +34,9 @@ SEALING: Final = 7_411_007
 READING: Final = 7_411_008
 STATING: Final = 7_411_009
 ASKING: Final = 7_411_010
-"""Numbers of advisory locks of one database. Their order: STATING (one for each order), LINKING,
-REFUSING, ASKING (one for each source), then rows. SEALING is taken alone."""
+REDATING: Final = 7_411_011
+"""Numbers of advisory locks of one database. Their order: STATING (one for each order),
+REDATING, LINKING, REFUSING, ASKING (one for each source), then rows. SEALING is taken alone."""
 
 
 def take_lock(connection: PlainConnection, lock: int) -> None:

@@ -11,6 +11,7 @@ from typing import Any, Final, TypeVar, cast
 
 from sqlalchemy import column, table
 
+from app.database.statements import statement
 from reconcile.canonical import canonical_json
 from reconcile.instants import Instant
 from reconcile.ledger.events import CLAIM_KINDS, Delivery, Event
@@ -109,8 +110,29 @@ REVISION_COLUMNS: Final = (
 EVENTS: Final = table("events", *map(column, EVENT_COLUMNS))
 """The table for statements that SQLAlchemy composes, without loading the models."""
 
-EVENT_SELECT: Final = ", ".join(f"events.{name}" for name in EVENT_COLUMNS)
-RECORD_SELECT: Final = ", ".join(f'records."{name}"' for name in RECORD_COLUMNS)
+COUNTS_FROM: Final = (
+    "coalesce((SELECT min(moved.at) FROM records AS moved "
+    "WHERE moved.kind = 'redated' AND moved.replaces = {thing}), {stored})"
+)
+"""Instant from which a row counts: as stored, unless a clock that was ahead dated it."""
+DELIVERY_AT: Final = statement(COUNTS_FROM, thing="deliveries.id", stored="deliveries.received_at")
+EVENT_AT: Final = statement(COUNTS_FROM, thing="events.delivery_id", stored="events.received_at")
+RECORD_AT: Final = statement(COUNTS_FROM, thing="records.id", stored="records.recorded_at")
+LATER_AT: Final = statement(COUNTS_FROM, thing="later.id", stored="later.recorded_at")
+"""The same of a record that is named `later`."""
+REVISION_AT: Final = statement(
+    COUNTS_FROM, thing="'revision:' || revisions.seq", stored="revisions.at"
+)
+
+EVENT_STORED: Final = ", ".join(f"events.{name}" for name in EVENT_COLUMNS)
+"""Select events as they are stored; `EVENT_SELECT` as they count."""
+RECORD_STORED: Final = ", ".join(f'records."{name}"' for name in RECORD_COLUMNS)
+EVENT_SELECT: Final = ", ".join(
+    EVENT_AT if name == "received_at" else f"events.{name}" for name in EVENT_COLUMNS
+)
+RECORD_SELECT: Final = ", ".join(
+    RECORD_AT if name == "recorded_at" else f'records."{name}"' for name in RECORD_COLUMNS
+)
 
 AMOUNTS_REMEMBERED: Final = 1_024
 """Amounts of money in the cache, about 300 kB."""

@@ -205,7 +205,8 @@ def _part(files: Files, name: str, data: bytes | None) -> dict[str, Any] | None:
 
 def _sessions(dossier: gather_evidence.Dossier) -> list[dict[str, Any]]:
     """Return what we asked the service, with its idempotency key, and the text that it answered."""
-    records = (each for each in dossier.history.records if each.kind in SESSION_KINDS)
+    stored = dossier.history.as_stored().records
+    records = (each for each in stored if each.kind in SESSION_KINDS)
     found = []
     for record in sorted(records, key=lambda each: (each.recorded_at, each.record_id)):
         details = dossier.details.get(record.record_id)

@@ -175,6 +175,7 @@ WORDS: Final[Mapping[str, str]] = {
     "held": "The order was held back",
     "released": "The order was released",
     "finding_accepted": "A person accepted what was found",
+    "redated": "A clock that was ahead was put right",
 }
 
 _SENTENCE: Final = 260

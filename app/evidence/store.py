@@ -2,10 +2,12 @@
 
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass, fields
+from typing import Final
 
 from sqlalchemy import select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from app.database.mapping import REVISION_AT
 from app.database.statements import Rows, select_in, statement, stream
 from app.orders.published_store import REVISIONS, Published, published_of
 from app.sealing.leaf_store import KINDS, Kind
@@ -73,11 +75,15 @@ async def details_of_records(connection: AsyncConnection, records: Iterable[str]
     return {row[0]: row[1] for row in rows}
 
 
+_KNOWN: Final = statement("{at} <= :until", at=REVISION_AT)
+
+
 async def revisions_of(
     connection: AsyncConnection, order: str, *, until: Instant
 ) -> list[Published]:
     """Return what was published of an order up to an instant, in publishing order."""
-    of_order = select(REVISIONS).where(REVISIONS.c.order_key == order, REVISIONS.c.at <= until)
+    known = text(_KNOWN).bindparams(until=until)
+    of_order = select(REVISIONS).where(REVISIONS.c.order_key == order, known)
     rows = await connection.execute(of_order.order_by(REVISIONS.c.seq))
     return [published_of(row) for row in rows]
 

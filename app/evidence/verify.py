@@ -45,6 +45,7 @@ from app.evidence.verify_archive import (
     micros,
     opened,
     pack,
+    redated,
     unpack,
 )
 from app.evidence.verify_entries import (
@@ -95,18 +96,23 @@ def deliveries(bundle: Bundle) -> str:
         _as_kept(stated, bundle)
     if (history["order"], history["as_of"]) != (bundle.manifest["order"], bundle.manifest["as_of"]):
         raise Wrong("history.json is of another order or another instant")
-    came = [each["received_at"] for each in history["deliveries"]]
-    came += [each["recorded_at"] for each in history["records"]]
-    came += [each["at"] for each in bundle.document("revisions.json")]
-    came += [entry["at"] for each in attached(bundle)
+    came = [(each["delivery_id"], each["received_at"]) for each in history["deliveries"]]
+    came += [(each["record_id"], each["recorded_at"]) for each in history["records"]]
+    came += [(f"revision:{each['seq']}", each["at"]) for each in bundle.document("revisions.json")]
+    came += [("", entry["at"]) for each in attached(bundle)
              for entry in (each["attached"], each["removed"]) if entry]  # fmt: skip
-    if max(map(micros, came), default=0) > micros(history["as_of"]):
+    counts = redated(bundle)
+    if any(counts.get(name, micros(at)) > micros(history["as_of"]) for name, at in came):
         raise Wrong("something here came later than the bundle's instant")
     _sessions(bundle, history)
     _attachments(bundle)
     _nothing_else(bundle, history)
     noun = "delivery" if len(heard) == 1 else "deliveries"
-    return f"{len(heard)} {noun}: what was read, headers and bodies belong together."
+    moved = len(counts.keys() & {name for name, _ in came})
+    said = f"{len(heard)} {noun}: what was read, headers and bodies belong together."
+    if not moved:
+        return said
+    return f"{said} A clock that was ahead dated {moved} parts; they count from when it was right."
 
 
 def _as_kept(stated: dict[str, Any], bundle: Bundle) -> None:

@@ -158,3 +158,15 @@ def attached(bundle: Bundle) -> list[dict[str, Any]]:
     """Return the list of files that people of the shop attached; empty where none were asked
     for."""
     return bundle.document(ATTACHMENTS) if ATTACHMENTS in bundle.members else []
+
+
+def redated(bundle: Bundle) -> dict[str, int]:
+    """Return from when each thing counts that a clock that was ahead dated, by its name in the log.
+    A record of the kind `redated` says so, at that instant."""
+    found = {}
+    for each in bundle.document("history.json")["records"]:
+        if each["kind"] == "redated":
+            if not each["at"] == each["recorded_at"] < each.get("expires_at", ""):
+                raise Wrong(f"{each['record_id']} redates something to another instant")
+            found[each.get("replaces")] = micros(each["at"])
+    return found

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any, NamedTuple  # Python 3.8 has no dict[...]
 
-from app.evidence.verify_archive import EPOCH, Bundle, attached, micros
+from app.evidence.verify_archive import EPOCH, Bundle, attached, micros, redated
 from app.evidence.verify_forms import (
     LEAVES,
     MASKED,
@@ -109,8 +109,9 @@ def inclusion(bundle: Bundle) -> tuple[bool | None, str]:
     for name in sorted(things.keys() - named - {*log["unsealed"]}):
         raise Wrong(f"{name} is not both here and in the log")
     sealed_by = micros(bundle.manifest["as_of"]) - SEALED_WITHIN_S * 1_000_000
+    counts = redated(bundle)
     for name in log["unsealed"]:
-        if things[name].leaf["at"] < sealed_by:
+        if counts.get(name, things[name].leaf["at"]) < sealed_by:
             raise Wrong(f"{name} came long before the bundle's instant and was not sealed")
     readings = {name for name in log["parts"] if _delivery_of(name) in things}
     for name in sorted(log["parts"].keys() - {*things, *readings}):
@@ -346,7 +347,7 @@ def order_chain(bundle: Bundle) -> Chain:
         if named[name][-1] == ours:
             raise Wrong(f"the log has an entry of this order, {name}, of which nothing is here")
         moved.append(name)
-    if entries and _came_later(shown[entries[-1][1]][1], bundle):
+    if entries and entries[-1][1] not in things and _came_later(shown[entries[-1][1]][1], bundle):
         raise Wrong("the newest entry of this order came later than the bundle's instant")
     others = [name for name in things if of not in named.get(name, ())]
     tree = _tree(log["tree"], of, shown, bundle) if log["tree"] else None

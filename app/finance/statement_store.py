@@ -16,6 +16,7 @@ from typing import Any, Final
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from app.database.mapping import COUNTS_FROM, EVENT_AT
 from app.database.statements import Rows, select_in, statement, stream
 from app.finance import import_store, staged_rows
 from app.finance.line_version_store import lines_known
@@ -83,14 +84,17 @@ ROW_FIELDS: Final = statement(_FIELDS, payment="payment", seen_at=_SEEN_AT)
 """The columns of a row after its key."""
 
 # By the order's own events: a name that several payments share stays as the file has it.
-_OF_PAYMENT: Final = """
+_OF_PAYMENT: Final = statement(
+    """
     CASE WHEN statement_lines.kind IN ('refund', 'returned', 'dispute') THEN coalesce((
         SELECT CASE WHEN min(events.payment) = max(events.payment) THEN min(events.payment) END
         FROM events WHERE events.order_key = statement_lines.order_ref
         AND events.movement = statement_lines.payment AND events.standing <> 'unconfirmed'
-        AND statement_lines.source IN ('', events.source) AND events.received_at <= :as_of
+        AND statement_lines.source IN ('', events.source) AND {event_at} <= :as_of
     ), statement_lines.payment) ELSE statement_lines.payment END
-"""
+""",
+    event_at=EVENT_AT,
+)
 _OF_PAYMENTS: Final = statement(_FIELDS, payment=_OF_PAYMENT, seen_at=_SEEN_AT)
 
 _NAMED: Final = (
@@ -124,25 +128,29 @@ _ORDERS_OF: Final = (
 
 # Later events on a payment are not known yet: one must have come by then. One that renews an
 # agreement is not of the order that its events name, unless the shop or a person says so.
-_ORDER: Final = """
+_ORDER: Final = statement(
+    """
     SELECT CASE WHEN min(links.order_key) = max(links.order_key) THEN min(links.order_key) END
     FROM links WHERE links.reference = statement_lines.payment AND links.kind = 'payment'
     AND statement_lines.source IN ('', links.source)
     AND EXISTS (SELECT 1 FROM events WHERE events.order_key = links.order_key
-        AND events.payment = statement_lines.payment AND events.received_at <= :as_of)
+        AND events.payment = statement_lines.payment AND {event_at} <= :as_of)
     AND NOT EXISTS (SELECT 1 FROM events AS own JOIN events AS earlier
         ON earlier.agreement = own.agreement AND earlier.source = own.source
         AND earlier.order_key = own.order_key AND earlier.payment <> own.payment
         WHERE own.order_key = links.order_key AND own.source = links.source
         AND own.payment = links.reference AND own.agreement IS NOT NULL
         AND earlier.claim = 'succeeded' AND earlier.standing <> 'unconfirmed'
-        AND earlier.received_at <= :as_of
+        AND {earlier_at} <= :as_of
         AND (coalesce(earlier.occurred_at, earlier.received_at), earlier.payment)
         < (coalesce(own.occurred_at, own.received_at), own.payment)
         AND NOT EXISTS (SELECT 1 FROM records WHERE records.order_key = own.order_key
             AND records.payment = own.payment AND records.recorded_at <= :as_of
             AND records.kind IN ('reference_named', 'payment_assigned')))
-"""
+""",
+    event_at=EVENT_AT,
+    earlier_at=statement(COUNTS_FROM, thing="earlier.delivery_id", stored="earlier.received_at"),
+)
 
 _NAMELESS: Final = statement(
     "SELECT ({order}), {row} FROM statement_lines WHERE match_key IS NULL AND {known}",
@@ -151,9 +159,10 @@ _NAMELESS: Final = statement(
     known=import_store.KNOWN,
 )
 
-_BY_OWN_NAME: Final = (
+_BY_OWN_NAME: Final = statement(
     "SELECT movement, source, payment, order_key FROM events WHERE movement IS NOT NULL "
-    "AND order_key IS NOT NULL AND standing <> 'unconfirmed' AND received_at <= :as_of"
+    "AND order_key IS NOT NULL AND standing <> 'unconfirmed' AND {at} <= :as_of",
+    at=EVENT_AT,
 )
 """Refunds and disputes by their own references. No index has these: ask once, and only if a line
 needs it."""

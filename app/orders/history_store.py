@@ -14,7 +14,14 @@ from typing import Any, Final, NamedTuple
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.database.mapping import EVENT_SELECT, RECORD_SELECT, delivery_of, record_of
+from app.database.mapping import (
+    DELIVERY_AT,
+    EVENT_AT,
+    EVENT_SELECT,
+    RECORD_SELECT,
+    delivery_of,
+    record_of,
+)
 from app.database.statements import (
     PlainConnection,
     Rows,
@@ -192,11 +199,13 @@ async def history_digests(
     return tuple(found)
 
 
-_DUPLICATES: Final = (
+_DUPLICATES: Final = statement(
     "SELECT events.order_key, events.event_id, events.source, events.digest, deliveries.id, "
-    "deliveries.received_at FROM deliveries JOIN events ON events.event_id = deliveries.event_id "
+    "{at} FROM deliveries JOIN events ON events.event_id = deliveries.event_id "
     "AND events.source = deliveries.source AND events.digest = deliveries.digest "
-    "WHERE deliveries.verdict = 'duplicate' AND {orders}"
+    "WHERE deliveries.verdict = 'duplicate' AND {orders}",
+    at=DELIVERY_AT,
+    orders="{orders}",
 )
 _DUPLICATES_OF: Final = statement(_DUPLICATES, orders="events.order_key IN ({})")
 _EVENTS_OF: Final = statement(
@@ -236,13 +245,18 @@ def histories_of(connection: PlainConnection, keys: Sequence[str]) -> dict[str, 
     return _with_foreign(connection, found)
 
 
+_ARRIVED: Final = statement(
+    "SELECT order_key, {at}, delivery_id FROM events WHERE order_key IN ({})", at=EVENT_AT
+)
+
+
 async def newest_deliveries(
     connection: AsyncConnection, published: Sequence[tuple[str, Instant]]
 ) -> list[str | None]:
     """Return for each order and instant the newest delivery that the order had by then, or None."""
     rows = await select_in(
         connection,
-        sql="SELECT order_key, received_at, delivery_id FROM events WHERE order_key IN ({})",
+        sql=_ARRIVED,
         values=sorted({order for order, _ in published}),
     )
     of_orders = _by_order(rows)

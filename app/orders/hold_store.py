@@ -10,29 +10,34 @@ from typing import Any, Final
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from app.database.mapping import LATER_AT, RECORD_AT
 from app.database.statements import select_in, statement
 from reconcile.instants import Instant
 from reconcile.ledger.records import HoldReason
 
-_STANDING: Final = (
+_STANDING: Final = statement(
     "records.kind IN ('held', 'released') AND records.kind = 'held' AND NOT EXISTS "
     "(SELECT 1 FROM records AS later "
     "WHERE later.kind IN ('held', 'released') AND later.order_key = records.order_key "
-    "AND later.reason = records.reason AND (later.recorded_at > records.recorded_at "
-    "OR (later.recorded_at = records.recorded_at AND later.id > records.id)))"
+    "AND later.reason = records.reason AND ({later} > {this} "
+    "OR ({later} = {this} AND later.id > records.id)))",
+    later=LATER_AT,
+    this=RECORD_AT,
 )
 """Condition on a record: it is the last on its reason, and says `held`. Both kinds are named as in
 the text of their index `ix_records_holds`, or SQLite would go through all records."""
 
 _OF_ORDERS: Final = statement(
-    "SELECT order_key, reason, recorded_at FROM records WHERE {standing} AND order_key IN ({})",
+    "SELECT order_key, reason, {at} FROM records WHERE {standing} AND order_key IN ({})",
+    at=RECORD_AT,
     standing=_STANDING,
 )
 
 _SOME: Final = statement(
-    "SELECT order_key, reason, recorded_at FROM records "
+    "SELECT order_key, reason, {at} FROM records "
     "WHERE {standing} AND reason = :reason AND order_key > :after "
     "ORDER BY order_key LIMIT :limit",
+    at=RECORD_AT,
     standing=_STANDING,
 )
 

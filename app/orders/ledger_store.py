@@ -14,7 +14,7 @@ from sqlalchemy import column, select, table, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.database import statements
-from app.database.mapping import REVISION_COLUMNS
+from app.database.mapping import REVISION_AT, REVISION_COLUMNS
 from app.orders.counter_store import FINDING, OUTCOME, count_anew, standing, tally
 from app.orders.listing_store import last_numbers, list_anew, relist
 from app.orders.notification_store import write_notifications
@@ -394,11 +394,15 @@ async def last_revision(connection: AsyncConnection) -> int:
     return int(found.scalar_one() or 0)
 
 
+_KNOWN: Final = statements.statement("{at} <= :until", at=REVISION_AT)
+
+
 async def revisions_of_order(
     connection: AsyncConnection, order: str, *, until: Instant, limit: int
 ) -> list[Published]:
     """Return an order's revisions up to an instant, the newest first."""
-    of_order = select(REVISIONS).where(REVISIONS.c.order_key == order, REVISIONS.c.at <= until)
+    known = text(_KNOWN).bindparams(until=until)
+    of_order = select(REVISIONS).where(REVISIONS.c.order_key == order, known)
     rows = await connection.execute(of_order.order_by(REVISIONS.c.seq.desc()).limit(limit))
     return [published_of(row) for row in rows]
 

@@ -42,7 +42,7 @@ def keep_records(
     mark_unsealed(connection, RECORD, [record.record_id for record in records])
     due = {each.order: each.recorded_at for each in records if each.order != NO_ORDER}
     latest = max(each.recorded_at for each in records)
-    placed = {each.order for each in records if each.kind in ("payment_assigned", "order_placed")}
+    placed = {each.order for each in records if each.kind in _CONCERN_OTHERS}
     links = reference_links(records)
     if links:
         take_lock(connection, LINKING)
@@ -52,6 +52,10 @@ def keep_records(
         put_named_first(connection, links)
     due |= dict.fromkeys(contest_of(connection, placed), latest)
     mark_due(connection, due)
+
+
+_CONCERN_OTHERS: Final = frozenset[RecordKind](("payment_assigned", "order_placed", "redated"))
+"""Kinds that may change orders that share evidence with the record's."""
 
 
 def reference_links(records: Iterable[Record]) -> Links:

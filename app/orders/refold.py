@@ -22,7 +22,7 @@ from app.orders.unread_holds import note_unread
 from app.receiving import due_store
 from app.receiving.due_store import Due
 from app.receiving.pace import Pace
-from reconcile.instants import MINUTE, SECOND, TICK, Instant
+from reconcile.instants import EARLIEST, MINUTE, SECOND, TICK, Instant
 from reconcile.ledger.attention import NEEDS_A_PERSON, needs_person
 from reconcile.ledger.fold import fold, is_known
 from reconcile.ledger.history import History
@@ -261,11 +261,12 @@ async def publishable(context: AppContext) -> Instant:
     """Return the latest instant as of which anything may be published.
 
     It is now, or just before the arrival of the oldest unread delivery, which may change the
-    result.
+    result. Where a clock that was ahead dated unread ones, it is not known when they came.
     """
-    now = context.clock.now()
-    oldest = (await context.inbox.backlog()).oldest
-    return now if oldest is None else min(now, oldest - TICK)
+    now, backlog = context.clock.now(), await context.inbox.backlog()
+    if backlog.is_dated_ahead(now):
+        return EARLIEST
+    return now if backlog.oldest is None else min(now, backlog.oldest - TICK)
 
 
 async def call_up_early(context: AppContext) -> int:

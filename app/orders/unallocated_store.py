@@ -9,7 +9,15 @@ from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 from app.core.phone_key import is_of_a_number
-from app.database.mapping import EVENT_SELECT, RECORD_SELECT, delivery_of, record_of
+from app.database.mapping import (
+    EVENT_AT,
+    EVENT_SELECT,
+    LATER_AT,
+    RECORD_AT,
+    RECORD_SELECT,
+    delivery_of,
+    record_of,
+)
 from app.database.statements import PlainConnection, select_rows, statement
 from app.orders.history_store import contest_of, histories_of
 from app.receiving.phone_store import NOTES_OF
@@ -38,14 +46,15 @@ def key_of(each: Event | Record) -> PaymentKey:
 
 # --- which payments ------------------------------------------------------------------------------
 
-_LAST: Final = (
+_LAST: Final = statement(
     "records.kind IN ('payment_assigned', 'payment_dismissed') AND NOT EXISTS "
     "(SELECT 1 FROM records AS later "
     "WHERE later.kind IN ('payment_assigned', 'payment_dismissed') "
     "AND later.source = records.source "
     "AND coalesce(later.payment, later.session) = coalesce(records.payment, records.session) "
-    "AND (later.recorded_at > records.recorded_at "
-    "OR (later.recorded_at = records.recorded_at AND later.id > records.id)))"
+    "AND ({later} > {this} OR ({later} = {this} AND later.id > records.id)))",
+    later=LATER_AT,
+    this=RECORD_AT,
 )
 """Condition on a record: it is the last one by which a person placed its payment."""
 
@@ -246,9 +255,10 @@ def keys_suggesting(connection: PlainConnection, order: str) -> list[PaymentKey]
     return [PaymentKey(row[0], row[1]) for row in rows]
 
 
-NAMED_BY_OTHERS: Final = (
+NAMED_BY_OTHERS: Final = statement(
     "SELECT source, coalesce(payment, session, event_id) FROM events WHERE shop = 'other' "
-    "AND order_ref = ? AND received_at <= ? AND standing <> 'unconfirmed' ORDER BY 1, 2 LIMIT 1"
+    "AND order_ref = ? AND {at} <= ? AND standing <> 'unconfirmed' ORDER BY 1, 2 LIMIT 1",
+    at=EVENT_AT,
 )
 
 

@@ -12,10 +12,11 @@ import structlog
 from app.context.context import AppContext
 from app.core.errors import StoreUnavailable
 from app.core.logs import Repeating
-from app.orders.refold import TakingUp, call_up_early, publishable, refold_due
+from app.orders.clock_correction import ClockWatch
+from app.orders.refold import TakingUp, publishable, refold_due
 from app.receiving.due_store import next_due
 from app.receiving.pace import Pace
-from reconcile.instants import SECOND, Duration, Instant
+from reconcile.instants import SECOND, Duration
 
 log = structlog.get_logger()
 
@@ -35,9 +36,6 @@ again, which would be folded, published and sealed once for each."""
 LONG_BACKLOG_S: Final = 5.0
 """Longest such pause, where the reader is far behind; it is a quarter of its delay."""
 
-STEP: Final[Duration] = SECOND
-"""A clock that goes back by more was set; by less it was only adjusted."""
-
 
 class FoldWorker:
     """Worker that folds until it is stopped. `alive` tells readiness whether it is running."""
@@ -51,7 +49,7 @@ class FoldWorker:
         self._pace = Pace(first=self._batch, most=self._batch)
         self._taking_up = TakingUp(context)
         self._stopping = False
-        self._latest: Instant | None = None
+        self._clock_watch = ClockWatch(context)
         self._unfolded = Repeating()
         self.alive = False
 
@@ -85,12 +83,7 @@ class FoldWorker:
     async def _round(self) -> None:
         context, signals = self._context, self._signals
         signals.evidence_arrived.clear()
-        now, latest = context.clock.now(), self._latest
-        if latest is None or now < latest - STEP:  # at the start, and after the clock was set back
-            count = await call_up_early(context)
-            if count:
-                log.warning("orders waited for a clock that was ahead", count=count)
-        self._latest = now
+        await self._clock_watch.look()
         if await self._taking_up.some():
             return
         folded = await refold_due(context, limit=self._batch, pace=self._pace)

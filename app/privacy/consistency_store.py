@@ -16,7 +16,7 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.database.engine import scratch_database
-from app.database.mapping import EVENT_SELECT, RECORD_COLUMNS, RECORD_SELECT
+from app.database.mapping import EVENT_STORED, RECORD_COLUMNS, RECORD_STORED
 from app.database.statements import insert_rows, run, select_in, statement, stream
 from app.orders.index_store import drop_index
 from app.orders.ledger_store import LEDGER_COLUMNS, WITHOUT_HISTORY
@@ -28,8 +28,8 @@ AT_ONCE: Final = 1_000
 
 _COMPARED: Final = {
     "event": (
-        statement("SELECT {event} FROM events", event=EVENT_SELECT),
-        statement("SELECT {event} FROM events WHERE event_id IN ({})", event=EVENT_SELECT),
+        statement("SELECT {event} FROM events", event=EVENT_STORED),
+        statement("SELECT {event} FROM events WHERE event_id IN ({})", event=EVENT_STORED),
     ),
     "link": (
         "SELECT order_key, reference, kind, source FROM links",
@@ -39,7 +39,7 @@ _COMPARED: Final = {
 """All rows of the index, and those of some ids."""
 _LINKED_RECORDS: Final = statement(
     "SELECT {record} FROM records WHERE session IS NOT NULL OR payment IS NOT NULL",
-    record=RECORD_SELECT,
+    record=RECORD_STORED,
 )
 _LEDGERS: Final = statement(
     "SELECT {columns} FROM ledgers WHERE order_key IN ({})", columns=", ".join(LEDGER_COLUMNS)

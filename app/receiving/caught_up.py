@@ -46,9 +46,13 @@ async def behind_s(
     context.signals.read.clear()
     found, end = await context.inbox.backlog_and_end()
     while True:
-        if found.oldest is None or (as_of is not None and found.oldest > as_of):
+        oldest, now = found.oldest, context.clock.now()
+        if oldest is not None and found.is_dated_ahead(now):
+            # Nobody knows when that came.
+            oldest = Instant(min(oldest, now - round(READ_WITHIN_S * SECOND)))
+        if oldest is None or (as_of is not None and oldest > as_of):
             return 0
-        behind = context.clock.now() - found.oldest
+        behind = now - oldest
         if patience == "none":
             return behind // SECOND if behind >= READ_WITHIN_S * SECOND else 0
         if loop.time() >= ends or (behind >= FAR_BEHIND and patience == "short"):

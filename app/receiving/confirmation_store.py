@@ -32,8 +32,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.core.ids import first_id
 from app.database.locks import ASKING, take_lock_of
-from app.database.mapping import EVENT_COLUMNS, EVENTS, delivery_of
-from app.database.statements import PlainConnection, insert_rows, run, select_rows
+from app.database.mapping import EVENT_AT, EVENT_COLUMNS, EVENTS, delivery_of
+from app.database.statements import PlainConnection, insert_rows, run, select_rows, statement
 from app.receiving.refusals import LANES
 from reconcile.instants import LATEST, Duration, Instant
 from reconcile.ledger.events import UNCONFIRMED, Event
@@ -60,7 +60,7 @@ _DROP_SETTLED = (
     "events.event_id=confirmations.event_id AND events.source=confirmations.source "
     "AND events.digest=confirmations.digest AND standing=:unconfirmed AND claim<>'ignored')"
 )
-_ADD_UNSETTLED = (
+_ADD_UNSETTLED = statement(
     "INSERT INTO confirmations "
     "(source, event_id, digest, asked_since, due_at, tries, named, lane, turn) "
     "SELECT source, event_id, digest, :now, :now, 0, CASE WHEN EXISTS (SELECT 1 FROM links "
@@ -70,9 +70,10 @@ _ADD_UNSETTLED = (
     "WHERE standing=:unconfirmed AND claim<>'ignored' AND NOT EXISTS "
     "(SELECT 1 FROM events AS answer WHERE answer.order_key=events.order_key "
     "AND answer.source=events.source AND answer.standing IN ('fetched', 'answered') "
-    "AND answer.received_at >= events.received_at "
+    "AND answer.received_at >= {event_at} "
     "AND (answer.claim NOT IN ('pending', 'unrecognized') OR answer.kind=:not_known)) "
-    "ON CONFLICT DO NOTHING"
+    "ON CONFLICT DO NOTHING",
+    event_at=EVENT_AT,
 )
 
 

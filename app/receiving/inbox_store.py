@@ -438,11 +438,12 @@ def last_number(connection: PlainConnection) -> int:
 
 def counted_after(connection: PlainConnection, after: int, *, up_to: int) -> Backlog:
     """What the rows above one number hold, up to another."""
-    ((records, size, oldest),) = connection.ask(
-        "SELECT sum(count), sum(size), min(received_at) FROM inbox WHERE seq > ? AND seq <= ?",
+    ((records, size, oldest, newest),) = connection.ask(
+        "SELECT sum(count), sum(size), min(received_at), max(received_at) FROM inbox "
+        "WHERE seq > ? AND seq <= ?",
         (after, up_to),
     )
-    return Backlog(records=int(records or 0), size=int(size or 0), oldest=oldest)
+    return Backlog(records=int(records or 0), size=int(size or 0), oldest=oldest, newest=newest)
 
 
 def _in_file(connection: PlainConnection, after: int, up_to: int) -> tuple[Backlog, int, bool]:
@@ -457,10 +458,11 @@ def _in_file(connection: PlainConnection, after: int, up_to: int) -> tuple[Backl
 def _in_database(connection: PlainConnection, up_to: int) -> tuple[Backlog, int, int]:
     """What is not read of the table, the position in the file, and the table's last number."""
     rows = counted_after(connection, 0, up_to=up_to)
-    ((records, size, oldest),) = connection.ask(
-        "SELECT count(*), sum(length(record)), min(received_at) FROM suspects WHERE aside=0"
+    ((records, size, oldest, newest),) = connection.ask(
+        "SELECT count(*), sum(length(record)), min(received_at), max(received_at) "
+        "FROM suspects WHERE aside=0"
     )
-    suspects = Backlog(records=int(records), size=int(size or 0), oldest=oldest)
+    suspects = Backlog(records=int(records), size=int(size or 0), oldest=oldest, newest=newest)
     return rows + suspects, position_of(connection), _last_in_table(connection)
 
 

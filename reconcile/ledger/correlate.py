@@ -258,7 +258,7 @@ def arrange(history: History, *, policy: Policy, as_of: Instant) -> Case:
     claims: Sequence[Record] = ()
     placed: Sequence[Record] = ()
     if history.records:
-        known = [r for r in history.records if r.recorded_at <= as_of]
+        known = [r for r in history.records if r.recorded_at <= as_of and r.kind != "redated"]
         known.sort(key=lambda r: (r.recorded_at, r.record_id))
         filed = file_records([r for r in known if r.order == order])
         others = [
@@ -310,7 +310,9 @@ def made_by(history: History) -> tuple[str, ...]:
         if event.standing != UNCONFIRMED:
             (alone if event.standalone and event.order == order else making).append(event)
     own: list[tuple[int, int, str]] = [
-        (0, r.recorded_at, r.record_id) for r in history.records if r.order == order
+        (0, r.recorded_at, r.record_id)
+        for r in history.records
+        if r.order == order and r.kind != "redated"
     ]
     own += [(1, 0, event.event_id) for event in making if event.order == order]
     if own:
@@ -531,7 +533,7 @@ def file_records(records: Sequence[Record]) -> Filed:
             filed.assigned[record.record_id] = record
         elif record.kind == "finding_accepted":
             filed.accepted[record.reason or ""] = record
-        elif record.kind != "payment_dismissed":
+        elif record.kind not in ("payment_dismissed", "redated"):
             file = filed.sessions.setdefault(record.key or record.session or "", SessionFile())
             if record.kind == "session_requested":
                 file.requested = file.requested or record

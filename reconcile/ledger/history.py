@@ -5,7 +5,8 @@ Leaves out: any sequence among its members, and any judgement.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from reconcile.instants import Instant
 from reconcile.ledger.events import Delivery
@@ -52,6 +53,29 @@ class History:
         heard = [d.received_at for d in self.deliveries]
         recorded = [r.recorded_at for r in self.records]
         return max([now, *heard, *recorded])
+
+    def as_stored(self) -> History:
+        """Return the history with the instants that a clock that was ahead dated its members by."""
+        stored = {r.replaces: r.expires_at or r.at for r in self.records if r.kind == "redated"}
+        return self._moved(stored) if stored else self
+
+    def as_it_counts(self) -> History:
+        """Undo `as_stored`: a redated member counts from when the clock was put right."""
+        counts = {r.replaces: r.at for r in self.records if r.kind == "redated"}
+        return self._moved(counts) if counts else self
+
+    def _moved(self, instants: Mapping[str | None, Instant]) -> History:
+        return History(
+            order=self.order,
+            deliveries=frozenset(
+                replace(d, received_at=instants.get(d.delivery_id, d.received_at))
+                for d in self.deliveries
+            ),
+            records=frozenset(
+                replace(r, recorded_at=instants.get(r.record_id, r.recorded_at))
+                for r in self.records
+            ),
+        )
 
     def only(self, cites: Iterable[str]) -> History:
         """Return the deliveries and records with these event ids and record ids."""

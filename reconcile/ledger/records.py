@@ -25,6 +25,7 @@ RecordKind = Literal[
     "payment_assigned",
     "payment_dismissed",
     "finding_accepted",
+    "redated",
 ]
 """Closed vocabulary of the merchant's side.
 
@@ -36,6 +37,8 @@ held               the order must not be fulfilled until a later `released` with
 payment_assigned   a person gives a payment to this order, or withdraws it from this order
 payment_dismissed  a person says that a payment belongs to no order
 finding_accepted   a person accepts a finding of the order as it is
+redated            a clock that was ahead dated what `replaces` names; it counts from `at` on, and
+                   in a History it has that instant
 """
 
 HoldReason = Literal[
@@ -64,7 +67,7 @@ DismissedAs = Literal["to_refund", "other_business"]
 DISMISSED_AS: Final[tuple[DismissedAs, ...]] = get_args(DismissedAs)
 
 NO_ORDER: Final = ""
-"""Order of a `payment_dismissed`."""
+"""Order of a `payment_dismissed`, and of what is `redated` and belongs to no order."""
 
 PLACINGS: Final[frozenset[RecordKind]] = frozenset(("payment_assigned", "payment_dismissed"))
 """Kinds by which a person says where a payment belongs."""
@@ -95,13 +98,15 @@ class Record:
     session      the provider's reference of the session
     payment      the provider's reference of the payment (reference_named, payment_assigned,
                  payment_dismissed)
-    expires_at   expiry of the session, if the provider gave one
+    expires_at   expiry of the session, if the provider gave one; the instant that was stored
+                 (redated)
     reason       the provider's reason for a refusal; STILL_ASKING (session_unknown); a HoldReason
                  (held, released); WITHDRAWN or None (payment_assigned); a FindingCode
                  (finding_accepted); a DismissedAs
     author       who stated it, such as `token:shop` or `import:3`; None if not noted
     replaces     id of the last record on the payment that its author knew (payment_assigned,
-                 payment_dismissed)
+                 payment_dismissed); id of a delivery or record, or `revision:` and a number
+                 (redated)
     tenders      parts of the price that no provider is due (order_placed), in its currency
     free         whether the shop says that the order costs nothing (order_placed)
     dated        whether the shop stated `at` (order_placed); else it is when the shop first told us

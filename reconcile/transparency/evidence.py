@@ -48,8 +48,11 @@ _PERCENT: Final = frozenset(("provider_discount_percent",))
 
 
 def history_document(history: History, *, policy: Policy, as_of: Instant) -> dict[str, Any]:
-    """Return the history as known at `as_of`, the policy and the instant: the input of a fold."""
-    known = history.known_at(as_of)
+    """Return the history as known at `as_of`, the policy and the instant: the input of a fold.
+
+    Its members have the instants that were stored; `history_of` applies what was redated.
+    """
+    known = history.known_at(as_of).as_stored()
     deliveries = sorted(known.deliveries, key=lambda each: (each.received_at, each.delivery_id))
     records = sorted(known.records, key=lambda each: (each.recorded_at, each.record_id))
     return {
@@ -139,7 +142,7 @@ def history_of(document: Mapping[str, Any]) -> tuple[History, Policy, Instant]:
             deliveries=frozenset(deliveries),
             records=frozenset(records),
         )
-        return history, Policy(**choices), parse_instant(_text(document["as_of"]))
+        return history.as_it_counts(), Policy(**choices), parse_instant(_text(document["as_of"]))
     except KeyError as error:
         raise ValueError(f"the history has no {error}") from None
     except (AttributeError, TypeError) as error:

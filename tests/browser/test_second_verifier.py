@@ -13,6 +13,7 @@ from tests.browser.conftest import Looking
 from tests.evidence.conftest import NOW
 from tests.evidence.forger import ForgersWorld, forged_copy, forgers_world
 from tests.evidence.forgeries import FORGERIES, IN_FULL, Forgery
+from tests.evidence.test_redated import redated_bundle
 
 pytestmark = pytest.mark.browser
 
@@ -58,9 +59,10 @@ def second(
 
 
 def test_both_verifiers_pass_what_nobody_changed(
-    world: ForgersWorld, second: Callable[[list[bytes]], list[str]]
+    world: ForgersWorld, second: Callable[[list[bytes]], list[str]], tmp_path: Path
 ) -> None:
-    assert second([world.full, world.redacted]) == ["", ""]
+    redated, _ = asyncio.run(redated_bundle(tmp_path))
+    assert second([world.full, world.redacted, redated]) == ["", "", ""]
 
 
 @pytest.mark.parametrize("each_of", [3, pytest.param(1, marks=pytest.mark.slow)])

@@ -314,7 +314,8 @@ async function verify(archive, now) {
 
     step = "inclusion";
     const things = thingsOf(history, doc, known, exhibits);
-    const sealed = await included(members, doc("log.json"), things, asOf);
+    const moved = redated(history);
+    const sealed = await included(members, doc("log.json"), things, asOf, moved);
 
     step = "readings";
     for (const [name, thing] of things) {
@@ -460,6 +461,16 @@ function thingsOf(history, doc, known, exhibits) {
   return things;
 }
 
+function redated(history) { // from when each thing counts that a clock that was ahead dated
+  const found = new Map();
+  for (const each of history.records.filter((one) => one.kind === "redated")) {
+    const at = micros(each.at);
+    need(at === micros(each.recorded_at) && at < micros(each.expires_at), `${each.record_id} is no redating`);
+    found.set(each.replaces, at);
+  }
+  return found;
+}
+
 const MEMBERS = {
   delivery: "kind salt id of? nth? after? at parts source size body headers whole",
   reading: "kind salt delivery of? nth? after? parts",
@@ -469,7 +480,7 @@ const MEMBERS = {
   orders: "kind salt id at size root",
 };
 
-async function included(members, log, things, asOf) {
+async function included(members, log, things, asOf, moved) {
   const lines = text(members.get("checkpoint.txt") || fail("no checkpoint")).split("\n");
   const size = Number(lines[1]), root = hex(base64(lines[2]));
   need(String(size) === lines[1] && log.leaves.length, "the checkpoint has no size, or no leaf is here");
@@ -498,9 +509,10 @@ async function included(members, log, things, asOf) {
     last = each.index;
   }
   for (const [name, thing] of things) {
-    need(thing.at <= asOf, `${name} came later than the bundle's instant`);
+    const counts = moved.get(name) ?? thing.at;
+    need(counts <= asOf, `${name} came later than the bundle's instant`);
     if (log.unsealed.includes(name)) {
-      need(!sealed.has(name) && asOf - thing.at <= 60_000_000n, `${name} should have been sealed`);
+      need(!sealed.has(name) && asOf - counts <= 60_000_000n, `${name} should have been sealed`);
       continue;
     }
     const { leaf } = sealed.get(name) || fail(`${name} has no leaf`);
@@ -554,7 +566,7 @@ async function complete(manifest, log, things, sealed, asOf) {
   need(own.length || things.size === log.unsealed.length, "no entry has the order's name");
   if (own.length) {
     const [name, { leaf }] = own.at(-1);
-    need(BigInt(leaf.at || 0) <= asOf, `${name} came later than the bundle's instant`);
+    need(things.has(name) || BigInt(leaf.at || 0) <= asOf, `${name} came later than the bundle's instant`);
   }
   const day = (at) => at / 86_400_000_000n;
   if (!log.tree) {

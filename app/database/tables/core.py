@@ -339,6 +339,7 @@ class RecordRow(Table, table=True):
             "payment",
             where="kind IN ('payment_assigned', 'payment_dismissed')",
         ),
+        partial_index("ix_records_redated", "replaces", where="kind = 'redated'"),
         STRICT,
     )
     id: str = text_column(marks.CODES, primary=True)

@@ -1,0 +1,197 @@
+"""Puts right what a clock that was ahead has dated, once it shows the time again.
+
+1 notice    something stored is dated later than now, by more than clocks of machines differ
+2 wait      until no unread delivery is dated so: what it says must be redated, too
+3 compare   with the dates of providers: if they are later than now as well, this clock is behind
+4 redate    one record for each delivery, record and revision: it counts from now on
+5 fold      again what was redated, and what was published as of a later instant
+6 note      from when to when the clock was ahead, in the audit trail, and for `doctor`
+
+Stored instants stay as they are. Records of the kind `redated` are sealed as others are.
+"""
+
+from enum import Enum
+from time import monotonic
+from typing import Final
+
+import structlog
+
+from app.access.operator_store import keep_entry
+from app.access.operators import SERVICE, entry_of
+from app.context.context import AppContext
+from app.context.unread import CLOCKS_DIFFER
+from app.core.ids import new_id
+from app.database.locks import REDATING, take_lock
+from app.database.statements import PlainConnection
+from app.orders import clock_correction_store as store
+from app.orders.clock_correction_store import ClockCorrection
+from app.orders.record_store import BY_SERVICE, keep_records
+from app.orders.refold import call_up_early
+from app.receiving.append_store import mark_due
+from reconcile.instants import SECOND, TICK, Duration, Instant, format_duration, format_instant
+from reconcile.ledger.records import Record
+
+log = structlog.get_logger()
+
+STEP: Final[Duration] = SECOND
+"""A clock that goes back by more was set; by less it was only adjusted."""
+
+AT_ONCE: Final = 1_000
+"""Things redated, or orders set due, in one transaction: a delivery never waits for more."""
+
+COMPARED: Final = 1_000
+"""Newest deliveries whose own dates are compared with the clock. A few wrong dates of providers do
+not decide."""
+
+
+class ClockState(Enum):
+    """What is stored, held against this machine's clock.
+
+    RIGHT    nothing is dated later than now that is not redated
+    UNREAD   unread deliveries are dated later than now
+    BEHIND   providers date what is later than now so, too: it is this clock that is wrong
+    """
+
+    RIGHT = "right"
+    UNREAD = "unread"
+    BEHIND = "behind"
+
+
+class ClockWatch:
+    """The clock as one process sees it: when it went ahead, and when it was set back.
+
+    Elapsed time is of a clock that nobody sets.
+    """
+
+    def __init__(self, context: AppContext) -> None:
+        self._context = context
+        self._latest: Instant | None = None
+        self._elapsed = 0
+        self._leap: tuple[Instant, int] | None = None
+        self._set_back: ClockCorrection | None = None
+        self._again = False
+        self._look_at = 0
+
+    async def look(self) -> None:
+        """Call up what waits for a wrong instant, and put right what is dated by one: at the start,
+        after the clock was set back, and now and then where others write by clocks of their own."""
+        context, elapsed = self._context, round(monotonic() * SECOND)
+        now, latest = context.clock.now(), self._latest
+        if latest is not None:
+            leap = now - latest - (elapsed - self._elapsed)
+            if leap > CLOCKS_DIFFER:
+                self._leap = latest, leap
+        self._latest, self._elapsed = now, elapsed
+        if latest is None or now < latest - STEP:
+            self._set_back = None if latest is None else self._seen(latest, now)
+            if count := await call_up_early(context):
+                log.warning("orders waited for a clock that was ahead", count=count)
+        elif not self._again and not (context.database.shared and elapsed >= self._look_at):
+            return
+        self._look_at = elapsed + CLOCKS_DIFFER
+        self._again = await put_right(context, seen=self._set_back) is ClockState.UNREAD
+
+    def _seen(self, latest: Instant, now: Instant) -> ClockCorrection:
+        """Return the correction. It began with the last leap if that was as large."""
+        leap = self._leap
+        began = leap is not None and abs(leap[1] - (latest - now)) <= CLOCKS_DIFFER
+        return ClockCorrection(leap[0] if leap is not None and began else None, now, latest)
+
+
+async def put_right(context: AppContext, *, seen: ClockCorrection | None = None) -> ClockState:
+    """Redate what is dated later than now, and fold again what was folded for a later instant.
+
+    seen  what this process saw itself of the correction
+    """
+    database, now = context.database, context.clock.now()
+    newest = await database.on_snapshot(store.newest_ahead, now)
+    backlog = await context.inbox.backlog()
+    if backlog.is_dated_ahead(now):
+        return ClockState.UNREAD
+    if newest is None or newest - now <= CLOCKS_DIFFER:
+        return ClockState.RIGHT
+    if not await database.on_snapshot(store.providers_agree, now, looked_at=COMPARED):
+        log.warning("this clock is behind what providers have dated; set it by NTP")
+        return ClockState.BEHIND
+    since = None if seen is None else seen.since
+    if since is None:
+        since = await database.on_snapshot(store.last_before, now)
+    latest = newest if seen is None else max(newest, seen.latest)
+    things, at = 0, now
+    while more := await database.writer.commit(_redate, now, at):
+        things, at = things + more, Instant(at + more * TICK)
+    orders = await _fold_again(context, now)
+    await database.writer.commit(_note, ClockCorrection(since, now, latest), things, orders)
+    log.warning(
+        "the clock was ahead and is right again; what it dated counts from now",
+        count=things,
+    )
+    return ClockState.RIGHT
+
+
+def _redate(connection: PlainConnection, now: Instant, at: Instant) -> int:
+    """Redate some things, the earliest first. Return how many.
+
+    Each counts from an instant of its own, so that their order stays: of two prices, the one that
+    was recorded later counts.
+    """
+    take_lock(connection, REDATING)
+    found = store.dated_ahead(connection, now=now, limit=AT_ONCE)
+    records = [
+        Record(
+            record_id=new_id("rec_", now),
+            recorded_at=Instant(at + place * TICK),
+            kind="redated",
+            order=each.order,
+            at=Instant(at + place * TICK),
+            expires_at=each.stored,
+            author=BY_SERVICE,
+            replaces=each.thing,
+        )
+        for place, each in enumerate(found)
+    ]
+    keep_records(connection, records)
+    return len(records)
+
+
+async def _fold_again(context: AppContext, now: Instant) -> int:
+    """Set due the orders that were folded as of a later instant. Return how many there were."""
+    count, after, orders = 0, "", [""]
+    while orders:
+        async with context.database.reading() as connection:
+            orders = await store.folded_ahead(connection, now=now, after=after, limit=AT_ONCE)
+        if orders:
+            await context.database.writer.commit(mark_due, dict.fromkeys(orders, now))
+            count, after = count + len(orders), orders[-1]
+    return count
+
+
+def _note(
+    connection: PlainConnection, correction: ClockCorrection, things: int, orders: int
+) -> None:
+    store.note_correction(connection, correction)
+    since = correction.since
+    facts: dict[str, str | int] = {
+        "since": "unknown" if since is None else format_instant(since),
+        "until": format_instant(correction.until),
+        "ahead_by": format_duration(correction.latest - correction.until),
+        "redated": things,
+        "folded_again": orders,
+    }
+    keep_entry(
+        connection,
+        entry_of(
+            SERVICE, action="clock_put_right", subject="clock", at=correction.until, facts=facts
+        ),
+    )
+
+
+def sentence_of(correction: ClockCorrection) -> str:
+    """Say from when to when the clock was ahead, and by how much."""
+    since = correction.since
+    begun = "" if since is None else f"between {format_instant(since)} and "
+    return (
+        f"The clock was ahead by {format_duration(correction.latest - correction.until)} "
+        f"{begun or 'until '}{format_instant(correction.until)}; what it dated later counts from "
+        "then."
+    )

@@ -1,0 +1,175 @@
+"""Rows that a clock that was ahead has dated, and what is known of its last correction."""
+
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from app.core.ids import first_id
+from app.database.statements import PlainConnection, run, statement
+from reconcile.instants import Instant
+from reconcile.ledger.records import NO_ORDER
+
+_REDATED: Final = (
+    "EXISTS (SELECT 1 FROM records AS moved WHERE moved.kind = 'redated' "
+    "AND moved.replaces = {thing})"
+)
+
+_DELIVERIES: Final = statement(
+    "SELECT deliveries.id, deliveries.received_at, events.order_key FROM deliveries "
+    "LEFT JOIN events ON events.event_id = deliveries.event_id "
+    "AND events.source = deliveries.source AND events.digest = deliveries.digest "
+    "WHERE deliveries.id >= ? AND deliveries.received_at > ? AND NOT {redated} "
+    "ORDER BY deliveries.id LIMIT ?",
+    redated=statement(_REDATED, thing="deliveries.id"),
+)
+_RECORDS: Final = statement(
+    "SELECT id, recorded_at, order_key FROM records WHERE id >= ? AND id < 'rec_g' "
+    "AND recorded_at > ? AND kind <> 'redated' AND NOT {redated} ORDER BY id LIMIT ?",
+    redated=statement(_REDATED, thing="records.id"),
+)
+_REVISIONS: Final = statement(
+    "SELECT 'revision:' || seq, at, order_key FROM revisions WHERE at > ? AND NOT {redated} "
+    "ORDER BY at, seq LIMIT ?",
+    redated=statement(_REDATED, thing="'revision:' || revisions.seq"),
+)
+_DATED_SO: Final = (
+    "SELECT count(occurred_at), coalesce(sum(CASE WHEN occurred_at > ? THEN 1 ELSE 0 END), 0) "
+    "FROM (SELECT events.occurred_at FROM deliveries "
+    "JOIN events ON events.event_id = deliveries.event_id "
+    "AND events.source = deliveries.source AND events.digest = deliveries.digest "
+    "WHERE deliveries.id >= ? AND deliveries.received_at > ? "
+    "ORDER BY deliveries.id DESC LIMIT ?) AS newest"
+)
+_BEFORE: Final = (
+    "SELECT max(at) FROM (SELECT max(at) AS at FROM revisions WHERE at <= ? "
+    "UNION ALL SELECT * FROM (SELECT received_at FROM deliveries WHERE id < ? "
+    "ORDER BY id DESC LIMIT 1) AS delivery "
+    "UNION ALL SELECT * FROM (SELECT recorded_at FROM records WHERE id < ? AND id > 'rec_' "
+    "ORDER BY id DESC LIMIT 1) AS record) AS stored"
+)
+
+
+class DatedAhead(NamedTuple):
+    """A delivery, record or revision that is dated later than now.
+
+    thing   its id; of a revision `revision:` and its number
+    stored  the instant that it has
+    order   its order; NO_ORDER where it has none
+    """
+
+    thing: str
+    stored: Instant
+    order: str
+
+
+def dated_ahead(connection: PlainConnection, *, now: Instant, limit: int) -> list[DatedAhead]:
+    """Return about `limit` things dated later than now that are not redated, the earliest first."""
+    deliveries, records = first_id("dlv_", now), first_id("rec_", now)
+    found, complete = list[DatedAhead](), list[Instant]()
+    for rows in (
+        connection.ask(_DELIVERIES, (deliveries, now, limit)),
+        connection.ask(_RECORDS, (records, now, limit)),
+        connection.ask(_REVISIONS, (now, limit)),
+    ):
+        some = [DatedAhead(row[0], row[1], row[2] or NO_ORDER) for row in rows]
+        found += some
+        if len(some) == limit:  # of its kind there may be more, after the last of these
+            complete.append(some[-1].stored)
+    until = min(complete, default=None)
+    return sorted(
+        (each for each in found if until is None or each.stored <= until),
+        key=lambda each: (each.stored, each.thing),
+    )
+
+
+_NEWEST: Final = (
+    statement(
+        "SELECT received_at FROM deliveries WHERE id >= ? AND received_at > ? AND NOT {redated} "
+        "ORDER BY id DESC LIMIT 1",
+        redated=statement(_REDATED, thing="deliveries.id"),
+    ),
+    statement(
+        "SELECT recorded_at FROM records WHERE id >= ? AND id < 'rec_g' AND recorded_at > ? "
+        "AND kind <> 'redated' AND NOT {redated} ORDER BY id DESC LIMIT 1",
+        redated=statement(_REDATED, thing="records.id"),
+    ),
+    statement(
+        "SELECT at FROM revisions WHERE at > ? AND NOT {redated} ORDER BY at DESC LIMIT 1",
+        redated=statement(_REDATED, thing="'revision:' || revisions.seq"),
+    ),
+)
+
+
+def newest_ahead(connection: PlainConnection, now: Instant) -> Instant | None:
+    """Return the latest instant after now that anything has and that is not redated; None: none."""
+    values = ((first_id("dlv_", now), now), (first_id("rec_", now), now), (now,))
+    found = [connection.ask(sql, given) for sql, given in zip(_NEWEST, values, strict=True)]
+    return max((rows[0][0] for rows in found if rows), default=None)
+
+
+def providers_agree(connection: PlainConnection, now: Instant, *, looked_at: int) -> bool:
+    """Return whether most of the newest deliveries that are dated later than now carry no later
+    date of their provider's. Otherwise it is this clock that is behind."""
+    first = first_id("dlv_", now)
+    ((dated, later),) = connection.ask(_DATED_SO, (now, first, now, looked_at))
+    return int(later) * 2 <= int(dated)
+
+
+def last_before(connection: PlainConnection, now: Instant) -> Instant | None:
+    """Return the newest instant up to now that anything was stored with; None: nothing was."""
+    rows = connection.ask(_BEFORE, (now, first_id("dlv_", now), first_id("rec_", now)))
+    found: Instant | None = rows[0][0]
+    return found
+
+
+async def folded_ahead(
+    connection: AsyncConnection, *, now: Instant, after: str, limit: int
+) -> list[str]:
+    """Return orders whose last fold was as of an instant after now, in key order."""
+    return await run(connection, _folded_ahead, now, after, limit)
+
+
+def _folded_ahead(connection: PlainConnection, now: Instant, after: str, limit: int) -> list[str]:
+    rows: Iterable[tuple[str]] = connection.ask(
+        "SELECT order_key FROM ledgers WHERE order_key > ? AND as_of > ? "
+        "ORDER BY order_key LIMIT ?",
+        (after, now, limit),
+    )
+    return [order for (order,) in rows]
+
+
+# --- the last correction -------------------------------------------------------------------------
+
+
+class ClockCorrection(NamedTuple):
+    """The clock was ahead from `since` on, and was put right at `until`.
+
+    since  None: not known
+    latest the latest instant that the clock showed meanwhile, as far as is known
+    """
+
+    since: Instant | None
+    until: Instant
+    latest: Instant
+
+
+def note_correction(connection: PlainConnection, correction: ClockCorrection) -> None:
+    """Store the last correction."""
+    since, until, latest = correction
+    connection.ask(
+        "INSERT INTO meta (name, value) VALUES ('clock', ?) "
+        "ON CONFLICT (name) DO UPDATE SET value=excluded.value",
+        (f"{'' if since is None else since} {until} {latest}",),
+    )
+
+
+def last_correction(connection: PlainConnection) -> ClockCorrection | None:
+    """Return the last correction; None where there was none."""
+    rows = connection.ask("SELECT value FROM meta WHERE name='clock'")
+    if not rows:
+        return None
+    since, until, latest = rows[0][0].split(" ")
+    return ClockCorrection(
+        Instant(int(since)) if since else None, Instant(int(until)), Instant(int(latest))
+    )

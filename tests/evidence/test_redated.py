@@ -1,0 +1,87 @@
+"""Bundles of orders whose evidence a clock that was ahead has dated."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.core.clock import SetClock
+from app.evidence import verify_evidence as verify_evidence_module
+from app.evidence.seal import open_signer
+from app.evidence.verify import unpack
+from app.evidence.verify_evidence import verify_evidence
+from app.evidence.verify_log import verify_own_log
+from app.orders.clock_correction import ClockWatch
+from reconcile.instants import DAY, HOUR, MINUTE, Instant, format_instant
+from tests.api.driving import driving, event
+from tests.evidence.conftest import build, changed, failed, forged_with, seal_now
+from tests.evidence.world import CUSTOMER
+from tests.reconcile.build import T
+
+RIGHT = Instant(T + HOUR)
+"""When the clock is put right, a day after it went ahead."""
+
+
+async def redated_bundle(folder: Path) -> tuple[bytes, Any]:
+    """Return the bundle of an order that was placed, begun and paid while the clock was a day
+    ahead, made a minute after the clock was put right; and the key that signed it."""
+    async with driving(folder, with_worker=False, looking=True, at=Instant(T + DAY)) as driver:
+        await driver.api("PUT", "/orders/ORD-1", json={"amount": "1500.00", "currency": "KES"})
+        await driver.send(event("e1", "pending", customer=CUSTOMER))
+        await seal_now(driver)
+        await driver.send(event("e2", customer=CUSTOMER))
+        driver.clock.put(RIGHT)
+        await ClockWatch(driver.context).look()
+        await seal_now(driver)
+        driver.clock.put(Instant(RIGHT + MINUTE))
+        bundle = await build(driver, as_of=None)
+        assert (await verify_own_log(driver.context)).problems == []
+        return bundle, (await open_signer(driver.context)).key
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, Any]:
+    return asyncio.run(redated_bundle(tmp_path_factory.mktemp("redated")))
+
+
+@pytest.fixture(autouse=True)
+def verified_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = SetClock(Instant(RIGHT + 2 * MINUTE))
+    monkeypatch.setattr(verify_evidence_module, "SystemClock", lambda: now)
+
+
+def test_a_bundle_made_after_the_correction_verifies(made: tuple[bytes, Any]) -> None:
+    """It has the instants that were stored, and is as of an instant before them."""
+    bundle, _ = made
+    assert failed(bundle) == []
+    found = verify_evidence(bundle)
+    assert found.valid
+    members = unpack(bundle)
+    history, ledger = (json.loads(members[each]) for each in ("history.json", "ledger.json"))
+    assert history["as_of"] == format_instant(Instant(RIGHT + MINUTE))
+    assert {each["received_at"] for each in history["deliveries"]} == {
+        format_instant(Instant(T + DAY))
+    }
+    assert ledger["outcome"] == "succeeded"
+    assert {each["received_at"][:19] for each in ledger["timeline"]} == {format_instant(RIGHT)[:19]}
+    # Placed, begun, published, paid.
+    assert len([each for each in history["records"] if each["kind"] == "redated"]) == 4
+
+
+@pytest.mark.parametrize("lost", ["redated", "later"])
+def test_what_came_later_than_the_bundle_needs_its_redating(
+    made: tuple[bytes, Any], lost: str
+) -> None:
+    bundle, key = made
+
+    def change(history: Any) -> None:
+        moved = [each for each in history["records"] if each["kind"] == "redated"]
+        if lost == "redated":
+            history["records"].remove(moved[0])
+        else:
+            moved[0]["at"] = moved[0]["expires_at"]
+
+    forged = forged_with(key, bundle, changed("history.json", change), rendering=False)
+    assert "deliveries" in failed(forged)

@@ -1,0 +1,151 @@
+"""A clock that was a day ahead and is right again: what it dated counts from then."""
+
+from pathlib import Path
+from typing import Any
+
+from app.orders.clock_correction import ClockState, ClockWatch, put_right
+from app.orders.refold import publishable, refold_until_quiet
+from reconcile.instants import DAY, EARLIEST, HOUR, MINUTE, SECOND, Instant, format_instant
+from tests.api.driving import Driver, driving, of_order, reader_of
+from tests.reconcile.build import T
+from tests.waiting import soon
+
+RIGHT = Instant(T + 10 * MINUTE)
+"""When the clock is put right: before the deadline of what began at T."""
+
+
+async def fold(driver: Driver) -> None:
+    await refold_until_quiet(driver.context, limit=10, progress=lambda _: None)
+
+
+async def published(driver: Driver) -> list[tuple[str, str]]:
+    """Return order and outcome of each revision, in the feed's order."""
+    rows = (await driver.api("GET", "/outcomes")).json()["outcomes"]
+    return [(each["order"], each["outcome"]) for each in rows]
+
+
+async def day_ahead(driver: Driver) -> ClockWatch:
+    """One order begins at T; a day ahead another one is paid; then the clock is put right."""
+    watch = ClockWatch(driver.context)
+    await watch.look()
+    await driver.send(of_order("A", "begun", "pending"))
+    await fold(driver)
+    driver.clock.put(T + DAY)
+    await watch.look()
+    await driver.send(of_order("B", "paid"))
+    await fold(driver)
+    driver.clock.put(RIGHT)
+    return watch
+
+
+async def test_what_was_published_too_early_is_corrected(tmp_path: Path) -> None:
+    """By number, though its date is earlier than that of the revision before. What was paid stays
+    paid; only its delivery is no longer late."""
+    async with driving(tmp_path, with_worker=False) as driver:
+        watch = await day_ahead(driver)
+        before = await published(driver)
+        assert sorted(before) == [("A", "pending"), ("A", "timed_out"), ("B", "succeeded")]
+        await watch.look()
+        await fold(driver)
+        assert sorted((await published(driver))[3:]) == [("A", "pending"), ("B", "succeeded")]
+        shown = (await driver.api("GET", "/orders/A")).json()
+        assert shown["outcome"] == "pending"
+        driver.clock.put(T + HOUR)
+        await fold(driver)
+        assert (await published(driver))[5:] == [("A", "timed_out")]
+
+
+async def test_a_delivery_of_that_time_counts_from_when_the_clock_was_right(
+    tmp_path: Path,
+) -> None:
+    """The delivery stays as it was stored. A later one of the same minute counts as it came."""
+    async with driving(tmp_path, with_worker=False) as driver:
+        watch = await day_ahead(driver)
+        await watch.look()
+        await fold(driver)
+        assert (await driver.api("GET", "/orders/B")).json()["timeline"][0][
+            "received_at"
+        ] == format_instant(RIGHT)
+        stored = driver.rows("SELECT received_at FROM deliveries ORDER BY id")
+        assert stored == [(T,), (T + DAY,)]
+        for at, known in ((RIGHT - SECOND, 404), (RIGHT + SECOND, 200)):
+            got = await driver.api("GET", f"/orders/B?as_of={format_instant(Instant(at))}")
+            assert got.status_code == known
+        driver.clock.put(T + DAY - MINUTE)
+        await driver.send(of_order("C", "later"))
+        await watch.look()
+        assert driver.rows("SELECT count(*) FROM records WHERE order_key='C'") == [(0,)]
+
+
+async def test_it_is_stored_from_when_to_when_the_clock_was_ahead(tmp_path: Path) -> None:
+    async with driving(tmp_path, with_worker=False) as driver:
+        watch = await day_ahead(driver)
+        await watch.look()
+        ((facts,),) = driver.rows("SELECT facts FROM audit WHERE action='clock_put_right'")
+        assert f'"since":"{format_instant(T)}"' in facts
+        assert f'"until":"{format_instant(RIGHT)}"' in facts
+        assert '"ahead_by":"23 h 50 min"' in facts
+        await watch.look()
+        await ClockWatch(driver.context).look()
+        assert driver.rows("SELECT count(*) FROM audit WHERE action='clock_put_right'") == [(1,)]
+
+
+async def test_a_service_that_was_stopped_meanwhile_sees_it_at_its_start(tmp_path: Path) -> None:
+    async with driving(tmp_path, with_worker=False) as driver:
+        await day_ahead(driver)
+        await ClockWatch(driver.context).look()
+        await fold(driver)
+        assert sorted((await published(driver))[3:]) == [("A", "pending"), ("B", "succeeded")]
+
+
+async def test_nothing_is_published_before_what_that_clock_dated_is_read(tmp_path: Path) -> None:
+    """The unread delivery may be about any order, and nobody knows when it came."""
+    async with driving(tmp_path, with_worker=False) as driver:
+        await day_ahead(driver)
+        driver.clock.put(T + DAY)
+        reader = reader_of(driver.service)
+        reader.stop()
+        await soon(lambda: not reader.alive)
+        await driver.send(of_order("D", "unread"))
+        driver.clock.put(RIGHT)
+        assert await publishable(driver.context) == EARLIEST
+        assert await put_right(driver.context) is ClockState.UNREAD
+        assert driver.rows("SELECT count(*) FROM records WHERE kind='redated'") == [(0,)]
+
+
+async def test_a_clock_that_is_behind_changes_nothing(tmp_path: Path) -> None:
+    """Its providers date what is later than now so, too."""
+    async with driving(tmp_path, with_worker=False) as driver:
+        driver.clock.put(T + DAY)
+        await driver.send(of_order("B", "paid") | {"occurred_at": format_instant(Instant(T + DAY))})
+        await fold(driver)
+        driver.clock.put(RIGHT)
+        assert await put_right(driver.context) is ClockState.BEHIND
+        assert driver.rows("SELECT count(*) FROM records WHERE kind='redated'") == [(0,)]
+
+
+async def test_two_prices_of_that_time_keep_their_order(tmp_path: Path) -> None:
+    """And one that is stated after it outweighs both."""
+    async with driving(tmp_path, with_worker=False) as driver:
+        driver.clock.put(T + DAY)
+        for minor, seconds in ((10, 0), (20, 1)):
+            driver.clock.put(Instant(T + DAY + seconds * SECOND))
+            await placed(driver, minor)
+        driver.clock.put(RIGHT)
+        await ClockWatch(driver.context).look()
+        assert (await driver.api("GET", "/orders/P")).json()["totals"]["expected"]["amount"] == (
+            "20.00"
+        )
+        await placed(driver, 30)
+        assert (await driver.api("GET", "/orders/P")).json()["totals"]["expected"]["amount"] == (
+            "30.00"
+        )
+        assert driver.rows(
+            "SELECT max(recorded_at) < ? FROM records WHERE kind<>'redated' AND amount=3000",
+            T + HOUR,
+        ) == [(1,)]
+
+
+async def placed(driver: Driver, amount: int) -> Any:
+    body = {"amount": f"{amount}.00", "currency": "KES"}
+    return await driver.api("PUT", "/orders/P", json=body)
