@@ -22,6 +22,7 @@ from app.monitoring.health import (
     store_state,
     unsafe,
 )
+from app.monitoring.service_note import ANSWERED_BY
 from app.monitoring.watchdog import WATCHES, Watchdog
 from app.receiving.source_state import SourceState, source_states
 from reconcile.instants import SECOND
@@ -60,10 +61,13 @@ class Health:
         read_elsewhere: Callable[[], bool] = lambda: False,
         certificate: PublicCertificate | None = None,
         checkout_denied: Callable[[], str | None] = lambda: None,
+        name: str = "",
     ) -> None:
-        """read_elsewhere: whether processes read that somebody else starts; certificate: that of
-        the public URL, where it is looked at; checkout_denied: why no payment can be started."""
+        """name: by which `doctor` knows the service; read_elsewhere: whether processes read that
+        somebody else starts; certificate: that of the public URL, where it is looked at;
+        checkout_denied: why no payment can be started."""
         self._context = context
+        self._name = name
         self._reasons = reasons
         self._metrics = metrics
         self._watchdog = watchdog
@@ -89,7 +93,8 @@ class Health:
 
     async def readyz(self, request: Request) -> Response:
         """Answer 200 while deliveries can be stored and read; else 503 with the reasons. Nothing
-        that a stranger sends, or a provider answers, makes the service unready.
+        that a stranger sends, or a provider answers, makes the service unready. `doctor` repeats
+        the reasons.
 
         `sources` has the state of each source, `unsafe` settings that risk stored data, `checkout`
         why no payment can be started, `golive` what a live instance lacks, `findings` how many
@@ -125,7 +130,8 @@ class Health:
         document |= {name: [alarm.sentence] for name, alarm in self._watchdog.alarms.items()}
         if any(self._watchdog.findings.values()):
             document["findings"] = self._watchdog.findings
-        return JSONResponse(self._without_names(document), status_code=status)
+        headers = {ANSWERED_BY: self._name}
+        return JSONResponse(self._without_names(document), status_code=status, headers=headers)
 
     def _documents(self, states: Sequence[SourceState]) -> list[dict[str, Any]]:
         """Describe sources, with what the watchdog's last look found of their refusals."""

@@ -1,5 +1,6 @@
 """Page of setting up: each source's address, deliveries and advice; test events in the sandbox."""
 
+import asyncio
 import re
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -7,14 +8,18 @@ from urllib.parse import urlsplit
 import httpx2
 
 from app.access.operators import note_in_trail, permitted
+from app.config.load import load_settings
 from app.console.view import ActionResult, Document, Field, Form, View
-from app.core.errors import UsageError
+from app.context.context import AppContext
+from app.core.errors import ConfigurationError, UsageError
 from app.core.http import Exchange
 from app.core.ids import new_id
 from app.core.recorded import Recorded, send_on
-from app.monitoring.preflight import of_readings
+from app.monitoring.preflight import Check, of_configuration, of_readings, of_settings
+from app.monitoring.service_note import changed_settings, noted_service
 from app.orders.delivery_log import last_came
 from app.orders.reindex import sources_read_otherwise
+from app.providers.configured import keep_profiles
 from app.providers.connecting import names_no_order, setup_facts
 from app.providers.examples import WantedEvent, examples_of, shape_event
 from app.providers.source import Source
@@ -32,6 +37,7 @@ async def setup_document(view: View) -> Document:
     unknown = (await last_came(view.context, ""))[1]
     changed = await sources_read_otherwise(view.context)
     return {
+        "settings": [each.document() for each in await _settings(view.context)],
         "receiver": view.context.settings.public_url or None,
         "unknown_refused": format_known(unknown),
         "sources": [
@@ -39,6 +45,19 @@ async def setup_document(view: View) -> Document:
             for state in await explained_states(view.context)
         ],
     }
+
+
+async def _settings(context: AppContext) -> list[Check]:
+    """Compare the settings of the next start with those of the service's last one."""
+    note, key = await noted_service(context), context.phone_key
+    if note is None or key is None:
+        return []
+    try:
+        settings = await asyncio.to_thread(load_settings, serving=True)
+    except ConfigurationError as error:
+        return list(of_configuration(error.problems))
+    keep_profiles(settings)
+    return list(of_settings(changed_settings(note, settings, key)))
 
 
 async def _source(view: View, state: SourceState, *, changed: bool) -> dict[str, Any]:

@@ -19,12 +19,13 @@ from app.config.settings import Settings
 from app.context.context import AppContext
 from app.core.clock import SystemClock
 from app.core.errors import ConfigurationError, TallyhookError, UsageError
-from app.core.http import outgoing_client
+from app.core.http import exchange, outgoing_client
 from app.database.facts import database_facts
 from app.finance.match_rules import current_rules, rules_of
 from app.golive import golive
 from app.monitoring import preflight
 from app.monitoring.preflight import Check
+from app.monitoring.service_note import changed_settings, noted_service
 from app.monitoring.watchdog import Watched, alarms, unallocated_words
 from app.orders.delivery_log import list_deliveries
 from app.orders.order_facts import in_force_since
@@ -33,7 +34,7 @@ from app.orders.unallocated import unallocated_totals
 from app.privacy.erasure_journal import VARIABLE as JOURNAL
 from app.privacy.erasure_journal import key_path_of
 from app.privacy.fit_journal import journal_state
-from app.providers.configured import compile_sources, questions_of, signer_of_section
+from app.providers.configured import compile_sources, keep_profiles, questions_of, signer_of_section
 from app.providers.profile import load_profile
 from app.providers.provider_client import PROBE_LIMIT_S, probe
 from app.receiving.caught_up import behind_s
@@ -97,12 +98,12 @@ async def examine(environ: Mapping[str, str] | None = None) -> list[Check]:
     checks.append(preflight.of_merchant())
     checks += [preflight.weak("configuration", f"{warning}.") for warning in settings.warnings]
     checks += [preflight.of_secret_file(name, _mode(path)) for name, path in secret_files(settings)]
-    checks += await _database(settings)
+    async with outgoing_client(timeout_s=PROBE_LIMIT_S) as client:
+        checks += await _database(settings, client)
+        checks += await _services(settings, client)
     if (folder := settings.import_folder) is not None:
         usable = folder.is_dir() and _may_write_to(folder)
         checks.append(preflight.of_import_folder(folder, usable=usable))
-    async with outgoing_client(timeout_s=PROBE_LIMIT_S) as client:
-        checks += await _services(settings, client)
     for name, source in settings.sources.items():
         checks += preflight.of_profile(name, load_profile(source.profile))
     return checks
@@ -158,7 +159,20 @@ def _may_write_to(folder: Path) -> bool:
     return os.access(there, os.W_OK | os.X_OK)
 
 
-async def _database(settings: Settings) -> list[Check]:
+async def of_running_service(context: AppContext, client: httpx2.AsyncClient) -> list[Check]:
+    """Compare the settings with those of the service that was started last, and ask it whether it
+    is ready. Empty before the first start."""
+    note, key = await noted_service(context), context.phone_key
+    if note is None:
+        return []
+    address = f"{note.address}/readyz"
+    answer = await exchange(client, "GET", address, headers={}, limit_s=PROBE_LIMIT_S)
+    keep_profiles(context.settings)
+    changed = [] if key is None else changed_settings(note, context.settings, key)
+    return [*preflight.of_settings(changed), *preflight.of_service(note, answer)]
+
+
+async def _database(settings: Settings, client: httpx2.AsyncClient) -> list[Check]:
     file = sqlite_file(settings.database_url)
     if file is not None:
         folder = file.absolute().parent
@@ -172,6 +186,7 @@ async def _database(settings: Settings) -> list[Check]:
                 needed = {EVIDENCE: await identity(connection), PHONES: await a_note(connection)}
                 key = context.phone_key
                 others = key is not None and await has_other_keys(connection, key.name)
+            checks += await of_running_service(context, client)
             checks += preflight.of_phone_notes(PHONES, others=others)
             checks += preflight.of_readings(await sources_read_otherwise(context))
             checks.append(

@@ -5,6 +5,7 @@ __all__ = (
     "health",
     "notice_ways",
     "preflight",
+    "service_note",
     "watchdog",
     "work_notices",
 )

@@ -3,17 +3,20 @@
 Each check is a function of what was seen, and no sentence contains a secret. Leaves out: looking.
 """
 
+import json
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
 from app.access.operator_store import TokenEntry
 from app.core.alarm import Alarm
+from app.core.http import Exchange
 from app.core.text import counted
 from app.database.engine import AWAITS_STANDBY
 from app.database.facts import DatabaseFacts
+from app.monitoring.service_note import ANSWERED_BY, ServiceNote
 from app.privacy.fit_journal import JournalState
 from app.providers.provider_client import Probe
 from app.providers.schemes import TOKENS
@@ -35,6 +38,10 @@ MIB: Final = 1024 * 1024
 
 SPARE_MIB: Final = 1024
 """MiB that should be free beyond the low water: half a million deliveries."""
+
+
+NAMED: Final = 6
+"""Changed settings that a line names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +79,43 @@ def of_configuration(problems: tuple[str, ...]) -> Iterator[Check]:
     """Return a check for each problem, written `VARIABLE: what, and what to write`."""
     for line in problems:
         variable, _, sentence = line.partition(": ")
-        yield must(variable, f"{sentence}.", "change it, then run this again")
+        yield must(variable, f"{sentence}.", MEND_SETTING)
+
+
+MEND_SETTING: Final = (
+    "change it, then run this again; a service that runs goes on with the settings of its start"
+)
+
+
+def of_settings(changed: Sequence[str]) -> Iterator[Check]:
+    """Check that a service goes by the settings of now. changed: variables that have another value,
+    or another file behind it, than when it was started."""
+    if changed:
+        more = len(changed) - NAMED
+        names = f"{', '.join(changed[:NAMED])}{f' and {more} more' if more > 0 else ''}"
+        sentence = f"{names} changed since the service was started, which goes on with the old"
+        do = "start the service again for it to take effect"
+        yield weak("settings", f"{sentence} {'values' if len(changed) > 1 else 'value'}.", do)
+
+
+def of_service(note: ServiceNote, answer: Exchange) -> Iterator[Check]:
+    """Report whether the service that was started last is ready, else each of its reasons. answer:
+    what it answers to GET /readyz."""
+    at = f"at {note.address}"
+    if answer.problem == "connection_failed" or (
+        answer.status is not None and answer.headers.get(ANSWERED_BY.lower()) != note.name
+    ):
+        sentence = f"The service that was started last does not answer {at}: it has ended, or runs"
+        yield weak("service", f"{sentence} elsewhere.", "start it, or run this on its machine")
+    elif answer.status is None:
+        sentence = f"It does not answer {at} ({answer.problem})."
+        yield must("service", sentence, "see its log, and whether the machine is overloaded")
+    elif reasons := json.loads(answer.body)["reasons"]:
+        for reason in reasons:
+            sentence = f"Not ready: {reason}."
+            yield must("service", sentence, "see its log; `/readyz` says when it is over")
+    else:
+        yield ok("service", f"It is ready {at}.")
 
 
 def of_secret_file(variable: str, mode: int | None) -> Check:

@@ -248,17 +248,22 @@ def fact(connection: PlainConnection, name: str) -> str | None:
     return str(rows[0][0]) if rows else None
 
 
+def put_fact(connection: PlainConnection, name: str, value: str) -> None:
+    """Write one fact about the database itself."""
+    connection.ask(
+        "INSERT INTO meta (name, value) VALUES (?, ?) "
+        "ON CONFLICT (name) DO UPDATE SET value=excluded.value",
+        (name, value),
+    )
+
+
 def adopt(connection: PlainConnection, identity: str | None) -> None:
     """From now on the position is of this file, of which nothing has been read; None: of the one
     that will be made."""
     if identity is None:
         connection.ask("DELETE FROM meta WHERE name=?", (IDENTITY,))
         return
-    connection.ask(
-        "INSERT INTO meta (name, value) VALUES (?, ?) "
-        "ON CONFLICT (name) DO UPDATE SET value=excluded.value",
-        (IDENTITY, identity),
-    )
+    put_fact(connection, IDENTITY, identity)
     put_counter(connection, POSITION, 0)
 
 

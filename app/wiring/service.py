@@ -29,6 +29,7 @@ from app.core.child_processes import WorkerProcess
 from app.core.clock import Clock
 from app.core.errors import ConfigurationError
 from app.core.http import outgoing_client
+from app.core.ids import new_token
 from app.core.metrics import Metrics
 from app.core.periodic import IDLE_S, PeriodicTask, TaskGroup, rest_when_idle
 from app.core.process import affordable
@@ -260,6 +261,8 @@ class Service:
         if settings.environment is None:
             raise ConfigurationError(["TALLYHOOK_ENVIRONMENT: say sandbox or live"])
         self.context = context
+        self.name = new_token("")
+        """Drawn at the start: `doctor` knows by it whose answer it reads."""
         self.inbox = inbox_of(context)
         self.sources = context.sources
         self.checkout = checkout
@@ -296,6 +299,7 @@ class Service:
                 read_elsewhere=lambda: self.read_elsewhere,
                 certificate=certificate,
                 checkout_denied=self.checkout_denied,
+                name=self.name,
             ),
             alarms=lambda: self.watchdog.sentences,
             proposals=partial(proposals_of, context),

@@ -26,6 +26,7 @@ from app.core.errors import (
     ConfigurationError,
     PortTaken,
     StorePoisoned,
+    StoreUnavailable,
     UnreachableError,
     UsageError,
 )
@@ -40,6 +41,7 @@ from app.database.database import Database
 from app.database.engine import database_place, is_sqlite
 from app.evidence.seal import open_signer
 from app.golive.golive import unfinished
+from app.monitoring.service_note import note_service
 from app.orders.folding_process import Quiet
 from app.orders.worker import FoldWorker
 from app.providers.configured import askers, compile_sources, keep_profiles
@@ -106,7 +108,7 @@ async def serve(
             loop.add_signal_handler(number, _stop, service, server)
         beside = [
             asyncio.create_task(_stop_when_broken(service, server)),
-            asyncio.create_task(_announce(server, settings)),
+            asyncio.create_task(_announce(service, server)),
             asyncio.create_task(sweep_connections(service.connection_limits)),
         ]
         if console is not None:
@@ -178,16 +180,28 @@ async def _stop_when_broken(service: Service, server: uvicorn.Server) -> None:
     _stop(service, server)
 
 
-async def _announce(server: uvicorn.Server, settings: Settings) -> None:
+NOTE_AGAIN_S: Final = 5.0
+"""Seconds until a note for `doctor` is tried again, such as while the disk is full."""
+
+
+async def _announce(service: Service, server: uvicorn.Server) -> None:
+    """Log where the server listens once it does, and note the last place for `doctor`."""
     # Uvicorn says that it has started in a flag only.
     while not server.started:  # noqa: ASYNC110
         await asyncio.sleep(0.01)
+    settings, place = service.context.settings, ""
     for each in server.servers:
         for listens in each.sockets:
             host, port = listens.getsockname()[:2]
             database = database_place(settings.database_url)
             environment = settings.environment
             log.info("serving", host=host, port=port, environment=environment, database=database)
+            near = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104
+            place = f"http://{f'[{near}]' if ':' in near else near}:{port}"
+    while True:
+        with suppress(StoreUnavailable):
+            return await note_service(service.context, address=place, name=service.name)
+        await asyncio.sleep(NOTE_AGAIN_S)
 
 
 async def work(settings: Settings, *, parent: Parent | None = None) -> None:

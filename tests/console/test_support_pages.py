@@ -19,6 +19,7 @@ from app.console.setup_pages import service_address
 from app.core.errors import UnreachableError, UsageError
 from app.finance.match_rules import previewed_rules
 from app.monitoring.alarm_messages import forget_owners
+from app.monitoring.service_note import note_service
 from app.monitoring.watchdog import Watched, alarms
 from app.privacy.erase import ErasureRequest, erase
 from app.privacy.replay_erasures import ErasureReplay
@@ -306,6 +307,20 @@ def test_a_test_event_goes_nowhere_else(said: str) -> None:
 )
 def test_a_test_event_goes_to_the_service(said: str, meant: str) -> None:
     assert service_address(said, own="https://pay.example") == meant
+
+
+@pytest.mark.parametrize("grace", ["61", "soon"])
+async def test_setting_up_shows_settings_that_are_not_in_force(
+    console: RunningConsole, grace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Changed or broken since the service was started, whose processes keep the old ones."""
+    service = console.driver.service
+    for name, value in environ(console.driver.path.parent, GRACE_S=grace).items():
+        monkeypatch.setenv(name, value)
+    async with console.signed_in("viewer") as client:
+        assert (await client.get("/setup.json")).json()["settings"] == []
+        await note_service(service.context, address="http://127.0.0.1:1", name=service.name)
+        assert "TALLYHOOK_GRACE_S" in shown((await client.get("/setup")).text)
 
 
 async def test_setting_up_shows_each_source_and_sends_a_test(console: RunningConsole) -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from app.database.facts import DatabaseFacts
 from app.monitoring.preflight import (
+    MEND_SETTING,
     MIB,
     Check,
     has_reset_bug,
@@ -135,7 +136,7 @@ def test_mistakes_of_the_configuration() -> None:
         what="TALLYHOOK_X",
         state="must",
         sentence="must be a number.",
-        do="change it, then run this again",
+        do=MEND_SETTING,
     )
 
 

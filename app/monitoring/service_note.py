@@ -1,0 +1,92 @@
+"""Notes of a service that listens, by which `doctor`, another process, finds it and its settings.
+
+    serve ──note_service──▶ meta ──noted_service──▶ doctor ──GET /readyz──▶ serve
+
+Each setting is noted as a digest under the phone key, which lies in a file of its own: the database
+and its backups reveal no secret.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from pydantic import SecretStr
+
+from app.config.reading import PREFIX
+from app.config.settings import SECTIONS, DatedSecret, Settings
+from app.context.context import AppContext
+from app.core.phone_key import PhoneKey
+from app.receiving.inbox_store import fact, put_fact
+
+ANSWERED_BY: Final = "Tallyhook-Service"
+"""Header of `/readyz`: the name that the service drew at its start."""
+
+_FACT: Final = "service"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceNote:
+    """The service that was started last.
+
+    address   where it listens: scheme, host and port
+    name      drawn at its start
+    settings  digest of each setting that is not at its default, by variable
+    """
+
+    address: str
+    name: str
+    settings: Mapping[str, str]
+
+
+async def note_service(context: AppContext, *, address: str, name: str) -> None:
+    """Note that this process serves. Raises as `Writer.commit` does."""
+    assert context.phone_key is not None, "whoever serves has made one"
+    digests = settings_digests(context.settings, context.phone_key)
+    note = ServiceNote(address=address, name=name, settings=digests)
+    await context.database.writer.commit(put_fact, _FACT, json.dumps(asdict(note)))
+
+
+async def noted_service(context: AppContext) -> ServiceNote | None:
+    """Return the note of the service that was started last; None before the first start."""
+    found = await context.database.on_snapshot(fact, _FACT)
+    return None if found is None else ServiceNote(**json.loads(found))
+
+
+def changed_settings(note: ServiceNote, settings: Settings, key: PhoneKey) -> list[str]:
+    """Return the variables with another value, or another file behind it, than at that start."""
+    now = settings_digests(settings, key)
+    names = sorted({*now, *note.settings})
+    return [name for name in names if now.get(name) != note.settings.get(name)]
+
+
+def settings_digests(settings: Settings, key: PhoneKey) -> dict[str, str]:
+    """Return the digest of each setting that is not at its default, by variable."""
+    return {
+        name: key.digest(f"{name}={json.dumps(value, sort_keys=True, default=_plain)}").hex()
+        for name, value in _given(settings)
+    }
+
+
+def _given(settings: Settings) -> Iterator[tuple[str, Any]]:
+    texts = settings.profile_files
+    for field, value in settings.model_dump(exclude_defaults=True).items():
+        if field == "sources":
+            for name, fields in value.items():
+                for part, each in {"profile": "checkout", **fields}.items():
+                    content = [each, texts.get(each)] if part == "profile" else each
+                    yield f"{PREFIX}SOURCES__{name}__{part}".upper(), content
+        elif field in SECTIONS:
+            for part, each in value.items():
+                yield f"{PREFIX}{field}__{part}".upper(), each
+        else:
+            yield f"{PREFIX}{field}".upper(), value
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, DatedSecret):
+        return [value.get_secret_value(), value.until]
+    if isinstance(value, SecretStr):
+        return value.get_secret_value()
+    return str(value) if isinstance(value, Path) else sorted(value)
