@@ -5,6 +5,7 @@ __all__ = (
     "engine",
     "facts",
     "faults",
+    "gaps",
     "locks",
     "mapping",
     "marks",

@@ -1,6 +1,8 @@
-"""Gaps: spans of time whose evidence may be lost, and that a person accepted.
+"""Gaps: spans of time whose evidence may be lost, and that a person accepted; and the instant of
+the last commit, by which a database that lost commits is told from one that lost none.
 
-Leaves out how a gap is found, and what follows from one.
+Leaves out where that instant is noted besides (`receiving/inbox_store.py`), and what follows from a
+gap.
 """
 
 from dataclasses import astuple, dataclass
@@ -34,6 +36,29 @@ class Gap:
     accepted_at: Instant
     accepted_by: str
     reason: str
+
+
+LAST_COMMIT: Final = "last commit"
+"""The counter that every transaction of an SQLite database raises: when it was committed, or one
+more than before where the clock did not go on."""
+
+
+def note_commit(connection: PlainConnection, *, at: Instant, counted: int) -> int:
+    """Raise LAST_COMMIT, unless the connection changed no row. Return how many it has changed.
+
+    counted  rows that it had changed when this was last called
+    """
+    ((changes,),) = connection.ask("SELECT total_changes()")
+    if changes == counted:
+        return counted
+    connection.ask(_RAISE, (LAST_COMMIT, at))
+    return int(changes) + 1
+
+
+_RAISE: Final = (
+    "INSERT INTO counters (name, value) VALUES (?, ?) "
+    "ON CONFLICT (name) DO UPDATE SET value=max(counters.value + 1, excluded.value)"
+)
 
 
 def gap_id(at: Instant) -> str:

@@ -11,14 +11,16 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from time import monotonic
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 import anyio
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
+from app.core.clock import SystemClock
 from app.core.errors import ConfigurationError, StorePoisoned, StoreUnavailable
 from app.database import faults, locks, postgresql
-from app.database.engine import PATIENT
+from app.database.engine import BUSY_TIMEOUT_MS, PATIENT
+from app.database.gaps import note_commit
 from app.database.statements import (
     Plain,
     PlainConnection,
@@ -29,6 +31,8 @@ from app.database.statements import (
     run_transaction,
     statement,
 )
+
+_CLOCK: Final = SystemClock()
 
 MIB = 1024 * 1024
 GIB = 1024 * MIB
@@ -166,12 +170,26 @@ class LogLength:
             self._file = None
 
 
-def fold_log(connection: PlainConnection, mode: Mode) -> None:
-    """Fold the log as far as readers allow. Where the mode waits for readers, the connection's busy
-    timeout is INSIST_MS afterwards."""
-    if mode != "PASSIVE":
-        connection.ask(statement("PRAGMA busy_timeout={ms}", ms=str(INSIST_MS)))
-    connection.ask(statement("PRAGMA wal_checkpoint({mode})", mode=mode))
+class Folded(NamedTuple):
+    """How far a log was folded. `alone`: no other connection was in the way; `complete`: the file
+    has all of the log, and is synced."""
+
+    alone: bool
+    complete: bool
+
+
+def fold_log(connection: PlainConnection, mode: Mode, *, wait_ms: int) -> Folded:
+    """Fold the log as far as readers allow. The connection is in no transaction.
+
+    wait_ms  how long to wait for readers, where the mode does
+    """
+    connection.ask(statement("PRAGMA busy_timeout={ms}", ms=str(wait_ms)))
+    try:
+        rows = connection.ask(statement("PRAGMA wal_checkpoint({mode})", mode=mode))
+    finally:
+        connection.ask(PATIENT)
+    ((busy, pages, folded),) = rows
+    return Folded(alone=not busy, complete=pages == folded and pages >= 0)
 
 
 RESTORE: Final = "put the file back, or restore a backup with tallyhook restore, then start"
@@ -212,7 +230,7 @@ class DatabaseFiles:
                 status = None
             found = None if status is None else (status.st_dev, status.st_ino)
             # A new database gets its log with the first write.
-            opened = self._opened[path] = self._opened[path] or found
+            opened = self._opened[path] = self._opened.get(path) or found
             if opened is None:
                 continue
             if status is None:
@@ -251,14 +269,6 @@ WANTED_S: Final = 1.0
 
 def _ask(connection: PlainConnection, sql: str) -> Rows:
     return connection.ask(sql)
-
-
-async def _fold(connection: AsyncConnection, mode: Mode) -> None:
-    try:
-        await run(connection, fold_log, mode)
-    finally:
-        if mode != "PASSIVE":
-            await run(connection, _ask, PATIENT)
 
 
 def _touch(connection: PlainConnection) -> None:
@@ -308,6 +318,10 @@ class Writer:
         self.trouble: str | None = None
         """Why the last commit failed, one sentence; None when it did not."""
         self.on_poison: Callable[[str], None] = lambda reason: None
+        self.on_folded: Callable[[PlainConnection], None] | None = None
+        """Runs as a transaction whenever SQLite's file has all of its log."""
+        self._changes = 0
+        """Rows that the connection had changed when LAST_COMMIT was last noted."""
 
     @property
     def dialect(self) -> str:
@@ -344,6 +358,11 @@ class Writer:
         """
         async with self._alone() as connection, self._transaction(connection):
             yield connection
+            if self._between_processes is not None:
+                await run(connection, self._note_commit)
+
+    def _note_commit(self, connection: PlainConnection) -> None:
+        self._changes = note_commit(connection, at=_CLOCK.now(), counted=self._changes)
 
     @asynccontextmanager
     async def _alone(self) -> AsyncIterator[AsyncConnection]:
@@ -414,12 +433,25 @@ class Writer:
         """Fold SQLite's write-ahead log into the file, and sync both. Return whether the log was
         emptied; a snapshot of another process prevents that. Raises as `transaction` does."""
         for mode in ("TRUNCATE", "PASSIVE"):
-            sql = statement("PRAGMA wal_checkpoint({mode})", mode=mode)
             async with self._alone() as connection:
-                rows = await run(connection, _ask, sql)
-            if rows[0][0] == 0:
+                folded = await self._fold(connection, mode, wait_ms=BUSY_TIMEOUT_MS)
+            if folded.alone:
                 return mode == "TRUNCATE"
         return False
+
+    async def fold(self, mode: Mode) -> bool:
+        """Fold the log as far as readers allow. Return whether the file has all of it. Raises as
+        `transaction` does."""
+        async with self._alone() as connection:
+            return (await self._fold(connection, mode)).complete
+
+    async def _fold(
+        self, connection: AsyncConnection, mode: Mode, *, wait_ms: int = INSIST_MS
+    ) -> Folded:
+        folded = await run(connection, fold_log, mode, wait_ms=wait_ms)
+        if folded.complete and self.on_folded is not None:  # nobody else has written since
+            await self._run_transaction(connection, self.on_folded)
+        return folded
 
     async def tidy(self, tables: Sequence[str]) -> bool:
         """Erase what deleted rows have left behind: empty SQLite's log, or vacuum PostgreSQL's
@@ -435,7 +467,7 @@ class Writer:
         may have it open. Raises as `transaction` does."""
         async with self._alone() as connection:
             await run(connection, _ask, "VACUUM")
-            await _fold(connection, "TRUNCATE")
+            await self._fold(connection, "TRUNCATE")
             if self._place is not None:
                 self._place.note()  # the file has become shorter
 
@@ -445,7 +477,7 @@ class Writer:
         if mode is None:
             return
         try:
-            await _fold(connection, mode)
+            await self._fold(connection, mode)
         except faults.driver_errors() as error:
             meaning = self.judged(error)
             if not isinstance(meaning, StoreUnavailable):
@@ -461,17 +493,22 @@ class Writer:
             if log is None or not log.may_give_room():
                 raise
             async with self._alone() as connection:
-                await _fold(connection, "TRUNCATE")
+                await self._fold(connection, "TRUNCATE")
             self.space.check(log_bytes=log.excess_bytes())
 
     async def commit(
         self, function: Plain[Words, Result], *args: Words.args, **words: Words.kwargs
     ) -> Result:
         """Run a plain function as one transaction. Raises as `make_room` and `transaction` do."""
+
+        def whole(plain: PlainConnection) -> Result:
+            result = function(plain, *args, **words)
+            if self._between_processes is not None:
+                self._note_commit(plain)
+            return result
+
         async with self._committing() as connection:
-            return await self._run_transaction(
-                connection, lambda plain: function(plain, *args, **words)
-            )
+            return await self._run_transaction(connection, whole)
 
     async def commit_statement(self, sql: str, values: Sequence[Any]) -> None:
         """Run one statement as a transaction, on PostgreSQL."""
@@ -518,7 +555,7 @@ class Writer:
                     self.fail(str(error))
                     raise StorePoisoned(str(error)) from error
                 raise
-            self._connected_before = True
+            self._connected_before, self._changes = True, 0
             if self._place is not None:
                 self._place.note()
         return self._connection

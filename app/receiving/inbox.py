@@ -43,6 +43,7 @@ from app.receiving.inbox_store import (
     ReadersTurn,
     adopt,
     ask_to_tidy,
+    cover,
     fact,
     position_of,
     tidied,
@@ -75,6 +76,7 @@ class Inbox(InboxRows):
         if self.database.path is not None:
             low_water_mib = settings.disk_low_water_mb
             self.file = InboxFile(self.database.path, low_water_mib=low_water_mib)
+            self.database.writer.on_folded = cover
         super().__init__(self.database, self.file)
         self.signals = Signals()
         self.turn = ReadersTurn(
@@ -163,7 +165,10 @@ class Inbox(InboxRows):
         if self._intake is None:
             with lock.if_free() as free:
                 if free:
-                    return await file.empty((await self.progress()).position)
+                    await self.database.writer.checkpoint()
+                    progress = await self.progress()
+                    emptied = await file.empty(progress.covered)
+                    return emptied and progress.covered == progress.position
         await self.database.writer.commit(ask_to_tidy, up_to)
         ends = monotonic() + TIDY_S
         while monotonic() < ends:

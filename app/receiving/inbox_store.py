@@ -10,8 +10,9 @@ On PostgreSQL it is a table of the database. Numbers commit out of order where s
 the reader's transaction deletes exactly the rows that it has read. On SQLite it is a file of its
 own (`inbox_file`), so that no import, fold or backup holds a sender up. Its one writer is the
 receiver, in whose commits numbers rise; the reader's transaction keeps its position in the
-database, and what lies at or below it the receiver deletes. The database has the table, too: a
-backup carries in it what its copy had not read.
+database. A row is read if it lies at or below the position, and is deleted once the database's file
+holds that position without its write-ahead log: a log that vanishes takes no delivery along. The
+database has the table, too: a backup carries in it what its copy had not read.
 
 A row under which a reader died, or that the database refused, becomes suspects: each of its records
 alone in a row of the database. A suspect's tries are committed before each; one that has failed
@@ -27,6 +28,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from app.context.unread import EVERYTHING, Backlog, InboxEnd
 from app.database.faults import driver_errors
+from app.database.gaps import LAST_COMMIT
 from app.database.locks import READING, HeldFile
 from app.database.statements import Plain, PlainConnection, Result, Words, insert_rows
 from app.receiving.framing import DamagedRow, Item, framed, items_in
@@ -96,6 +98,18 @@ MOST_TRIES: Final = 3
 POSITION: Final = "inbox position"
 """The counter that says up to which number the rows of the file have been read."""
 
+COVERED: Final = "inbox covered"
+"""The counter that says up to which number the database's file, without its log, has the rows."""
+
+RECORDS_READ: Final = "inbox records"
+"""The counter that says how many records of the file have been read."""
+
+DELETED: Final = "deleted"
+"""The counter, in the file, that says up to which number its rows have been deleted."""
+
+RECORDS_DELETED: Final = "records deleted"
+"""The counter, in the file, that says how many records its deleted rows held."""
+
 TIDY: Final = "inbox tidy"
 """The counter that says up to which number an erasure wants nothing left of the file's rows."""
 
@@ -112,10 +126,11 @@ _SUSPECT_COLUMNS: Final = ("received_at", "tries", "aside", "orders", "record")
 
 
 class Unread(NamedTuple):
-    """One row. items: None where its bytes are damaged; in_file: it is of the file, and not of the
-    table."""
+    """One row, which holds so many records. items: None where its bytes are damaged; in_file: it is
+    of the file, and not of the table."""
 
     seq: int
+    holds: int
     received_at: Instant
     records: bytes
     items: Sequence[Item] | None
@@ -144,11 +159,13 @@ def tidied(connection: PlainConnection) -> int:
 
 
 class Progress(NamedTuple):
-    """What the database says of the file: up to which number its rows have been read, and up to
-    which one nothing is to be left of them."""
+    """What the database says of the file: up to which number its rows have been read, up to which
+    one nothing is to be left of them, and up to which one they may be deleted; and LAST_COMMIT."""
 
     position: int
     tidy_up_to: int
+    covered: int
+    last_commit: int
 
 
 # --- rows ----------------------------------------------------------------------------------------
@@ -186,11 +203,16 @@ def rows_after(
             break
         last = seq
     rows = connection.ask(_ROWS, (after, last)) if heads else []
-    return [Unread(seq, at, bytes(found), _items(bytes(found)), in_file) for seq, at, found in rows]
+    return [
+        Unread(seq, holds, at, bytes(found), _items(bytes(found)), in_file)
+        for seq, holds, at, found in rows
+    ]
 
 
 _HEADS: Final = "SELECT seq, count, size FROM inbox WHERE seq > ? ORDER BY seq LIMIT ?"
-_ROWS: Final = "SELECT seq, received_at, records FROM inbox WHERE seq > ? AND seq <= ? ORDER BY seq"
+_ROWS: Final = (
+    "SELECT seq, count, received_at, records FROM inbox WHERE seq > ? AND seq <= ? ORDER BY seq"
+)
 
 
 def _items(records: bytes) -> list[Item] | None:
@@ -201,8 +223,18 @@ def _items(records: bytes) -> list[Item] | None:
 
 
 def delete_up_to(connection: PlainConnection, last: int) -> None:
-    """Delete rows of the file that have been read."""
-    connection.ask("DELETE FROM inbox WHERE seq <= ?", (last,))
+    """Delete rows of the file that have been read, and note what was deleted."""
+    rows = connection.ask("DELETE FROM inbox WHERE seq <= ? RETURNING seq, count", (last,))
+    if rows:
+        put_counter(connection, DELETED, max(seq for seq, _ in rows))
+        add_to_counter(connection, RECORDS_DELETED, sum(count for _, count in rows))
+
+
+def cover(connection: PlainConnection) -> None:
+    """Note that the database's file has all that was read: its log has just been folded."""
+    position = position_of(connection)
+    if position > counter(connection, COVERED):
+        put_counter(connection, COVERED, position)
 
 
 def take_out(connection: PlainConnection, rows: Sequence[Unread]) -> list[Unread]:
@@ -212,8 +244,10 @@ def take_out(connection: PlainConnection, rows: Sequence[Unread]) -> list[Unread
     in_file = [row for row in rows if row.in_file]
     if in_file:
         position = position_of(connection)
-        ours += [row for row in in_file if row.seq > position]
+        read = [row for row in in_file if row.seq > position]
         put_counter(connection, POSITION, max(position, in_file[-1].seq))
+        add_to_counter(connection, RECORDS_READ, sum(row.holds for row in read))
+        ours += read
     return ours
 
 
@@ -239,6 +273,17 @@ def put_counter(connection: PlainConnection, name: str, value: int) -> None:
 _PUT_COUNTER: Final = (
     "INSERT INTO counters (name, value) VALUES (?, ?) "
     "ON CONFLICT (name) DO UPDATE SET value=excluded.value"
+)
+
+
+def add_to_counter(connection: PlainConnection, name: str, more: int) -> None:
+    """Add to one counter."""
+    connection.ask(_ADD_TO_COUNTER, (name, more))
+
+
+_ADD_TO_COUNTER: Final = (
+    "INSERT INTO counters (name, value) VALUES (?, ?) "
+    "ON CONFLICT (name) DO UPDATE SET value=counters.value+excluded.value"
 )
 
 
@@ -391,9 +436,9 @@ class InboxRows:
         """How far the file has been read."""
         return await self._database.on_snapshot(_progress)
 
-    async def rows_of_file(self) -> tuple[list[tuple[int, int, int]], int]:
-        """Number, records and bytes of every row of the file, in their order; and up to which
-        number nothing is left of those that were read."""
+    async def rows_of_file(self) -> tuple[list[tuple[int, int, int]], int, int]:
+        """Number, records and bytes of every row of the file, in their order; up to which number
+        nothing is left of those that were read; and LAST_COMMIT as it was noted."""
         file = self._file
         assert file is not None
         return await file.on_snapshot(_rows_of_file)
@@ -427,12 +472,18 @@ def _next_in_database(
 
 
 def _progress(connection: PlainConnection) -> Progress:
-    return Progress(counter(connection, POSITION), counter(connection, TIDY))
+    rows = connection.ask("SELECT name, value FROM counters WHERE name IN (?, ?, ?, ?)", _PROGRESS)
+    found = {str(name): int(value) for name, value in rows}
+    return Progress(*(found.get(name, 0) for name in _PROGRESS))
 
 
-def _rows_of_file(connection: PlainConnection) -> tuple[list[tuple[int, int, int]], int]:
+_PROGRESS: Final = (POSITION, TIDY, COVERED, LAST_COMMIT)
+
+
+def _rows_of_file(connection: PlainConnection) -> tuple[list[tuple[int, int, int]], int, int]:
     rows = connection.ask("SELECT seq, count, size FROM inbox ORDER BY seq")
-    return [(seq, count, size) for seq, count, size in rows], counter(connection, TIDIED)
+    noted = counter(connection, LAST_COMMIT)
+    return [(seq, count, size) for seq, count, size in rows], counter(connection, TIDIED), noted
 
 
 def last_number(connection: PlainConnection) -> int:

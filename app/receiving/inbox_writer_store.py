@@ -1,9 +1,10 @@
 """The receiver's side of the inbox: writes its rows, and on SQLite deletes those that were read.
 
-It deletes by what the database says of the position, read again and again on a connection that only
-reads, and never by what a message says: a position that is seen there has been synced. After a
-reader has ended in any way but by itself, nothing is deleted until the next one has made sure of
-the disk.
+It deletes by what the database says, read again and again on a connection that only reads, and
+never by what a message says; and only what the database's file holds without its write-ahead log,
+which is folded after some seconds of quiet. After a reader has ended in any way but by itself,
+nothing is deleted until the next one has made sure of the disk. In the file it notes the newest
+LAST_COMMIT that it saw: a database that has an older one later has lost commits.
 """
 
 import asyncio
@@ -17,6 +18,7 @@ import structlog
 from app.core.errors import StoreUnavailable
 from app.core.logs import Repeating
 from app.core.text import counted
+from app.database.gaps import LAST_COMMIT
 from app.database.statements import PlainConnection
 from app.database.writer import Writer
 from app.receiving.framing import Item
@@ -24,6 +26,7 @@ from app.receiving.inbox_store import (
     KEEP,
     TIDIED,
     InboxRows,
+    Progress,
     delete_up_to,
     inbox_row,
     keep_row,
@@ -40,6 +43,12 @@ LOOK_SHARED_S: Final = 1.0
 
 IDLE_S: Final = 1.0
 """Seconds after which rows that were read are deleted where no delivery comes to do it with."""
+
+NOTE_S: Final = 1.0
+"""Seconds between two notes of LAST_COMMIT where no delivery comes to make them with."""
+
+QUIET_S: Final = 5.0
+"""Seconds without a commit after which the database's log is folded, or tried to be once more."""
 
 ROOM_TIMES: Final = 3
 """Bytes that an unread byte may still need: in the log, in the database, and in its indexes."""
@@ -75,11 +84,17 @@ class InboxWriter:
         """Deliveries and rejections that are kept and not known to be read."""
         self.size = 0
         """Bytes of their rows."""
+        self.kept_size = 0
+        """Bytes of rows that are read and not deleted yet."""
         self._unread: deque[tuple[int, int, int]] = deque()
         """(number, records, bytes) of each row that is not known to be read."""
         self._read: deque[tuple[int, int]] = deque()
         """(number, bytes) of each that is, and is still to be deleted."""
-        self._wrote_at = 0.0
+        self._covered = 0
+        """Up to which number rows may be deleted."""
+        self._seen = self._noted = self._folded = 0
+        """LAST_COMMIT as it was last seen, last noted in the file, and last folded."""
+        self._seen_at = self._noted_at = self._wrote_at = 0.0
         self._tidied = 0
         writer.space.reserved = lambda: max(ROOM_TIMES * self.size, ROOM_FLOOR * self.records)
 
@@ -88,10 +103,14 @@ class InboxWriter:
         if self._shared:
             await self._look()
             return
-        rows, self._tidied = await self._inbox.rows_of_file()
+        rows, self._tidied, self._noted = await self._inbox.rows_of_file()
         for row in rows:
             self._count(*row)
-        self._read_up_to((await self._inbox.progress()).position)
+        progress = await self._inbox.progress()
+        self._covered, self._seen = progress.covered, progress.last_commit
+        self._read_up_to(progress.position)
+        if progress.covered == progress.position:  # the start has folded the log
+            self._folded = self._seen
 
     async def keep(self, items: Sequence[Item]) -> None:
         """Returns once a row that holds these is durable, and the database is still there to read
@@ -110,9 +129,10 @@ class InboxWriter:
         # To delete takes room, too: after a commit that was not made, the next one keeps only.
         keeps_only = self.writer.trouble is not None or not self.may_delete()
         deleted = None if keeps_only else self._next_deleted(max(size, DELETED_BYTES))
-        seq, size = await self.writer.commit(_keep, items, deleted)
+        note = self._to_note()
+        seq, size = await self.writer.commit(_keep, items, deleted, note)
         self._database.check_place()
-        self._forget(deleted)
+        self._wrote(deleted, note)
         self._wrote_at = monotonic()
         self._count(seq, len(items), size)
 
@@ -127,20 +147,28 @@ class InboxWriter:
             self._read.append((seq, size))
             self.records -= records
             self.size -= size
+            self.kept_size += size
 
     def _next_deleted(self, size: int) -> int | None:
         """Up to which number rows are to be deleted next, about so many bytes of them; None where
         there are none."""
         last = None
         for seq, its_size in self._read:
-            if last is not None and its_size > size:
+            if seq > self._covered or (last is not None and its_size > size):
                 break
             last, size = seq, size - its_size
         return last
 
-    def _forget(self, deleted: int | None) -> None:
+    def _to_note(self) -> int | None:
+        """LAST_COMMIT, where the file has an older one."""
+        return self._seen if self._seen > self._noted else None
+
+    def _wrote(self, deleted: int | None, noted: int | None) -> None:
+        """Remember up to which number rows were deleted, and which LAST_COMMIT was noted."""
+        if noted is not None:
+            self._noted, self._noted_at = noted, monotonic()
         while deleted is not None and self._read and self._read[0][0] <= deleted:
-            self._read.popleft()
+            self.kept_size -= self._read.popleft()[1]
 
     async def watch(self, closing: asyncio.Event) -> None:
         """Look at what has been read, until closing."""
@@ -166,36 +194,61 @@ class InboxWriter:
             self.records, self.size = found.records, found.size
             return
         self.writer.check_place()
-        if not self.may_delete():
-            return
+        may_delete = self.may_delete()
         progress = await self._inbox.progress()
         self._database.check_place()  # it is the position of the file that is there
-        if not self.may_delete():  # a reader has ended meanwhile
-            return
-        self._read_up_to(progress.position)
-        if progress.tidy_up_to > self._tidied:
-            await self._tidy(progress.tidy_up_to)
-        elif self._read and monotonic() - self._wrote_at > IDLE_S:
-            await self._delete()
+        if may_delete and self.may_delete():  # no reader has ended meanwhile
+            self._covered = progress.covered
+            self._read_up_to(progress.position)
+            if progress.tidy_up_to > self._tidied:
+                await self._tidy(progress)
+            elif monotonic() - self._wrote_at > IDLE_S:
+                await self._delete()
+        await self._note(progress.last_commit)
 
     async def _delete(self) -> None:
-        last = self._next_deleted(DELETED_IDLE_BYTES)
+        last, note = self._next_deleted(DELETED_IDLE_BYTES), self._to_note()
         if last is not None:
-            await self.writer.commit(delete_up_to, last)
-            self._forget(last)
+            await self.writer.commit(_keep, (), last, note)
+            self._wrote(last, note)
 
-    async def _tidy(self, up_to: int) -> None:
+    async def _tidy(self, progress: Progress) -> None:
         """Leave nothing of the rows up to a number, in the log either. They have been read."""
+        up_to = progress.tidy_up_to
+        if progress.covered < min(up_to, progress.position):
+            await self._database.fold("PASSIVE")  # the next look sees what that covers
+            return
         while self._read and self._read[0][0] <= up_to:
             await self._delete()
         if await self.writer.checkpoint():
             await self.writer.commit(put_counter, TIDIED, up_to)
             self._tidied = up_to
 
+    async def _note(self, last_commit: int) -> None:
+        """Note the database's last commit; where none came for a while, fold its log."""
+        now = monotonic()
+        if last_commit != self._seen:
+            self._seen, self._seen_at = last_commit, now
+        elif self._folded != last_commit and now - self._seen_at >= QUIET_S:
+            self._seen_at = now
+            if await self._database.fold("TRUNCATE"):
+                self._folded = last_commit
+        note = self._to_note()
+        if note is not None and now - self._noted_at >= NOTE_S:
+            await self.writer.commit(_keep, (), None, note)
+            self._wrote(None, note)
+
 
 def _keep(
-    connection: PlainConnection, items: Sequence[Item], deleted: int | None
+    connection: PlainConnection,
+    items: Sequence[Item],
+    deleted: int | None,
+    last_commit: int | None,
 ) -> tuple[int, int]:
+    """Keep these in a row, delete rows up to a number, and note LAST_COMMIT. Return the number and
+    bytes of the new row."""
     if deleted is not None:
         delete_up_to(connection, deleted)
-    return keep_row(connection, items)
+    if last_commit is not None:
+        put_counter(connection, LAST_COMMIT, last_commit)
+    return keep_row(connection, items) if items else (0, 0)

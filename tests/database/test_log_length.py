@@ -96,9 +96,9 @@ async def test_a_long_reader_is_waited_for_rarely(
     """Deliveries go on, and the log begins anew when the reader ends."""
     tried, over, fold = [], asyncio.Event(), wal.fold_log
 
-    def fold_log(connection: PlainConnection, mode: wal.Mode) -> None:
+    def fold_log(connection: PlainConnection, mode: wal.Mode, *, wait_ms: int) -> wal.Folded:
         tried.append(mode)
-        fold(connection, mode)
+        return fold(connection, mode, wait_ms=wait_ms)
 
     monkeypatch.setattr("app.database.writer.fold_log", fold_log)
     monkeypatch.setattr(wal, "INSIST_S", 1_000)
@@ -162,14 +162,15 @@ async def test_a_full_disk_empties_the_log_rarely(
     monkeypatch.setattr(wal, "INSIST_S", 1_000)
     folds, fold = list[str](), wal.fold_log
 
-    def noted(connection: PlainConnection, mode: wal.Mode) -> None:
+    def noted(connection: PlainConnection, mode: wal.Mode, *, wait_ms: int) -> wal.Folded:
         folds.append(mode)
-        fold(connection, mode)
+        return fold(connection, mode, wait_ms=wait_ms)
 
     monkeypatch.setattr(wal, "fold_log", noted)
     async with opened(url, disk_low_water_mb=1) as inbox:
         await keep(inbox, arrival(said("e1", order="A")))
         monkeypatch.setattr(Space, "free_bytes", lambda space: 0)
+        folds.clear()  # those of the start
         for _ in range(3):
             with pytest.raises(StoreUnavailable):
                 await inbox.database.writer.make_room()

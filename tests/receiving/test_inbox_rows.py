@@ -119,7 +119,9 @@ def test_a_row_says_what_it_holds(plain: Plain) -> None:
     kept(plain, 2)
     plain.ask("INSERT INTO inbox (count, received_at, size, records) VALUES (1, 5, 3, x'00ff00')")
     one, other = rows_after(plain, 0, limit=9, most_bytes=10**9, in_file=True)
-    assert one == Unread(1, Instant(10), framed([item(11), item(10)]), [item(11), item(10)], True)
+    assert one == Unread(
+        1, 2, Instant(10), framed([item(11), item(10)]), [item(11), item(10)], True
+    )
     assert (other.received_at, other.records, other.items) == (5, b"\0\xff\0", None)
 
 

@@ -13,7 +13,7 @@ from app.context.unread import Backlog
 from app.core.errors import StorePoisoned, StoreUnavailable
 from app.receiving import inbox_writer_store
 from app.receiving.framing import Received
-from app.receiving.inbox_store import KEEP, Progress, delete_up_to, put_counter
+from app.receiving.inbox_store import KEEP, Progress, put_counter
 from app.receiving.inbox_writer_store import InboxWriter
 from tests.reconcile.build import T
 
@@ -29,8 +29,13 @@ class Files:
         self.trouble: str | None = None
         self.rows: list[tuple[int, int, int]] = []
         self.position = self.tidy = self.tidied = self.looks = self.places = 0
+        self.covered: int | None = None
+        self.last_commit = self.last_noted = 0
         self.kept: list[tuple[int, int | None]] = []
         self.deleted: list[int] = []
+        self.noted: list[int] = []
+        self.folds: list[str] = []
+        self.folding = True
         self.counters: list[tuple[str, int]] = []
         self.checkpoints = [True]
         self.fault: StoreUnavailable | None = None
@@ -40,15 +45,17 @@ class Files:
         """Note it."""
         if self.fault is not None:
             raise self.fault
-        if function is delete_up_to:
-            self.deleted.append(words[0])
-        elif function is put_counter:
+        if function is put_counter:
             self.counters.append(cast(Any, words))
-        else:
-            items, deleted = words
+            return None
+        items, deleted, noted = words
+        if items:
             self.kept.append((len(items), deleted))
-            return len(self.rows) + len(self.kept), sum(len(item.body) for item in items)
-        return None
+        elif deleted is not None:
+            self.deleted.append(deleted)
+        if noted is not None:
+            self.noted.append(noted)
+        return len(self.rows) + len(self.kept), sum(len(item.body) for item in items)
 
     async def commit_statement(self, sql: str, values: tuple[Any, ...]) -> None:
         """Note it."""
@@ -59,18 +66,26 @@ class Files:
         """Whether the log was folded."""
         return self.checkpoints.pop(0)
 
+    async def fold(self, mode: str) -> bool:
+        """Cover all that was read, unless a reader is in the way."""
+        self.folds.append(mode)
+        if self.folding:
+            self.covered = self.position
+        return self.folding
+
     def check_place(self) -> None:
         """Looked at, until the database is gone."""
         self.places += 1
         if self.gone():
             raise StorePoisoned("gone")
 
-    async def rows_of_file(self) -> tuple[list[tuple[int, int, int]], int]:
-        return self.rows, self.tidied
+    async def rows_of_file(self) -> tuple[list[tuple[int, int, int]], int, int]:
+        return self.rows, self.tidied, self.last_noted
 
     async def progress(self) -> Progress:
         self.looks += 1
-        return Progress(self.position, self.tidy)
+        covered = self.position if self.covered is None else self.covered
+        return Progress(self.position, self.tidy, covered, self.last_commit)
 
     async def backlog(self) -> Backlog:
         return Backlog(records=7, size=700)
@@ -223,7 +238,7 @@ async def test_nothing_while_no_reader_has_made_sure(
     answers = iter([*when, True, True])
     writer.may_delete = lambda: next(answers)
     await writer._look()
-    assert (files.deleted, writer.records, files.looks) == ([], 7, len(when))
+    assert (files.deleted, writer.records) == ([], 7)
     await writer._look()
     assert (files.deleted, writer.records) == ([3], 0)
 
@@ -277,6 +292,19 @@ async def test_nothing_is_left_of_what_an_erasure_names(seconds: list[float]) ->
     assert (files.deleted, files.counters) == ([1, 2, 3], [("tidied", 3)])
     await writer._look()
     assert (files.deleted, files.counters, files.checkpoints) == ([1, 2, 3, 4], [("tidied", 3)], [])
+
+
+async def test_an_erasure_folds_the_databases_log_before_rows_are_deleted(
+    seconds: list[float],
+) -> None:
+    files = Files()
+    files.rows, files.position, files.covered, files.tidy = ROWS, 3, 2, 3
+    writer = writer_of(files)
+    await writer.load()
+    await writer._look()
+    assert (files.deleted, files.folds, files.counters) == ([], ["PASSIVE"], [])
+    await writer._look()
+    assert (files.deleted, files.counters) == ([3], [("tidied", 3)])
 
 
 async def test_what_was_tidied_before_is_not_again(seconds: list[float]) -> None:
@@ -335,3 +363,73 @@ async def test_how_often_it_looks(
     monkeypatch.setattr(asyncio, "timeout", timeout)
     await writer.watch(closing)
     assert waited == [every]
+
+
+# --- what only the database's log has ------------------------------------------------------------
+
+
+async def test_no_row_is_deleted_that_only_the_databases_log_has_as_read(
+    seconds: list[float],
+) -> None:
+    """Neither beside what is kept nor by itself; their bytes are counted meanwhile."""
+    files = Files()
+    files.rows, files.position, files.covered = ROWS, 3, 1
+    writer = writer_of(files)
+    await writer.load()
+    await writer.keep([item(1)])
+    seconds[0] += 2.0
+    await writer._look()
+    assert (files.kept, files.deleted, writer.records, writer.kept_size) == ([(1, 1)], [], 1, 9_050)
+    files.covered = 3
+    await writer._look()
+    assert (files.deleted, writer.kept_size) == ([3], 0)
+
+
+async def test_the_databases_log_is_folded_after_five_quiet_seconds(seconds: list[float]) -> None:
+    """Once for each last commit; where a reader is in the way, again five seconds later."""
+    files = Files()
+    files.rows, files.position, files.covered, files.folding = ROWS, 3, 0, False
+    writer = writer_of(files)
+    await writer.load()
+    found = []
+    for files.last_commit, at in ((7, 0.0), (8, 4.0), (8, 8.9), (8, 9.0), (8, 13.9), (8, 14.0)):
+        seconds[0] = 200.0 + at
+        await writer._look()
+        found.append(len(files.folds))
+    assert (found, files.folds[0]) == ([0, 0, 0, 1, 1, 2], "TRUNCATE")
+    files.folding = True
+    for seconds[0] in (220.0, 230.0):
+        await writer._look()
+    assert len(files.folds) == 3
+
+
+async def test_a_log_that_the_start_has_folded_is_not_folded_again(seconds: list[float]) -> None:
+    files = Files()
+    files.rows, files.position, files.last_commit = ROWS, 3, 7
+    writer = writer_of(files)
+    await writer.load()
+    seconds[0] += 60.0
+    await writer._look()
+    assert files.folds == []
+
+
+async def test_the_newest_commit_is_noted_beside_deliveries_or_once_a_second(
+    seconds: list[float],
+) -> None:
+    files = Files()
+    files.last_commit = files.last_noted = 5
+    writer = writer_of(files)
+    await writer.load()
+    await writer._look()
+    assert files.noted == []
+    noted = []
+    for files.last_commit, at in ((6, 0.0), (7, 0.9), (7, 1.0), (7, 5.0)):
+        seconds[0] = 200.0 + at
+        await writer._look()
+        noted.append(files.noted[-1])
+    assert noted == [6, 6, 7, 7]
+    files.last_commit = 8
+    await writer._look()
+    await writer.keep([item(1)])
+    await writer.keep([item(1)])
+    assert files.noted == [6, 7, 8]

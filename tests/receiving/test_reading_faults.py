@@ -139,7 +139,7 @@ def reading(monkeypatch: pytest.MonkeyPatch) -> Reading:
 
 def row_of(count: int, seq: int = 1) -> Unread:
     """One with so many records."""
-    return Unread(seq, T, b"", [received(arrival(said("e1", order="A")))] * count, False)
+    return Unread(seq, count, T, b"", [received(arrival(said("e1", order="A")))] * count, False)
 
 
 def alone(*, tries: int = 0, damaged: bool = False) -> Suspect:
