@@ -217,16 +217,18 @@ BankTexts = tuple[str, str, str, str]
 """The texts of a line: entry, reference, counterparty, and the rest."""
 
 _TEXTS: Final = (
-    "SELECT subject, ordinal, since, entry, reference, counterparty, told FROM bank_lines"
+    "SELECT subject, ordinal, since, entry, reference, counterparty, told, booked_at "
+    "FROM bank_lines"
 )
 
 
 async def bank_texts(
     connection: AsyncConnection,
-) -> AsyncIterator[list[tuple[BankKey, BankTexts]]]:
-    """Yield the texts of all versions of lines, some thousand at a time."""
+) -> AsyncIterator[list[tuple[BankKey, BankTexts, Instant]]]:
+    """Yield the texts of all versions of lines, and when they were booked, some thousand at a
+    time."""
     async for rows in stream(connection, _TEXTS, at_once=AT_ONCE):
-        yield [((row[0], row[1], row[2]), (row[3], row[4], row[5], row[6])) for row in rows]
+        yield [((row[0], row[1], row[2]), (row[3], row[4], row[5], row[6]), row[7]) for row in rows]
 
 
 async def rewrite_bank_texts(

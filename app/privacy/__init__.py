@@ -9,6 +9,7 @@ __all__ = (
     "erasure_journal",
     "export",
     "fit_journal",
+    "pending_erasures",
     "places",
     "prune",
     "replay_erasures",

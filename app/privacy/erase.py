@@ -46,7 +46,7 @@ from app.privacy.erase_finding import Erasure, ErasureFinder, rows_of
 from app.privacy.erase_store import files_with, rows_that_hold
 from app.privacy.erasure_journal import ErasureJournal
 from app.privacy.fit_journal import fitting_journal, is_pending, note_lines, take_up
-from app.privacy.replay_erasures import ErasureReplay, emptied_by
+from app.privacy.replay_erasures import ErasureReplay, emptied_by, restricted_by
 from app.privacy.whose import identifier_of
 from app.receiving import due_store
 from app.receiving.caught_up import must_have_read
@@ -120,7 +120,9 @@ async def erase(
             erasure.going[table] = erasure.going.get(table, set()) - keys
         now = context.clock.now()
         emptied, named = emptied_by(erasure, journal.key)
-        lines = journal.append(emptied, at=max(now, erasure.latest))
+        restricted, those = restricted_by(erasure, journal.key)
+        named.add(those)
+        lines = journal.append(restricted | emptied, at=max(now, erasure.latest))
         await note_lines(connection, journal, since=now)
         await note_in_trail(
             connection, who, action="erased", subject=erasure.subject, at=now, reason=reason,

@@ -16,6 +16,7 @@ from app.context.context import AppContext
 from app.core.errors import NotFoundError, UsageError
 from app.core.masking import written_out, written_pattern
 from app.database.engine import Connection
+from app.database.marks import GROUNDS
 from app.database.statements import run
 from app.evidence import attachment_store
 from app.finance import book_line_store
@@ -26,8 +27,10 @@ from app.privacy import erase_rules, erase_store, erase_texts, prune
 from app.privacy.places import ReportedPlace, reported_places
 from app.privacy.whose import masked
 from app.receiving import due_store, inbox_store, phone_store
+from app.receiving.restriction_store import RestrictionRow
+from app.receiving.restrictions import REASONS, Kind
 from app.sealing import order_store
-from reconcile.instants import EARLIEST, Instant
+from reconcile.instants import EARLIEST, Instant, format_known
 from reconcile.ledger.fold import fold, last_heard
 from reconcile.ledger.history import History
 from reconcile.ledger.ledger import Ledger
@@ -38,9 +41,11 @@ from reconcile.matching.books import match_key
 class JudgedDeliveries:
     """Ids of what may go, and what stays. `latest`: when the last of what may go arrived.
 
+    kind    of what is judged
     unread  of what may go, what could not be read; `gone`: of which nothing is left
     """
 
+    kind: Kind = "delivery"
     going: list[str] = field(default_factory=list)
     unread: set[str] = field(default_factory=set)
     gone: list[str] = field(default_factory=list)
@@ -53,7 +58,7 @@ class JudgedDeliveries:
             self.going.append(name)
             self.latest = max(self.latest, received)
         else:
-            self.kept.append(kept)
+            self.kept.append(replace(kept, kind=self.kind))
 
 
 _OF_DELIVERIES: Final = ("deliveries.headers", "deliveries.body")
@@ -90,6 +95,7 @@ class Erasure:
                 still
     going       by table, the rows that are emptied or deleted; `waiting`: those
                 of the orders that are kept for now
+    kept        what stays, and why; `accounts`: until when books are kept of the orders that go
     tidied      whether the database's log has been emptied of it
     latest      when the last of what goes arrived: later than now, where the clock was set back
                 since; as of that it is erased, or a restore would leave it in
@@ -116,6 +122,7 @@ class Erasure:
     waiting: dict[str, set[erase_store.Key]] = field(repr=False, default_factory=dict)
     requests: int = 0
     kept: list[erase_rules.KeptData] = field(default_factory=list)
+    accounts: dict[str, Instant] = field(default_factory=dict)
     dry_run: bool = False
     tidied: bool = False
     latest: Instant = EARLIEST
@@ -133,6 +140,16 @@ class Erasure:
         self.notes = [each for each in self.notes if each[2] not in ids]
         return stayed
 
+    def restricted(self) -> list[erase_rules.KeptData]:
+        """Return what is restricted: what stays, and the orders of which books must be kept."""
+        staying = [each for each in self.kept if each.kind is not None]
+        found = {(each.kind, each.what) for each in staying}
+        return staying + [
+            erase_rules.KeptData(what=each.order, why="accounts", until=self.accounts[each.order])
+            for each in self.orders
+            if each.order in self.accounts and ("order", each.order) not in found
+        ]
+
     def counts(self) -> dict[str, int]:
         """Return what goes, as numbers."""
         return {
@@ -148,6 +165,7 @@ class Erasure:
             "reasons": len(self.reasons),
             "bookmarks": len(self.bookmarks),
             "kept": len(self.kept),
+            "restricted": len(self.restricted()),
         }
 
     def of_others(self) -> list[attachment_store.AttachmentRecord]:
@@ -177,7 +195,23 @@ class Erasure:
                 {"what": each.what, "why": each.why, "sentence": each.sentence}
                 for each in self.kept
             ],
+            "restricted": [
+                {
+                    "kind": each.kind,
+                    "what": each.what,
+                    "until": format_known(each.until),
+                    "ground": GROUNDS[REASONS[each.why].ground],
+                }
+                for each in self.restricted()
+            ],
         }
+
+
+def _known(erasure: Erasure) -> Erasure:
+    """Raise NotFoundError where nothing was found."""
+    if not any(erasure.counts().values()):
+        raise NotFoundError(f"nothing is kept of {erasure.subject}")
+    return erasure
 
 
 class ErasureFinder:
@@ -218,17 +252,16 @@ class ErasureFinder:
                 "erase order by order"
             )
         await self._judge(connection, erasure, sorted(orders))
-        await self._judge_unknown(connection, erasure, strays, written)
+        refused = await erase_store.rejections_that_hold(connection, [written])
+        await self._judge_unknown(connection, erasure, strays, refused=refused)
+        await self._keep_set_aside(connection, erasure, written)
         found_in = strays.union(*erasure.brought.values(), *erasure.staying.values())
-        judged = await self._judge_wholes(connection, wholes, found=found_in)
-        erasure.wholes = judged.going
-        erasure.latest = max(erasure.latest, judged.latest)
-        erasure.kept += judged.kept
+        await self._judge_wholes(connection, erasure, wholes, found=found_in)
         lines = await book_line_store.lines_with(connection, phones=[identifier])
         # Also those that are written in another way.
         erasure.book_lines = sorted({*lines, *holding("book_lines.phone")})
-        erasure.bank_lines = await erase_texts.bank_lines_with(connection, [written])
-        return await self._checked(connection, erasure)
+        await self._judge_bank_lines(connection, erasure, [written])
+        return _known(await self._checked(connection, erasure))
 
     async def of_order(self, connection: Connection, order: str) -> Erasure:
         """Find everything of an order's customer."""
@@ -239,10 +272,47 @@ class ErasureFinder:
         )
         await self._judge(connection, erasure, [order])
         named = re.compile(rf"(?<![\w-]){re.escape(order)}(?![\w-])")
-        await self._judge_unknown(connection, erasure, set(), named)
+        refused = await erase_store.rejections_that_hold(connection, [named])
+        await self._judge_unknown(connection, erasure, set(), refused=refused)
+        await self._keep_set_aside(connection, erasure, named)
         erasure.book_lines = await book_line_store.lines_with(connection, keys=[match_key(order)])
         patterns = [written_pattern(phone) for phone in erasure.identifiers]
-        erasure.bank_lines = await erase_texts.bank_lines_with(connection, patterns)
+        await self._judge_bank_lines(connection, erasure, patterns)
+        return _known(await self._checked(connection, erasure))
+
+    async def of_restricted(
+        self, connection: Connection, row: RestrictionRow, *, beside: str | None
+    ) -> Erasure:
+        """Find what is left of one restricted thing, and judge it as of now.
+
+        beside  an order that the same erasure restricted and whose data are still needed
+        """
+        erasure, names = Erasure(subject=row.thing), [row.thing]
+        if row.kind == "order":
+            erasure.identifiers = await phones_of(
+                connection, row.thing, sources=self._context.sources
+            )
+            await self._judge(connection, erasure, names)
+            await self._judge_unknown(connection, erasure, set(), refused=())
+        elif row.kind == "delivery":
+            refused = await erase_store.rejections_received(connection, names)
+            await self._judge_unknown(
+                connection, erasure, {row.thing}, refused=refused, beside=beside
+            )
+            if row.why == "set_aside":
+                await self._keep_set_aside(connection, erasure, None, only=row.thing)
+            erasure.gone_before = []
+        elif row.kind == "whole":
+            digests = [key[0] for key in await erase_store.wholes_by_name(connection, names)]
+            await self._judge_wholes(connection, erasure, digests, found=set())
+        elif row.kind == "attachment":
+            file = await attachment_store.attachment_named(connection, row.thing)
+            found = [] if file is None or file.gone_at is not None else [file]
+            erasure.attachments = await self._free_attachments(connection, erasure, found)
+        elif row.until is None or row.until <= self._context.clock.now():
+            subject, ordinal, since = row.thing.split(".")
+            key = (subject, int(ordinal), int(since))
+            erasure.bank_lines = [erase_texts.BankText(key, ("", "", "", ""))]
         return await self._checked(connection, erasure)
 
     async def _checked(self, connection: Connection, erasure: Erasure) -> Erasure:
@@ -269,7 +339,7 @@ class ErasureFinder:
         erasure.reasons += await erase_texts.bare_reasons(
             connection, erasure.deliveries, erasure.identifiers
         )
-        erasure.attachments = await self._attachments(connection, erasure)
+        erasure.attachments += await self._attachments(connection, erasure)
         held |= {each.order for each in erasure.attachments}
         erasure.orders = [
             each
@@ -281,8 +351,6 @@ class ErasureFinder:
             for place in ("bookmarks.label", "bookmarks.query")
             for key in erasure.holding.get(place, ())
         }
-        if not any(erasure.counts().values()):
-            raise NotFoundError(f"nothing is kept of {erasure.subject}")
         # The last of what is no delivery.
         moments = [each.last_heard for each in erasure.orders]
         moments += [note[3] for note in erasure.notes] + [each.at for each in erasure.attachments]
@@ -322,15 +390,30 @@ class ErasureFinder:
         and stay."""
         found = await erase_texts.attachments_with(connection, erasure.brought, erasure.holding)
         staying = {each.what for each in erasure.kept} - erasure.brought.keys()
-        others = {each.order for each in found} - erasure.brought.keys() - staying - {""}
+        found = [each for each in found if each.order not in staying]
+        return await self._free_attachments(connection, erasure, found)
+
+    async def _free_attachments(
+        self,
+        connection: Connection,
+        erasure: Erasure,
+        found: Sequence[attachment_store.AttachmentRecord],
+    ) -> list[attachment_store.AttachmentRecord]:
+        """Return the files that no order needs; those of other orders that stay are kept."""
+        others = {each.order for each in found} - erasure.brought.keys() - {""}
+        needed = set[str]()
         for history in (await history_store.gather(connection, others)).values():
             if last_heard(history) == EARLIEST:
                 continue
             _, kept = await self._judged(connection, history)
             if kept is not None:
-                erasure.kept.append(replace(kept, place="attachments.details"))
-                staying.add(kept.what)
-        return [each for each in found if each.order not in staying]
+                needed.add(kept.what)
+                erasure.kept += [
+                    replace(kept, what=each.attachment_id, kind="attachment",
+                            place="attachments.details")
+                    for each in found if each.order == kept.what
+                ]  # fmt: skip
+        return [each for each in found if each.order not in needed]
 
     async def _judged(
         self, connection: Connection, history: History
@@ -360,6 +443,9 @@ class ErasureFinder:
                 )
                 erasure.kept.append(kept)
             erasure.brought[order] = ids
+            until = Instant(last_heard(history) + self._periods.accounts)
+            if until > self._context.clock.now():
+                erasure.accounts[order] = until
             erasure.orders.append(
                 prune.SettledOrder(
                     order=order,
@@ -371,13 +457,19 @@ class ErasureFinder:
             )
 
     async def _judge_unknown(
-        self, connection: Connection, erasure: Erasure, strays: set[str], named: re.Pattern[str]
+        self,
+        connection: Connection,
+        erasure: Erasure,
+        strays: set[str],
+        *,
+        refused: Iterable[tuple[str, Instant]],
+        beside: str | None = None,
     ) -> None:
         """Judge what no ledger knows of, once it is known which orders stay."""
         staying = {each.what for each in erasure.kept} - erasure.brought.keys()
-        beside = min(staying, default=None)
+        beside = min(staying, default=beside)
         unowned = await self._judge_strays(connection, strays, beside)
-        refused = await self._judge_refused(connection, named, beside)
+        judged = self._judge_refused(refused, beside)
         would_go = erasure.brought | {each: [each] for each in unowned.going}
         waiting = await self._kept_wholes(connection, would_go, going=unowned.going)
         for order in erasure.brought.keys() & waiting.keys():
@@ -386,18 +478,57 @@ class ErasureFinder:
         erasure.deliveries = [each for each in unowned.going if each not in waiting]
         erasure.unreadable = unowned.unread.intersection(erasure.deliveries)
         erasure.gone_before = unowned.gone
-        erasure.rejections = refused.going
-        erasure.latest = max(unowned.latest, refused.latest)
-        erasure.kept += [*waiting.values(), *unowned.kept, *refused.kept]
+        erasure.rejections = judged.going
+        erasure.latest = max(unowned.latest, judged.latest)
+        erasure.kept += [*waiting.values(), *unowned.kept, *judged.kept]
+
+    async def _keep_set_aside(
+        self,
+        connection: Connection,
+        erasure: Erasure,
+        named: re.Pattern[str] | None,
+        *,
+        only: str | None = None,
+    ) -> None:
+        """Keep what could not be read at all and in which the pattern finds something.
+
+        only  of these, one delivery
+        """
         suspects = await run(
             connection, inbox_store.next_suspects, aside=True, limit=erase_store.MOST_ASIDE
         )
         for one in suspects:
-            if named.search(written_out(one.record.decode("utf-8", "replace"))):
-                name = f"row {one.seq}" if one.item is None else one.item.delivery_id
+            known = None if one.item is None else one.item.delivery_id
+            text = written_out(one.record.decode("utf-8", "replace"))
+            if known == only if named is None else named.search(text):
                 erasure.kept.append(
-                    erase_rules.KeptData(what=name, why="set_aside", place="suspects.record")
+                    erase_rules.KeptData(
+                        what=known or f"row {one.seq}",
+                        why="set_aside",
+                        kind=None if known is None else "delivery",
+                        place="suspects.record",
+                    )
                 )
+
+    async def _judge_bank_lines(
+        self, connection: Connection, erasure: Erasure, written: Sequence[re.Pattern[str]]
+    ) -> None:
+        """Judge the lines of banks that hold a number: the books need them for a time."""
+        now = self._context.clock.now()
+        for each in await erase_texts.bank_lines_with(connection, written):
+            until = Instant(each.booked_at + self._periods.accounts)
+            if until <= now:
+                erasure.bank_lines.append(each)
+                continue
+            erasure.kept.append(
+                erase_rules.KeptData(
+                    what=".".join(map(str, each.key)),
+                    why="accounts",
+                    until=until,
+                    kind="bank_line",
+                    place="bank_lines.told",
+                )
+            )
 
     async def _judge_strays(
         self, connection: Connection, deliveries: Iterable[str], beside: str | None
@@ -429,12 +560,12 @@ class ErasureFinder:
             judged.add(name, received, kept)
         return judged
 
-    async def _judge_refused(
-        self, connection: Connection, named: re.Pattern[str], beside: str | None
+    def _judge_refused(
+        self, refused: Iterable[tuple[str, Instant]], beside: str | None
     ) -> JudgedDeliveries:
-        """Judge refused deliveries in which the pattern finds something."""
+        """Judge refused deliveries, each with when it arrived."""
         judged, now = JudgedDeliveries(), self._context.clock.now()
-        for name, received in await erase_store.rejections_that_hold(connection, [named]):
+        for name, received in refused:
             kept = erase_rules.kept_unknown(
                 name, received, self._periods.minimum, why="refused", beside=beside, as_of=now
             )
@@ -457,16 +588,19 @@ class ErasureFinder:
             others = set[str]().union(*(unread.get(each, ()) for each in deliveries)) - gone
             if others:
                 detail = min(others)
-                found[what] = erase_rules.KeptData(what=what, why="beside_unread", detail=detail)
+                kind: Kind = "delivery" if what in gone else "order"
+                found[what] = erase_rules.KeptData(
+                    what=what, why="beside_unread", detail=detail, kind=kind
+                )
         return found
 
     async def _judge_wholes(
-        self, connection: Connection, digests: Iterable[str], *, found: set[str]
-    ) -> JudgedDeliveries:
+        self, connection: Connection, erasure: Erasure, digests: Iterable[str], *, found: set[str]
+    ) -> None:
         """Judge whole bodies that hold the number where no delivery that was found came in them.
         The delivery with the number has lost its own bytes. Each body is named by the first
         delivery that came in it."""
-        judged, now = JudgedDeliveries(), self._context.clock.now()
+        judged, now = JudgedDeliveries(kind="whole"), self._context.clock.now()
         for owned in (await erase_store.owners_in_wholes(connection, digests)).values():
             names, received = [each.delivery_id for each in owned], owned[0].received_at
             if not found.isdisjoint(names):
@@ -477,4 +611,6 @@ class ErasureFinder:
                 kept = erase_rules.KeptData(what=names[0], why="beside_unread", detail=unread[0])
             staying = None if kept is None else replace(kept, place="envelopes.body")
             judged.add(names[0], received, staying)
-        return judged
+        erasure.wholes = judged.going
+        erasure.latest = max(erasure.latest, judged.latest)
+        erasure.kept += judged.kept

@@ -13,6 +13,7 @@ from app.config.settings import Settings
 from app.database.engine import Connection
 from app.finance.book_line_store import book_rows_of
 from app.finance.break_acts import SeenBreak, breaks_since
+from app.receiving.restrictions import Kind
 from app.receiving.unread import WINDOW
 from reconcile.instants import DAY, EARLIEST, Duration, Instant, format_instant
 from reconcile.ledger.fold import FINAL, is_disputed, is_window_open, last_heard
@@ -70,6 +71,7 @@ class KeptData:
     """Something that stays, why, and until when if that is known.
 
     do     what settles it, where a person must
+    kind   which kind of thing is restricted; None where nothing can be
     place  where its text stands, as `places.columns` names it
     """
 
@@ -78,6 +80,7 @@ class KeptData:
     detail: str = ""
     do: str = ""
     until: Instant | None = None
+    kind: Kind | None = "order"
     place: str = "deliveries.body"
 
     @property
@@ -148,6 +151,23 @@ def kept_order(
     if until is not None:
         return KeptData(what=order, why="disputable", until=until)
     return kept_since(order, last_heard(history), periods.minimum, as_of=ledger.as_of)
+
+
+# --- until when that is restricted ----------------------------------------------------------------
+
+LOOK_AGAIN: Final[Duration] = DAY
+"""Time from one look to the next, where the end is not known: it is a person's act, mostly."""
+
+LOOK_AT_BOOKS: Final[Duration] = Duration(30 * DAY)
+"""The same for what only the books keep: what came meanwhile, such as a late refund, goes then."""
+
+
+def next_look(now: Instant, why: str, until: Instant | None) -> Instant:
+    """Return when a restriction is judged again."""
+    if why in ("accounts", "in_the_reference"):
+        later = Instant(now + LOOK_AT_BOOKS)
+        return later if until is None else min(until, later)
+    return Instant(now + LOOK_AGAIN) if until is None else until
 
 
 # --- what a person must settle, and whether that is done ------------------------------------------

@@ -185,6 +185,14 @@ async def rejections_that_hold(
     return found
 
 
+async def rejections_received(
+    connection: AsyncConnection, names: Iterable[str]
+) -> list[tuple[str, Instant]]:
+    """Return those of these deliveries that are refused here, and when they arrived."""
+    sql = "SELECT id, received_at FROM rejections WHERE id IN ({})"
+    return [(row[0], row[1]) for row in await select_in(connection, sql=sql, values=names)]
+
+
 _REASONS: Final = (
     'SELECT deliveries.id, events."row", events.reason FROM deliveries JOIN events '
     "ON events.event_id = deliveries.event_id AND events.source = deliveries.source "
@@ -539,14 +547,6 @@ async def notes_of_recipients(connection: AsyncConnection) -> AsyncIterator[list
     sql = "SELECT digest, kind, thing, noted_at FROM phones WHERE kind = 'recipient'"
     async for rows in stream(connection, sql, at_once=ROWS_AT_ONCE):
         yield [(bytes(row[0]), row[1], row[2], row[3]) for row in rows]
-
-
-async def rejections_among(connection: AsyncConnection, names: Iterable[str]) -> set[str]:
-    """Return which of these deliveries are refused here."""
-    rows = await select_in(
-        connection, sql="SELECT id FROM rejections WHERE id IN ({})", values=names
-    )
-    return {row[0] for row in rows}
 
 
 async def bookmark_keys(connection: AsyncConnection) -> AsyncIterator[list[Key]]:

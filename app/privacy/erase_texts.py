@@ -10,17 +10,19 @@ from app.evidence import attachment_store
 from app.finance import bank_store
 from app.finance.line_version_store import ERASED_NUMBER
 from app.privacy import erase_store
+from reconcile.instants import EARLIEST, Instant
 
 EMPTIED, AS_IT_IS = "x", "-"
 
 
 class BankText(NamedTuple):
     """A version of a line of a bank, its texts, and which of them go, as one of `EMPTIED` and
-    `AS_IT_IS` for each."""
+    `AS_IT_IS` for each, and when it was booked."""
 
     key: bank_store.BankKey
     texts: bank_store.BankTexts
-    which: str
+    which: str = EMPTIED * 4
+    booked_at: Instant = EARLIEST
 
 
 def without(texts: bank_store.BankTexts, which: str) -> bank_store.BankTexts:
@@ -55,11 +57,11 @@ async def bank_lines_with(
     if not written:
         return found
     async for lines in bank_store.bank_texts(connection):
-        for key, texts in lines:
+        for key, texts, booked_at in lines:
             holding = [any(each.search(text) for each in written) for text in texts]
             if any(holding):
                 ids = "".join(EMPTIED if held else AS_IT_IS for held in holding[:2])
-                found.append(BankText(key, texts, f"{ids}{EMPTIED}{EMPTIED}"))
+                found.append(BankText(key, texts, f"{ids}{EMPTIED}{EMPTIED}", booked_at))
     return found
 
 

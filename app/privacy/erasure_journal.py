@@ -49,6 +49,11 @@ Kind = Literal[
     "bank_lines",
     "recipients",
     "bookmarks",
+    "kept_orders",
+    "kept_deliveries",
+    "kept_wholes",
+    "kept_attachments",
+    "kept_bank_lines",
 ]
 """Kinds of rows that the ids of a line name.
 
@@ -61,6 +66,8 @@ attachments  attachments; `rejections`: refused deliveries
 book_lines   versions of lines of an order book, as digests
 bank_lines   versions of lines of a bank, as digests, each with which of its four texts were emptied
 recipients   notes of whom a statement paid, as digests; `bookmarks`: of operators, as digests
+kept_…       nothing: what an erasure restricted, each as its id or digest, the code of the reason,
+             and until when as an instant, or `-`
 """
 
 Rule = Literal["begun", "asked"]

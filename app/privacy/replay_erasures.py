@@ -21,7 +21,7 @@ backup brought is what is left of it.
 """
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -46,10 +46,13 @@ from app.orders.customers import checked_reason
 from app.orders.set_aside import HOLDING
 from app.privacy import erase_store, erase_texts, erasure_journal
 from app.privacy.erase_finding import Erasure
+from app.privacy.erase_rules import next_look
 from app.privacy.fit_journal import WAITS, be_with, fitted, note_lines, sentence_of
 from app.receiving import inbox_store, phone_store
 from app.receiving.inbox import Inbox, inbox_of
 from app.receiving.reader import Reader, ReaderContext
+from app.receiving.restriction_store import RestrictionRow, write_restrictions
+from app.receiving.restrictions import Kind
 from app.sealing import log_queue_store, order_store
 from reconcile.instants import Instant
 from reconcile.ledger.fold import last_heard
@@ -77,6 +80,11 @@ class NamedRows:
     )
     recipients: dict[str, phone_store.PhoneNote] = field(repr=False, default_factory=dict)
     bookmarks: dict[str, erase_store.Key] = field(repr=False, default_factory=dict)
+
+    def add(self, others: "NamedRows") -> None:
+        """Add rows that other lines of the same erasure name."""
+        self.orders |= others.orders
+        self.bank_lines |= others.bank_lines
 
 
 def _row_digest(
@@ -120,6 +128,42 @@ def emptied_by(
     return {kind: some for kind, some in ids.items() if some}, named
 
 
+_KEPT: Final[Mapping[erasure_journal.Kind, Kind]] = {
+    "kept_orders": "order",
+    "kept_deliveries": "delivery",
+    "kept_wholes": "whole",
+    "kept_attachments": "attachment",
+    "kept_bank_lines": "bank_line",
+}
+"""What lines restrict, by their kind."""
+
+_NAMED_AS: Final = {"kept_orders": "orders", "kept_bank_lines": "bank_lines"}
+"""Kinds of lines whose ids are digests of another kind's keys."""
+
+
+def restricted_by(
+    erasure: Erasure, key: erasure_journal.JournalKey
+) -> tuple[dict[erasure_journal.Kind, list[str]], NamedRows]:
+    """Return what an erasure restricts as the ids of lines, and the rows that the digests among
+    them stand for."""
+    ids, named = dict[erasure_journal.Kind, list[str]](), NamedRows()
+    kinds = {kind: line for line, kind in _KEPT.items()}
+    for each in erasure.restricted():
+        thing = each.what
+        if each.kind == "order":
+            thing = key.digest("orders", each.what)
+            named.orders[thing] = each.what
+        elif each.kind == "bank_line":
+            subject, ordinal, since = each.what.split(".")
+            row = (subject, int(ordinal), int(since))
+            thing = _row_digest(key, "bank_lines", *row)
+            named.bank_lines[thing] = (row, ("", "", "", ""))
+        assert each.kind is not None, "nothing else is restricted"
+        until = "-" if each.until is None else str(each.until)
+        ids.setdefault(kinds[each.kind], []).append(f"{thing}/{each.why}/{until}")
+    return ids, named
+
+
 async def named_rows(
     connection: Connection,
     lines: Sequence[erasure_journal.JournalLine],
@@ -129,7 +173,8 @@ async def named_rows(
     found = NamedRows()
     wanted: dict[str, set[str]] = {}
     for line in lines:
-        wanted.setdefault(line.kind, set()).update(each.partition("/")[0] for each in line.ids)
+        kind = _NAMED_AS.get(line.kind, line.kind)
+        wanted.setdefault(kind, set()).update(each.partition("/")[0] for each in line.ids)
     if orders := wanted.get("orders"):
         async for references in erase_store.known_references(connection):
             digests = ((key.digest("orders", each), each) for each in references)
@@ -140,7 +185,7 @@ async def named_rows(
             found.book_lines |= {digest: each for digest, each in pairs if digest in books}
     if banks := wanted.get("bank_lines"):
         async for texts in bank_store.bank_texts(connection):
-            rows = ((_row_digest(key, "bank_lines", *each[0]), each) for each in texts)
+            rows = ((_row_digest(key, "bank_lines", *each[0]), each[:2]) for each in texts)
             found.bank_lines |= {digest: each for digest, each in rows if digest in banks}
     if people := wanted.get("recipients"):
         async for notes in erase_store.notes_of_recipients(connection):
@@ -151,6 +196,33 @@ async def named_rows(
             own = ((_row_digest(key, "bookmarks", *each), each) for each in marks)
             found.bookmarks |= {digest: each for digest, each in own if digest in saved}
     return found
+
+
+def _restrictions_of(line: erasure_journal.JournalLine, named: NamedRows) -> list[RestrictionRow]:
+    """Return what a line restricts, of what this database has."""
+    rows, kind = [], next(each for name, each in _KEPT.items() if name == line.kind)
+    for each in line.ids:
+        name, why, ends = each.split("/")
+        thing: str | None = name
+        if kind == "order":
+            thing = named.orders.get(name)
+        elif kind == "bank_line":
+            key = named.bank_lines.get(name, (None, None))[0]
+            thing = None if key is None else ".".join(map(str, key))
+        if thing is not None:
+            until = None if ends == "-" else Instant(int(ends))
+            rows.append(
+                RestrictionRow(
+                    kind=kind,
+                    thing=thing,
+                    since=line.at,
+                    until=until,
+                    why=why,
+                    look_at=next_look(line.at, why, until),
+                    erasure=line.at,
+                )
+            )
+    return rows
 
 
 # --- carrying out ---------------------------------------------------------------------------------
@@ -299,8 +371,9 @@ class ErasureReplay:
                 rows = [await attachment_store.attachment_named(connection, each) for each in ids]
                 await self._empty_attachments(connection, [each for each in rows if each])
             case "rejections":
-                gone = await erase_store.rejections_among(connection, ids)
-                await retention_store.drop_rejections(connection, sorted(gone))
+                refused = await erase_store.rejections_received(connection, ids)
+                gone = sorted(name for name, _ in refused)
+                await retention_store.drop_rejections(connection, gone)
                 self._counts["rejections"] += len(gone)
             case "book_lines" | "bank_lines":
                 await self._empty_lines(connection, line, named)
@@ -308,9 +381,11 @@ class ErasureReplay:
                 marks = [named.bookmarks[each] for each in ids if each in named.bookmarks]
                 await erase_store.drop_bookmarks(connection, marks)
                 self._counts["bookmarks"] += len(marks)
-            case _:
+            case "recipients":
                 notes = [named.recipients[each] for each in ids if each in named.recipients]
                 await phone_store.drop_notes(connection, [n for n in notes if n[3] <= line.at])
+            case _:
+                await run(connection, write_restrictions, _restrictions_of(line, named))
         return None
 
     async def _empty_deliveries(
@@ -320,7 +395,8 @@ class ErasureReplay:
         # What had been read when it was erased is money's evidence: it must be read here, too.
         was_read = line.kind == "deliveries"
         unread = {e.delivery_id for e in owned if was_read and e.unread and not e.pruned}
-        refused = await erase_store.rejections_among(connection, line.ids if was_read else ())
+        names = line.ids if was_read else ()
+        refused = {name for name, _ in await erase_store.rejections_received(connection, names)}
         going = sorted({each.delivery_id for each in owned} - unread)
         absent = {*line.ids}.difference((each.delivery_id for each in owned), refused)
         why = "refused" if refused else "unread" if unread else None
@@ -450,28 +526,6 @@ class ErasureReplay:
                 return inbox
             await anyio.sleep(PAUSE_S)
         return False
-
-
-ERASURES_REST_S: Final = 60.0
-"""Seconds between two tries of pending lines."""
-
-ERASURES_IDLE_S: Final = 3_600.0
-"""Seconds between two looks for lines of a command that was killed, where none is known."""
-
-
-async def carry_out_pending(context: AppContext) -> int:
-    """Carry out the lines that were begun and did not end, or that had to wait. Return how many
-    there were."""
-    path = context.settings.erasure_journal_path
-    waiting = await context.database.on_snapshot(erase_store.pending_lines)
-    pending = {each.number for each in waiting}
-    if path is None or not pending:
-        return 0
-    with suppress(ConfigurationError):  # an alarm says that lines are pending, `doctor` why
-        journal = await fitted(context, path)
-        lines = [line for line in journal.lines if line.number in pending]
-        await ErasureReplay(context).replay(lines, journal.key)
-    return len(pending)
 
 
 # --- after a restore ------------------------------------------------------------------------------

@@ -25,6 +25,8 @@ __all__ = (
     "receive",
     "refusal_store",
     "refusals",
+    "restriction_store",
+    "restrictions",
     "reverify",
     "source_state",
     "source_state_store",

@@ -49,8 +49,8 @@ from app.orders.notify_shop import Notifier, Shop, notify_due, shop_of
 from app.orders.set_aside import HOLDING
 from app.orders.worker import FoldWorker
 from app.privacy.fit_journal import take_up_begun
+from app.privacy.pending_erasures import PendingErasures
 from app.privacy.prune import Pruner, retention_of
-from app.privacy.replay_erasures import ERASURES_IDLE_S, ERASURES_REST_S, carry_out_pending
 from app.providers.configured import askers, compile_sources
 from app.providers.provider_client import LIMIT_S, ProviderClient
 from app.receiving.confirm import Confirmer, confirming
@@ -207,10 +207,11 @@ def working_parts(
     retention = retention_of(settings, context.sources)
     if retention is not None:
         parts.append(("the pruner", Pruner(context, retention)))
+    pending = PendingErasures(context)
     erasing = PeriodicTask(
-        partial(carry_out_pending, context),
+        pending.work,
         component="erasures that are pending",
-        rest=lambda pending: ERASURES_REST_S if pending else ERASURES_IDLE_S,
+        rest=pending.rest_s,
         begin=partial(take_up_begun, context),
     )
     parts.append(("the task that carries out pending erasures", erasing))

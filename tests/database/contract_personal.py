@@ -30,10 +30,10 @@ from app.privacy.erasure_journal import make_journal
 from app.privacy.export_files import files_of
 from app.privacy.export_finding import find_person
 from app.privacy.fit_journal import WAITS, journal_state, long_pending
+from app.privacy.pending_erasures import PendingErasures
 from app.privacy.places import UNEXPECTED, columns, is_emptied
 from app.privacy.replay_erasures import (
     ErasureReplay,
-    carry_out_pending,
     emptied_by,
     replay_after_restore,
 )
@@ -428,7 +428,7 @@ class PersonalContract:
             "DELETE FROM suspects",
         ):
             await change(inbox, sql)
-        await carry_out_pending(then)
+        assert await PendingErasures(then).work() == 1
         assert (await journal_state(then)).pending == 0
         assert len(await with_bodies(inbox)) == (1 if why == "beside" else 0)
         assert await rows(inbox, "SELECT count(body) FROM envelopes") == [(0,)]

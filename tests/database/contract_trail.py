@@ -198,7 +198,7 @@ class TrailContract:
             await empty_lines(connection, lines)
             texts = [each async for some in bank_texts(connection) for each in some]
             await rewrite_bank_texts(
-                connection, [(key, ("", "", "", "to •••")) for key, _ in texts]
+                connection, [(key, ("", "", "", "to •••")) for key, _, _ in texts]
             )
         assert await found(inbox) != []
         await commit(

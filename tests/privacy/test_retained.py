@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from sqlalchemy import text
 
 from app.access.operators import Proven, asking_by_token, register_operator
 from app.access.proposals import Proposals
@@ -11,9 +12,10 @@ from app.finance.place_payment import Placing, place_payment, placing_kinds
 from app.orders.refold import refold_until_quiet
 from app.privacy.erase import ErasureRequest, erase
 from app.privacy.erase_finding import Erasure
+from app.privacy.pending_erasures import ENDED, PendingErasures
 from app.privacy.prune import prune_settled, retention_of
 from reconcile.instants import DAY
-from tests.api.driving import Driver, driving, event
+from tests.api.driving import Driver, driving, event, of_order
 from tests.contexts import with_settings
 from tests.privacy.test_erase import PHONE, paid, quiet
 from tests.reconcile.build import T
@@ -92,3 +94,66 @@ async def test_who_paid_money_that_is_dismissed_is_erased_at_once(driver: Driver
         proposals = Proposals(driver.context, placing_kinds(driver.context).values())
         await proposals.approve(proposal.id, by=None, reason="I saw it")
     assert (await erased(driver, day=41, by="Ann")).deliveries == [name]
+
+
+async def round_on(driver: Driver, *, day: int) -> None:
+    """Have the task look at what is pending, so many days later."""
+    driver.clock.put(T + day * DAY)
+    await refold_until_quiet(driver.context, limit=100, progress=quiet)
+    await PendingErasures(driver.context).work()
+
+
+def restricted(driver: Driver) -> list[tuple[str, str, int | None]]:
+    """What is restricted, why, and until which day."""
+    rows = driver.rows("SELECT thing, why, until FROM restrictions ORDER BY thing")
+    return [(r[0], r[1], None if r[2] is None else (r[2] - T) // DAY) for r in rows]
+
+
+def bodies(driver: Driver) -> int:
+    """How many deliveries have their bodies."""
+    return int(driver.rows("SELECT count(body) FROM deliveries")[0][0])
+
+
+async def test_what_was_kept_is_erased_by_itself_when_its_period_ends(driver: Driver) -> None:
+    """First the evidence, with the end of the dispute window; the books' period is over later."""
+    await driver.send(paid("ORD-1", "e1"))
+    await erased(driver, day=10)
+    assert (restricted(driver), bodies(driver)) == ([("ORD-1", "disputable", 120)], 1)
+    await round_on(driver, day=119)
+    assert bodies(driver) == 1
+    await round_on(driver, day=120)
+    assert (restricted(driver), bodies(driver)) == ([("ORD-1", "accounts", 365)], 0)
+    [(who, reason)] = driver.rows(
+        "SELECT who, reason FROM audit WHERE action = 'erased' AND subject = 'ORD-1'"
+    )
+    assert (who, reason) == ("tallyhook", ENDED)
+    await round_on(driver, day=364)
+    assert restricted(driver) == [("ORD-1", "accounts", 365)]
+    await round_on(driver, day=365)
+    assert restricted(driver) == []
+
+
+async def test_what_came_later_of_a_restricted_order_is_erased_too(driver: Driver) -> None:
+    """A refund that names the customer goes without being asked for again."""
+    await driver.send(paid("ORD-1", "e1"))
+    await erased(driver, day=130)
+    assert restricted(driver) == [("ORD-1", "accounts", 365)]
+    refund = of_order("ORD-1", "e2", "refunded")
+    refund["data"]["refund"] = {"reference": "re_1", "amount": 5, "currency": "KES"}
+    await driver.send(refund)
+    assert bodies(driver) == 1
+    await round_on(driver, day=161)
+    assert (restricted(driver), bodies(driver)) == ([("ORD-1", "accounts", 495)], 0)
+
+
+async def test_who_paid_is_erased_with_the_order_that_the_money_is_assigned_to(
+    driver: Driver,
+) -> None:
+    name = await nameless(driver)
+    await erased(driver, day=10)
+    assert restricted(driver) == [(name, "unallocated", 90)]
+    await driver.send(of_order("ORD-9", "e9", "pending"))
+    async with driver.context.database.writing() as connection:
+        await connection.execute(text("UPDATE events SET order_key='ORD-9' WHERE event_id='e5'"))
+    await round_on(driver, day=90)
+    assert restricted(driver) == [("ORD-9", "changed", None)]

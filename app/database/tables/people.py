@@ -246,6 +246,22 @@ class PendingErasureRow(Table, table=True):
     why: str = text_column(marks.CODES)
 
 
+class RestrictionRow(Table, table=True):
+    """What an erasure may not empty yet: an order, a delivery, a file or a bank's line. `why` is
+    the code of the reason; it ends at `until`, NULL while nobody knows when, and is judged again at
+    `look_at`. `erasure` is the instant of the erasure that last restricted it."""
+
+    __tablename__ = "restrictions"
+    __table_args__ = CLUSTERED
+    kind: str = text_column(marks.CODES, primary=True)
+    thing: str = text_column(marks.REFERENCE, primary=True)
+    since: int = big_column()
+    until: int | None = big_column(null=True)
+    why: str = text_column(marks.CODES)
+    look_at: int = big_column()
+    erasure: int = big_column()
+
+
 class TokenRow(Table, table=True):
     """A program's token, or that of `operator`, for commands and the API. Only its SHA-256 is kept.
     `scopes` are separated by blanks; it expires at `until`."""

@@ -1,0 +1,156 @@
+"""Carries out pending erasures: lines of the journal that did not end, and restrictions that did.
+
+    1 look     with one question: pending lines, and restrictions that must be judged again
+    2 lines    are carried out, or wait for another minute (`replay_erasures`)
+    3 judge    each restriction as of now, by the rules of an erasure (`erase_rules`)
+    4 erase    what nothing keeps any more: journal first, as an erasure that a person asked for
+    5 note     the end and the reason of what must stay, or that the restriction is over
+
+The next end is known, so the task rests until then; a command's new restrictions are seen within an
+hour. A restore repeats step 4 by the journal, and what it restricts anew is judged by the first
+round.
+"""
+
+from contextlib import suppress
+from typing import Final
+
+import structlog
+
+from app.context.context import AppContext
+from app.core.errors import ConfigurationError, UnreachableError
+from app.core.jobs import silent
+from app.database.statements import PlainConnection, run
+from app.privacy import erase_store
+from app.privacy.erase_finding import Erasure, ErasureFinder
+from app.privacy.erase_rules import LOOK_AGAIN, next_look
+from app.privacy.erasure_journal import ErasureJournal, JournalLine
+from app.privacy.fit_journal import fitted, fitting_journal, note_lines
+from app.privacy.replay_erasures import ErasureReplay, emptied_by
+from app.receiving import due_store, restriction_store
+from app.receiving.restriction_store import RestrictionRow
+from reconcile.instants import SECOND, Instant
+
+log = structlog.get_logger()
+
+REST_S: Final = 60.0
+"""Seconds between two tries of pending lines, and the least between two looks."""
+
+IDLE_S: Final = 3_600.0
+"""Seconds between two looks for what another process has begun or restricted."""
+
+AT_ONCE: Final = 100
+"""Restrictions judged in one round; a fold each, and the rest in the next."""
+
+ENDED: Final = "its restriction is over, as an earlier erasure asked"
+
+
+class PendingErasures:
+    """Work of the periodic task, and its rest until the next end."""
+
+    def __init__(self, context: AppContext) -> None:
+        self._context = context
+        self._next: Instant | None = None
+
+    async def work(self) -> int:
+        """Carry out pending lines, and erase what is no longer restricted. Return how many lines
+        were pending."""
+        context = self._context
+        now, path = context.clock.now(), context.settings.erasure_journal_path
+        waiting, due, self._next = await context.database.on_snapshot(_look, now)
+        pending = {each.number for each in waiting}
+        if path is None or not (pending or due):
+            return 0
+        with suppress(ConfigurationError):  # an alarm says that lines are pending, `doctor` why
+            if pending:
+                journal = await fitted(context, path)
+                lines = [line for line in journal.lines if line.number in pending]
+                await ErasureReplay(context).replay(lines, journal.key)
+            if due:
+                journal = await fitting_journal(context)
+                for row in due:
+                    await _judge_again(context, journal, row)
+        return len(pending)
+
+    def rest_s(self, pending: int) -> float:
+        """Return how long to rest after a round."""
+        if pending:
+            return REST_S
+        if self._next is None:
+            return IDLE_S
+        return min(max((self._next - self._context.clock.now()) / SECOND, REST_S), IDLE_S)
+
+
+def _look(
+    connection: PlainConnection, now: Instant
+) -> tuple[list[erase_store.PendingLine], list[RestrictionRow], Instant | None]:
+    """Return the pending lines, the restrictions to judge, and when the next is to be judged."""
+    due = restriction_store.due_restrictions(connection, now, limit=AT_ONCE)
+    _, _, look_at = restriction_store.restriction_totals(connection)
+    return erase_store.pending_lines(connection), due, look_at
+
+
+async def _judge_again(context: AppContext, journal: ErasureJournal, row: RestrictionRow) -> None:
+    """Judge one restriction, and erase what nothing keeps. What goes wrong is logged and tried
+    again a day later: one order that cannot be folded must not keep the others."""
+    now = context.clock.now()
+    try:
+        async with context.database.reading() as connection:
+            owned = await erase_store.owners(connection, [row.thing] * (row.kind == "delivery"))
+            beside = await run(connection, restriction_store.order_beside, row.erasure)
+            finder = ErasureFinder(context, silent)
+            erasure = await finder.of_restricted(connection, row, beside=beside)
+        for order in (each.order for each in owned if each.order is not None):
+            async with context.database.writing() as connection:
+                await run(connection, _give_to_order, row, order, now)
+            return  # the order is judged in the next round
+        emptied, _ = emptied_by(erasure, journal.key)
+        after = _after(row, erasure, now=now)
+        lines: list[JournalLine] = []
+        async with context.database.writing() as connection:
+            marks = [each.mark for each in erasure.orders]
+            if len(await run(connection, due_store.unchanged, marks)) < len(marks):
+                emptied, after = {}, row._replace(look_at=Instant(now + LOOK_AGAIN))
+            if emptied:
+                lines = journal.append(emptied, at=max(now, erasure.latest))
+                await note_lines(connection, journal, since=now)
+            await run(connection, _note, row, after)
+        await ErasureReplay(context, reason=ENDED, subject=row.thing).replay(lines, journal.key)
+    except (ConfigurationError, UnreachableError):
+        raise
+    except Exception as error:
+        log.error("a restriction cannot be judged", kind=row.kind, exc_info=error)
+        async with context.database.writing() as connection:
+            await run(connection, _note, row, row._replace(look_at=Instant(now + LOOK_AGAIN)))
+
+
+def _after(row: RestrictionRow, erasure: Erasure, *, now: Instant) -> RestrictionRow | None:
+    """Return the restriction as it goes on; None where it is over."""
+    for each in erasure.kept:
+        if (each.kind, each.what) == (row.kind, row.thing):
+            look_at = next_look(now, each.why, each.until)
+            return row._replace(until=each.until, why=each.why, look_at=look_at)
+    until = erasure.accounts.get(row.thing)
+    if row.kind == "bank_line" and row.until is not None and row.until > now:
+        until = row.until
+    if until is None:
+        return None
+    return row._replace(until=until, why="accounts", look_at=next_look(now, "accounts", until))
+
+
+def _give_to_order(
+    connection: PlainConnection, row: RestrictionRow, order: str, now: Instant
+) -> None:
+    """Restrict the order to which a restricted delivery belongs since it was assigned or read."""
+    restriction_store.end_restriction(connection, row.kind, row.thing)
+    owner = row._replace(kind="order", thing=order, until=None, why="changed", look_at=now)
+    restriction_store.write_restrictions(connection, [owner])
+
+
+def _note(
+    connection: PlainConnection, before: RestrictionRow, after: RestrictionRow | None
+) -> None:
+    """Store how a restriction goes on, or that it is over."""
+    if after is None:
+        restriction_store.end_restriction(connection, before.kind, before.thing)
+    else:
+        restriction_store.rewrite_restriction(connection, after)

@@ -1,0 +1,121 @@
+"""What an erasure may not empty yet: kept for finance and claims, and hidden from everybody else.
+
+A restriction stands in the database with the erasure that made it, and ends by itself
+(`app/privacy/end_restrictions.py`). Leaves out: when something must stay (`erase_rules`).
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal, NamedTuple
+
+from app.core.errors import UsageError
+from app.database.engine import Connection
+from app.database.marks import GROUNDS, Ground
+from app.database.statements import PlainConnection, run
+from app.receiving import restriction_store
+from reconcile.instants import Instant, format_instant, format_known
+
+Kind = Literal["order", "delivery", "whole", "attachment", "bank_line"]
+"""Kinds of things that are restricted.
+
+order       by its reference: all that belongs to it
+delivery    of no order, or refused; `whole`: the body of the request that brought one
+attachment  a file of another order that names the customer
+bank_line   a version of a bank's line, as `subject.ordinal.since`
+"""
+
+
+class Reason(NamedTuple):
+    """Why something is restricted, and the legal ground."""
+
+    because: str
+    ground: Ground
+
+
+_UNREAD: Final = Reason("a message that may be about a payment must be read first", "claims")
+
+REASONS: Final[Mapping[str, Reason]] = {
+    "accounts": Reason("books must be kept", "accounts"),
+    "disputable": Reason("its payment can be disputed", "claims"),
+    "unallocated": Reason("it paid, and no order has its money", "claims"),
+    "not_over": Reason("its payment is not over", "claims"),
+    "revocable": Reason("the customer can revoke its payment", "claims"),
+    "disputed": Reason("its payment is disputed", "claims"),
+    "to_settle": Reason("a person must settle it first", "claims"),
+    "shared": Reason("a person must settle which order its events belong to", "claims"),
+    "minimum": Reason("the shop's law demands it", "accounts"),
+    "refused": _UNREAD,
+    "unread": _UNREAD,
+    "beside_unread": _UNREAD,
+    "set_aside": _UNREAD,
+    "in_the_reference": Reason("its reference is, or holds, the number or address", "accounts"),
+    "changed": Reason("something was said of it during the erasure", "claims"),
+}
+"""Reasons by the code that is stored."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Restriction:
+    """One thing that is restricted.
+
+    until  when it ends; None: when its reason does, which is looked at each day
+    why    a key of REASONS
+    """
+
+    kind: Kind
+    thing: str
+    since: Instant
+    until: Instant | None
+    why: str
+
+    @property
+    def sentence(self) -> str:
+        """Say that it is restricted, since when, until when and why."""
+        because, ground = REASONS[self.why]
+        until = "until that ends" if self.until is None else f"until {format_instant(self.until)}"
+        return (
+            f"Its customer's data are restricted since {format_instant(self.since)}, {until}: "
+            f"{because} ({GROUNDS[ground]})."
+        )
+
+    def document(self) -> dict[str, Any]:
+        """Return it for JSON."""
+        return {
+            "since": format_instant(self.since),
+            "until": format_known(self.until),
+            "why": self.why,
+            "sentence": self.sentence,
+        }
+
+
+def restricted_orders(
+    connection: PlainConnection, orders: Collection[str]
+) -> dict[str, Restriction]:
+    """Return the restrictions of these orders, by order."""
+    rows = restriction_store.restrictions_of(connection, "order", orders)
+    return {row.thing: restriction_of(row) for row in rows}
+
+
+def restricted_deliveries(
+    connection: PlainConnection, deliveries: Collection[str]
+) -> dict[str, Restriction]:
+    """Return the restrictions of these deliveries, or of their orders, by delivery."""
+    rows = restriction_store.restrictions_of_deliveries(connection, deliveries)
+    return {delivery: restriction_of(row) for delivery, row in rows}
+
+
+async def refuse_restricted(connection: Connection, *, order: str = "", delivery: str = "") -> None:
+    """Raise UsageError where an order, or a delivery, is restricted."""
+    if order:
+        found = await run(connection, restricted_orders, [order])
+    else:
+        found = await run(connection, restricted_deliveries, [delivery])
+    for each in found.values():
+        raise UsageError(each.sentence.rstrip("."))
+
+
+def restriction_of(row: restriction_store.RestrictionRow) -> Restriction:
+    """Return the value of a row."""
+    kinds: tuple[Kind, ...] = ("order", "delivery", "whole", "attachment", "bank_line")
+    kind = next(each for each in kinds if each == row.kind)
+    return Restriction(kind=kind, thing=row.thing, since=row.since, until=row.until, why=row.why)
