@@ -15,12 +15,16 @@ ahead has published comes true by itself within that time; what is dated later w
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backlog:
     """What is not read yet, without what is set aside: records, bytes, and when the oldest and the
-    newest came."""
+    newest came.
+
+    copied_up_to  date of the newest commit that a standby has replayed; None on a primary
+    """
 
     records: int = 0
     size: int = 0
     oldest: Instant | None = None
     newest: Instant | None = None
+    copied_up_to: Instant | None = None
 
     def is_dated_ahead(self, now: Instant) -> bool:
         """Return whether a clock that was ahead dated any of it: it came before now."""
@@ -34,6 +38,7 @@ class Backlog:
             size=self.size + other.size,
             oldest=min(oldest, default=None),
             newest=max(newest, default=None),
+            copied_up_to=self.copied_up_to or other.copied_up_to,
         )
 
 

@@ -222,8 +222,9 @@ class DatabaseFiles:
 
     def loss(self) -> str | None:
         """Say which file is gone, was replaced or was cut off; None while all are those that were
-        opened, and as long as they must be."""
-        for path, mend in self._mends.items():
+        opened, and as long as they must be, and before any was."""
+        for path in self._opened:
+            mend = self._mends[path]
             try:
                 status = path.stat()
             except OSError:

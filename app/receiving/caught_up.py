@@ -10,7 +10,7 @@ from typing import Final, Literal
 
 from app.context.context import AppContext
 from app.core.errors import NotAllRead
-from reconcile.instants import MILLISECOND, SECOND, Instant, format_duration
+from reconcile.instants import MILLISECOND, SECOND, Duration, Instant, format_duration
 
 READ_WITHIN_S: Final = 2.0
 """Seconds after which a delivery that is still unread counts as unread; a question about one order
@@ -23,6 +23,10 @@ burst, whose end is seconds away, no call is to take long."""
 FAR_BEHIND: Final = 200 * MILLISECOND
 """Age of the oldest unread delivery from which such a call does not wait at all: the reader is at
 work on more than it could wait for."""
+
+COPY_LATE: Final[Duration] = 10 * SECOND
+"""Age of the newest commit on a standby from which its copy counts as incomplete: two beats of the
+reader, which commits one every five seconds where nothing comes."""
 
 _PAUSE_S: Final = 0.02
 """Pause between two looks, where the reader is another process."""
@@ -37,7 +41,8 @@ async def behind_s(
 ) -> int:
     """Return the age of the oldest unread delivery in seconds, at least 1; 0 where none is unread.
 
-    Every answer about orders, and every refusal to give one, rests on this one decision.
+    Every answer about orders, and every refusal to give one, rests on this one decision. A standby
+    that lags behind its primary lacks what was committed since: its age is that of its copy.
 
     as_of  the instant whose knowledge is asked for: later arrivals do not matter; None: now
     """
@@ -50,6 +55,8 @@ async def behind_s(
         if oldest is not None and found.is_dated_ahead(now):
             # Nobody knows when that came.
             oldest = Instant(min(oldest, now - round(READ_WITHIN_S * SECOND)))
+        if found.copied_up_to is not None and now - found.copied_up_to >= COPY_LATE:
+            oldest = min(found.copied_up_to, now if oldest is None else oldest)
         if oldest is None or (as_of is not None and oldest > as_of):
             return 0
         behind = now - oldest
@@ -70,9 +77,11 @@ async def must_have_read(context: AppContext, *, as_of: Instant | None = None) -
     """Raise NotAllRead where deliveries are unread; `as_of` as above."""
     behind = await behind_s(context, as_of=as_of)
     if behind:
+        lags = ", or this is a standby that lags behind its primary"
         raise NotAllRead(
-            f"deliveries that came {spoken_age(behind)} ago are accepted and not read yet: is "
-            "`tallyhook serve` running? Try again when /readyz says that it is ready"
+            f"deliveries that came {spoken_age(behind)} ago are accepted and not read yet"
+            f"{lags if context.database.shared else ''}: is `tallyhook serve` running? Try again "
+            "when /readyz says that it is ready"
         )
 
 
@@ -84,6 +93,6 @@ def spoken_age(behind: int) -> str:
 def unread_notice(behind: int) -> str:
     """Return the sentence that an answer about orders may lack the oldest unread delivery."""
     return (
-        f"Deliveries that came up to {spoken_age(behind)} ago are accepted and not read yet: what "
-        "is said of orders here may lack them, and what is not here may have come. Ask again later."
+        f"Deliveries that came up to {spoken_age(behind)} ago may not be read yet: what is said of "
+        "orders here may lack them, and what is not here may have come. Ask again later."
     )

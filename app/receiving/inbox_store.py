@@ -518,9 +518,23 @@ def _in_database(connection: PlainConnection, up_to: int) -> tuple[Backlog, int,
         "SELECT count(*), sum(length(record)), min(received_at), max(received_at) "
         "FROM suspects WHERE aside=0"
     )
-    suspects = Backlog(records=int(records), size=int(size or 0), oldest=oldest, newest=newest)
-    return rows + suspects, position_of(connection), _last_in_table(connection)
+    ((last_in_table, copied),) = connection.ask(
+        _LAST_ON_SQLITE if connection.dialect == "sqlite" else _LAST_ON_POSTGRESQL
+    )
+    suspects = Backlog(
+        records=int(records),
+        size=int(size or 0),
+        oldest=oldest,
+        newest=newest,
+        copied_up_to=copied,
+    )
+    return rows + suspects, position_of(connection), int(last_in_table)
 
 
-def _last_in_table(connection: PlainConnection) -> int:
-    return int(connection.ask("SELECT coalesce(max(seq), 0) FROM inbox")[0][0])
+_LAST_ON_SQLITE: Final = "SELECT coalesce(max(seq), 0), NULL FROM inbox"
+_LAST_ON_POSTGRESQL: Final = """
+SELECT coalesce(max(seq), 0), CASE WHEN pg_is_in_recovery() THEN CAST(1000000 * extract(
+    epoch FROM coalesce(pg_last_xact_replay_timestamp(), pg_postmaster_start_time())
+) AS bigint) END FROM inbox
+"""
+"""The table's last number, and up to when a standby has replayed its primary's commits."""

@@ -243,7 +243,7 @@ def test_what_could_not_be_read(run: Run, filled: dict[str, str], tmp_path: Path
     assert (ended.code, ended.err) == (0, "They are read again by `serve`.\n")
     assert one.delivery_id in ended.out
     assert state() == (0, 0)
-    assert "accepted and not read yet" in run("deliveries", "poisoned", "--retry").err
+    assert "may not be read yet" in run("deliveries", "poisoned", "--retry").err
     (entry,) = [
         each
         for each in run("audit", "list", "--format", "json").document

@@ -28,7 +28,7 @@ from tests.contexts import Here
 from tests.copied import copy_of
 from tests.reconcile.build import T
 
-UNREAD: Final = "accepted and not read yet"
+UNREAD: Final = " read yet"
 
 
 async def nothing(reading: Any, **_: Any) -> int:

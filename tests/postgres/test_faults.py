@@ -19,7 +19,8 @@ from sqlalchemy import text
 from sqlalchemy.engine import make_url
 
 from app.access.operators import register_operator
-from app.core.errors import ConfigurationError, StorePoisoned, StoreUnavailable
+from app.core.clock import SystemClock
+from app.core.errors import ConfigurationError, NotAllRead, StorePoisoned, StoreUnavailable
 from app.database import engine, postgresql
 from app.database.engine import AWAITS_STANDBY, unsafe_standbys
 from app.database.facts import database_facts
@@ -27,8 +28,10 @@ from app.database.writer import Writer
 from app.monitoring.health import refusal
 from app.monitoring.preflight import of_database
 from app.orders import refold
+from app.receiving import caught_up
 from app.receiving.append_store import Appended, KnownEvents
 from app.receiving.inbox import Inbox, open_inbox
+from reconcile.instants import SECOND
 from tests.contexts import settings_of
 from tests.database.builders import (
     arrival,
@@ -394,6 +397,44 @@ async def test_an_asynchronous_standby_takes_over(place: tuple[Programs, Path]) 
         assert await load.lost(url)
         assert len(unsafe) == 1
         assert "asynchronous" in unsafe[0]
+
+
+async def test_a_standby_that_lags_behind_is_no_ground_for_a_report(
+    place: tuple[Programs, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it answers says how far it may be behind; caught up, it reports like its primary."""
+    monkeypatch.setattr(caught_up, "COPY_LATE", 2 * SECOND)
+    found, folder = place
+    primary, standby = Server(found, folder / "lp"), Server(found, folder / "ls")
+    await in_thread(primary.make)
+    await in_thread(primary.start)
+    try:
+        await migrate(primary.url("postgres"))
+        await in_thread(lambda: standby.copy_from(primary, name="other"))
+        await in_thread(standby.start)
+        own, reads = standby.url("postgres"), settings_of(standby.url("postgres"))
+        async with (
+            opened(primary.url("postgres")) as inbox,
+            open_inbox(reads, purpose="reading") as copy,
+        ):
+            asked = copy.context(clock=SystemClock())
+            await keep(inbox, arrival(said("e1", order="A")))
+            async with asyncio.timeout(PATIENCE_S):
+                while await caught_up.behind_s(asked, patience="none"):  # noqa: ASYNC110
+                    await asyncio.sleep(LOOK_S)
+            await caught_up.must_have_read(asked)
+            await ask_in_loop(own, "SELECT pg_wal_replay_pause()")
+            await keep(inbox, arrival(said("e2", order="A")))
+            await asyncio.sleep(2.5)
+            assert await caught_up.behind_s(asked, patience="none") >= 2
+            with pytest.raises(NotAllRead, match="a standby that lags behind its primary"):
+                await caught_up.must_have_read(asked)
+            await ask_in_loop(own, "SELECT pg_wal_replay_resume()")
+            await keep(inbox, arrival(said("e3", order="A")))
+            await caught_up.must_have_read(asked)
+    finally:
+        await in_thread(standby.stop)
+        await in_thread(primary.stop)
 
 
 async def keep_on(inbox: Inbox) -> None:
