@@ -280,13 +280,28 @@ _LEDGER: Final = members(
             "Sources of the order of which nothing was accepted since refusals began; there only "
             "where there are any. The fingerprint does not cover it.",
         ),
+        "gaps": described(
+            listed(
+                members(
+                    {
+                        "gap": WORD,
+                        "since": INSTANT,
+                        "until": INSTANT,
+                        "looked_at": {"type": "boolean"},
+                    }
+                )
+            ),
+            "Accepted gaps in the order's time, in which messages and statements may be lost; "
+            "`looked_at` where its providers were asked since, or a person released it. There only "
+            "where there are any. The fingerprint does not cover it.",
+        ),
         "behind_s": described(
             COUNT,
             "For how many seconds something accepted has waited to be read; there only where "
             "something does, and then `fulfillable` is false.",
         ),
     },
-    optional=("pruned", "unread", "unallocated", "refusing", "behind_s"),
+    optional=("pruned", "unread", "unallocated", "refusing", "gaps", "behind_s"),
 )
 
 _ATTEMPT: Final = members(

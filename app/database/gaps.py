@@ -5,12 +5,13 @@ Leaves out where that instant is noted besides (`receiving/inbox_store.py`), and
 gap.
 """
 
+from collections.abc import Iterable
 from dataclasses import astuple, dataclass
 from typing import Final, Literal
 
 from app.core.ids import new_id
 from app.database.statements import PlainConnection
-from reconcile.instants import Instant
+from reconcile.instants import Instant, format_instant
 
 GapKind = Literal["database", "inbox"]
 """What lost something: `database`, its newest commits, which may hold deliveries and all that does
@@ -99,3 +100,15 @@ _ALL: Final = (
     "SELECT id, kind, since, until, deliveries, detail, accepted_at, accepted_by, reason FROM gaps "
     "ORDER BY id"
 )
+
+
+def gaps_until(connection: PlainConnection, until: Instant) -> list[Gap]:
+    """Return the accepted gaps that had begun by an instant."""
+    return [gap for gap in accepted_gaps(connection) if gap.since <= until]
+
+
+def spans_of(gaps: Iterable[Gap]) -> str:
+    """Return when gaps were: `from 2026-11-20T10:00:00Z to 2026-11-20T10:05:00Z`."""
+    return " and ".join(
+        f"from {format_instant(gap.since)} to {format_instant(gap.until)}" for gap in gaps
+    )

@@ -234,8 +234,10 @@ def _known(ledger: Ledger, unheard: Unheard, times: Times) -> list[Block]:
     heard, none = ledger.case.heard, "The payment service has said nothing of this order."
     if unheard.messages:
         none = "No message about this order could be read."
-    elif unheard.may_lack:
+    elif unheard.refusing or unheard.not_kept:
         none = "No message about this order is known, and what comes is refused."
+    elif unheard.gaps:
+        none = "No message about this order is known, and some may be lost."
     shown: list[Block] = [Paragraph(none)]
     if heard:
         spoken = [Spoken(number=n, at=e.at, received_at=e.first) for n, e in enumerate(heard, 1)]
@@ -297,6 +299,8 @@ def _chain(facts: LetterFacts, times: Times) -> list[Block]:
     elif unread:
         requests = counted(unread, "request")
         arrived = [f"{requests} of the payment service arrived and cannot be read."]
+    elif facts.unheard.gaps:
+        arrived = ["What arrived of the payment service may be lost: see When we knew."]
     elif facts.unheard.may_lack:
         arrived = [
             "What arrived was refused: nothing proves that it came from the payment service."
@@ -373,6 +377,11 @@ def unheard_sentences(unheard: Unheard, times: Times) -> list[str]:
             f"{unheard.not_kept:,} requests that nobody signs were not kept in this order's time: "
             "genuine ones may be among them, and anyone can send these."
         )
+    said += [
+        f"What came between {times.at(each.since)} and {times.at(each.until)} may be lost: the "
+        f"shop accepted this gap. [{each.gap}]"
+        for each in unheard.gaps
+    ]
     for source in unheard.sources:
         if source.refusing_since is not None:
             said.append(

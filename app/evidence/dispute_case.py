@@ -13,6 +13,7 @@ from app.core.phone_key import is_of_a_number
 from app.core.reading import Unreadable
 from app.core.zones import wall_clock
 from app.database.engine import Connection
+from app.database.gaps import gaps_until
 from app.database.statements import run
 from app.evidence import attachment_store, gather_evidence
 from app.evidence import dispute as disputes
@@ -188,7 +189,8 @@ async def dispute_case(context: AppContext, asked: CaseRequest) -> DisputeCase:
         known = whole.known_at(as_of)
         if not spoken_of(known):
             aside = await run(connection, of_another_shop, known, until=as_of)
-            raise nothing_known(whole, asked.as_of, behind_s=behind, aside=aside)
+            gaps = await run(connection, gaps_until, as_of)
+            raise nothing_known(whole, asked.as_of, behind_s=behind, gaps=gaps, aside=aside)
         masking = Masking(await phones_of(connection, asked.order, sources=context.sources))
         masked = gather_evidence.masked_history(known, masking)
         ledger = fold(masked, policy=context.policy, as_of=as_of)

@@ -27,7 +27,7 @@ from reconcile.instants import Instant
 from reconcile.ledger.correlate import Heard
 from reconcile.ledger.events import ANSWERS, UNCONFIRMED, Standing
 from reconcile.ledger.ledger import Ledger, Movement
-from reconcile.ledger.plain import UNREAD, plain_outcome
+from reconcile.ledger.plain import plain_outcome
 from reconcile.ledger.unheard import Unheard
 from reconcile.money import Money, to_json
 
@@ -178,8 +178,8 @@ class _Writer:
             "asked_for": self._asked_for(),
             "rules": [each.document() for each in case.rules],
             "answer": [
-                *([UNREAD] if case.unheard.messages else []),
-                *(local_text(each, self._zone, named=True) for each in plain_outcome(case.ledger)),
+                local_text(each, self._zone, named=True)
+                for each in plain_outcome(case.ledger, case.unheard)
             ],
             "money": _money(case.ledger, unheard=case.unheard),
             "facts": [

@@ -13,6 +13,7 @@ from app.core.errors import UsageError
 from app.core.masking import Masking, is_code
 from app.core.reading import Unreadable
 from app.database.engine import Connection
+from app.database.gaps import gaps_until
 from app.database.statements import run
 from app.evidence import attachment_store, prove_sealed, store, verify
 from app.evidence.attachments import attachment_bytes
@@ -332,7 +333,8 @@ async def gather_dossier(
         known = history.known_at(instant)
         if not spoken_of(known):
             aside = await run(connection, of_another_shop, known, until=instant)
-            raise nothing_known(history, as_of, aside=aside)
+            gaps = await run(connection, gaps_until, instant)
+            raise nothing_known(history, as_of, gaps=gaps, aside=aside)
         if as_of is not None and as_of > history.instant_at(now):
             raise UsageError("--as-of is still to come: what will be known then, nobody can prove")
         ids = [each.delivery_id for each in known.deliveries]

@@ -417,6 +417,8 @@ def _unheard(heard: dict[str, Any]) -> list[str]:
           f"{each['refusing_since']} (heard.json)" for each in refusing],
         f"that nothing more came: {heard['not_kept']} requests that nobody signs were not kept "
         "(heard.json)" if heard["not_kept"] else "",
+        *[f"that nothing more came between {each['since']} and {each['until']}, and that nothing "
+          "of that time is lost: the shop accepted a gap (heard.json)" for each in heard["gaps"]],
         f"what refused messages say, {refused}: they count for nothing, and anyone can send these "
         "(heard.json)" if refused else "",
         "when each source last delivered something that was read (heard.json)",

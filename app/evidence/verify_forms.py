@@ -155,6 +155,7 @@ HEARD = {
                 "names_order": bool}],
     "unallocated": [{"payment": str, "received_at": instant, "money": MONEY_OR_NULL}],
     "refused": whole, "not_kept": whole,
+    "gaps": [{"gap": str, "since": instant, "until": instant, "looked_at": bool}],
 }  # fmt: skip
 
 DEED = {

@@ -2,6 +2,7 @@
 
 __all__ = (
     "accept_findings",
+    "after_loss",
     "counter_store",
     "customers",
     "delivery_log",
@@ -32,7 +33,6 @@ __all__ = (
     "retention_store",
     "search_store",
     "set_aside",
-    "shop_facts_store",
     "sought",
     "unallocated",
     "unallocated_store",

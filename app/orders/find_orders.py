@@ -18,6 +18,7 @@ from app.core.masking import looks_like_a_phone, masked_phone
 from app.core.references import composed, fault_of
 from app.core.text import counted
 from app.database.engine import Connection
+from app.database.gaps import accepted_gaps, gaps_until, spans_of
 from app.database.statements import PlainConnection, run
 from app.orders import search_store
 from app.orders.customers import phones_of
@@ -163,6 +164,8 @@ async def find_orders(
         found.notes += await run(connection, _unread_notes, names, nothing=not found.hits)
         if names and not found.hits:
             found.notes += await run(connection, _not_kept_notes, context.sources, now)
+        if not found.hits:
+            found.notes += await run(connection, _gap_notes)
         for event in look.unplaced.values():
             name = f"{event.source}:{event.unplaced_name}"
             try:
@@ -191,7 +194,8 @@ async def find_orders(
 def _no_order(connection: PlainConnection, history: History, until: Instant) -> str:
     """Say of a reference that only payments name that may be of other shops."""
     aside = of_another_shop(connection, history, until=until)
-    said = str(nothing_known(history, None, aside=aside))
+    gaps = gaps_until(connection, until)
+    said = str(nothing_known(history, None, gaps=gaps, aside=aside))
     return f"{said[:1].upper()}{said[1:]}."
 
 
@@ -229,6 +233,17 @@ def _not_kept_notes(
     return [
         f"{count:,} requests that nobody signs were not kept in the last day, and one may be about "
         "it: look it up at the provider."
+    ]
+
+
+def _gap_notes(connection: PlainConnection) -> list[str]:
+    """Return a note of accepted gaps, where nothing was found."""
+    gaps = accepted_gaps(connection)
+    if not gaps:
+        return []
+    return [
+        f"What came {spans_of(gaps)} may be lost, and what is sought may have been among that: "
+        "look it up at the provider."
     ]
 
 

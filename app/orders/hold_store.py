@@ -5,7 +5,7 @@ The rows are `records` like any other; the fold says what a hold means.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -13,7 +13,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from app.database.mapping import LATER_AT, RECORD_AT
 from app.database.statements import select_in, statement
 from reconcile.instants import Instant
-from reconcile.ledger.records import HoldReason
+from reconcile.ledger.events import Event
+from reconcile.ledger.history import History
+from reconcile.ledger.records import HoldReason, Record, RecordKind
 
 _STANDING: Final = statement(
     "records.kind IN ('held', 'released') AND records.kind = 'held' AND NOT EXISTS "
@@ -45,6 +47,8 @@ _COUNT: Final = statement(
     "SELECT count(DISTINCT order_key) FROM records WHERE {standing}", standing=_STANDING
 )
 
+_COUNT_FOR: Final = statement("{count} AND reason = :reason", count=_COUNT)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hold:
@@ -53,6 +57,31 @@ class Hold:
     order: str
     reason: HoldReason
     since: Instant
+
+
+class HoldChange(NamedTuple):
+    """Record that the service is to write for an order: a hold or a release.
+
+    at   its earliest instant
+    ask  events about whose payments the providers are to be asked
+    """
+
+    kind: RecordKind
+    reason: HoldReason
+    at: Instant
+    ask: tuple[Event, ...] = ()
+
+
+def last_word(history: History, reason: HoldReason) -> Record | None:
+    """Return the last record of an order that holds or releases it for a reason, if any."""
+    words = [r for r in history.records if r.kind in ("held", "released") and r.reason == reason]
+    return max(words, key=lambda r: (r.recorded_at, r.record_id), default=None)
+
+
+def stands(history: History, reason: HoldReason) -> bool:
+    """Return whether the order is held for a reason."""
+    last = last_word(history, reason)
+    return last is not None and last.kind == "held"
 
 
 async def holds_of(connection: AsyncConnection, orders: Iterable[str]) -> list[Hold]:
@@ -68,9 +97,10 @@ async def some_holds(
     return [_hold(row) for row in rows]
 
 
-async def count_held(connection: AsyncConnection) -> int:
-    """Return how many orders are held, for any reason."""
-    return int((await connection.execute(text(_COUNT))).scalar_one())
+async def count_held(connection: AsyncConnection, *, reason: HoldReason | None = None) -> int:
+    """Return how many orders are held, for one reason or for any."""
+    sql = text(_COUNT) if reason is None else text(_COUNT_FOR).bindparams(reason=reason)
+    return int((await connection.execute(sql)).scalar_one())
 
 
 def _hold(row: Sequence[Any]) -> Hold:

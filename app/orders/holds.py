@@ -12,7 +12,6 @@ settings: either may change what old evidence means.
 """
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import replace
 from typing import Final
 
 from app.access.operator_store import Operator
@@ -27,13 +26,13 @@ from app.orders.hold_store import Hold, holds_of, some_holds
 from app.orders.ledger_store import LastPublished, last_published
 from app.orders.policy_version_store import rules_of
 from app.orders.record_store import add_records, after_all, hold_record, keep_records
-from app.orders.unread_holds import SUPPOSED, note_unread, with_supposed
+from app.orders.service_holds import SUPPOSED, record_holds, with_record, with_supposed
 from app.receiving.pace import Pace
 from reconcile.instants import EARLIEST, TICK
 from reconcile.ledger.fold import fold
 from reconcile.ledger.history import History
 from reconcile.ledger.policy import Policy, policy_text
-from reconcile.ledger.records import HoldReason, Record
+from reconcile.ledger.records import HoldReason
 
 BECAUSE: Final[HoldReason] = "rules_changed"
 """The reason of these holds."""
@@ -66,10 +65,10 @@ def judged_histories(
     One that the fold worker is going to hold has that hold already, dated just after what was last
     published.
     """
-    histories = with_supposed(connection, histories_of(connection, orders))
+    histories = with_supposed(connection, histories_of(connection, orders), policy=policy)
     published = _of_other_rules(connection, orders, policy=policy)
     return histories | {
-        order: _with(
+        order: with_record(
             histories[order],
             hold_record(
                 order, "held", at=each.as_of + TICK, record_id=NOT_YET_HELD, reason=BECAUSE
@@ -140,7 +139,7 @@ def hold_back(
         if only_by_new_rules(history, published[order], policy=context.policy)
     }
     keep_records(connection, [held[order] for order in sorted(held)])
-    return {order: _with(histories[order], record) for order, record in held.items()}
+    return {order: with_record(histories[order], record) for order, record in held.items()}
 
 
 async def hold_if_due(context: AppContext, orders: Collection[str]) -> None:
@@ -152,19 +151,15 @@ async def hold_if_due(context: AppContext, orders: Collection[str]) -> None:
     waiting = [order for order, ids in supposed.items() if NOT_YET_HELD in ids]
     if waiting:
         await context.database.writer.commit(hold_back, context, waiting)
-    unread = [order for order, ids in supposed.items() if SUPPOSED in ids]
-    if unread:
-        await context.database.writer.commit(_note_unread_of, context, unread)
+    others = [order for order, ids in supposed.items() if SUPPOSED in ids]
+    if others:
+        await context.database.writer.commit(_record_holds_of, context, others)
 
 
-def _note_unread_of(
+def _record_holds_of(
     connection: PlainConnection, context: AppContext, orders: Sequence[str]
 ) -> None:
-    note_unread(connection, context, histories_of(connection, orders))
-
-
-def _with(history: History, record: Record) -> History:
-    return replace(history, records=history.records | {record})
+    record_holds(connection, context, histories_of(connection, orders))
 
 
 # --- (4) release ---------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from app.database.locks import STATING, take_lock_of
 from app.database.statements import PlainConnection
 from app.orders.policy_version_store import forget_required, note_required, required_since
 from app.orders.record_store import after_all, keep_records, linked_orders, order_records
-from app.orders.shop_facts_store import last_restore
+from app.orders.shop_facts_store import last_loss
 from reconcile.instants import EARLIEST, Instant
 from reconcile.ledger.records import Record, RecordKind, Tender
 from reconcile.money import Money
@@ -134,10 +134,8 @@ async def tell_order(
     def record(connection: PlainConnection) -> list[Record]:
         take_lock_of(connection, STATING, facts.order)  # the same stated twice is written once
         known, now = order_records(connection, facts.order), context.clock.now()
-        restored = last_restore(connection)
-        fresh = news(
-            known, facts, now=after_all(known, now=now), author=author, restored_at=restored
-        )
+        lost_at = last_loss(connection)
+        fresh = news(known, facts, now=after_all(known, now=now), author=author, lost_at=lost_at)
         refuse_taken(connection, facts.order, facts.references)
         keep_records(connection, fresh)
         _note_price(connection, known, fresh, at=now)
@@ -154,11 +152,11 @@ def news(
     *,
     now: Instant,
     author: str,
-    restored_at: Instant | None = None,
+    lost_at: Instant | None = None,
 ) -> list[Record]:
     """Return the records that these facts add to the known ones.
 
-    restored_at  when the database was last restored; what the shop denied before that may have
+    lost_at  when statements were last lost; what the shop denied before that may have
                  happened since, so it is recorded again
 
     Raises TendersDoNotFit.
@@ -173,7 +171,7 @@ def news(
         denials = [place for place, record in enumerate(stated) if record.kind == denied]
         since = stated[denials[-1] :] if denials else stated  # begins with the last denial
         if moment == NOT_SO:
-            old = EARLIEST if restored_at is None else restored_at
+            old = EARLIEST if lost_at is None else lost_at
             if [each.kind for each in since] != [denied] or since[0].recorded_at <= old:
                 fresh.append(_record(facts, denied, now, now=now, author=author))
         elif moment is not None and all((each.kind, each.at) != (said, moment) for each in since):

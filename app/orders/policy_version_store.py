@@ -1,5 +1,5 @@
 """The policy by which the orders are folded, in one row of `meta`, and its short name, which is
-kept beside each order's last fold.
+kept beside each order's last fold; and what else sets many orders due at once.
 
     v1 {…}       every order was folded by this policy since, or is due
     to v1 {…}    orders are being set due for it; if that is broken off, it begins anew
@@ -29,22 +29,40 @@ _SOME: Final = (
     "SELECT order_key FROM order_due WHERE order_key > :after ORDER BY order_key LIMIT :limit"
 )
 
+_SOME_WITH_MONEY: Final = (
+    "SELECT order_key FROM order_due WHERE order_key > :after AND order_key <= :last "
+    "AND EXISTS (SELECT 1 FROM ledgers WHERE ledgers.order_key = order_due.order_key AND outcome "
+    "IN ('succeeded', 'partially_refunded', 'disputed', 'charged_back', 'unresolved')) "
+    "ORDER BY order_key"
+)
+"""Orders that money came for, by their last fold; those that were never folded are due anyway."""
+
 _SET_DUE: Final = (
     "UPDATE order_due SET generation=generation+1, "
     "due_at=CASE WHEN due_at <= :now THEN due_at ELSE :now END "
 )
 
-_SET_DUE_SQLITE: Final = statement(
-    "{set_due} WHERE order_key IN ({some}) RETURNING order_key", set_due=_SET_DUE, some=_SOME
-)
 
-_SET_DUE_POSTGRESQL: Final = statement(
-    # Marks are locked in key order, as everywhere.
-    "WITH taken AS MATERIALIZED ({some} FOR UPDATE) {set_due} "
-    "FROM taken WHERE order_due.order_key = taken.order_key RETURNING order_due.order_key",
-    set_due=_SET_DUE,
-    some=_SOME,
-)
+def _setting_due(some: str) -> dict[str, str]:
+    """Return the statement that sets these orders due, by dialect."""
+    return {
+        "sqlite": statement(
+            "{set_due} WHERE order_key IN ({some}) RETURNING order_key",
+            set_due=_SET_DUE,
+            some=some,
+        ),
+        "postgresql": statement(
+            # Marks are locked in key order, as everywhere.
+            "WITH taken AS MATERIALIZED ({some} FOR UPDATE) {set_due} "
+            "FROM taken WHERE order_due.order_key = taken.order_key RETURNING order_due.order_key",
+            set_due=_SET_DUE,
+            some=some,
+        ),
+    }
+
+
+_SET_SOME_DUE: Final = _setting_due(_SOME)
+_SET_MONEY_DUE: Final = _setting_due(_SOME_WITH_MONEY)
 
 
 def rules_of(policy: str) -> str:
@@ -117,7 +135,7 @@ async def set_some_due(
     Each mark counts a generation, as with new evidence: a fold under way is dropped, and whatever
     else was made of the order is behind.
     """
-    sql = _SET_DUE_SQLITE if connection.dialect.name == "sqlite" else _SET_DUE_POSTGRESQL
+    sql = _SET_SOME_DUE[connection.dialect.name]
     found = await connection.execute(text(sql), {"after": after, "limit": limit, "now": now})
     return [row[0] for row in found]
 
@@ -152,3 +170,43 @@ async def note_required(connection: AsyncConnection, *, now: Instant) -> None:
 async def forget_required(connection: AsyncConnection) -> None:
     """Forget the instant: such a price is no longer required."""
     await connection.execute(text("DELETE FROM meta WHERE name='order_record_required_since'"))
+
+
+# --- orders that money came for, after a gap was accepted -----------------------------------------
+
+
+async def gaps_to_follow(connection: AsyncConnection) -> int | None:
+    """Return how many gaps are accepted, where not all these orders were set due since; or None."""
+    gaps = int(await connection.scalar(text("SELECT count(*) FROM gaps")) or 0)
+    noted = await connection.scalar(text("SELECT value FROM meta WHERE name='gaps_followed'"))
+    return gaps if gaps > int(noted or 0) else None
+
+
+async def set_some_with_money_due(
+    connection: AsyncConnection, *, after: str, limit: int, now: Instant
+) -> str | None:
+    """Set due which of the next orders money came for. Return the last order that was looked at;
+    None behind the last one."""
+    looked_at = await connection.execute(text(_SOME), {"after": after, "limit": limit})
+    orders = looked_at.scalars().all()
+    if not orders:
+        return None
+    sql = _SET_MONEY_DUE[connection.dialect.name]
+    await connection.execute(text(sql), {"after": after, "last": orders[-1], "now": now})
+    return str(orders[-1])
+
+
+async def note_gaps_followed(connection: AsyncConnection, gaps: int) -> None:
+    """Note that all these orders were set due since so many gaps were accepted."""
+    await connection.execute(
+        text(
+            "INSERT INTO meta (name, value) VALUES ('gaps_followed', :gaps) "
+            "ON CONFLICT (name) DO UPDATE SET value=excluded.value"
+        ),
+        {"gaps": str(gaps)},
+    )
+
+
+async def forget_gaps_followed(connection: AsyncConnection) -> None:
+    """Note that their due marks may be gone, so that they are set anew."""
+    await connection.execute(text("DELETE FROM meta WHERE name='gaps_followed'"))

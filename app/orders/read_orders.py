@@ -11,6 +11,7 @@ from app.context.context import AppContext
 from app.core.errors import NotFoundError
 from app.core.text import counted
 from app.database.engine import Connection
+from app.database.gaps import Gap, gaps_until, spans_of
 from app.database.statements import PlainConnection, run
 from app.orders.counter_store import finding_counts, outcome_counts
 from app.orders.holds import as_judged, judged_histories
@@ -77,6 +78,7 @@ async def order_document(
     unread    messages that may be about the order and cannot be read, where there are any
     unallocated  payments of no order that may be for this one, where there are any
     refusing  sources of the order of which everything is refused, where there are any
+    gaps      accepted gaps in the order's time, where there are any
 
     The fingerprint covers every member but these, `as_of` and `plain`, also of findings.
     `patience` is as in `caught_up.behind_s`. Raises as `explain_order` does.
@@ -104,6 +106,8 @@ async def order_document(
             }
             for each in unheard.refusing
         ]
+    if unheard.gaps:
+        document["gaps"] = unheard_document(unheard)["gaps"]
     document |= found.facts.document() | window_document(ledger.window)
     if pruned is not None:
         last = format_instant(pruned.last_at)
@@ -160,6 +164,7 @@ async def _explained(
                 message=message,
                 refusing=refusing,
                 not_kept=lost,
+                gaps=gaps_until(connection, instant),
                 aside=of_another_shop(connection, known, until=instant),
             )
         ledger = fold(known, policy=context.policy, as_of=instant)
@@ -182,6 +187,7 @@ def nothing_known(
     message: UnreadMessage | None = None,
     refusing: tuple[str, Instant] | None = None,
     not_kept: int = 0,
+    gaps: Sequence[Gap] = (),
     aside: tuple[NotItsOwn, str] | None = None,
 ) -> NotFoundError:
     """Return the error that nothing was known of an order by then.
@@ -190,6 +196,7 @@ def nothing_known(
     message   one that names it and cannot be read
     refusing  a source of which everything is refused, and since when
     not_kept  requests of the day before, which nobody signs, beyond what is kept
+    gaps      accepted gaps before the instant
     aside     a payment that names it and is not the order's, as `of_another_shop` returns it
     """
     if message is not None:
@@ -228,6 +235,11 @@ def nothing_known(
         return NotFoundError(
             f"nothing is known of order {history.order!r}: the payment {payment} names this "
             f"number, and {whose}; `tallyhook unallocated show {payment}` shows it"
+        )
+    if gaps and not spoken_of(history):
+        return NotFoundError(
+            f"nothing is known of order {history.order!r}; what came {spans_of(gaps)} may be lost, "
+            "and it may have been among that: look it up at the provider, and state it again"
         )
     if as_of is None or not spoken_of(history):
         return NotFoundError(f"nothing is known of order {history.order!r}")

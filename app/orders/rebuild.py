@@ -33,7 +33,12 @@ from app.orders.ledger_store import (
     positions_of,
     publish,
 )
-from app.orders.policy_version_store import forget_policy, note_policy, rules_of
+from app.orders.policy_version_store import (
+    forget_gaps_followed,
+    forget_policy,
+    note_policy,
+    rules_of,
+)
 from app.orders.refold import PUT_ASIDE, decided_or_log, fold_or_log, publishable, with_holds
 from app.receiving.due_store import marks_of, put_marks_right
 from app.receiving.inbox import open_inbox
@@ -92,6 +97,7 @@ async def refold_all(
     async with context.database.writing() as connection:
         await drop_ledgers_without_history(connection)
         await note_policy(connection, policy_text(context.policy))
+        await forget_gaps_followed(connection)  # marks were moved to what ledgers say
     return folded
 
 

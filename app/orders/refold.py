@@ -18,7 +18,7 @@ from app.orders.history_store import contests_of, histories_of
 from app.orders.holds import hold_back
 from app.orders.ledger_store import Publication, last_positions, new_publication, publish
 from app.orders.notification_store import LEASE, call_up_notifications
-from app.orders.unread_holds import note_unread
+from app.orders.service_holds import record_holds
 from app.receiving import due_store
 from app.receiving.due_store import Due
 from app.receiving.pace import Pace
@@ -39,10 +39,11 @@ AT_ONCE: Final = 1_000
 
 
 class TakingUp:
-    """Adoption of the context's policy, a batch of orders at a time, before any fold by it.
+    """Adoption of the context's policy, and of accepted gaps, a batch of orders at a time, before
+    any fold.
 
-    The policy is noted with the last batch. A process that ends before that begins anew, and sets
-    some orders due twice.
+    The policy, and the number of gaps, are noted with the last batch. A process that ends before
+    that begins anew, and sets some orders due twice.
     """
 
     def __init__(self, context: AppContext) -> None:
@@ -53,9 +54,34 @@ class TakingUp:
         self._after: str | None = None
         self._count = 0
         self._over = False
+        self._gaps_after: str | None = ""
 
     async def some(self) -> int:
-        """Set a batch of orders due. Returns how many; 0 when there is nothing left to do."""
+        """Set a batch of orders due. Returns how many, or 1; 0 when there is nothing left to do."""
+        return await self._for_policy() or await self._for_gaps()
+
+    async def _for_gaps(self) -> bool:
+        """Set due which of some orders may be held for an accepted gap."""
+        if self._gaps_after is None:
+            return False
+        store = policy_version_store
+        async with self._context.database.reading() as connection:
+            gaps = await store.gaps_to_follow(connection)
+        if gaps is None:
+            self._gaps_after = None
+            return False
+        async with self._context.database.writing() as connection:
+            self._gaps_after = await store.set_some_with_money_due(
+                connection,
+                after=self._gaps_after,
+                limit=AT_ONCE,
+                now=self._context.clock.now(),
+            )
+            if self._gaps_after is None:
+                await store.note_gaps_followed(connection, gaps)
+        return self._gaps_after is not None
+
+    async def _for_policy(self) -> int:
         store, first, now = policy_version_store, self._after is None, self._context.clock.now()
         if first and not self._over:
             async with self._context.database.reading() as connection:
@@ -230,8 +256,8 @@ def _publish_standing(
     due = list(chain(*(sharing for sharing in marks if standing.issuperset(sharing))))
     before = last_positions(connection, [mark.order for mark in due])
     several = policy_version_store.note_folded(connection, policy)
-    due_now = [mark.order for mark in due if mark.order not in later]
-    noted = note_unread(connection, context, {order: histories[order] for order in due_now})
+    folded = {m.order: histories[m.order] for m in due if ledgers.get(m.order) is not None}
+    noted = record_holds(connection, context, folded)
     latest = context.clock.now()
     ledgers = dict(ledgers) | {
         order: fold_or_log(history, policy=context.policy, as_of=history.instant_at(latest))

@@ -1,11 +1,11 @@
-"""When orders were canceled and fulfilled, as the shop has stated it by now; and what a restored
-database does not know of it.
+"""When orders were canceled and fulfilled, as the shop has stated it by now; and what a database
+that was restored, or has an accepted gap, does not know of it.
 
-    records ──file──▶ stated, denied, or nothing ──since a restore?──▶ an instant, null, "unknown"
+    records ──file──▶ stated, denied, or nothing ──since a loss?──▶ an instant, null, "unknown"
 
-What the shop stated between a backup and its restore is lost. So an order of which the restored
-database says neither may have been canceled and fulfilled meanwhile, and a denial of before the
-restore may be out of date. An order that began after the restore cannot: all its events, and its
+What the shop stated between a backup and its restore, or in a gap, is lost. So an order of which
+the database says neither may have been canceled and fulfilled meanwhile, and a denial of before the
+loss was noted may be out of date. An order that began after that cannot: all its events, and its
 placing if the shop dated it, are dated later.
 """
 
@@ -23,7 +23,7 @@ from reconcile.ledger.correlate import Filed, file_records
 from reconcile.ledger.records import Record
 
 UNKNOWN: Final[Literal["unknown"]] = "unknown"
-"""The database was restored, and the shop has not said since whether it is so."""
+"""Statements of the shop were lost, and it has not said since whether it is so."""
 
 Stated = Instant | Literal["unknown"] | None
 
@@ -57,12 +57,12 @@ def shop_facts(
         order: file_records(sorted(each, key=lambda r: (r.recorded_at, r.record_id)))
         for order, each in known.items()
     }
-    restored = last_restore(connection)
-    if restored is None or (as_of is not None and as_of < restored):
-        return {order: _facts(each, restored=None) for order, each in filed.items()}
-    began = _began_after(connection, filed, restored)
+    lost_at = last_loss(connection)
+    if lost_at is None or (as_of is not None and as_of < lost_at):
+        return {order: _facts(each, lost_at=None) for order, each in filed.items()}
+    began = _began_after(connection, filed, lost_at)
     return {
-        order: _facts(each, restored=None if order in began else restored)
+        order: _facts(each, lost_at=None if order in began else lost_at)
         for order, each in filed.items()
     }
 
@@ -81,13 +81,13 @@ async def facts_of_orders(
     return await run(connection, shop_facts, orders)
 
 
-def _facts(filed: Filed, *, restored: Instant | None) -> ShopFacts:
-    """Return the facts. `restored`: when the order may have lost statements; None: it cannot."""
+def _facts(filed: Filed, *, lost_at: Instant | None) -> ShopFacts:
+    """Return the facts. `lost_at`: until when statements of it may be lost; None: none are."""
 
     def stated(said: Record | None, denied: Record | None) -> Stated:
         if said is not None:
             return said.at
-        if restored is None or (denied is not None and denied.recorded_at > restored):
+        if lost_at is None or (denied is not None and denied.recorded_at > lost_at):
             return None
         return UNKNOWN
 
@@ -98,13 +98,13 @@ def _facts(filed: Filed, *, restored: Instant | None) -> ShopFacts:
 
 
 def _began_after(
-    connection: PlainConnection, filed: dict[str, Filed], restored: Instant
+    connection: PlainConnection, filed: dict[str, Filed], lost_at: Instant
 ) -> set[str]:
-    """Return the orders that began after the restore: an event dates them, and nothing earlier."""
+    """Return the orders that began after the loss: an event dates them, and nothing earlier."""
     rows = select_rows(connection, sql=_DATES, values=filed)
-    dated = {order for order, undated, first in rows if not undated and first > restored}
+    dated = {order for order, undated, first in rows if not undated and first > lost_at}
     placed = {order: each.placed_at for order, each in filed.items()}
-    return {each for each in dated if (at := placed[each]) is None or at > restored}
+    return {each for each in dated if (at := placed[each]) is None or at > lost_at}
 
 
 _DATES: Final = (
@@ -113,20 +113,20 @@ _DATES: Final = (
 )
 
 
-# --- the last restore -----------------------------------------------------------------------------
+# --- the last loss --------------------------------------------------------------------------------
 
 
-def last_restore(connection: PlainConnection) -> Instant | None:
-    """Return when the database was last restored; None if it never was."""
-    rows: Sequence[Any] = connection.ask("SELECT value FROM meta WHERE name='restored_at'")
+def last_loss(connection: PlainConnection) -> Instant | None:
+    """Return when the database was last restored, or a gap of it accepted; None: never."""
+    rows: Sequence[Any] = connection.ask("SELECT value FROM meta WHERE name='facts_lost_at'")
     return Instant(rows[0][0]) if rows else None
 
 
-async def note_restore(connection: AsyncConnection, *, at: Instant) -> None:
-    """Note that the database was restored: what the shop stated since the backup is lost."""
+async def note_loss(connection: AsyncConnection, *, at: Instant) -> None:
+    """Note that statements of the shop from before now may be lost."""
     await connection.execute(
         text(
-            "INSERT INTO meta (name, value) VALUES ('restored_at', :at) "
+            "INSERT INTO meta (name, value) VALUES ('facts_lost_at', :at) "
             "ON CONFLICT (name) DO UPDATE SET value=excluded.value"
         ),
         {"at": str(at)},

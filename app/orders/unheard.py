@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from app.database.statements import PlainConnection
+from app.orders.gap_holds import gaps_in
 from app.orders.unallocated import fitting_payments
 from app.orders.unread_holds import judged_at, unread_naming
 from app.receiving.source_state_store import arrivals_by_source, last_read, not_kept_in, refused_in
@@ -35,7 +36,7 @@ def unheard_of(
     of_order = sorted(_sources_of(history) & set(sources)) or sorted(sources)
     naming = unread_naming(connection, {order: history}).get(order, [])
     found = [(each, True) for each in naming]
-    if not any(entry.kind == "captured" for entry in ledger.entries):
+    if not ledger.has_captures:
         named = {each.delivery_id for each in naming}
         found += [
             (each, False)
@@ -79,6 +80,7 @@ def unheard_of(
         ),
         refused=refused_in(connection, of_order, since=since, until=until),
         not_kept=not_kept_in(connection, of_order, since=since, until=until),
+        gaps=gaps_in(connection, history, until=until),
     )
 
 

@@ -3,36 +3,23 @@ back.
 
     1 find    the messages whose values name the order or a payment of it
     2 judge   hold it for those that came since a person released it; release it if none is left
-    3 record  in the transaction that publishes the fold that sees it
 
-A read supposes the record where the fold worker has not come to the order yet.
+`service_holds.py` records that.
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
-from typing import Final, NamedTuple
+from typing import Final
 
-from app.context.context import AppContext
-from app.core.ids import new_id
 from app.database.statements import PlainConnection
-from app.orders.record_store import BY_SERVICE, after_all, hold_record, keep_records
+from app.orders.hold_store import HoldChange, stands
+from app.orders.record_store import BY_SERVICE
 from app.receiving.unread_store import UnreadMessage, any_unread, messages_with
 from reconcile.instants import EARLIEST, Instant
 from reconcile.ledger.history import History
-from reconcile.ledger.records import UNREADABLE, HoldReason, Record, RecordKind
-
-SUPPOSED: Final = "rec_to_be_noted"
-"""The id of the record that a read supposes."""
+from reconcile.ledger.records import UNREADABLE, HoldReason
 
 _SET_ASIDE: Final[HoldReason] = "poisoned_delivery"
 """Reason of a hold for a message that was set aside, which the reader itself records."""
-
-
-class HoldChange(NamedTuple):
-    """Record to write for an order, and its earliest instant."""
-
-    kind: RecordKind
-    at: Instant
 
 
 # --- (1) find ------------------------------------------------------------------------------------
@@ -104,60 +91,16 @@ def judged_at(history: History) -> Instant:
 # --- (2) judge -----------------------------------------------------------------------------------
 
 
-def hold_changes(
+def unread_changes(
     connection: PlainConnection, histories: Mapping[str, History]
 ) -> dict[str, HoldChange]:
     """Return the orders of which a hold for unreadable messages begins or ends."""
     naming = unread_naming(connection, histories)
     found = {}
     for order, history in histories.items():
-        messages, held = naming.get(order, ()), _stands(history, UNREADABLE)
-        if messages and not held and not _stands(history, _SET_ASIDE):
-            found[order] = HoldChange("held", messages[0].received_at)
+        messages, held = naming.get(order, ()), stands(history, UNREADABLE)
+        if messages and not held and not stands(history, _SET_ASIDE):
+            found[order] = HoldChange("held", UNREADABLE, messages[0].received_at)
         elif held and not messages:
-            found[order] = HoldChange("released", EARLIEST)
+            found[order] = HoldChange("released", UNREADABLE, EARLIEST)
     return found
-
-
-def _stands(history: History, reason: HoldReason) -> bool:
-    holds = [r for r in history.records if r.kind in ("held", "released") and r.reason == reason]
-    return bool(holds) and max(holds, key=lambda r: (r.recorded_at, r.record_id)).kind == "held"
-
-
-def with_supposed(
-    connection: PlainConnection, histories: Mapping[str, History]
-) -> dict[str, History]:
-    """Return histories with the records that the fold worker is going to write."""
-    found = dict(histories)
-    for order, change in hold_changes(connection, histories).items():
-        found[order] = _with(histories[order], change, now=change.at, record_id=SUPPOSED)
-    return found
-
-
-# --- (3) record ----------------------------------------------------------------------------------
-
-
-def note_unread(
-    connection: PlainConnection, context: AppContext, histories: Mapping[str, History]
-) -> dict[str, History]:
-    """Record what is due of these orders, in the caller's transaction. Return their histories."""
-    now = context.clock.now()
-    found: dict[str, History] = {}
-    records: list[Record] = []
-    for order, change in sorted(hold_changes(connection, histories).items()):
-        record_id = new_id("rec_", now)
-        found[order] = _with(histories[order], change, now=now, record_id=record_id)
-        records += found[order].records - histories[order].records
-    keep_records(connection, records)
-    return found
-
-
-def _with(history: History, change: HoldChange, *, now: Instant, record_id: str) -> History:
-    record: Record = hold_record(
-        history.order,
-        change.kind,
-        at=after_all(history.records, now=now),
-        record_id=record_id,
-        reason=UNREADABLE,
-    )
-    return replace(history, records=history.records | {record})

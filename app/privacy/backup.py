@@ -35,7 +35,7 @@ from app.database.facts import note_server
 from app.database.schema import SUFFIX as MADE
 from app.database.schema import Made
 from app.evidence import seal
-from app.orders import published_store, shop_facts_store
+from app.orders.after_loss import follow_loss
 from app.privacy import backup_store
 from app.privacy.replay_erasures import ErasureReplay, Replayed, Without, replay_after_restore
 from app.receiving import inbox_file_store, inbox_store
@@ -344,11 +344,8 @@ async def follow_on(
     6 audit      what was done, by whom
     """
     async with database.writing() as connection:
-        head = await published_store.head_of(connection)  # 1
         given = 0 if replaced is None else replaced.head
-        first = published_store.first_after_restore(head, at, given=given)
-        await published_store.go_on_from(connection, first)
-        await shop_facts_store.note_restore(connection, at=at)
+        head, first = await follow_loss(connection, at=at, given=given)  # 1
         await session_store.end_everything(connection)  # 2
         may, gone = _compared(await backup_store.in_force(connection, now=at), replaced)  # 3
         log = await _log(connection, replaced, environment=database.environment, at=at)  # 4

@@ -33,6 +33,7 @@ from app.receiving.confirmation_store import (
     any_since,
     asked_count,
     drop_most_asked,
+    gap_since_answer,
     is_known,
     last_positions,
     make_due,
@@ -193,7 +194,11 @@ async def _store(confirmer: Confirmer, due: Confirmation, asked: AnsweredQuestio
         if event is not None and await is_known(connection, event):
             return event  # the same answer as before: nothing new to keep
         known = [] if event is None or not event.states else await last_positions(connection, event)
-        if event is not None and says_nothing_new(event, known):
+        if (
+            event is not None
+            and says_nothing_new(event, known)
+            and not await gap_since_answer(connection, event)  # else it proves that it still stands
+        ):
             return event
     now = context.clock.now()
     arrival = Arrival(

@@ -453,3 +453,18 @@ async def last_positions(connection: AsyncConnection, event: Event) -> list[Even
         .limit(2)
     )
     return [delivery_of(row[: len(EVENT_COLUMNS)]).event for row in found]
+
+
+async def gap_since_answer(connection: AsyncConnection, event: Event) -> bool:
+    """Return whether a gap was accepted after the last answer that states the payment's position
+    came."""
+    found = await connection.execute(
+        text(_GAP_SINCE_ANSWER), {"source": event.source, "payment": event.payment}
+    )
+    return found.first() is not None
+
+
+_GAP_SINCE_ANSWER: Final = (
+    "SELECT 1 FROM gaps WHERE accepted_at > (SELECT max(received_at) FROM events "
+    "WHERE source=:source AND payment=:payment AND stated_at IS NOT NULL) LIMIT 1"
+)

@@ -225,6 +225,11 @@ class Ledger:
     case: Case
 
     @property
+    def has_captures(self) -> bool:
+        """Return whether a capture counts."""
+        return any(entry.kind == "captured" for entry in self.entries)
+
+    @property
     def held_for_price(self) -> Money | None:
         """`held` less what of it is on top of the price."""
         if self.held is None or not self.on_top:

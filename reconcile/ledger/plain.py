@@ -9,6 +9,7 @@ ledger is shown, and no fingerprint covers them: they may be improved.
 """
 
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from reconcile.instants import Duration, Instant, format_duration, plain_instant
@@ -16,7 +17,7 @@ from reconcile.ledger.attention import is_accepted
 from reconcile.ledger.declines import WITHOUT_REASON, customer_words
 from reconcile.ledger.grouping import ALIKE, grouped
 from reconcile.ledger.ledger import Facts, FactValue, Finding, Ledger, Outcome, Reason
-from reconcile.ledger.records import MAYBE_OTHERS, UNREADABLE
+from reconcile.ledger.records import GAP_ACCEPTED, MAYBE_OTHERS, UNREADABLE
 from reconcile.ledger.unheard import NOTHING, Unheard
 from reconcile.ledger.vocabulary import FINDINGS, MANY, REASONS, FindingCode
 from reconcile.money import Money, new_money
@@ -121,6 +122,12 @@ NOT_KEPT: Final = (
 )
 """For a customer, where a flood came to a source of the order that signs nothing."""
 
+LOST: Final = (
+    "Messages that reached us between {since} and {until} may be lost, so we may not know of a "
+    "payment; we have to ask the payment service."
+)
+"""For a customer, where an accepted gap lies in the order's time."""
+
 UNALLOCATED: Final = (
     "A payment of {money} came that is on no order, and may be for this one: it is being "
     "looked into."
@@ -134,13 +141,21 @@ NOT_SURELY_FOR_IT: Final = (
 """For a customer, where the payment may be another shop's."""
 
 FORGOTTEN: Final = "It is not known at present whether the shop has shipped the order already."
-"""For a customer, where a restore has lost what the shop stated."""
+"""For a customer, where a restore or an accepted gap has lost what the shop stated."""
 
 STATE_AGAIN: Final = (
-    "Tallyhook was restored from a backup and does not know whether this order was shipped: look "
-    "into the shop's own books, and state `fulfilled_at`, or null, before anything is shipped."
+    "Tallyhook has lost what the shop stated for a time, by a restore or an accepted gap, and does "
+    "not know whether this order was shipped: look into the shop's own books, and state "
+    "`fulfilled_at`, or null, before anything is shipped."
 )
 """For staff, in the same case."""
+
+ASK_AFTER_GAP: Final = (
+    "Do not ship: what was said in an accepted gap may be lost, such as a refund. Look the payment "
+    "up at the payment service, and look into the shop's own books whether the order was shipped; "
+    "then run `tallyhook orders release` for it with `--held-for gap_accepted`."
+)
+"""For staff, where an order is held for an accepted gap."""
 
 ABSENT: Final = frozenset(
     (
@@ -169,7 +184,7 @@ def with_plain(
 
     behind_s   seconds that an accepted delivery has waited to be read; 0: none waits
     unheard    what may be about the order and is not in the ledger
-    forgotten  whether a restore has lost what the shop may have stated of shipping
+    forgotten  whether what the shop may have stated of shipping is lost
     """
     pairs = zip(document["findings"], grouped(ledger.findings), strict=True)
     findings = [
@@ -233,12 +248,16 @@ def plain_answer(
 def _unheard_by_customer(ledger: Ledger, unheard: Unheard) -> list[str]:
     """Return what a customer hears first, where something may be about the order unheard."""
     found = [UNREAD] if unheard.messages or UNREADABLE in ledger.case.filed.holds else []
-    if unheard.may_lack and not any(entry.kind == "captured" for entry in ledger.entries):
-        found.append(REFUSED if unheard.refusing else NOT_KEPT)
+    if unheard.may_lack and not ledger.has_captures:
+        found += [REFUSED] if unheard.refusing else [NOT_KEPT] if unheard.not_kept else []
+        found += [
+            LOST.format(since=plain_instant(gap.since), until=plain_instant(gap.until))
+            for gap in unheard.gaps
+        ]
     return found + [UNALLOCATED.format(money=each.amount) for each in unheard.payments]
 
 
-def _unheard_by_staff(unheard: Unheard) -> list[str]:
+def _unheard_by_staff(ledger: Ledger, unheard: Unheard) -> list[str]:
     found = []
     if unheard.messages:
         first, count = unheard.messages[0], len(unheard.messages)
@@ -264,6 +283,14 @@ def _unheard_by_staff(unheard: Unheard) -> list[str]:
             f"{unheard.not_kept:,} requests that nobody signs were not kept in this order's time, "
             "and a callback about it may be among them: look the payment up at the provider."
         )
+    if not ledger.has_captures or ledger.owed is not None:
+        found += [
+            f"What came between {plain_instant(each.since)} and {plain_instant(each.until)} may be "
+            "lost: look the payment up at the payment service before anything is given back or "
+            "paid again."
+            for each in unheard.gaps
+            if not each.looked_at
+        ]
     return found
 
 
@@ -294,7 +321,7 @@ def staff_answer(
         shipped, canceled = _STILL_OPEN[ledger.outcome]
         sentences.append(canceled if filed.fulfilled is None else shipped)
     sentences += [staff_reason(reason) for reason in ledger.reasons]
-    sentences += _unheard_by_staff(unheard)
+    sentences += _unheard_by_staff(ledger, unheard)
     sentences.append(_owed_by_staff(ledger))
     ranked = sorted(_to_settle(ledger), key=lambda finding: _URGENCY.index(finding.severity))
     codes = {finding.code for finding in ledger.findings}
@@ -386,8 +413,8 @@ def _of_code(ledger: Ledger, code: FindingCode) -> list[Finding]:
 def _owed_to_customer(ledger: Ledger) -> str:
     """Return what is to be given back, with what of it is on its way."""
     owed, returning = ledger.owed, ledger.returning
-    if owed is None or MAYBE_OTHERS in ledger.case.filed.holds:
-        return ""
+    if owed is None or not {MAYBE_OTHERS, GAP_ACCEPTED}.isdisjoint(ledger.case.filed.holds):
+        return ""  # it is not known whose the payment is, or what went back already
     if ledger.returning_more:
         return f"{owed} is to be given back. A part of it, or all of it, is already on its way."
     if returning is None:
@@ -410,6 +437,8 @@ def _owed_by_staff(ledger: Ledger) -> str:
         return ""
     if MAYBE_OTHERS in ledger.case.filed.holds:
         return "Give nothing back before it is known whose payment it is."
+    if GAP_ACCEPTED in ledger.case.filed.holds:
+        return "Give nothing back before the payment service has said what went back already."
     if ledger.returning_more:
         return (
             f"{owed} is owed back, and a refund of an unknown amount is on its way: ask the "
@@ -423,9 +452,12 @@ def _owed_by_staff(ledger: Ledger) -> str:
     return f"Give back {left}: {owed} is owed, and {returning} of it is on its way already."
 
 
-def plain_outcome(ledger: Ledger) -> tuple[str, ...]:
-    """Return what happened to the order, without what is to be done next."""
-    return tuple(dict.fromkeys(plain_reason(reason) for reason in ledger.reasons))
+def plain_outcome(ledger: Ledger, unheard: Unheard = NOTHING) -> tuple[str, ...]:
+    """Return what happened to the order, without what is to be done next, and without payments of
+    no order."""
+    doubts = _unheard_by_customer(ledger, replace(unheard, payments=()))
+    said = [each for each in ledger.reasons if not (doubts and each.code in ABSENT)]
+    return tuple(dict.fromkeys([*doubts, *map(plain_reason, said)]))
 
 
 def plain_headline(ledger: Ledger) -> str:
@@ -484,6 +516,8 @@ def staff_reason(reason: Reason) -> str:
     code = _code_of(reason) if reason.code in _NOT_PAID else None
     if ("hold", MAYBE_OTHERS) in reason.facts:
         return FINDINGS["maybe_other_shop"].staff
+    if ("hold", GAP_ACCEPTED) in reason.facts:
+        return ASK_AFTER_GAP
     if code is None:
         return REASONS[reason.code].staff.format_map(_words(reason.facts))
     if customer_words(code) is None:
@@ -511,6 +545,8 @@ def staff_finding(finding: Finding) -> str:
 
 
 def _staff_words(finding: Finding) -> str:
+    if ("hold", GAP_ACCEPTED) in finding.facts:
+        return ASK_AFTER_GAP
     template = FINDINGS[finding.code].staff
     if finding.code == "fulfilled_but_not_paid" and _gone(finding):
         template = (

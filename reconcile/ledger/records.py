@@ -42,16 +42,20 @@ redated            a clock that was ahead dated what `replaces` names; it counts
 """
 
 HoldReason = Literal[
-    "rules_changed", "poisoned_delivery", "unreadable_delivery", "maybe_other_shop"
+    "rules_changed", "poisoned_delivery", "unreadable_delivery", "maybe_other_shop", "gap_accepted"
 ]
 """Why an order is held: only new rules made it fulfillable; a delivery of it was set aside; a
-message of its provider that names it cannot be read; its payment may be another shop's."""
+message of its provider that names it cannot be read; its payment may be another shop's; what was
+said of its money in an accepted gap may be lost."""
 
 UNREADABLE: Final[HoldReason] = "unreadable_delivery"
 """Reason of a hold for a message of the order's provider that cannot be read."""
 
 MAYBE_OTHERS: Final[HoldReason] = "maybe_other_shop"
 """Reason of a hold for a payment that may be another shop's on the same provider account."""
+
+GAP_ACCEPTED: Final[HoldReason] = "gap_accepted"
+"""Reason of a hold for money whose refund or shipping may have been stated in an accepted gap."""
 
 HOLD_REASONS: Final[tuple[HoldReason, ...]] = get_args(HoldReason)
 

@@ -1,5 +1,5 @@
-"""Evidence that may be about an order and is in no ledger: messages that were not read, or were
-refused, and payments of no order.
+"""Evidence that may be about an order and is in no ledger: messages that were not read, were
+refused or are lost, and payments of no order.
 
 Leaves out: how they are found. A statement of absence about an order, such as "we have had no word
 of a payment", is made only where nothing of this stands against it.
@@ -62,6 +62,19 @@ class PaymentOfNoOrder:
 
 
 @frozen
+class LostSpan:
+    """A span in which what reached us may be lost: an accepted gap. Both instants belong to it.
+
+    looked_at  whether providers were asked of the order's money since, or a person released it
+    """
+
+    gap: str
+    since: Instant
+    until: Instant
+    looked_at: bool = False
+
+
+@frozen
 class Unheard:
     """All that may be about an order and was not heard.
 
@@ -72,6 +85,7 @@ class Unheard:
               send such
     not_kept  requests to these sources, which anyone can make, that were beyond what is kept since
               the order is known: genuine ones may be among them
+    gaps      accepted gaps in the order's time, in the order of their acceptance
     """
 
     sources: tuple[SourceHeard, ...] = ()
@@ -79,11 +93,12 @@ class Unheard:
     payments: tuple[PaymentOfNoOrder, ...] = ()
     refused: int = 0
     not_kept: int = 0
+    gaps: tuple[LostSpan, ...] = ()
 
     @property
     def may_lack(self) -> bool:
-        """Tell whether a message may not have reached us, so that absence is not known."""
-        return bool(self.refusing or self.not_kept)
+        """Tell whether a message may not have reached us, or is lost: absence is not known."""
+        return bool(self.refusing or self.not_kept or self.gaps)
 
     @property
     def refusing(self) -> tuple[SourceHeard, ...]:
@@ -126,6 +141,15 @@ def unheard_document(unheard: Unheard) -> dict[str, Any]:
         ],
         "refused": unheard.refused,
         "not_kept": unheard.not_kept,
+        "gaps": [
+            {
+                "gap": each.gap,
+                "since": format_instant(each.since),
+                "until": format_instant(each.until),
+                "looked_at": each.looked_at,
+            }
+            for each in unheard.gaps
+        ],
     }
 
 
@@ -156,6 +180,15 @@ def unheard_of_document(document: Mapping[str, Any]) -> Unheard:
         ),
         refused=document["refused"],
         not_kept=document["not_kept"],
+        gaps=tuple(
+            LostSpan(
+                gap=each["gap"],
+                since=parse_instant(each["since"]),
+                until=parse_instant(each["until"]),
+                looked_at=each["looked_at"],
+            )
+            for each in document["gaps"]
+        ),
     )
 
 

@@ -53,6 +53,11 @@ EVIDENCE: Final = {
         "tests/security/test_unsigned_floods.py::"
         "test_a_named_payment_gets_through_and_others_may_be_lost_which_is_said",
     ),
+    "not lost": Evidence(
+        "No accepted gap lies in its time; else that is said.",
+        "app.orders.gap_holds:gaps_in",
+        "tests/orders/test_gaps.py::test_an_order_of_the_time_is_not_said_to_have_no_payment",
+    ),
     "placed": Evidence(
         "Payments of no order were looked at, too.",
         "app.orders.unallocated:list_unallocated",
@@ -81,7 +86,7 @@ EVIDENCE: Final = {
 }
 
 READ: Final = ("read",)
-ALL: Final = ("read", "readable", "accepted", "kept", "placed")
+ALL: Final = ("read", "readable", "accepted", "kept", "not lost", "placed")
 """Evidence for a sentence to a customer or bank that says that there is no payment."""
 
 STATED: Final = ("stated",)
@@ -205,6 +210,7 @@ STATEMENTS: Final[dict[str, dict[str, tuple[str, ...]]]] = {
     "app/evidence/bundle_letter.py": {
         "No message about this order could be read.": READ,
         "No message about this order is known, and what comes is refused.": READ,
+        "No message about this order is known, and some may be lost.": READ,
         "No request of the payment service about this order arrived.": ALL,
     },
     "app/evidence/dispute_letter.py": {

@@ -29,7 +29,7 @@ from app.finance.imports import ImportRequest, import_statement
 from app.finance.match_rules import save_rules
 from app.finance.reconcile_period import RunRequest, reconcile_period
 from app.orders.order_facts import OrderFacts, tell_order
-from app.orders.shop_facts_store import note_restore
+from app.orders.shop_facts_store import note_loss
 from app.orders.unmask_many import UnmaskRequest, propose_unmasking, unmasking_kind
 from reconcile.instants import DAY, Instant
 from reconcile.money import Money
@@ -337,7 +337,7 @@ async def test_after_a_restore_no_page_says_that_an_order_may_be_shipped(
         console.context, OrderFacts(order="ORD-1", money=Money(minor=150_000, currency="KES"))
     )
     async with console.context.database.writing() as connection:
-        await note_restore(connection, at=now)
+        await note_loss(connection, at=now)
     async with console.signed_in("support") as client:
         pages = [(await client.get(each)).text for each in ("/orders/ORD-1", "/orders")]
     assert all("may be shipped" not in each for each in pages)

@@ -5,6 +5,7 @@ from tests.database.contract_closing import ClosingContract
 from tests.database.contract_confirming import ConfirmingContract
 from tests.database.contract_coverage import CoverageContract
 from tests.database.contract_evidence import EvidenceContract
+from tests.database.contract_gaps import GapContract
 from tests.database.contract_hand_matches import HandMatchContract
 from tests.database.contract_histories import HistoryContract
 from tests.database.contract_holds import HoldContract
@@ -41,6 +42,7 @@ class Contract(
     ConfirmingContract,
     CoverageContract,
     EvidenceContract,
+    GapContract,
     PersonalContract,
     PlacingContract,
     PolicyContract,
