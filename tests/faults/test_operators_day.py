@@ -188,6 +188,8 @@ def notified_after_absence(folder: Path, *, orders: int, away_s: float) -> str:
         )
         back = time.monotonic()
         with shop.open():
+            for tenth in range(1, 11):  # each within the usual patience
+                until(lambda least=orders * tenth // 10: len(shop.heard) >= least)
             until(lambda: shop.heard_all(folder))
             took = time.monotonic() - back
             assert told_of_shop(folder, **settings)[0] == "ok"

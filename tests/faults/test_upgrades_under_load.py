@@ -1,0 +1,103 @@
+"""An upgrade while providers deliver: to other rules on one schema, and to a newer schema."""
+
+import json
+import shutil
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from app.database import schema
+from tests.api.driving import environ
+from tests.cli.test_other_version import MIGRATION, NEWER
+from tests.e2e.processes import Process, command
+from tests.faults.check import assert_kept
+from tests.faults.load import load
+from tests.faults.service import a_service, planted
+from tests.faults.test_operators_day import UNFOLDED, rows, sound
+from tests.waiting import until
+
+pytestmark = pytest.mark.slow
+
+OLDER_RULES = """
+import reconcile.ledger.policy as policy
+import reconcile.ledger.fold as folding
+from reconcile.ledger.ledger import Reason
+
+policy.FORM -= 1
+folding.withheld = lambda case, judgement: (Reason(code="price_unknown", cites=()),)
+"""
+"""A build of the same schema whose rules let no order be shipped."""
+
+ACKS = 60
+
+SHIPS = "SELECT order_key FROM ledgers WHERE fulfillable"
+
+
+def loaded(folder: Path, name: str, *, acks: int, script: str = "") -> set[str]:
+    """Serve a build under load, stop it as a supervisor does, and return what it acknowledged."""
+    with (
+        a_service(folder, script=script) as service,
+        load(service.port, name=name, rest_s=0.02) as driver,
+    ):
+        driver.until(acks)
+        assert service.end(signal.SIGTERM) == 0
+    return driver.ledger.deliveries
+
+
+def held(folder: Path) -> set[str]:
+    """Return the orders that an upgrade holds."""
+    words = ("orders", "list", "--finding", "held_back", "--limit", "1000", "--format", "json")
+    return {each["order"] for each in json.loads(command(folder, *words).stdout)}
+
+
+def test_orders_that_only_newer_rules_let_ship_are_held_after_an_upgrade_under_load(
+    tmp_path: Path,
+) -> None:
+    """What came under the newer build alone is not; each order is folded by the newer rules."""
+    acknowledged = loaded(tmp_path, "old", acks=ACKS, script=OLDER_RULES)
+    before = {order for (order,) in rows(tmp_path, "SELECT DISTINCT order_key FROM revisions")}
+    assert before
+    acknowledged |= loaded(tmp_path, "new", acks=ACKS)
+    with a_service(tmp_path) as service:
+        until(lambda: rows(tmp_path, UNFOLDED) == [(0,)] and len(held(tmp_path)) >= len(before))
+        assert service.end(signal.SIGTERM) == 0
+    assert held(tmp_path) == before
+    ships = {
+        order for (order,) in rows(tmp_path, "SELECT order_key FROM ledgers WHERE fulfillable")
+    }
+    assert ships
+    assert not ships & before
+    sound(tmp_path, acknowledged)
+
+
+NEWER_BUILD = """
+from pathlib import Path
+from app.database import schema
+
+schema.MIGRATIONS = Path({folder!r})
+schema.VERSIONS, schema.NEWEST = (*schema.VERSIONS, {newer!r}), {newer!r}
+"""
+"""A build with one more migration."""
+
+
+def test_an_upgrade_to_a_newer_schema_under_load_keeps_all(tmp_path: Path) -> None:
+    """`serve` of the newer build makes it; then the older one's commands refuse."""
+    migrations, live = tmp_path / "migrations", tmp_path / "live"
+    live.mkdir()
+    shutil.copytree(schema.MIGRATIONS, migrations)
+    text = MIGRATION.format(newer=NEWER, older=schema.NEWEST)
+    (migrations / "versions" / "newer.py").write_text(text)
+    newer = NEWER_BUILD.format(folder=str(migrations), newer=NEWER)
+    acknowledged = loaded(live, "old", acks=ACKS)
+    acknowledged |= loaded(live, "new", acks=ACKS, script=newer)
+    assert rows(live, "SELECT version_num FROM alembic_version") == [(NEWER,)]
+    assert command(live, "orders", "list").returncode == 3
+    with planted(newer) as environment:
+        words = [sys.executable, "-m", "app", "db", "check", "--deep"]
+        checked = Process(words, environ(live) | environment)
+        assert checked.code() == 0, checked.log
+    assert checked.popen.stderr is not None
+    checked.popen.stderr.close()
+    assert_kept(live / "t.db", acknowledged)
