@@ -6,14 +6,14 @@ enough. Rows of the audit trail are only added.
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
 from sqlalchemy import column, select, table, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.database.statements import PlainConnection, run
+from app.database.statements import PlainConnection, run, select_in
 from reconcile.canonical import canonical_json
 from reconcile.instants import Instant
 
@@ -168,6 +168,22 @@ async def audit_entries(
         listing = listing.where(number < before).order_by(number.desc())
     rows = await connection.execute(listing)
     return [AuditEntry(**{**row, "facts": json.loads(row["facts"])}) for row in rows.mappings()]
+
+
+_ABOUT: Final = (
+    "SELECT number, at, who, role, action, subject, reason, facts FROM audit WHERE subject IN ({})"
+)
+
+
+async def entries_about(connection: AsyncConnection, subjects: Iterable[str]) -> list[AuditEntry]:
+    """Return the audit entries about these subjects, by number."""
+    names = [each.name for each in _AUDIT.c]
+    found = [
+        dict(zip(names, row, strict=True))
+        for row in await select_in(connection, sql=_ABOUT, values=subjects)
+    ]
+    entries = [AuditEntry(**{**row, "facts": json.loads(row["facts"])}) for row in found]
+    return sorted(entries, key=lambda each: each.number)
 
 
 async def acts_since(

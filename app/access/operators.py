@@ -86,6 +86,7 @@ Action = Literal[
     "rejection_read",
     "pruned",
     "price_changed",
+    "backed_up",
     "restored",
     "inbox_adopted",
     "proposed",
@@ -168,6 +169,7 @@ MAY: Final[Mapping[Action, frozenset[Role]]] = {
     "rejection_read": _FINANCE | _SUPPORT,
     "pruned": _ADMIN,
     "price_changed": _ADMIN,  # by the shop's programs, which need a token's scope, not a role
+    "backed_up": frozenset(),  # only by the machine's owner
     "restored": _ADMIN,
     "inbox_adopted": _ADMIN,
     "proposed": _FINANCE | _SUPPORT,  # these four also need the act's own permission

@@ -77,18 +77,22 @@ def backup(
         printing.document({"file": str(file), **contents.document()}, form)
     printing.note(f"Not in it: {_KEYS}. Keep a copy of both, and not beside the backup.")
     printing.note(f"Nor {_JOURNAL}: copy it after each erasure; without it a restore stops.")
-    _note_made(settings, began)
+    _note_made(settings, began, file)
 
 
-def _note_made(settings: Settings, began: Instant) -> None:
+def _note_made(settings: Settings, began: Instant, file: Path) -> None:
     from app.privacy.backup_moment import note_backup
 
     try:
         running.with_context(
-            lambda context: note_backup(context, at=began), purpose="writing", loaded=settings
+            lambda context: note_backup(context, at=began, file=file),
+            purpose="writing",
+            loaded=settings,
         )
     except TallyhookError as error:  # such as a schema that this version is yet to upgrade
-        printing.note(f"The backup is complete, but /metrics will not show it: {error}.")
+        printing.note(
+            f"The backup is complete, but neither /metrics nor the trail will show it: {error}."
+        )
 
 
 def restore(
@@ -368,7 +372,10 @@ def _print_erasure(erasure: Erasure, left: list[Path], form: printing.Format) ->
             f"{path} still holds the number or address in an unused place: stop the service, run "
             "`tallyhook db vacuum`."
         )
-    printing.note("Backups made before still hold it; delete them in time.")
+    printing.note(
+        f"Not reached: {counted(len(erasure.copies), 'earlier copy', 'earlier copies')} that the "
+        "list names, and backups made by other tools. Delete them in time."
+    )
 
 
 def _rows(erasure: Erasure, action: str) -> list[dict[str, Any]]:
@@ -390,6 +397,8 @@ def _rows(erasure: Erasure, action: str) -> list[dict[str, Any]]:
         rows.append({"what": name, "deed": action, "sentence": "a refused delivery"})
     for kept in erasure.kept:
         rows.append({"what": kept.what, "deed": "kept", "sentence": kept.sentence})
+    for copy in erasure.copies:
+        rows.append({"what": copy.name, "deed": "not reached", "sentence": copy.sentence})
     for place in erasure.places():
         if place.went:
             sentence = counted(place.went, "row")

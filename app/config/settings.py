@@ -733,6 +733,7 @@ class Settings(BaseSettings):
     retention_accounts_days: int = _number(0, 0, 7305)
     retention_disputes_days: int = _number(0, 0, 3650)
     retention_unallocated_days: int = _number(0, 0, 3650)
+    backups_kept_days: int = _number(0, 0, 3650)
 
     closing_margin_days: int = _number(10, 1, 60)
 

@@ -195,6 +195,11 @@ def _totals(found: erase_finding.Erasure) -> tuple[str, ...]:
         lines += [f"{each.what}: {each.sentence}." for each in found.kept[:KEPT_SHOWN]]
         if len(found.kept) > KEPT_SHOWN:
             lines.append(f"And {len(found.kept) - KEPT_SHOWN} more.")
+    if found.copies:
+        lines.append(
+            f"{counted(len(found.copies), 'earlier copy', 'earlier copies')} would not be reached:"
+        )
+        lines += [f"{each.name}: {each.sentence}." for each in found.copies[-KEPT_SHOWN:]]
     return tuple(lines)
 
 

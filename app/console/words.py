@@ -352,6 +352,7 @@ ACTIONS: Final[Mapping[Action, str]] = {
     "rejection_read": "looked at a refused delivery",
     "pruned": "deleted what is older than it is kept",
     "price_changed": "changed an order's price",
+    "backed_up": "made a backup",
     "restored": "put back a backup",
     "inbox_adopted": "took over an inbox",
     "proposed": "proposed what needs a second person",

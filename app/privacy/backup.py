@@ -16,7 +16,7 @@ there. What PostgreSQL's own tools have put back gets steps 3 to 5 by `db restor
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,6 +37,7 @@ from app.database.schema import Made
 from app.evidence import seal
 from app.orders.after_loss import follow_loss
 from app.privacy import backup_store
+from app.privacy.backup_moment import shown_name
 from app.privacy.replay_erasures import ErasureReplay, Replayed, Without, replay_after_restore
 from app.receiving import inbox_file_store, inbox_store
 from app.receiving.inbox import Inbox, open_inbox
@@ -304,8 +305,13 @@ async def restore(
                     await inbox.database.writer.commit(
                         inbox_store.adopt, inbox_file_store.identity_at(database)
                     )
-                    followed = await follow_on(inbox.database, at=now, replaced=replaced)  # 5
-            keep_as = f"{database.name}.replaced-{now // SECOND}"
+                    keep_as = f"{database.name}.replaced-{now // SECOND}"
+                    files = {"file": shown_name(backup)}
+                    if replaced is not None:
+                        files["kept"] = keep_as
+                    followed = await follow_on(  # 5
+                        inbox.database, at=now, replaced=replaced, files=files
+                    )
             kept = backup_store.in_place(part, database, keep_as=keep_as)  # 6
     return Restored(contents=contents, kept=kept, followed=followed, erased=erased)
 
@@ -331,7 +337,11 @@ async def after_restore(
 
 
 async def follow_on(
-    database: Database, *, at: Instant, replaced: backup_store.Replaced | None
+    database: Database,
+    *,
+    at: Instant,
+    replaced: backup_store.Replaced | None,
+    files: Mapping[str, str] | None = None,
 ) -> Followed:
     """Do what every restored database needs before its first start, in one transaction.
 
@@ -342,6 +352,8 @@ async def follow_on(
     4 log        it gets another origin, where it goes on otherwise than the one that was there
     5 server     which server, and which of its timelines, is noted: `doctor` asks for this else
     6 audit      what was done, by whom
+
+    files  names for the trail: of the backup (`file`), and of what is kept of before (`kept`)
     """
     async with database.writing() as connection:
         given = 0 if replaced is None else replaced.head
@@ -356,7 +368,12 @@ async def follow_on(
             action="restored",
             subject="database",
             at=at,
-            facts={"head": head, "first": first} | ({"log": log.renamed} if log.renamed else {}),
+            facts={
+                "head": head,
+                "first": first,
+                **(files or {}),
+                **({"log": log.renamed} if log.renamed else {}),
+            },
         )
     return Followed(head=head, first=first, may=may, gone=gone, log=log)
 

@@ -4,9 +4,12 @@ It is one of the counters, and in the database itself: a database that was put b
 backup before its own was made.
 """
 
+from pathlib import Path
 from typing import Final
 
+from app.access.operators import note_in_trail, owner
 from app.context.context import AppContext
+from app.core.masking import masked_at_sight
 from app.database.engine import Connection
 from app.database.statements import run
 from app.receiving.inbox_store import counter, put_counter
@@ -17,9 +20,25 @@ LAST_BACKUP: Final = "last backup"
 deploy/compose/compose.yaml."""
 
 
-async def note_backup(context: AppContext, *, at: Instant) -> None:
-    """Note that a backup is complete of what was there at a moment."""
-    await context.database.writer.commit(put_counter, LAST_BACKUP, at)
+async def note_backup(context: AppContext, *, at: Instant, file: Path) -> None:
+    """Note that a backup is complete of what was there at a moment, in the trail too: an erasure
+    names each backup that it does not reach.
+    """
+    async with context.database.writing() as connection:
+        await run(connection, put_counter, LAST_BACKUP, at)
+        await note_in_trail(
+            connection,
+            owner(),
+            action="backed_up",
+            subject="database",
+            at=at,
+            facts={"file": shown_name(file)},
+        )
+
+
+def shown_name(file: Path) -> str:
+    """Return a file's name, without its folder, for the trail: people put numbers into names."""
+    return masked_at_sight(file.stem) + file.suffix
 
 
 async def last_backup(connection: Connection) -> Instant | None:

@@ -20,6 +20,7 @@ step 3 is carried out by the service, and by the next one, of whatever subject.
 import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
@@ -39,17 +40,20 @@ from app.core.errors import ConfigurationError, NotFoundError, UsageError
 from app.core.jobs import silent
 from app.core.masking import EMAIL_KIND
 from app.core.text import counted
+from app.database.engine import Connection
 from app.database.statements import run
 from app.evidence.seal import seal_unsealed
 from app.orders.customers import checked_reason
+from app.privacy.copies import TakenCopy, earlier_copies
 from app.privacy.erase_finding import Erasure, ErasureFinder, rows_of
-from app.privacy.erase_store import files_with, rows_that_hold
+from app.privacy.erase_store import files_with, first_arrival, rows_that_hold
 from app.privacy.erasure_journal import ErasureJournal
 from app.privacy.fit_journal import fitting_journal, is_pending, note_lines, take_up
 from app.privacy.replay_erasures import ErasureReplay, emptied_by, restricted_by
 from app.privacy.whose import identifier_of
 from app.receiving import due_store
 from app.receiving.caught_up import must_have_read
+from reconcile.instants import EARLIEST
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,6 +100,7 @@ async def erase(
                 erasure = await finding.of_order(connection, asked.order or "")
             else:
                 erasure = await finding.of_identifier(connection, person)
+            erasure.copies = await _copies(context, connection, erasure, person)
     except NotFoundError:
         if not dry_run:
             await _carry_out_begun(context, journal, progress=progress)
@@ -140,6 +145,24 @@ async def erase(
     erasure.tidied = await erasing.tidy()
     await _carry_out_begun(context, journal, progress=progress)
     return erasure
+
+
+async def _copies(
+    context: AppContext, connection: Connection, erasure: Erasure, person: str | None
+) -> list[TakenCopy]:
+    """Return the copies that were taken before of what the erasure touches."""
+    orders = erasure.brought | erasure.staying
+    deliveries = {*erasure.deliveries, *chain.from_iterable(orders.values())}
+    since = None
+    if not (erasure.book_lines or erasure.bank_lines or erasure.rejections):  # these may be older
+        since = await first_arrival(connection, deliveries)
+    return await earlier_copies(
+        context,
+        connection,
+        subjects=deliveries | orders.keys(),
+        person=person,
+        since=EARLIEST if since is None else since,
+    )
 
 
 def files_of_others(erasure: Erasure) -> str:

@@ -24,6 +24,7 @@ from app.orders import history_store, pending_session_store, retention_store
 from app.orders.customers import phones_of
 from app.orders.unallocated import waiting_among
 from app.privacy import erase_rules, erase_store, erase_texts, prune
+from app.privacy.copies import TakenCopy
 from app.privacy.places import ReportedPlace, reported_places
 from app.privacy.whose import masked
 from app.receiving import due_store, inbox_store, phone_store
@@ -96,6 +97,7 @@ class Erasure:
     going       by table, the rows that are emptied or deleted; `waiting`: those
                 of the orders that are kept for now
     kept        what stays, and why; `accounts`: until when books are kept of the orders that go
+    copies      taken before, which it does not reach
     tidied      whether the database's log has been emptied of it
     latest      when the last of what goes arrived: later than now, where the clock was set back
                 since; as of that it is erased, or a restore would leave it in
@@ -123,6 +125,7 @@ class Erasure:
     requests: int = 0
     kept: list[erase_rules.KeptData] = field(default_factory=list)
     accounts: dict[str, Instant] = field(default_factory=dict)
+    copies: list[TakenCopy] = field(default_factory=list)
     dry_run: bool = False
     tidied: bool = False
     latest: Instant = EARLIEST
@@ -185,6 +188,7 @@ class Erasure:
             **self.counts(),
             "places": [each.document() for each in self.places()],
             "tidied": self.tidied,
+            "copies": [each.document() for each in self.copies],
             "erased": [{"order": each.order, "deliveries": len(each.sizes)} for each in self.orders]
             + [{"delivery": each} for each in (*self.deliveries, *self.wholes)],
             "files": [

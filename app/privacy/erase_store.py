@@ -193,6 +193,13 @@ async def rejections_received(
     return [(row[0], row[1]) for row in await select_in(connection, sql=sql, values=names)]
 
 
+async def first_arrival(connection: AsyncConnection, deliveries: Iterable[str]) -> Instant | None:
+    """Return when the first of these deliveries arrived."""
+    sql = "SELECT min(received_at) FROM deliveries WHERE id IN ({})"
+    rows = await select_in(connection, sql=sql, values=deliveries)
+    return min((row[0] for row in rows if row[0] is not None), default=None)
+
+
 _REASONS: Final = (
     'SELECT deliveries.id, events."row", events.reason FROM deliveries JOIN events '
     "ON events.event_id = deliveries.event_id AND events.source = deliveries.source "

@@ -178,8 +178,8 @@ async def test_figures_of_what_is_done_now_and_then(driver: Driver) -> None:
         for size, at in ((7, T + 90 * MINUTE), (9, T)):
             departure = Departure(size=size, way="mail", head=bytes(32), at=Instant(at))
             await add_departure(connection, departure)
-    await note_backup(driver.context, at=Instant(T + MINUTE))
-    await note_backup(driver.context, at=Instant(T + 2 * MINUTE))
+    await note_backup(driver.context, at=Instant(T + MINUTE), file=Path("1.db"))
+    await note_backup(driver.context, at=Instant(T + 2 * MINUTE), file=Path("2.db"))
     assert await figures() == {
         "last_checkpoint_left_seconds": T // SECOND,
         "last_checkpoint_left_leaves": 9,

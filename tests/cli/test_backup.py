@@ -119,7 +119,7 @@ def test_a_backup_that_cannot_be_noted_is_one(run: Run, tmp_path: Path) -> None:
     file = tmp_path / "b.db"
     made = run("backup", str(file))
     assert made.code == 0
-    assert "complete, but /metrics will not show it" in made.err
+    assert "complete, but neither /metrics nor the trail will show it" in made.err
     assert orders_in(file) == ["A"]
 
 

@@ -173,7 +173,9 @@ def test_revisions_go_on_higher(run: Run, tmp_path: Path, backed_up: Path) -> No
     checked = run("db", "check")
     assert checked.code == 0, checked
     (audited,) = run("audit", "list", "--action", "restored", "--format", "json").document
-    assert audited["facts"] == {"first": first, "head": 1}
+    kept = audited["facts"].pop("kept")
+    assert kept.startswith("t.db.replaced-")
+    assert audited["facts"] == {"first": first, "head": 1, "file": backed_up.name}
 
 
 def origin(run: Run) -> str:

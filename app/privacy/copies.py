@@ -1,0 +1,132 @@
+"""Copies that were taken before an erasure, each by itself: it does not reach them.
+
+The trail names backups, and whatever was taken of an order or of a person. Leaves out: log lines,
+period reports, which have references alone, and copies made by other tools.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any, Final
+
+from app.access.operator_store import AuditEntry, audit_entries, entries_about
+from app.access.operators import AFTER_ALL, Action
+from app.context.context import AppContext
+from app.database.engine import Connection
+from app.privacy.backup_moment import last_backup
+from app.privacy.whose import is_of, masked
+from reconcile.instants import DAY, Instant, format_instant, format_known
+
+MOST_BACKUPS: Final = 1_000
+"""Backups that are listed, the newest: three years of one a night."""
+
+_TAKEN: Final[dict[Action, str]] = {
+    "evidence_built": "an evidence bundle",
+    "letter_taken": "a letter",
+    "attachment_read": "an attached file",
+    "unmasked": "numbers or a body in full",
+    "data_exported": "a copy of a person's data",
+}
+"""What the trail calls taken of an order, in words."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TakenCopy:
+    """A copy that an erasure does not reach.
+
+    name   the backup's file, or the order or person it was taken of
+    until  when it is deleted by the shop's own rule; None: not known
+    """
+
+    what: str
+    name: str
+    at: Instant
+    who: str
+    until: Instant | None = None
+
+    @property
+    def sentence(self) -> str:
+        """Say when, by whom, and for how long."""
+        kept = "how long it is kept is not known here"
+        if self.until is not None:
+            kept = f"kept until {format_instant(self.until)}"
+        return (
+            f"{self.what}, taken at {format_instant(self.at)} by {self.who}: an erasure does not "
+            f"reach it; {kept}"
+        )
+
+    def document(self) -> dict[str, Any]:
+        """Return it for JSON."""
+        return {
+            "what": self.what,
+            "name": self.name,
+            "at": format_instant(self.at),
+            "by": self.who,
+            "until": format_known(self.until),
+        }
+
+
+async def earlier_copies(
+    context: AppContext,
+    connection: Connection,
+    *,
+    subjects: Collection[str],
+    person: str | None,
+    since: Instant,
+) -> list[TakenCopy]:
+    """Return the copies that may hold what an erasure empties, the oldest first.
+
+    subjects  its orders and deliveries
+    person    whose data are erased, if that was asked; None for an order
+    since     when the first of it arrived: earlier backups do not hold it
+    """
+    found = await _backups(context, connection, since=since)
+    entries = await entries_about(connection, subjects)
+    if person is not None:
+        of_person = await audit_entries(
+            connection, subject=masked(person), action="data_exported", limit=MOST_BACKUPS
+        )
+        known = [each.facts.get("pseudonym") for each in of_person]
+        entries += [
+            each
+            for each, name in zip(of_person, known, strict=True)
+            if isinstance(name, str) and is_of(context, person, name)
+        ]
+    for each in entries:
+        if each.action in _TAKEN:
+            what = _TAKEN[each.action]
+            found.append(TakenCopy(what=what, name=each.subject, at=each.at, who=each.who))
+    return sorted(found, key=lambda each: (each.at, each.name, each.what))
+
+
+async def _backups(
+    context: AppContext, connection: Connection, *, since: Instant
+) -> list[TakenCopy]:
+    """Return the backups made since an instant, without those whose time is over."""
+    days = context.settings.backups_kept_days
+    now = context.clock.now()
+
+    def until(at: Instant) -> Instant | None:
+        return Instant(at + days * DAY) if days else None
+
+    def copies(entry: AuditEntry) -> list[TakenCopy]:
+        facts = entry.facts
+        return [
+            TakenCopy(what=what, name=str(facts[fact]), at=entry.at, who=entry.who, until=ends)
+            for fact, what, ends in (
+                ("file", "a backup", until(entry.at)),
+                ("kept", "the database before a restore", None),
+            )
+            if fact in facts
+        ]
+
+    found = list[TakenCopy]()
+    for action in ("backed_up", "restored"):
+        entries = await audit_entries(
+            connection, action=action, before=AFTER_ALL, limit=MOST_BACKUPS
+        )
+        found += [copy for each in entries for copy in copies(each)]
+    latest = await last_backup(connection)
+    if latest is not None and all(each.at < latest for each in found):
+        found.append(TakenCopy(what="a backup", name="by another tool, such as pg_dump",
+                               at=latest, who="the machine", until=until(latest)))  # fmt: skip
+    return [each for each in found if each.at >= since and (each.until is None or each.until > now)]
