@@ -17,6 +17,8 @@ class Signals:
         """Set when something of the inbox was read."""
         self.folded = Signal()
         """Set when a round of folding has ended."""
+        self.alarming = Signal()
+        """Set when something that an alarm is about has begun or ended."""
         self.drained = asyncio.Event()
         """Cleared while the reader of this process has a backlog before it."""
         self.drained.set()

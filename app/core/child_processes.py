@@ -8,6 +8,7 @@ says only that something happened:
                      b"l" leave folding to another            b"f" fold again
     child → parent   b"r" the disk is sure, and it begins     b"+" something was read
                      b"!" the disk has failed it, and it ends
+                     b"a" what an alarm is about has begun or ended
 
 A child gets the settings of its parent, in memory that is its standard input. A settings file that
 has changed since the parent started counts from the parent's next start.
@@ -92,6 +93,7 @@ READY: Final = b"r"
 FAILED: Final = b"!"
 LEAVE: Final = b"l"
 FOLD: Final = b"f"
+ALARMING: Final = b"a"
 
 
 class WorkerProcess:
@@ -103,14 +105,17 @@ class WorkerProcess:
         read: Signal,
         news: tuple[Signal, ...],
         failed: Callable[[str], None],
+        alarming: Callable[[], None] = lambda: None,
         drains: bool = True,
         settings: object = None,
         clock: Callable[[], float] = monotonic,
     ) -> None:
         """read: set when the child has read something; news: what the child is notified of; failed:
-        called with the reason when the disk under the database has failed; drains: whether it
-        reads what was accepted before it ends. Else the next does, and senders wait for it."""
+        called with the reason when the disk under the database has failed; alarming: called when
+        what an alarm is about has begun or ended; drains: whether it reads what was accepted before
+        it ends. Else the next does, and senders wait for it."""
         self._failed = failed
+        self._alarming = alarming
         self._drains = drains
         self._settings = settings
         self._clock = clock
@@ -205,6 +210,8 @@ class WorkerProcess:
                 if NEWS in received:
                     self._read.hear()
                     self.on_news()
+                if ALARMING in received:
+                    self._alarming()
                 if FAILED in received:
                     self._stopping.set()  # none is started again on a disk that has failed
                     self._failed(
@@ -265,6 +272,7 @@ class Parent:
         read: Signal,
         news: tuple[Signal, ...],
         stop: Callable[[bool], None],
+        alarming: Signal | None = None,
         leave: Callable[[bool], None] = lambda leaves: None,
     ) -> None:
         """Hear what the parent says until it is gone. stop: called with whether there is time to
@@ -272,6 +280,8 @@ class Parent:
         ends = False
         reader, self._writer = await asyncio.open_connection(sock=self._socket)
         read.elsewhere = self._tell
+        if alarming is not None:
+            alarming.elsewhere = lambda: say(self._writer, ALARMING)
         say(self._writer, READY)
         while received := await bytes_of(reader):
             if LEAVE in received or FOLD in received:

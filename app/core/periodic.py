@@ -48,23 +48,30 @@ class PeriodicTask:
         self._rest = rest
         self._begin = begin
         self._stopping = asyncio.Event()
+        self._woken = asyncio.Event()
         self._put_off = Repeating()
         self.alive = False
 
     def stop(self) -> None:
         """Stop after the current round."""
         self._stopping.set()
+        self.wake()
+
+    def wake(self) -> None:
+        """End the rest under way, or the next one."""
+        self._woken.set()
 
     async def run(self) -> None:
         """Run rounds until stopped, or until an error that a wait doesn't mend."""
         self.alive = True
         try:
             while not self._stopping.is_set():
+                self._woken.clear()
                 seconds = self._rest(await self._round())
                 if seconds > 0:
                     with suppress(TimeoutError):
                         async with asyncio.timeout(seconds):
-                            await self._stopping.wait()
+                            await self._woken.wait()
         finally:
             self.alive = False
 

@@ -8,8 +8,10 @@ erasures that are not carried out, and checkpoints that too few witnesses cosign
 Another alarm is another line of WATCHES: readiness, metrics, the feed and the log report all.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
+from math import inf
 from statistics import median
 from typing import Final, NamedTuple
 
@@ -35,7 +37,7 @@ from app.receiving.refusals import RefusedAges
 from app.receiving.source_state import SourceState, explained_states, source_states
 from app.sealing import departure_store, log_store
 from reconcile import instants
-from reconcile.instants import Instant
+from reconcile.instants import SECOND, Instant
 from reconcile.ledger.vocabulary import FindingCode
 
 EXPECTED: Final = 10
@@ -185,7 +187,11 @@ def _untied(payments: Sequence[Paid], seen: Seen) -> Sequence[Paid]:
 
 
 REST_S: Final = 45.0
-"""Seconds between two looks: a wrong clock is reported within a minute."""
+"""Seconds between two looks, unless something is due before: a wrong clock is reported within a
+minute."""
+
+AGAIN_S: Final = 2.0
+"""Seconds between two looks that something asks for."""
 
 UNREAD_MONEY: Final[FindingCode] = "unread_money_event"
 
@@ -211,11 +217,20 @@ class Watched(NamedTuple):
 
     ages         deliveries that this process refused for their age; None if it receives nothing
     unallocated  payments that no order has, where they were counted before
+    ends         gets the ends of the patience with what may become an alarm
     """
 
     context: AppContext
     ages: RefusedAges | None = None
     unallocated: UnallocatedTotals | None = None
+    ends: list[Instant] | None = None
+
+    def is_patient(self, since: Instant, patience: instants.Duration) -> bool:
+        """Return whether what began then is too young for an alarm; note when it no longer is."""
+        end = Instant(since + patience)
+        if self.ends is not None:
+            self.ends.append(end)
+        return self.context.clock.now() < end
 
 
 class Watch(NamedTuple):
@@ -305,7 +320,7 @@ async def _unallocated(watched: Watched) -> Alarm | None:
             "list`, or the page Unallocated payments).",
         )
     patience = watched.context.settings.unallocated_alarm_s * instants.SECOND
-    if found.oldest_at is None or watched.context.clock.now() - found.oldest_at < patience:
+    if found.oldest_at is None or watched.is_patient(found.oldest_at, patience):
         return None
     return Alarm(
         reason="payments_unallocated",
@@ -339,7 +354,7 @@ async def _shop_away(watched: Watched) -> Alarm | None:
     async with watched.context.database.reading() as connection:
         health = await notification_store.away(connection, destination_of(url))
         waiting, dead = await notification_store.notification_counts(connection, enough=COUNTED)
-    if health is None or watched.context.clock.now() - health.since < SHOP_PATIENCE:
+    if health is None or watched.is_patient(health.since, SHOP_PATIENCE):
         return None
     given_up = f", {dead:,} given up" if dead else ""
     return Alarm(
@@ -363,7 +378,7 @@ async def _stuck(watched: Watched) -> Alarm | None:
         if await notification_store.away(connection, destination_of(url)) is not None:
             return None
         found = await notification_store.stuck_notifications(connection, enough=COUNTED)
-    if found is None or watched.context.clock.now() - found.since < SHOP_PATIENCE:
+    if found is None or watched.is_patient(found.since, SHOP_PATIENCE):
         return None
     others = f", and {found.count - 1:,} more" if found.count > 1 else ""
     return Alarm(
@@ -472,9 +487,8 @@ async def _schedule_waits(watched: Watched) -> Alarm | None:
         return None
     async with watched.context.database.reading() as connection:
         waiting = await scheduled_store.waiting_runs(connection, scheduled)
-    late = Instant(watched.context.clock.now() - WAITS)
     waits = {run.name: run.waits_since for run in waiting if run.waits_since is not None}
-    long = {name: since for name, since in waits.items() if since <= late}
+    long = {name: at for name, at in waits.items() if not watched.is_patient(at, WAITS)}
     if not long:
         return None
     entries = counted(len(long), "scheduled run waits", "scheduled runs wait")
@@ -512,7 +526,7 @@ async def _witnesses(watched: Watched) -> Alarm | None:
     if not waiting or not begun:  # nobody has been asked yet
         return None
     since = max(waiting[0].at, min(begun))
-    if watched.context.clock.now() - since < witnesses.alarm_after:
+    if watched.is_patient(Instant(since), witnesses.alarm_after):
         return None
     return Alarm(
         reason="checkpoints_not_cosigned",
@@ -663,6 +677,8 @@ class Watchdog:
         """messages: sender of notices, if any way is configured."""
         self._watched = watched
         self._messages = messages
+        self._ends = list[Instant]()
+        self._asked_at = 0.0
         self.alarms: Mapping[str, Alarm] = {}
         self.findings: Mapping[str, int] = dict.fromkeys(WATCHED, 0)
         self.sources: Sequence[SourceState] = ()
@@ -672,6 +688,24 @@ class Watchdog:
     def sentences(self) -> list[str]:
         """Sentences of the lasting alarms."""
         return [alarm.sentence for alarm in self.alarms.values()]
+
+    def due_in_s(self) -> float:
+        """Return the seconds until a reason is old enough for an alarm, as far as is known."""
+        now = self._watched.context.clock.now()
+        return max(AGAIN_S, (min(self._ends) - now) / SECOND) if self._ends else inf
+
+    def reader_changed(self, oldest: Instant | None) -> bool:
+        """Return whether the alarm `reader` may be due, or over, and was not looked at for AGAIN_S.
+
+        oldest  when the oldest unread delivery came, as the receiver knows without the database
+        """
+        now, context = asyncio.get_running_loop().time(), self._watched.context
+        limit = context.settings.inbox_alarm_s * SECOND
+        late = oldest is not None and context.clock.now() - oldest >= limit
+        if late == ("reader" in self.alarms) or now < self._asked_at + AGAIN_S:
+            return False
+        self._asked_at = now
+        return True
 
     async def look(self) -> int:
         """Look once and log what has changed. Return 0: nothing is due at once."""
@@ -683,8 +717,11 @@ class Watchdog:
                 log.warning("orders to look at", finding=code, count=count)
         self.sources = await explained_states(self._watched.context)
         self.unallocated = await unallocated_totals(self._watched.context)
-        watched = self._watched._replace(unallocated=self.unallocated)
+        ends = list[Instant]()
+        watched = self._watched._replace(unallocated=self.unallocated, ends=ends)
         before, self.alarms = self.alarms, await alarms(watched)
+        now = watched.context.clock.now()
+        self._ends = [end for end in ends if end > now]
         await forget_owners(self._watched.context, self.alarms)
         if self._messages is not None:
             await self._messages.note(self.alarms)

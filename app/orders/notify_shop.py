@@ -181,6 +181,8 @@ async def _settle(
             await notification_store.call_all_up(connection, now=now)
     was_away = before is not None and before.only is None
     is_away = health is not None and health.only is None
+    if was_away != is_away:
+        context.signals.alarming.set()
     if health is not None and is_away:
         if not was_away:
             log.error("the shop takes no notifications", reason=health.problem)

@@ -100,6 +100,7 @@ async def hold_orders(context: AppContext, one: Suspect, orders: Sequence[str]) 
         await _record(context, connection, named - standing, kind="held")
         await run(connection, set_aside, one, orders=sorted(named))
     context.signals.evidence_arrived.set()
+    context.signals.alarming.set()
     log.error("a delivery is set aside", delivery=name, count=len(orders))
 
 

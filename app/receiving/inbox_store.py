@@ -436,9 +436,9 @@ class InboxRows:
         """How far the file has been read."""
         return await self._database.on_snapshot(_progress)
 
-    async def rows_of_file(self) -> tuple[list[tuple[int, int, int]], int, int]:
-        """Number, records and bytes of every row of the file, in their order; up to which number
-        nothing is left of those that were read; and LAST_COMMIT as it was noted."""
+    async def rows_of_file(self) -> tuple[list[tuple[int, int, int, Instant]], int, int]:
+        """Number, records, bytes and arrival of every row of the file, in their order; up to which
+        number nothing is left of those that were read; and LAST_COMMIT as it was noted."""
         file = self._file
         assert file is not None
         return await file.on_snapshot(_rows_of_file)
@@ -480,10 +480,13 @@ def _progress(connection: PlainConnection) -> Progress:
 _PROGRESS: Final = (POSITION, TIDY, COVERED, LAST_COMMIT)
 
 
-def _rows_of_file(connection: PlainConnection) -> tuple[list[tuple[int, int, int]], int, int]:
-    rows = connection.ask("SELECT seq, count, size FROM inbox ORDER BY seq")
+def _rows_of_file(
+    connection: PlainConnection,
+) -> tuple[list[tuple[int, int, int, Instant]], int, int]:
+    rows = connection.ask("SELECT seq, count, size, received_at FROM inbox ORDER BY seq")
     noted = counter(connection, LAST_COMMIT)
-    return [(seq, count, size) for seq, count, size in rows], counter(connection, TIDIED), noted
+    found = [(seq, count, size, at) for seq, count, size, at in rows]
+    return found, counter(connection, TIDIED), noted
 
 
 def last_number(connection: PlainConnection) -> int:

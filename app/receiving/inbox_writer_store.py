@@ -32,6 +32,7 @@ from app.receiving.inbox_store import (
     keep_row,
     put_counter,
 )
+from reconcile.instants import Instant
 
 log = structlog.get_logger()
 
@@ -86,8 +87,12 @@ class InboxWriter:
         """Bytes of their rows."""
         self.kept_size = 0
         """Bytes of rows that are read and not deleted yet."""
-        self._unread: deque[tuple[int, int, int]] = deque()
-        """(number, records, bytes) of each row that is not known to be read."""
+        self.oldest: Instant | None = None
+        """When the oldest of them came."""
+        self.on_look: Callable[[], None] = lambda: None
+        """Called after each look at what has been read."""
+        self._unread: deque[tuple[int, int, int, Instant]] = deque()
+        """(number, records, bytes, arrival) of each row that is not known to be read."""
         self._read: deque[tuple[int, int]] = deque()
         """(number, bytes) of each that is, and is still to be deleted."""
         self._covered = 0
@@ -134,20 +139,22 @@ class InboxWriter:
         self._database.check_place()
         self._wrote(deleted, note)
         self._wrote_at = monotonic()
-        self._count(seq, len(items), size)
+        self._count(seq, len(items), size, min(item.received_at for item in items))
 
-    def _count(self, seq: int, records: int, size: int) -> None:
-        self._unread.append((seq, records, size))
+    def _count(self, seq: int, records: int, size: int, came: Instant) -> None:
+        self._unread.append((seq, records, size, came))
         self.records += records
         self.size += size
+        self.oldest = self._unread[0][-1]
 
     def _read_up_to(self, position: int) -> None:
         while self._unread and self._unread[0][0] <= position:
-            seq, records, size = self._unread.popleft()
+            seq, records, size, _ = self._unread.popleft()
             self._read.append((seq, size))
             self.records -= records
             self.size -= size
             self.kept_size += size
+        self.oldest = self._unread[0][-1] if self._unread else None
 
     def _next_deleted(self, size: int) -> int | None:
         """Up to which number rows are to be deleted next, about so many bytes of them; None where
@@ -181,6 +188,7 @@ class InboxWriter:
                     log.warning(
                         "what was read stays in the inbox", reason=error.reason, count=times
                     )
+            self.on_look()
             try:
                 async with asyncio.timeout(LOOK_SHARED_S if self._shared else LOOK_S):
                     await closing.wait()
@@ -191,7 +199,7 @@ class InboxWriter:
         self._database.check_place()
         if self._shared:
             found = await self._inbox.backlog()
-            self.records, self.size = found.records, found.size
+            self.records, self.size, self.oldest = found.records, found.size, found.oldest
             return
         self.writer.check_place()
         may_delete = self.may_delete()

@@ -133,7 +133,14 @@ def _watchdog(
 
         messages = alarm_messages_of(context, client)
     watchdog = Watchdog(Watched(context, ages), messages)
-    looking = PeriodicTask(watchdog.look, component="the watchdog", rest=rest_when_idle(REST_S))
+    looking = PeriodicTask(
+        watchdog.look,
+        component="the watchdog",
+        rest=lambda done: min(REST_S, watchdog.due_in_s()),
+    )
+    context.signals.alarming.elsewhere = looking.wake
+    inbox = inbox_of(context).writer
+    inbox.on_look = lambda: looking.wake() if watchdog.reader_changed(inbox.oldest) else None
     parts: list[tuple[str, Part]] = [("the watchdog", looking)]
     if messages is not None:
         sending = PeriodicTask(
@@ -398,6 +405,7 @@ async def _behind(service: Service, *, drains: bool) -> AsyncIterator[None]:
         read=signals.read,
         news=(signals.accepted, signals.evidence_arrived),
         failed=inbox.database.writer.fail,
+        alarming=signals.alarming.set,
         drains=drains,
         settings=service.context.settings,
     )

@@ -306,7 +306,9 @@ async def _until_asked(
             signals.folded_elsewhere = leaves
 
         hearing = loop.create_task(
-            parent.hear(read=signals.read, news=news, stop=stop, leave=leave)
+            parent.hear(
+                read=signals.read, news=news, stop=stop, leave=leave, alarming=signals.alarming
+            )
         )
 
     def failed(reason: str) -> None:

@@ -183,18 +183,32 @@ async def test_a_console_that_cannot_be_started_is_started_later(
     assert "the console cannot be started" in log.getvalue()
 
 
+async def test_a_parent_is_told_of_what_may_be_an_alarm(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    child(tmp_path, monkeypatch, says=b"ra", then=HEARING)
+    told: list[bool] = []
+    behind = WorkerProcess(
+        read=Signal(), news=(), failed=pytest.fail, alarming=lambda: told.append(True)
+    )
+    async with behind.running():
+        await soon(lambda: told == [True])
+
+
 def test_one_whose_parent_has_died_goes_on_with_what_it_was_at() -> None:
     """Its signals reach nobody, which is no error. uvloop raises one for a closed socket."""
     ours, theirs = socket.socketpair()
     ours.setblocking(False)
 
     async def work() -> None:
-        read, stopped = Signal(), asyncio.Event()
+        read, alarming, stopped = Signal(), Signal(), asyncio.Event()
         parent = Parent(theirs.detach())
         hearing = asyncio.create_task(
-            parent.hear(read=read, news=(), stop=lambda drain: stopped.set())
+            parent.hear(read=read, news=(), stop=lambda drain: stopped.set(), alarming=alarming)
         )
         assert await asyncio.get_running_loop().sock_recv(ours, 1) == b"r"
+        alarming.set()
+        assert await asyncio.get_running_loop().sock_recv(ours, 1) == b"a"
         ours.close()
         async with asyncio.timeout(20):
             while not stopped.is_set():

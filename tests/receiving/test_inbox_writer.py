@@ -15,6 +15,7 @@ from app.receiving import inbox_writer_store
 from app.receiving.framing import Received
 from app.receiving.inbox_store import KEEP, Progress, put_counter
 from app.receiving.inbox_writer_store import InboxWriter
+from reconcile.instants import Instant
 from tests.reconcile.build import T
 
 KIB = 1024
@@ -79,8 +80,8 @@ class Files:
         if self.gone():
             raise StorePoisoned("gone")
 
-    async def rows_of_file(self) -> tuple[list[tuple[int, int, int]], int, int]:
-        return self.rows, self.tidied, self.last_noted
+    async def rows_of_file(self) -> tuple[list[tuple[int, int, int, Instant]], int, int]:
+        return [(*each, T) for each in self.rows], self.tidied, self.last_noted
 
     async def progress(self) -> Progress:
         self.looks += 1
