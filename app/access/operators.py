@@ -89,6 +89,7 @@ Action = Literal[
     "backed_up",
     "restored",
     "inbox_adopted",
+    "gap_accepted",
     "proposed",
     "proposal_approved",
     "proposal_rejected",
@@ -172,6 +173,7 @@ MAY: Final[Mapping[Action, frozenset[Role]]] = {
     "backed_up": frozenset(),  # only by the machine's owner
     "restored": _ADMIN,
     "inbox_adopted": _ADMIN,
+    "gap_accepted": _ADMIN,
     "proposed": _FINANCE | _SUPPORT,  # these four also need the act's own permission
     "proposal_approved": _FINANCE | _SUPPORT,
     "proposal_rejected": _FINANCE | _SUPPORT,

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from app.access.proposal import Proposal
     from app.config.settings import Settings
     from app.context.context import AppContext
+    from app.database.gaps import FoundGap
     from app.privacy.erase import ErasureRequest
     from app.privacy.erase_finding import Erasure
     from app.privacy.export import Exported
@@ -33,6 +34,16 @@ WithoutErasures = Annotated[
     ),
 ]
 WhyWithout = Annotated[str, typer.Option("--reason", help="Why; with --without-erasures.")]
+
+AcceptGap = Annotated[
+    bool,
+    typer.Option(
+        "--accept-gap",
+        help="Continue although something that was acknowledged may be lost, as the refusal says; "
+        "needs --reason, which is kept.",
+    ),
+]
+WhyGap = Annotated[str, typer.Option("--reason", help="Why; with --accept-gap.")]
 
 _KEYS = "the key that signs evidence and the key of phone numbers (*.evidence.key, *.phone.key)"
 _JOURNAL = "the journal of erasures with its key (*.erasures, *.erasures.key)"
@@ -159,6 +170,20 @@ def stated_without(said: bool, *, reason: str, by: str | None) -> Without | None
     if said != bool(reason.strip()):
         raise UsageError("--without-erasures and --reason are said together, or neither")
     return Without(reason=reason, by=by) if said else None
+
+
+def stated_gap(said: bool, *, reason: str) -> str | None:
+    """The reason to go on with a gap; None where none is accepted. Raises UsageError for half of
+    it."""
+    if said != bool(reason.strip()):
+        raise UsageError("--accept-gap and --reason are said together, or neither")
+    return reason if said else None
+
+
+def tell_gap(found: FoundGap | None) -> None:
+    """Say which gap was accepted, if one was."""
+    if found is not None:
+        printing.note(f"The gap is accepted and kept: {found.sentence()}.")
 
 
 def tell_erased(replayed: Replayed) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from app.cli import printing, running
+from app.cli.privacy import AcceptGap, WhyGap, stated_gap, tell_gap
 from app.core.clock import SystemClock
 from app.core.errors import ConfigurationError, TallyhookError, UsageError
 from app.core.text import counted
@@ -151,6 +152,8 @@ def serve(
         bool,
         typer.Option("--console", help="Start the console, too, on 127.0.0.1: see `console`."),
     ] = False,
+    accept_gap: AcceptGap = False,
+    reason: WhyGap = "",
     fd: Inherited = None,
 ) -> None:
     """Receive webhooks, answer the API, and read, fold and notify in a process behind it."""
@@ -158,8 +161,10 @@ def serve(
     from app.config.load import load_settings
     from app.core.logs import configure_logging
     from app.golive.examine import problems_of_sources
+    from app.privacy.gap import accept_found
     from app.wiring.serving import serve as run_service
 
+    accepts = stated_gap(accept_gap, reason=reason)
     host, port, listener = _where(host, port, fd)
     settings = load_settings(serving=True, also=problems_of_sources)
     for warning in settings.warnings:
@@ -171,6 +176,8 @@ def serve(
         level=settings.log_level,
         lines_per_minute=settings.log_lines_per_minute,
     )
+    if accepts is not None:
+        tell_gap(running.run_loop(accept_found(settings, reason=accepts, clock=SystemClock())))
     running.run_loop(
         run_service(
             settings,

@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from app.cli import operators, printing, running
-from app.cli.privacy import WhyWithout, WithoutErasures, stated_without, tell_erased
+from app.cli.privacy import (
+    AcceptGap,
+    WhyGap,
+    WhyWithout,
+    WithoutErasures,
+    stated_gap,
+    stated_without,
+    tell_erased,
+    tell_gap,
+)
+from app.core.clock import SystemClock
 from app.core.errors import UsageError
 from app.core.text import counted
 
@@ -135,14 +145,19 @@ def create(
 
 
 @group.command("adopt-inbox")
-def adopt_the_inbox() -> None:
+def adopt_the_inbox(accept_gap: AcceptGap = False, reason: WhyGap = "") -> None:
     """Let an SQLite database continue with the inbox file beside it, where `serve` refuses to start
     because that is gone, or not the one it read from. All in the file counts as unread, and what is
     stored already is skipped; of a file that is gone, what was accepted and not read is lost.
     The service must be stopped."""
+    from app.config.load import load_settings
     from app.privacy.backup import adopt_inbox
 
-    records = running.with_context(adopt_inbox, purpose="alone")
+    accepts = stated_gap(accept_gap, reason=reason)
+    records, found = running.run_loop(
+        adopt_inbox(load_settings(), clock=SystemClock(), accepts=accepts)
+    )
+    tell_gap(found)
     printing.note(
         f"The inbox is adopted; {counted(records, 'record')} in it will be read by `serve`."
     )

@@ -355,6 +355,7 @@ ACTIONS: Final[Mapping[Action, str]] = {
     "backed_up": "made a backup",
     "restored": "put back a backup",
     "inbox_adopted": "took over an inbox",
+    "gap_accepted": "accepted a gap",
     "proposed": "proposed what needs a second person",
     "proposal_approved": "approved a proposal",
     "proposal_rejected": "rejected a proposal",

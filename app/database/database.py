@@ -26,6 +26,7 @@ from app.core.private_files import sync_folder
 from app.database import engine, schema
 from app.database.facts import damage, note_server
 from app.database.faults import PUT_BACK, driver_errors, is_full, is_not_there_yet, why_not_opened
+from app.database.gaps import check_log_is_newer
 from app.database.locks import MIGRATING, ServiceLock, WriteLock, take_lock
 from app.database.postgresql import Purpose
 from app.database.schema import Made, identity_of
@@ -189,6 +190,8 @@ class Database:
                  under any other command a service of the older version may be at work
         """
         self._make_folder()
+        if self.path is not None:
+            check_log_is_newer(self.path)
         async with self.writer.transaction() as connection:
             current = await schema.current_version(connection)
             new = current is None and not self.shared

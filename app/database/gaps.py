@@ -6,16 +6,69 @@ gap.
 """
 
 from collections.abc import Iterable
+import sqlite3
+from contextlib import closing
 from dataclasses import astuple, dataclass
+from pathlib import Path
 from typing import Final, Literal
 
+from app.core.errors import ConfigurationError
 from app.core.ids import new_id
+from app.core.text import counted
 from app.database.statements import PlainConnection
 from reconcile.instants import Instant, format_instant
 
 GapKind = Literal["database", "inbox"]
 """What lost something: `database`, its newest commits, which may hold deliveries and all that does
 not pass through the inbox; `inbox`, deliveries that were acknowledged and not read yet."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundGap:
+    """A span that nobody has accepted yet; see `Gap`."""
+
+    kind: GapKind
+    since: Instant
+    until: Instant
+    deliveries: int | None
+    detail: str
+
+    def sentence(self) -> str:
+        """Say what may be lost, for a person."""
+        if self.deliveries is None:
+            lost = "how many acknowledged deliveries are lost is unknown"
+        elif self.deliveries:
+            lost = f"at most {counted(self.deliveries, *_DELIVERY)} may be lost"
+        else:
+            lost = "no acknowledged delivery is lost"
+        else_ = (
+            ""
+            if self.kind == "inbox"
+            else "; what the shop stated, checkout sessions, acts of people and published numbers "
+            "of that time may be"
+        )
+        span = f"{format_instant(self.since)} to {format_instant(self.until)}"
+        return f"{self.detail} ({span}): {lost}{else_}"
+
+    def accepted(self, *, at: Instant, by: str, reason: str) -> "Gap":
+        """Return the gap as it is kept."""
+        return Gap(
+            id=new_id("gap_", at),
+            kind=self.kind,
+            since=self.since,
+            until=self.until,
+            deliveries=self.deliveries,
+            detail=self.detail,
+            accepted_at=at,
+            accepted_by=by,
+            reason=reason,
+        )
+
+
+_DELIVERY: Final = ("acknowledged delivery", "acknowledged deliveries")
+
+ACCEPT: Final = "--accept-gap --reason TEXT"
+"""The words of a command that goes on after a gap."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,3 +165,30 @@ def spans_of(gaps: Iterable[Gap]) -> str:
     return " and ".join(
         f"from {format_instant(gap.since)} to {format_instant(gap.until)}" for gap in gaps
     )
+
+
+# --- an older log ---------------------------------------------------------------------------------
+
+
+def check_log_is_newer(database: Path) -> None:
+    """Raise ConfigurationError where the write-ahead log beside an SQLite file is older than the
+    file: SQLite would play its old pages over newer ones. Only before this process opens it."""
+    log = Path(f"{database}-wal")
+    if not log.exists() or not log.stat().st_size:
+        return
+    found = []
+    for how in ("immutable=1", "mode=ro"):  # without the log, and with it
+        uri = f"{database.absolute().as_uri()}?{how}"
+        try:
+            with closing(sqlite3.connect(uri, uri=True)) as connection:
+                sql = "SELECT value FROM counters WHERE name=?"
+                found += connection.execute(sql, (LAST_COMMIT,)).fetchall()
+        except sqlite3.Error:  # to be reported by whoever opens it
+            return
+    if found != sorted(found):
+        raise ConfigurationError(
+            [
+                f"TALLYHOOK_DATABASE_URL: {log} is older than {database.name}, and would undo its "
+                "newest commits: move that log away, then start again; nothing was changed"
+            ]
+        )

@@ -9,6 +9,7 @@ __all__ = (
     "erasure_journal",
     "export",
     "fit_journal",
+    "gap",
     "pending_erasures",
     "places",
     "prune",

@@ -32,12 +32,15 @@ from app.core.text import LEAF, counted
 from app.database.database import Database
 from app.database.engine import Connection, is_sqlite, sqlite_path
 from app.database.facts import note_server
+from app.database.gaps import FoundGap
 from app.database.schema import SUFFIX as MADE
 from app.database.schema import Made
+from app.database.statements import run
 from app.evidence import seal
 from app.orders.after_loss import follow_loss
 from app.privacy import backup_store
 from app.privacy.backup_moment import shown_name
+from app.privacy.gap import accept_gap, check_accepted
 from app.privacy.replay_erasures import ErasureReplay, Replayed, Without, replay_after_restore
 from app.receiving import inbox_file_store, inbox_store
 from app.receiving.inbox import Inbox, open_inbox
@@ -303,7 +306,7 @@ async def restore(
                     replaced = backup_store.replaced_by(database, now=now)
                     # By another history of the file the backup may have read beyond its numbers.
                     await inbox.database.writer.commit(
-                        inbox_store.adopt, inbox_file_store.identity_at(database)
+                        inbox_store.adopt, inbox_file_store.facts_at(database)
                     )
                     keep_as = f"{database.name}.replaced-{now // SECOND}"
                     files = {"file": shown_name(backup)}
@@ -404,23 +407,32 @@ async def _log(
     return FollowedLog(leaves=leaves, cut=size, renamed=renamed)
 
 
-async def adopt_inbox(context: AppContext) -> int:
+async def adopt_inbox(
+    settings: Settings, *, clock: Clock, accepts: str | None
+) -> tuple[int, FoundGap | None]:
     """Have the database go on with the inbox beside it, whatever it read before: all that is in it
-    counts as unread, and what is stored already is skipped. Opened `alone`. Return how many records
-    are in it. Raise UsageError for PostgreSQL, where the inbox is a table."""
-    database = context.database
-    if database.path is None:
-        raise UsageError("on PostgreSQL the inbox is a table of the database; there is no file")
-    await database.writer.commit(inbox_store.adopt, inbox_file_store.identity_at(database.path))
-    async with database.writing() as connection:
-        await note_in_trail(
-            connection,
-            owner(),
-            action="inbox_adopted",
-            subject="inbox",
-            at=context.clock.now(),
+    counts as unread, and what is stored already is skipped.
+
+    accepts  the reason for which a gap is accepted; None: none is
+
+    Return how many records are in it, and the gap. Raise UsageError for PostgreSQL, where the inbox
+    is a table, and ConfigurationError for a gap that is not accepted. Nobody may serve.
+    """
+    async with open_inbox(settings, purpose="alone", refuses_gap=False) as inbox:
+        database, at = inbox.database, clock.now()
+        if database.path is None:
+            raise UsageError("on PostgreSQL the inbox is a table of the database; there is no file")
+        file = inbox_file_store.facts_at(database.path)
+        found = await inbox.gap() or await database.on_snapshot(
+            inbox_store.gap_of_inbox, file, now=at
         )
-    return (await context.inbox.backlog()).records
+        check_accepted(found, accepts, command="tallyhook db adopt-inbox")
+        async with database.writing() as connection:
+            if found is not None and accepts is not None:
+                await accept_gap(connection, found, at=at, reason=accepts)
+            await run(connection, inbox_store.adopt, file)
+            await note_in_trail(connection, owner(), action="inbox_adopted", subject="inbox", at=at)
+        return (await inbox.backlog()).records, found
 
 
 def _compared(

@@ -45,6 +45,7 @@ from app.core.errors import StorePoisoned, UnreachableError
 from app.core.phone_key import read_phone_key
 from app.core.text import counted
 from app.database.facts import damage
+from app.database.gaps import ACCEPT
 from app.database.mapping import delivery_of, event_row
 from app.database.statements import run
 from app.finance import import_digest_store, ledger_line_store
@@ -66,7 +67,7 @@ from app.providers.configured import compile_sources
 from app.providers.source import Source
 from app.receiving import delivery_log_store, due_store, inbox_store
 from app.receiving.header_codec import read_request
-from app.receiving.inbox import open_inbox
+from app.receiving.inbox import inbox_of, open_inbox
 from app.receiving.verify import digest_of
 from reconcile.instants import NO_TIME, Instant
 from reconcile.ledger.fold import fold
@@ -438,6 +439,9 @@ class _Check:
 
     async def _inbox(self) -> list[str]:
         found = await self._context.inbox.damage()
+        gap = await inbox_of(self._context).gap()
+        if gap is not None:
+            found.append(f"{gap.sentence()}; `tallyhook serve {ACCEPT}` goes on without it")
         async with self._context.database.reading() as connection:
             aside = await run(connection, inbox_store.count_set_aside)
         if aside:

@@ -18,7 +18,7 @@ from app.config.settings import Settings
 from app.context.context import AppContext
 from app.context.signals import Signals
 from app.core.clock import Clock
-from app.core.errors import StorePoisoned, StoreUnavailable
+from app.core.errors import ConfigurationError, StorePoisoned, StoreUnavailable
 from app.database.database import (
     AGAIN_S,
     SERVER_S,
@@ -30,12 +30,13 @@ from app.database.database import (
 )
 from app.database.engine import writing_engine
 from app.database.faults import PUT_BACK
+from app.database.gaps import ACCEPT, FoundGap
 from app.database.postgresql import Purpose
 from app.database.statements import run
 from app.database.writer import Writer
 from app.receiving.append_store import TRIAL, Arrival, Ready, StoredVerdict, append, append_ready
 from app.receiving.correlation_store import LinkMemory
-from app.receiving.inbox_file_store import InboxFile
+from app.receiving.inbox_file_store import InboxFile, facts_at
 from app.receiving.inbox_queue import InboxQueue
 from app.receiving.inbox_store import (
     IDENTITY,
@@ -45,6 +46,7 @@ from app.receiving.inbox_store import (
     ask_to_tidy,
     cover,
     fact,
+    found_gap,
     position_of,
     tidied,
 )
@@ -69,8 +71,10 @@ class Inbox(InboxRows):
     append_faults = 0
     """Times in a row that what was read could not be appended."""
 
-    def __init__(self, settings: Settings, *, purpose: Purpose) -> None:
+    def __init__(self, settings: Settings, *, purpose: Purpose, refuses_gap: bool = True) -> None:
+        """refuses_gap: whether a database that lost commits is not opened to be written."""
         self.settings = settings
+        self._refuses_gap = refuses_gap
         self.database = Database(settings, purpose=purpose)
         self.file: InboxFile | None = None
         if self.database.path is not None:
@@ -205,10 +209,32 @@ class Inbox(InboxRows):
                 raise StoreUnavailable("another process reads this inbox; end it", reason="busy")
             await asyncio.sleep(AGAIN_S)
         await self.database.open(purpose)
+        if self._refuses_gap and purpose != "reading":
+            await self._refuse_gap()
         if self.file is not None and purpose in ("serving", "working", "alone"):
             drop_cached_pages(self.file.path)
         if purpose == "serving":
             await self._open_intake()
+
+    async def gap(self) -> FoundGap | None:
+        """What the database lacks of what it had, by its inbox file; None where it lacks nothing,
+        or there is no such file."""
+        path = self.database.path
+        file = None if path is None else facts_at(path)  # first: the database only goes on
+        return None if file is None else await self.database.on_snapshot(found_gap, file)
+
+    async def _refuse_gap(self) -> None:
+        """Raise ConfigurationError for a database that lost commits: a commit of this process would
+        hide it."""
+        found = await self.gap()
+        if found is not None:
+            raise ConfigurationError(
+                [
+                    f"TALLYHOOK_DATABASE_URL: {found.sentence()}; its write-ahead log (-wal) was "
+                    "removed, cut off or replaced, or an older file was put in its place: restore "
+                    f"a newer backup, or go on with `tallyhook serve {ACCEPT}`"
+                ]
+            )
 
     async def _open_intake(self) -> None:
         """From now on deliveries can be taken in."""
@@ -241,9 +267,9 @@ class Inbox(InboxRows):
         assert self.database.environment is not None
         async with self.database.writer.transaction() as connection:
             known = await run(connection, fact, IDENTITY)
-            identity = await file.open(self.database.environment, known=known)
+            await file.open(self.database.environment, known=known)
             if known is None:
-                await run(connection, adopt, identity)
+                await run(connection, adopt, facts_at(file.database))
             position = await run(connection, position_of)
         await file.begin_after(position)
         if file.is_small() and (found := await file.damage()):
@@ -271,9 +297,12 @@ class _RolledBack(Exception):
 
 
 @asynccontextmanager
-async def open_inbox(settings: Settings, *, purpose: Purpose = "serving") -> AsyncIterator[Inbox]:
-    """Open a database with its inbox, for a purpose: see `Database.open`."""
-    inbox = Inbox(settings, purpose=purpose)
+async def open_inbox(
+    settings: Settings, *, purpose: Purpose = "serving", refuses_gap: bool = True
+) -> AsyncIterator[Inbox]:
+    """Open a database with its inbox, for a purpose: see `Database.open`. refuses_gap: see
+    `Inbox`."""
+    inbox = Inbox(settings, purpose=purpose, refuses_gap=refuses_gap)
     try:
         await inbox.open(purpose)
         yield inbox

@@ -24,6 +24,7 @@ from app.core.ids import new_id
 from app.database.engine import reading_engine, writing_engine
 from app.database.facts import damage
 from app.database.faults import as_store_error, driver_errors
+from app.database.gaps import LAST_COMMIT
 from app.database.statements import Plain, PlainConnection, Result, Words, run, run_snapshot
 from app.database.writer import (
     MIB,
@@ -33,7 +34,14 @@ from app.database.writer import (
     Space,
     Writer,
 )
-from app.receiving.inbox_store import IDENTITY, delete_up_to, last_number
+from app.receiving.inbox_store import (
+    DELETED,
+    IDENTITY,
+    RECORDS_DELETED,
+    FileFacts,
+    delete_up_to,
+    last_number,
+)
 from reconcile.instants import EARLIEST
 
 FOLD_PAGES: Final = 1_000
@@ -64,6 +72,7 @@ class InboxFile:
     """The file. Nothing is opened before it is needed."""
 
     def __init__(self, database: Path, *, low_water_mib: int) -> None:
+        self.database = database
         self.path = path_of(database)
         self._url = f"sqlite+aiosqlite:///{self.path}"
         self._low_water_mib = low_water_mib
@@ -181,18 +190,19 @@ class InboxFile:
         self._log.close()
 
 
-def identity_at(database: Path) -> str | None:
-    """The id of the inbox beside a database; None where there is none that can be read."""
+def facts_at(database: Path) -> FileFacts | None:
+    """What the inbox beside a database says of itself; None where none can be read."""
     path = path_of(database)
     if not path.exists():
         return None
     try:
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as inbox:
-            sql = "SELECT value FROM meta WHERE name=?"
-            row = inbox.execute(sql, (IDENTITY,)).fetchone()
+            row = inbox.execute("SELECT value FROM meta WHERE name=?", (IDENTITY,)).fetchone()
+            counters = dict(inbox.execute("SELECT name, value FROM counters").fetchall())
     except sqlite3.Error:
         return None
-    return None if row is None else str(row[0])
+    names = (LAST_COMMIT, DELETED, RECORDS_DELETED)
+    return None if row is None else FileFacts(row[0], *(counters.get(name, 0) for name in names))
 
 
 def _is_bare(path: Path) -> bool:

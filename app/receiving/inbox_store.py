@@ -28,7 +28,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from app.context.unread import EVERYTHING, Backlog, InboxEnd
 from app.database.faults import driver_errors
-from app.database.gaps import LAST_COMMIT
+from app.database.gaps import LAST_COMMIT, FoundGap
 from app.database.locks import READING, HeldFile
 from app.database.statements import Plain, PlainConnection, Result, Words, insert_rows
 from app.receiving.framing import DamagedRow, Item, framed, items_in
@@ -302,14 +302,89 @@ def put_fact(connection: PlainConnection, name: str, value: str) -> None:
     )
 
 
-def adopt(connection: PlainConnection, identity: str | None) -> None:
-    """From now on the position is of this file, of which nothing has been read; None: of the one
-    that will be made."""
-    if identity is None:
+class FileFacts(NamedTuple):
+    """What the file says of itself: its id, LAST_COMMIT as it was noted, up to which number rows
+    were deleted, and how many records those held."""
+
+    identity: str
+    last_commit: int
+    deleted: int
+    records_deleted: int
+
+
+def adopt(connection: PlainConnection, file: FileFacts | None) -> None:
+    """From now on the position is of this file, of which nothing that it has was read; None: of the
+    one that will be made."""
+    if file is None:
         connection.ask("DELETE FROM meta WHERE name=?", (IDENTITY,))
         return
-    put_fact(connection, IDENTITY, identity)
-    put_counter(connection, POSITION, 0)
+    connection.ask(
+        "INSERT INTO meta (name, value) VALUES (?, ?) "
+        "ON CONFLICT (name) DO UPDATE SET value=excluded.value",
+        (IDENTITY, file.identity),
+    )
+    for name in (POSITION, COVERED, RECORDS_READ):
+        put_counter(connection, name, 0)
+    go_on_from(connection, file)
+
+
+def go_on_from(connection: PlainConnection, file: FileFacts) -> None:
+    """Count what has left the file as read, and its noted commits as made."""
+    for name, value in (
+        (POSITION, file.deleted),
+        (RECORDS_READ, file.records_deleted),
+        (LAST_COMMIT, file.last_commit),
+    ):
+        put_counter(connection, name, max(value, counter(connection, name)))
+
+
+def found_gap(connection: PlainConnection, file: FileFacts | None) -> FoundGap | None:
+    """Return what the database lacks of what it had, by the file that it reads; None where it lacks
+    nothing."""
+    if file is None or fact(connection, IDENTITY) != file.identity:
+        return None
+    since, lost = Instant(counter(connection, LAST_COMMIT)), 0
+    if position_of(connection) < file.deleted:  # a backup brings what its copy had not read
+        has = (
+            counter(connection, RECORDS_READ)
+            + counted_after(connection, 0, up_to=EVERYTHING.table).records
+        )
+        lost = max(0, file.records_deleted - has)
+    elif since >= file.last_commit:
+        return None
+    if lost:  # what is lost came after what was read last
+        for (arrived,) in connection.ask(_LAST_ARRIVAL):
+            since = min(since, arrived)
+    return FoundGap(
+        kind="database",
+        since=since,
+        until=Instant(max(since, file.last_commit)),
+        deliveries=lost,
+        detail="the database's newest commits are gone",
+    )
+
+
+def gap_of_inbox(
+    connection: PlainConnection, file: FileFacts | None, *, now: Instant
+) -> FoundGap | None:
+    """Return what is lost with the file that the database has read, where it is another than this
+    one, or there is none; None where it is this one, or none was read yet."""
+    known = fact(connection, IDENTITY)
+    if known is None or (file is not None and file.identity == known):
+        return None
+    since = Instant(counter(connection, LAST_COMMIT))
+    for (arrived,) in connection.ask(_LAST_ARRIVAL):
+        since = min(since, arrived)
+    return FoundGap(
+        kind="inbox",
+        since=since,
+        until=max(since, now),
+        deliveries=None,
+        detail="the inbox file is gone, or another one, and with it what was not read yet",
+    )
+
+
+_LAST_ARRIVAL: Final = "SELECT received_at FROM deliveries ORDER BY id DESC LIMIT 1"
 
 
 # --- suspects ------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from app.config.settings import Settings
 from app.context.unread import Backlog
 from app.core.clock import SystemClock
 from app.core.errors import ConfigurationError, StoreUnavailable
+from app.database.gaps import accepted_gaps
 from app.database.writer import MIB
 from app.orders.set_aside import HOLDING
 from app.privacy.backup import adopt_inbox, back_up, restore
@@ -24,8 +25,8 @@ from app.privacy.replay_erasures import Replayed
 from app.receiving import inbox_writer_store
 from app.receiving.append_store import Ready, keep_arrivals
 from app.receiving.inbox import Inbox, open_inbox
-from app.receiving.inbox_file_store import InboxFile, path_of
-from app.receiving.inbox_store import IDENTITY, adopt, fact, suspect
+from app.receiving.inbox_file_store import InboxFile, facts_at, path_of
+from app.receiving.inbox_store import adopt, suspect
 from app.receiving.reader import ReaderContext, read_some
 from app.receiving.refusal_store import delete_rejections
 from tests.contexts import settings_of
@@ -301,8 +302,15 @@ async def test_a_file_that_this_database_has_not_read_stops_the_start(
         with pytest.raises(ConfigurationError, match=r"t\.db\.inbox.*`tallyhook db adopt-inbox`"):
             async with opened(url):
                 pass
-    async with open_inbox(Settings(database_url=url), purpose="alone") as inbox:
-        records = await adopt_inbox(context(inbox))
+    with pytest.raises(ConfigurationError, match="--accept-gap --reason"):
+        await adopt_inbox(Settings(database_url=url), clock=SystemClock(), accepts=None)
+    records, found = await adopt_inbox(
+        Settings(database_url=url), clock=SystemClock(), accepts="gone"
+    )
+    async with open_inbox(Settings(database_url=url), purpose="reading") as inbox:
+        (kept,) = await inbox.database.on_snapshot(accepted_gaps)
+    assert found is not None
+    assert (kept.kind, kept.deliveries, kept.reason) == ("inbox", None, "gone")
     assert records == (0 if what is gone else in_inbox(path, "SELECT count(*) FROM inbox")[0][0])
     async with opened(url) as inbox:
         await take(inbox, "e4")
@@ -332,7 +340,7 @@ async def test_a_file_of_the_other_environment_or_with_a_trigger_stops_the_start
 
 @pytest.mark.parametrize("judged_again", [False, True])
 async def test_a_rejection_read_twice_is_kept_and_counted_once(
-    url: str, judged_again: bool
+    url: str, path: Path, judged_again: bool
 ) -> None:
     """Also where it was reverified meanwhile and is a delivery now."""
     refused = rejection()
@@ -344,8 +352,7 @@ async def test_a_rejection_read_twice_is_kept_and_counted_once(
             async with inbox.database.writing() as connection:
                 await delete_rejections(connection, [refused.delivery_id])
                 await keep_arrivals(connection, [arrived])
-        identity = await inbox.database.on_snapshot(fact, IDENTITY)
-        await inbox.database.writer.commit(adopt, identity)
+        await inbox.database.writer.commit(adopt, facts_at(path))
         await read(inbox)
         kept = await rows(inbox, "SELECT id FROM rejections")
         assert kept == ([] if judged_again else [(refused.delivery_id,)])

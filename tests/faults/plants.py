@@ -195,3 +195,20 @@ process.BEHIND, process.LOOK_S, process.REST_S = 10, 0.02, 0.02
 process.QUIET_S = 0.5
 """
 """Start a second process for ten deliveries, and end it after half a second without work."""
+
+NEVER_QUIET = """
+import app.receiving.inbox_writer_store as receiver
+
+receiver.QUIET_S = 10.0**9
+"""
+"""Never fold the database's log because nothing comes: what was read stays in it."""
+
+DELETES_EARLY = """
+import app.receiving.inbox_store as rows
+
+in_order = rows._progress
+rows._progress = lambda connection: (
+    lambda found: found._replace(covered=found.position)
+)(in_order(connection))
+"""
+"""Delete rows of the inbox that only the database's log has as read."""

@@ -11,11 +11,14 @@ from typing import Any
 import pytest
 
 from app.context.unread import Backlog
+from app.database.gaps import LAST_COMMIT
 from app.receiving.framing import DamagedRow, Received, framed, items_in
 from app.receiving.inbox_store import (
     IDENTITY,
     POSITION,
+    RECORDS_READ,
     TIDY,
+    FileFacts,
     Suspect,
     Unread,
     _in_database,
@@ -27,6 +30,8 @@ from app.receiving.inbox_store import (
     counter,
     delete_up_to,
     fact,
+    found_gap,
+    go_on_from,
     keep_row,
     next_suspects,
     put_counter,
@@ -185,10 +190,41 @@ def test_a_file_that_is_gone_on_with(
 ) -> None:
     """From its beginning, be it the one that was read or another. Where there is none, the one
     that will be made is."""
-    adopt(plain, known)
+    adopt(plain, None if known is None else FileFacts(known, 0, 0, 0))
     put_counter(plain, POSITION, 9)
-    adopt(plain, there)
+    adopt(plain, None if there is None else FileFacts(there, 0, 0, 0))
     assert (fact(plain, IDENTITY), counter(plain, POSITION)) == (there, position)
+
+
+@pytest.mark.parametrize(
+    ("noted", "deleted", "held", "lost"),
+    [
+        (70, 3, 6, None),
+        (71, 3, 6, 0),
+        (70, 4, 6, 1),
+        (70, 4, 9, 4),
+    ],
+)
+def test_what_a_database_lacks_of_what_it_had(
+    plain: Plain, noted: int, deleted: int, held: int, lost: int | None
+) -> None:
+    """By the file that it reads: a later commit was noted, or rows were deleted that it has not
+    read. Five records were read up to the third row."""
+    adopt(plain, FileFacts("a", 0, 0, 0))
+    for name, value in ((POSITION, 3), (RECORDS_READ, 5), (LAST_COMMIT, 70)):
+        put_counter(plain, name, value)
+    file = FileFacts("a", noted, deleted, held)
+    found = found_gap(plain, file)
+    assert found_gap(plain, file._replace(identity="b")) is None
+    assert found_gap(plain, None) is None
+    if lost is None:
+        assert found is None
+        return
+    assert found is not None
+    assert (found.kind, found.since, found.until) == ("database", 70, noted)
+    assert found.deliveries == lost
+    go_on_from(plain, file)
+    assert found_gap(plain, file) is None
 
 
 def test_a_suspect_has_its_tries_and_is_set_aside(plain: Plain) -> None:

@@ -16,10 +16,16 @@ from app.core.errors import ConfigurationError, StoreUnavailable, UsageError
 from app.database import database as opening
 from app.database.database import Database
 from app.receiving.inbox import Inbox, open_inbox
-from app.receiving.inbox_file_store import InboxFile, identity_at, path_of
+from app.receiving.inbox_file_store import InboxFile, facts_at, path_of
 from tests.contexts import settings_of
 from tests.database.builders import arrival, keep, opened, said
 from tests.database.made import put_new
+
+
+def identity_at(database: Path) -> str | None:
+    """Return the id of the inbox beside a database."""
+    facts = facts_at(database)
+    return None if facts is None else facts.identity
 
 
 @pytest.fixture
@@ -97,7 +103,7 @@ async def test_what_a_service_makes_is_its_owners_alone(path: Path) -> None:
             assert [mode(each) for each in (path.parent, path, path_of(path))] == [
                 0o700, 0o600, 0o600,
             ]  # fmt: skip
-            assert identity_at(path) is not None
+            assert facts_at(path) is not None
     finally:
         os.umask(before)
 
@@ -108,7 +114,11 @@ async def test_what_a_service_makes_is_its_owners_alone(path: Path) -> None:
         (None, None),
         ("", None),
         ("CREATE TABLE meta (name, value)", None),
-        ("CREATE TABLE meta (name, value); INSERT INTO meta VALUES ('inbox', 'i')", "i"),
+        (
+            "CREATE TABLE meta (name, value); INSERT INTO meta VALUES ('inbox', 'i'); "
+            "CREATE TABLE counters (name, value)",
+            "i",
+        ),
     ],
 )
 def test_which_inbox_lies_there(tmp_path: Path, content: str | None, identity: str | None) -> None:

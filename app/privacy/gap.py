@@ -1,0 +1,69 @@
+"""A gap that a person accepts: commits or acknowledged deliveries that may be lost.
+
+    1 look     at the whole file: a log that was cut off may have left pages of two ages in it
+    2 keep     the gap, with its reason, and an entry in the trail
+    3 go on    from what the inbox file says has left it
+
+Leaves out what follows for orders, months and answers (`orders/`, `finance/`).
+"""
+
+from pathlib import Path
+
+from app.access.operators import note_in_trail, owner
+from app.config.settings import Settings
+from app.core.clock import Clock
+from app.core.errors import ConfigurationError, StoreUnavailable, UsageError
+from app.database.engine import Connection
+from app.database.facts import damage
+from app.database.faults import PUT_BACK
+from app.database.gaps import ACCEPT, FoundGap, add_gap
+from app.database.statements import run
+from app.receiving.inbox import open_inbox
+from app.receiving.inbox_file_store import facts_at
+from app.receiving.inbox_store import FileFacts, go_on_from
+from reconcile.instants import Instant
+
+
+async def accept_found(settings: Settings, *, reason: str, clock: Clock) -> FoundGap:
+    """Accept what an SQLite database lacks, before it is served. Raise UsageError where it lacks
+    nothing, and StoreUnavailable where the file is damaged."""
+    async with open_inbox(settings, purpose="alone", refuses_gap=False) as inbox:
+        found, path = await inbox.gap(), inbox.database.path
+        check_accepted(found, reason, command="tallyhook serve")
+        assert found is not None
+        assert path is not None
+        async with inbox.database.reading() as connection:  # 1
+            problems = await damage(connection, thorough=True)
+        if problems:
+            raise StoreUnavailable(f"{problems[0]}: {PUT_BACK}")
+        async with inbox.database.writing() as connection:
+            await accept_gap(connection, found, at=clock.now(), reason=reason)
+            await _go_on(connection, path)
+    return found
+
+
+async def _go_on(connection: Connection, database: Path) -> None:
+    file: FileFacts | None = facts_at(database)
+    if file is not None:
+        await run(connection, go_on_from, file)  # 3
+
+
+async def accept_gap(connection: Connection, found: FoundGap, *, at: Instant, reason: str) -> None:
+    """Keep a gap that the machine's owner accepts, in the caller's transaction."""
+    who = owner()
+    gap = found.accepted(at=at, by=who.name, reason=reason)
+    await run(connection, add_gap, gap)  # 2
+    await note_in_trail(
+        connection, who, action="gap_accepted", subject=gap.id, at=at, reason=reason
+    )
+
+
+def check_accepted(found: FoundGap | None, accepts: str | None, *, command: str) -> None:
+    """Raise ConfigurationError for a gap that is not accepted, and UsageError where there is none
+    to accept."""
+    if found is not None and accepts is None:
+        raise ConfigurationError(
+            [f"TALLYHOOK_DATABASE_URL: {found.sentence()}; to go on say `{command} {ACCEPT}`"]
+        )
+    if found is None and accepts is not None:
+        raise UsageError("nothing is missing: leave --accept-gap and its --reason out")
