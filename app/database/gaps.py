@@ -5,8 +5,8 @@ Leaves out where that instant is noted besides (`receiving/inbox_store.py`), and
 gap.
 """
 
-from collections.abc import Iterable
 import sqlite3
+from collections.abc import Iterable
 from contextlib import closing
 from dataclasses import astuple, dataclass
 from pathlib import Path

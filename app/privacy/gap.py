@@ -4,7 +4,7 @@
     2 keep     the gap, with its reason, and an entry in the trail
     3 go on    from what the inbox file says has left it
 
-Leaves out what follows for orders, months and answers (`orders/`, `finance/`).
+Leaves out the orders that are held for it, and answers about its time (`orders/`, `finance/`).
 """
 
 from pathlib import Path
@@ -18,6 +18,7 @@ from app.database.facts import damage
 from app.database.faults import PUT_BACK
 from app.database.gaps import ACCEPT, FoundGap, add_gap
 from app.database.statements import run
+from app.orders.after_loss import follow_loss
 from app.receiving.inbox import open_inbox
 from app.receiving.inbox_file_store import facts_at
 from app.receiving.inbox_store import FileFacts, go_on_from
@@ -53,6 +54,8 @@ async def accept_gap(connection: Connection, found: FoundGap, *, at: Instant, re
     who = owner()
     gap = found.accepted(at=at, by=who.name, reason=reason)
     await run(connection, add_gap, gap)  # 2
+    if gap.kind == "database":
+        await follow_loss(connection, at=at)
     await note_in_trail(
         connection, who, action="gap_accepted", subject=gap.id, at=at, reason=reason
     )
