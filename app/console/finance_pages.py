@@ -79,6 +79,11 @@ CHECKS: Final[Mapping[closings.BlockerCode, tuple[str | None, str]]] = {
         "Correct the profile of the source, or note what each message says.",
     ),
     "not_kept": ("/imports", "Import the statements of its sources, which show every payment."),
+    "gap": (
+        "/imports",
+        "Import the statements of that time, which show every payment, and let providers send its "
+        "events again.",
+    ),
     "unallocated": ("/unallocated", "Assign each to its order, or dismiss it."),
     "not_ours": ("/deliveries?verdict=not_ours", "Check that none of them is yours."),
     "rejected": ("/do/reverify", "Support or an admin judges them again."),

@@ -28,6 +28,7 @@ from app.context.context import AppContext
 from app.core.errors import UsageError
 from app.core.jobs import silent
 from app.database.engine import Connection
+from app.database.gaps import gaps_until
 from app.finance import match_rules, period_store, report_period
 from app.finance.closed_periods import CLOSING_BASIS, calendar_of, month_in_books, rules_form
 from app.finance.coverage_store import coverage_lines
@@ -333,12 +334,20 @@ async def _evidence_blockers(
     lost = await context.database.on_snapshot(
         not_kept_in, context.sources, since=month.start, until=month.end
     )
+    gaps = await context.database.on_snapshot(gaps_until, Instant(month.end - TICK))
     return tuple(
         closings.evidence_blockers(
             unreadable=unreadable + len(suspects),
             lost=lost,
             not_ours=not_ours,
             genuine=genuine,
+            gaps=[
+                closings.lost_in_gap(
+                    each.id, since=each.since, until=each.until, lost=each.deliveries
+                )
+                for each in gaps
+                if month.start <= each.until
+            ],
         )
     )
 

@@ -11,9 +11,10 @@ from typing import Any, Final, NamedTuple
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.database.statements import statement
+from app.database.gaps import accepted_gaps
+from app.database.statements import run, statement
 from app.finance.import_store import ImportKind
-from reconcile.instants import Instant, format_known
+from reconcile.instants import TICK, Instant, format_known
 from reconcile.matching.rules import Coverage, Covered, Span, common_spans, joined_spans
 
 BY_FILE: Final = "file"
@@ -142,6 +143,11 @@ async def coverage(connection: AsyncConnection, *, as_of: Instant) -> Coverage:
         wallets=wallets_of(lines),
         bank=covered_by(lines, "bank"),
         takings=as_of if arrived is None else arrived,
+        lost=joined_spans(
+            Span(since=gap.since, until=Instant(gap.until + TICK))
+            for gap in await run(connection, accepted_gaps)
+            if gap.accepted_at <= as_of
+        ),
     )
 
 

@@ -39,7 +39,7 @@ from app.finance.statement_store import statement_rows
 from app.finance.suspense import suspended_payments
 from app.receiving.caught_up import must_have_read
 from reconcile.canonical import canonical_json
-from reconcile.instants import TICK, Instant
+from reconcile.instants import TICK, Instant, format_instant
 from reconcile.matching.bank import BankLeg
 from reconcile.matching.breaks import Break, Step, break_sentence, life, next_step
 from reconcile.matching.control import FAMILIES, Control
@@ -184,6 +184,12 @@ async def _reported(
             "reference, too many for the search by payment, group and rule: the rest stands as "
             "breaks without candidates.",
         )
+    notes += tuple(
+        f"What came from {format_instant(span.since)} to {format_instant(span.until)} may be lost, "
+        "by an accepted gap: money of that time may be in no figure."
+        for span in known.coverage.lost
+        if span.since < scope.end and scope.start < span.until
+    )
     report = tally.report(
         matching=matching,
         matching_ties=_ties(control),

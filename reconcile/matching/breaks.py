@@ -721,6 +721,10 @@ def break_sentence(found: Break) -> str:
             " The lines before are of import {earlier}, and this one of import {later}.",
             found.facts,
         )
+    if any(name == "lost_from_at" for name, _ in found.facts):
+        sentence += filled(
+            " What came from {lost_from_at} to {lost_until_at} may be lost.", found.facts
+        )
     if ("searched", False) in found.facts:
         sentence += " No partner was looked for beyond its reference: too much was left over."
     return sentence

@@ -326,6 +326,8 @@ def _refunds(pair: Pair) -> Verdict | None:
         stated_at = max(_stated_at(pair), lines.refunded_at or EARLIEST)
         if stated_at + terms.rules.refund_margin > terms.as_of:
             return Verdict("awaiting_refund", "awaiting_refund")
+        if terms.lost_in(funds.at, stated_at + terms.rules.refund_margin) is not None:
+            return Verdict("not_covered", "not_covered")
         return _one(_differs("refund_not_received", pair, minor=-more, facts=facts))
     return None
 

@@ -372,7 +372,7 @@ class Deciding:
     ) -> None:
         """Report a statement line that no ledger knows."""
         self.tally.place_lines([row], "settled_never_notified")
-        found = never_notified(row, as_of=self.terms.as_of)
+        found = never_notified(row, self.terms)
         self._report((found,), candidates=candidates, facts=facts)
 
     def end_capture(

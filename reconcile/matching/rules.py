@@ -172,6 +172,7 @@ class Coverage:
     wallets     sub-accounts of sources: a source is covered where all of its wallets are
     bank        by account
     takings     when the provider's webhooks began to arrive; None: from the beginning
+    lost        accepted gaps, in which webhooks may be lost
     """
 
     books: tuple[Covered, ...] = ()
@@ -179,6 +180,7 @@ class Coverage:
     wallets: tuple[Covered, ...] = ()
     bank: tuple[Covered, ...] = ()
     takings: Instant | None = None
+    lost: tuple[Span, ...] = ()
 
 
 def waits_in(
@@ -326,11 +328,26 @@ class Terms:
 
     def waits_for_money(self, placed_at: Instant | None) -> Waiting | None:
         """Return why a line that says paid need not have its money; None if it must have it."""
+        due = None if placed_at is None else placed_at + self.rules.money_margin
+        if self.lost_in(placed_at, due) is not None:
+            return "not_covered"
         if placed_at is None:
             return None
         if self.coverage.takings is not None and placed_at < self.coverage.takings:
             return "not_covered"
         return "awaiting_money" if placed_at + self.rules.money_margin > self.as_of else None
+
+    def lost_in(self, since: Instant | None, until: Instant | None) -> Span | None:
+        """Return the first accepted gap between two instants, both of which count, or None; of
+        dates that are not known, the first of all."""
+        return next(
+            (
+                span
+                for span in self.coverage.lost
+                if (until is None or span.since <= until) and (since is None or since < span.until)
+            ),
+            None,
+        )
 
     def settles(self, line_source: str, source: str) -> bool:
         """Return whether a statement line may settle a payment of this source.

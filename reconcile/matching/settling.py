@@ -444,7 +444,7 @@ class Settling:
         if waiting := self._terms.waits_for_settlement(failure.at, source=failure.source):
             self._tally.place_lines([row], waiting)
             return
-        found = never_notified(row, as_of=self._terms.as_of)
+        found = never_notified(row, self._terms)
         facts = (("settled", found.money), ("failed_at", failure.at))
         self._tally.report(replace(found, cause="failed_refund_not_returned", facts=facts))
         self._tally.place_lines([row], "failed_refund_not_returned")
@@ -474,7 +474,7 @@ class Settling:
             facts = (("returned", went_back), how, settled, ("difference", difference))
         else:
             for row in rows:
-                found = never_notified(row, as_of=self._terms.as_of)
+                found = never_notified(row, self._terms)
                 known = (("won", True),) if won and returning.balance_of(row) > 0 else ()
                 self._tally.report(replace(found, facts=found.facts + known))
             self._tally.place_lines(rows, "settled_never_notified")
@@ -562,7 +562,13 @@ def _candidate(row: StatementRow, at: Instant) -> Candidate:
     )
 
 
-def never_notified(row: StatementRow, *, as_of: Instant) -> Break:
+def never_notified(row: StatementRow, terms: Terms) -> Break:
+    """Return the break of a line that no ledger knows; it names the gap that may have lost it."""
+    captured = None if row.settled_at is None else row.settled_at - terms.rules.settle_margin
+    lost = terms.lost_in(None if captured is None else Instant(captured), row.settled_at)
+    facts: Facts = ()
+    if lost is not None:
+        facts = (("lost_from_at", lost.since), ("lost_until_at", lost.until))
     money = Money(minor=abs(row.gross), currency=row.currency)
     back = row.kind == "dispute" and row.gross > 0
     return Break(
@@ -571,9 +577,9 @@ def never_notified(row: StatementRow, *, as_of: Instant) -> Break:
         payment=row.payment,
         subject=subject_of(row.line_id),
         money=money,
-        since=as_of if row.settled_at is None else row.settled_at,
+        since=terms.as_of if row.settled_at is None else row.settled_at,
         cites=(row.line_id,),
-        facts=(("settled", money), ("kind", "returned dispute" if back else row.kind)),
+        facts=(("settled", money), ("kind", "returned dispute" if back else row.kind), *facts),
         left=left_of([unsettled_by(row)]),
     )
 

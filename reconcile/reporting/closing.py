@@ -414,6 +414,7 @@ BlockerCode = Literal[
     "unasked",
     "unreadable",
     "not_kept",
+    "gap",
     "unallocated",
     "not_ours",
     "rejected",
@@ -431,6 +432,7 @@ CONDITIONS: Final[Mapping[BlockerCode, str]] = {
     "unasked": "Providers have said of every payment that is not final how it stands.",
     "unreadable": "No message that came by then is unreadable and waits for a person.",
     "not_kept": "Every request of it that nobody signs was within what is kept.",
+    "gap": "No accepted gap lies in it, by which evidence may be lost.",
     "unallocated": "No payment that was read waits for its order.",
     "not_ours": "No delivery of the month was set apart as of another shop.",
     "rejected": "No refused delivery of it would be accepted now.",
@@ -556,6 +558,19 @@ def not_kept(count: int) -> Iterator[Blocker]:
             f"{count:,}. Genuine callbacks may be among them, so that payments may be missing.",
             do="Import the statements of its sources, which show every payment.",
         )
+
+
+def lost_in_gap(gap: str, *, since: Instant, until: Instant, lost: int | None) -> Blocker:
+    """Return the reason that a gap was accepted in the month. `lost`: deliveries; None: unknown."""
+    count = "" if lost is None else f" Deliveries that are lost: {lost:,}."
+    return Blocker(
+        code="gap",
+        sentence=f"What came from {format_instant(since)} to {format_instant(until)} may be lost, "
+        f"such as payments, refunds and what the shop stated.{count}",
+        do="Import the statements of that time, which show every payment, and let providers send "
+        "its events again.",
+        about=gap,
+    )
 
 
 def in_report(report: PeriodReport) -> Iterator[Blocker]:
@@ -717,7 +732,12 @@ def _waiting(report: PeriodReport) -> Iterator[Blocker]:
 
 
 def evidence_blockers(
-    *, unreadable: int, lost: int, not_ours: int, genuine: int
+    *,
+    unreadable: int,
+    lost: int,
+    not_ours: int,
+    genuine: int,
+    gaps: Iterable[Blocker] = (),
 ) -> Iterator[Blocker]:
     """Yield reasons in what came and is in no figure.
 
@@ -725,6 +745,7 @@ def evidence_blockers(
     lost        requests of unsigned sources beyond what is kept of them
     not_ours    deliveries set apart as of another shop
     genuine     rejected deliveries that would be accepted now
+    gaps        what `lost_in_gap` returned
     """
     if unreadable:
         yield Blocker(
@@ -734,6 +755,7 @@ def evidence_blockers(
             "what they say.",
         )
     yield from not_kept(lost)
+    yield from gaps
     if not_ours:
         yield Blocker(
             code="not_ours",

@@ -8,6 +8,7 @@ import pytest
 
 from app.database.gaps import Gap, add_gap, gap_id
 from app.database.statements import run
+from app.finance.coverage_store import coverage
 from app.orders import refold
 from app.orders.after_loss import follow_loss
 from app.orders.hold_store import count_held
@@ -19,8 +20,10 @@ from app.orders.refold import TakingUp
 from app.orders.shop_facts_store import UNKNOWN, facts_of_orders
 from app.receiving.confirmation_store import gap_since_answer
 from app.receiving.inbox import Inbox
+from reconcile.instants import TICK, Instant
 from reconcile.ledger.events import Event, State
 from reconcile.ledger.records import GAP_ACCEPTED
+from reconcile.matching.rules import Span
 from reconcile.money import Money
 from tests.contexts import HasDatabase, with_sources
 from tests.database.builders import arrival, context, fetch, keep, quiet, rows, said
@@ -230,3 +233,10 @@ class GapContract:
         assert "may be lost" in said_of["OLD"]["plain"]["answer"][0]
         assert "may be lost" in said_of["OLD"]["staff"][-1]
         assert "lost" not in str(said_of["NEW"]["plain"]) + str(said_of["NEW"]["staff"])
+
+    async def test_coverage_carries_the_gaps_that_were_accepted_by_then(self, inbox: Inbox) -> None:
+        """A run as of an instant before says again what it said then."""
+        await accept_gap(inbox, since=2, until=8, at=20)
+        found = [await fetch(inbox, coverage, as_of=seconds(at)) for at in (19, 20)]
+        lost = Span(since=seconds(2), until=Instant(seconds(8) + TICK))
+        assert [each.lost for each in found] == [(), (lost,)]

@@ -18,6 +18,7 @@ from app.access.proposals import Proposals
 from app.context.context import AppContext
 from app.core.clock import SetClock
 from app.core.errors import NotAllRead, NotFoundError, UsageError
+from app.database.gaps import Gap, add_gap
 from app.evidence.prove_sealed import prove_sealed
 from app.evidence.seal import Sealer
 from app.finance import close_period as print_report
@@ -521,6 +522,42 @@ async def test_a_month_is_not_closed_over_its_requests_that_were_more_than_is_ke
     if blocked:
         assert "more than is kept: 7." in found[0].sentence
         assert found[0].do.startswith("Import the statements of its sources")
+
+
+@pytest.mark.parametrize(
+    ("at", "blocked"),
+    [
+        ("2026-10-31T23:59:59Z", True),
+        ("2026-11-01T00:00:00Z", False),
+        ("2026-09-30T09:00:00Z", False),
+    ],
+)
+async def test_a_month_is_not_closed_over_an_accepted_gap_but_by_two_people(
+    context: AppContext, two: Proposals, at: str, blocked: bool
+) -> None:
+    instant = parse_instant(at)
+    gap = Gap(
+        id="gap_1",
+        kind="inbox",
+        since=instant,
+        until=instant,
+        deliveries=3,
+        detail="The inbox is gone.",
+        accepted_at=CLOSED_AT,
+        accepted_by="Ann",
+        reason="the disk was replaced",
+    )
+    await context.database.writer.commit(add_gap, gap)
+    found = await against_closing(context, asked(by=Proven("Ann")))
+    assert [each.line for each in found] == (["gap:gap_1"] if blocked else [])
+    if blocked:
+        assert "Deliveries that are lost: 3." in found[0].sentence
+        made = await propose_closing(context, exceptions={"gap:gap_1": "it was looked up"})
+        put(context, made.at + MINUTE)
+        await two.approve(made.id, by=Proven("Ben"), reason="I looked")
+        document = json.loads(await closed_report(context, "2026-10", "json"))
+        assert "may be lost" in str(document["notes"])
+        assert document["exceptions"][0]["line"] == "gap:gap_1"
 
 
 async def test_a_rejected_delivery_that_proves_genuine_blocks(tmp_path: Path) -> None:

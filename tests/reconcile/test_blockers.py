@@ -180,8 +180,18 @@ def test_payments_of_no_order_and_unsettled_ones_are_asked_for_by_age() -> None:
 def test_what_came_and_is_in_no_figure_is_asked_for() -> None:
     none = closing.evidence_blockers(unreadable=0, lost=0, not_ours=0, genuine=0)
     assert list(none) == []
-    found = closing.evidence_blockers(unreadable=1, lost=2, not_ours=3, genuine=4)
-    assert [each.code for each in found] == ["unreadable", "not_kept", "not_ours", "rejected"]
+    gap = closing.lost_in_gap("gap_1", since=Instant(0), until=Instant(0), lost=5)
+    found = closing.evidence_blockers(unreadable=1, lost=2, not_ours=3, genuine=4, gaps=[gap])
+    assert [each.line for each in found] == [
+        "unreadable",
+        "not_kept",
+        "gap:gap_1",
+        "not_ours",
+        "rejected",
+    ]
+    assert gap.sentence.endswith("Deliveries that are lost: 5.")
+    unknown = closing.lost_in_gap("gap_1", since=Instant(0), until=Instant(0), lost=None)
+    assert unknown.sentence.endswith("what the shop stated.")
 
 
 def test_each_condition_is_listed_with_what_is_against_it() -> None:

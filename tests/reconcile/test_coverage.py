@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reconcile.instants import DAY, Instant
-from reconcile.matching.breaks import Break
+from reconcile.matching.breaks import Break, break_sentence
 from reconcile.matching.rules import (
     Coverage,
     Covered,
@@ -18,7 +18,7 @@ from reconcile.matching.rules import (
     waits_in,
 )
 from reconcile.reporting.compared import coverage_rows
-from tests.reconcile.books_cases import case, causes, decided
+from tests.reconcile.books_cases import case, causes, decided, stands
 from tests.reconcile.books_strategies import World, worlds
 from tests.reconcile.books_truth import AS_OF, COVERAGE, RULES, SOURCE, START, covered
 from tests.reconcile.test_match_laws import EXAMPLES, search
@@ -124,6 +124,49 @@ def test_money_is_missing_in_the_books_only_where_each_of_them_covers_it(
 ) -> None:
     coverage = replace(COVERAGE, books=(*COVERAGE.books, *others))
     assert causes(decided(case().pays().settles(), coverage=coverage)[0]) == expected
+
+
+LOST = Coverage(lost=(Span(since=START, until=Instant(START + DAY)),))
+"""The first day, in which webhooks may be lost."""
+
+
+@pytest.mark.parametrize(
+    ("placed", "missing"),
+    [(-DAY, False), (0, False), (DAY - 1, False), (DAY, True), (-DAY - 1, True), (None, False)],
+)
+def test_money_that_an_accepted_gap_may_have_lost_is_not_missing(
+    placed: int | None, missing: bool
+) -> None:
+    """It may have come from the placing of the order in the book until the margin is over."""
+    made = case(at=Instant(START + (placed or 0))).books()
+    if placed is None:
+        made.book = [replace(each, placed_at=None) for each in made.book]
+    assert causes(decided(made, coverage=Coverage())[0]) == ["book_paid_not_received"]
+    found, control = decided(made, coverage=LOST)
+    assert causes(found) == (["book_paid_not_received"] if missing else [])
+    assert stands(control, "book") == (["book_paid_not_received"] if missing else ["not_covered"])
+
+
+@pytest.mark.parametrize(("days", "missing"), [(0, False), (1, True)])
+def test_a_refund_that_an_accepted_gap_may_have_lost_is_not_missing(
+    days: int, missing: bool
+) -> None:
+    made = case(at=Instant(START + days * DAY)).pays().books("refunded")
+    assert causes(decided(made, coverage=Coverage())[0]) == ["refund_not_received"]
+    expected = ["refund_not_received"] if missing else []
+    assert causes(decided(made, coverage=LOST)[0]) == expected
+
+
+def test_a_settled_payment_without_webhook_says_what_may_be_lost() -> None:
+    (plain,), _ = decided(case().settles(), coverage=Coverage())
+    (found,), _ = decided(case().settles(), coverage=LOST)
+    assert isinstance(plain, Break)
+    assert isinstance(found, Break)
+    assert found.identity == plain.identity
+    assert break_sentence(found) == (
+        f"{break_sentence(plain)} What came from 2026-10-01T00:00:00Z to 2026-10-02T00:00:00Z may "
+        "be lost."
+    )
 
 
 OCTOBER, NOVEMBER = Instant(0), Instant(31 * DAY)

@@ -18,6 +18,7 @@ from reconcile.ledger.events import Part
 from reconcile.matching.books import StatementLine
 from reconcile.matching.ledger_lines import Doubted
 from reconcile.matching.rows import StatementRow
+from reconcile.matching.rules import Coverage, MatchRules, Terms
 from reconcile.matching.settling import never_notified
 from reconcile.money import Money
 from reconcile.periods import IN_UTC, Calendar
@@ -63,7 +64,7 @@ def added_up(
     """
     tally = PeriodTally(scope(**changes), elsewhere=elsewhere)  # type: ignore[arg-type]
     for row in map(statement_row, strange):
-        found = never_notified(row, as_of=AFTER)
+        found = never_notified(row, Terms(rules=MatchRules(), as_of=AFTER, coverage=Coverage()))
         tally.found(BreakSeen(found=found, state="open", sentence="", next_step=""))
     tally.never_notified_elsewhere(abroad)
     for each in seen:

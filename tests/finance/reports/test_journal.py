@@ -21,6 +21,7 @@ from app.finance.reports.accounts import DEFAULTS, FILE, Accounts, accounts_of
 from app.finance.reports.journal import JOURNAL_FORMATS, USUAL, JournalFormat, JournalText
 from reconcile.instants import DAY, TICK, Instant, format_instant
 from reconcile.matching.breaks import Break, Step, life
+from reconcile.matching.rules import Coverage, MatchRules, Terms
 from reconcile.matching.settling import never_notified
 from reconcile.money import Money, from_major, major_text
 from reconcile.reporting.input import OrderSeen
@@ -215,7 +216,9 @@ def test_a_written_off_line_that_no_webhook_stated_leaves_nothing_in_clearing(
         line(taken(500, START), START + TICK), kind=kind, gross=minor, fee=0, net=minor
     )
     seen = OrderSeen(taking=None, lines=(missed,))
-    found = never_notified(statement_row(missed), as_of=LATER)
+    found = never_notified(
+        statement_row(missed), Terms(rules=MatchRules(), as_of=LATER, coverage=Coverage())
+    )
     some = [*transactions(seen, start=START, end=LATER), *booked(found)]
     assert len(some) == 2
     assert sums(some)["clearing", found.money.currency] == 0
