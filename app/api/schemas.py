@@ -248,6 +248,12 @@ _LEDGER: Final = members(
             "service's own code of a decline: do not read it to a customer. The fingerprint does "
             "not cover it.",
         ),
+        "restricted": members(
+            {"since": INSTANT, "until": MAYBE_INSTANT, "why": WORD, "sentence": WORD},
+            description="There only while the customer's data are restricted: an erasure may not "
+            "empty them yet, and nobody finds or sees them. `until` is null where only the reason "
+            "says when it ends. The fingerprint does not cover it.",
+        ),
         "pruned": members(
             {"deliveries": COUNT, "last_at": INSTANT, "sentence": WORD},
             description="What of its deliveries was deleted; there only where something was. The "
@@ -301,7 +307,7 @@ _LEDGER: Final = members(
             "something does, and then `fulfillable` is false.",
         ),
     },
-    optional=("pruned", "unread", "unallocated", "refusing", "gaps", "behind_s"),
+    optional=("restricted", "pruned", "unread", "unallocated", "refusing", "gaps", "behind_s"),
 )
 
 _ATTEMPT: Final = members(

@@ -83,6 +83,8 @@ def print_ledger(
         print(f"The customer can revoke the payment ({method}) until {ledger['revocable_until']}.")
     if ledger["next_decision_at"] is not None:
         print(f"Next decision at {ledger['next_decision_at']}, unless something new is reported.")
+    if "restricted" in ledger:
+        printing.say(ledger["restricted"]["sentence"])
     if "pruned" in ledger:
         printing.say(ledger["pruned"]["sentence"])
     print(f"Fingerprint {ledger['fingerprint']}")

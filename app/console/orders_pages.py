@@ -497,6 +497,7 @@ async def delivery_document(view: View) -> Document:
         "problem": entry.problem,
         "digest": entry.digest,
         "phone": ", ".join(phones) or None,
+        "restricted": entry.restricted,
         "pruned_at": format_known(entry.pruned_at),
         "headers": [{"name": name, "value": value} for name, _, value in pairs],
         "doctor": await _doctor(view) if refused else None,

@@ -58,6 +58,8 @@ _SAYING: Final = statement(
     "SELECT {row} FROM bank_lines WHERE booked_at >= :first AND booked_at < :before "
     "AND {known} AND (lower(told) LIKE :like ESCAPE '!' "
     "OR lower(counterparty) LIKE :like ESCAPE '!' OR lower(reference) LIKE :like ESCAPE '!') "
+    "AND NOT EXISTS (SELECT 1 FROM restrictions WHERE kind = 'bank_line' "
+    "AND thing = subject || '.' || ordinal || '.' || bank_lines.since) "
     "ORDER BY booked_at DESC, line LIMIT :limit",
     row=_ROW,
     known=import_store.KNOWN,
@@ -111,7 +113,8 @@ async def bank_lines_saying(
     limit: int,
     before: Instant | None = None,
 ) -> tuple[list[BankLine], Instant | None]:
-    """Return lines with these words in a text, in any case of ASCII letters, the newest first.
+    """Return lines with these words in a text, in any case of ASCII letters, the newest first;
+    none that is restricted.
 
     With them comes the instant before which lines were not searched; None if all were, or if
     `limit` lines were found.

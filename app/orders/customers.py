@@ -23,6 +23,7 @@ from app.receiving.delivery_log_store import RawDelivery, find_in_log, raw_deliv
 from app.receiving.header_codec import phones_in
 from app.receiving.kept_request import no_delivery
 from app.receiving.refusal_store import find_rejection
+from app.receiving.restrictions import refuse_restricted
 from reconcile.instants import HOUR
 
 LOOKED_AT: Final = 50
@@ -111,13 +112,14 @@ async def refuse_too_many(
 async def unmask(context: AppContext, order: str, *, reason: str, by: str | None) -> list[str]:
     """Return an order's full phone numbers to a person who may see them, and note it in the trail.
 
-    Raises UsageError for a person who may not, and without a reason; NotFoundError for no such
-    order.
+    Raises UsageError for a person who may not, without a reason, and where the order is restricted;
+    NotFoundError for no such order.
     """
     await explain_order(context, order)
     async with context.database.writing() as connection:
         await acting_alone(connection)
         who = await permitted(connection, by=by, action="unmasked")
+        await refuse_restricted(connection, order=order)
         found = await phones_of(connection, order, sources=context.sources)
         await refuse_too_many(context, connection, who, more=len(found))
         await note_in_trail(
@@ -135,12 +137,14 @@ async def unmask(context: AppContext, order: str, *, reason: str, by: str | None
 async def reveal_body(context: AppContext, delivery_id: str, *, reason: str, by: str) -> bytes:
     """Return a delivery's body to a person who may see it, refused or not; note it in the trail.
 
-    Raises UsageError for a person who may not, without a reason, and where the body is not kept;
+    Raises UsageError for a person who may not, without a reason, and where the body is not kept or
+    is restricted;
     NotFoundError for no such delivery.
     """
     async with context.database.writing() as connection:
         await acting_alone(connection)
         who = await permitted(connection, by=by, action="unmasked")
+        await refuse_restricted(connection, delivery=delivery_id)
         body, phones = await _kept_body(connection, delivery_id, context.sources)
         await refuse_too_many(context, connection, who, more=1)
         await note_in_trail(

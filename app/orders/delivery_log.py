@@ -1,13 +1,14 @@
 """Delivery log: what arrived, with its verdict, newest first."""
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 from urllib.parse import unquote_plus
 
 from app.access.operators import note_in_trail, permitted
 from app.context.context import AppContext
 from app.core.masking import Masking, masked_at_sight, masked_phone
+from app.database.statements import run
 from app.providers.connecting import names_no_order
 from app.receiving.delivery_log_store import (
     LogEntry,
@@ -23,6 +24,7 @@ from app.receiving.delivery_log_store import (
 )
 from app.receiving.header_codec import URL, is_left_out, phones_in
 from app.receiving.kept_request import no_delivery
+from app.receiving.restrictions import refuse_restricted, restricted_deliveries
 from reconcile.instants import EARLIEST, MINUTE, Instant, format_instant
 from reconcile.money import to_json
 
@@ -89,11 +91,15 @@ async def list_deliveries(
     order     only those whose event is in this order's ledger
     no_order  only those whose event is in no order's ledger
     refused   whether refused ones are among them; none is where the event is asked about
+
+    Raise UsageError where the order is restricted.
     """
     wanted = LogFilter(
         verdict=verdict, source=source, kind=kind, order=order, no_order=no_order, refused=refused
     )
     async with context.database.reading() as connection:
+        if order is not None:
+            await refuse_restricted(connection, order=order)
         if not wanted.has_no_index:
             found = await list_log(connection, wanted, limit=limit, before=before)
             return LogPage(entries=found, older=_older(found, limit))
@@ -163,17 +169,24 @@ async def refused_that_may_be_of(context: AppContext, names: Collection[str]) ->
     if not wanted:
         return []
     async with context.database.reading() as connection:
-        return await refused_naming(
+        found = await refused_naming(
             connection, wanted[:10], looked_at=REFUSED_LOOKED_AT, limit=REFUSED_SHOWN
         )
+        ids = [each.delivery_id for each in found]
+        hidden = await run(connection, restricted_deliveries, ids)
+    return [each for each in found if each.delivery_id not in hidden]
 
 
 async def show_delivery(context: AppContext, delivery_id: str) -> LogEntry:
-    """Return one arrival. Raises NotFoundError; a rejection may have left the ring."""
+    """Return one arrival, without its headers where it is restricted. Raises NotFoundError; a
+    rejection may have left the ring."""
     async with context.database.reading() as connection:
         entry = await find_in_log(connection, delivery_id)
+        hidden = await run(connection, restricted_deliveries, [delivery_id])
     if entry is None:
         raise no_delivery(delivery_id)
+    for each in hidden.values():
+        return replace(entry, headers="", problem=each.sentence, restricted=True)
     return entry
 
 
@@ -232,8 +245,11 @@ async def note_reading(context: AppContext, entry: LogEntry, *, by: str | None) 
 async def masked_parts(context: AppContext, entry: LogEntry) -> tuple[list[str], list[str]]:
     """Return the phone numbers in a delivery's stored body, and its headers, all masked.
 
-    No number is known of a rejection, of a pruned body, and where the profile reads none.
+    No number is known of a rejection, of a pruned body, and where the profile reads none; none is
+    shown of what is restricted.
     """
+    if entry.restricted:
+        return [], []
     async with context.database.reading() as connection:
         delivery = await raw_delivery(connection, entry.delivery_id)
     phones = [] if delivery is None else phones_in(delivery, context.sources)

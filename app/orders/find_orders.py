@@ -32,6 +32,7 @@ from app.orders.unread_holds import unread_naming
 from app.providers import identifiers
 from app.receiving.due_store import backwards, marks_of
 from app.receiving.phone_store import deliveries_by_phone, has_other_keys, orders_by_phone
+from app.receiving.restrictions import Restriction, restricted_deliveries, restricted_orders
 from app.receiving.source_state_store import not_kept_in
 from app.receiving.unread_store import NO_VALUE, messages_with
 from reconcile.instants import DAY, HOUR, Instant, format_instant
@@ -107,13 +108,16 @@ async def orders_beginning(context: AppContext, text: str, *, limit: int) -> lis
     if fault_of(text) is not None or looks_like_a_phone(text):
         return []
     async with context.database.reading() as connection:
-        return await search_store.orders_named(connection, text, beginning=True, limit=limit)
+        found = await search_store.orders_named(connection, text, beginning=True, limit=limit)
+        hidden = await run(connection, restricted_orders, found)
+    return [each for each in found if each not in hidden]
 
 
 async def find_orders(
     context: AppContext, text: str, *, limit: int, refused: bool = True, by: str | None = None
 ) -> FoundOrders:
-    """Find orders by a text. Raises UsageError where it can mean nothing.
+    """Find orders by a text. Raises UsageError where it can mean nothing. What is restricted is
+    not found; its own reference is told why.
 
     refused  whether the reader may see refused deliveries, which are named where nothing is found
     by       the operator who searches, as in `permitted`
@@ -133,7 +137,7 @@ async def find_orders(
     hits: dict[str, str] = {}
     async with context.database.reading() as connection:
         look = _Look(context, connection, sought, limit, found.notes)
-        async for order, how in look.all():  # 3
+        async for order, how in look.visible():  # 3
             if order not in hits and len(hits) == limit:
                 found.more = True
                 break
@@ -161,10 +165,11 @@ async def find_orders(
             found.hits.append(ledger_summary(ledger) | stated | shown)
         names = [name for name in sought.names if not looks_like_a_phone(name)]
         now = context.clock.now()
-        found.notes += await run(connection, _unread_notes, names, nothing=not found.hits)
-        if names and not found.hits:
+        nothing = not found.hits and not look.hidden
+        found.notes += await run(connection, _unread_notes, names, nothing=nothing)
+        if names and nothing:
             found.notes += await run(connection, _not_kept_notes, context.sources, now)
-        if not found.hits:
+        if nothing:
             found.notes += await run(connection, _gap_notes)
         for event in look.unplaced.values():
             name = f"{event.source}:{event.unplaced_name}"
@@ -175,20 +180,27 @@ async def find_orders(
                     f"The event {event.event_id} is stored, and belongs to no order yet."
                 )
                 continue
+            if await run(connection, restricted_deliveries, payment.deliveries):
+                continue
             found.unallocated.append(payment.document(now=now))
             found.notes.append(_without_order(payment))
     found.looked_in = [*look.looked_in]
-    if refused and not found.hits and sought.names:
+    if refused and nothing and sought.names:
         found.looked_in.append("refused deliveries")
-        ids = [each.delivery_id for each in await refused_that_may_be_of(context, {*sought.names})]
-        if ids:
-            count = counted(len(ids), "refused delivery", "refused deliveries")
-            found.notes.append(
-                f"Nothing was received of it, but {count} may be about it; they count for nothing: "
-                f"`tallyhook deliveries show {ids[0]}` says why one was refused "
-                f"({', '.join(ids[:3])})."
-            )
+        found.notes += await _refused_notes(context, sought.names)
     return found
+
+
+async def _refused_notes(context: AppContext, names: Collection[str]) -> list[str]:
+    """Return a note of refused deliveries that may be about what was not found."""
+    ids = [each.delivery_id for each in await refused_that_may_be_of(context, names)]
+    if not ids:
+        return []
+    count = counted(len(ids), "refused delivery", "refused deliveries")
+    return [
+        f"Nothing was received of it, but {count} may be about it; they count for nothing: "
+        f"`tallyhook deliveries show {ids[0]}` says why one was refused ({', '.join(ids[:3])})."
+    ]
 
 
 def _no_order(connection: PlainConnection, history: History, until: Instant) -> str:
@@ -208,10 +220,13 @@ def _unread_notes(connection: PlainConnection, names: list[str], *, nothing: boo
 
     nothing  whether no order was found: then those without any readable value are noted too
     """
+    naming = messages_with(connection, names)[:MOST_UNREAD]
+    hidden = restricted_deliveries(connection, [each.delivery_id for each in naming])
     notes = [
         f"A message of {each.source}, received at {format_instant(each.received_at)}, names "
         f"{each.value} and cannot be read: `tallyhook deliveries show {each.delivery_id}` says why."
-        for each in messages_with(connection, names)[:MOST_UNREAD]
+        for each in naming
+        if each.delivery_id not in hidden
     ]
     nameless = messages_with(connection, [NO_VALUE]) if nothing else []
     if nameless:
@@ -291,6 +306,21 @@ class _Look:
         self._unconfirmed = set[tuple[str, str]]()
         self._looked = False
         self.looked_in: list[str] = []
+        self.hidden: dict[str, Restriction] = {}
+
+    async def visible(self) -> AsyncIterator[tuple[str, str]]:
+        """Yield orders as `all`, without restricted ones; note one that is sought by its own
+        reference."""
+        judged = set[str]()
+        async for order, how in self.all():
+            if order not in judged:
+                judged.add(order)
+                found = await run(self._connection, restricted_orders, [order])
+                self.hidden |= found
+                if order in found and order in self._sought.names:
+                    self._notes.append(f"{order}: {found[order].sentence}")
+            if order not in self.hidden:
+                yield order, how
 
     async def all(self) -> AsyncIterator[tuple[str, str]]:
         found = False

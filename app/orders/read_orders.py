@@ -5,10 +5,12 @@ An order that the fold worker is going to hold is read as held before the worker
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final, Literal, NamedTuple
 
 from app.context.context import AppContext
 from app.core.errors import NotFoundError
+from app.core.masking import DOT, is_code
 from app.core.text import counted
 from app.database.engine import Connection
 from app.database.gaps import Gap, gaps_until, spans_of
@@ -30,6 +32,7 @@ from app.orders.shop_facts_store import UNKNOWN, ShopFacts, facts_of_orders, sho
 from app.orders.unallocated_store import PaymentKey, key_of, other_shops_key_naming
 from app.orders.unheard import unheard_of
 from app.receiving.caught_up import Patience, behind_s, spoken_age
+from app.receiving.restrictions import Restriction, restricted_orders
 from app.receiving.source_state_store import arrivals_by_source, not_kept_in
 from app.receiving.unread_store import UnreadMessage, messages_with
 from reconcile.instants import DAY, Instant, format_instant, format_known
@@ -71,6 +74,8 @@ async def order_document(
               as the shop has stated it; None if it has not; "unknown" after a restore
     expected_by, method_class, revocable_until
               the ends of slow payments; None without any
+    restricted  present while an erasure keeps its customer's data: since when, until when and why;
+              the provider's words for a failure are hidden then
     pruned    present where any of the order's deliveries has been emptied
     behind_s  seconds for which the oldest unread delivery has waited, where not all could be read
               in time; `fulfillable` is false then, whatever the fingerprint covers
@@ -118,6 +123,8 @@ async def order_document(
             "sentence": f"The bodies and headers of {count} were deleted, the last at {last}; "
             "their digests, dates, amounts and references are kept.",
         }
+    if found.restricted is not None:
+        document["restricted"] = found.restricted.document()
     if found.behind_s:
         document |= {"fulfillable": False, "behind_s": found.behind_s}
     return document
@@ -137,12 +144,13 @@ class _Explained(NamedTuple):
     pruned: Pruned | None
     behind_s: int
     unheard: Unheard
+    restricted: Restriction | None
 
 
 async def _explained(
     context: AppContext, order: str, as_of: Instant | None, *, patience: Patience = "long"
 ) -> _Explained:
-    def read(connection: PlainConnection) -> tuple[Ledger, ShopFacts, Pruned | None, Unheard]:
+    def read(connection: PlainConnection) -> _Explained:
         history = judged_histories(connection, [order], policy=context.policy)[order]
         instant = history.instant_at(now) if as_of is None else as_of
         known = history.known_at(instant)
@@ -167,16 +175,30 @@ async def _explained(
                 gaps=gaps_until(connection, instant),
                 aside=of_another_shop(connection, known, until=instant),
             )
+        restricted = restricted_orders(connection, [order]).get(order)
+        if restricted is not None:
+            known = without_words(known)
         ledger = fold(known, policy=context.policy, as_of=instant)
         facts = shop_facts(connection, [order], as_of=as_of)[order]
         pruned = pruned_among(connection, [each.delivery_id for each in history.deliveries])
         unheard = unheard_of(connection, known, ledger, sources=context.sources)
-        return ledger, facts, pruned, unheard
+        return _Explained(ledger, facts, pruned, behind, unheard, restricted)
 
     behind = await behind_s(context, as_of=as_of, patience=patience)
     now = context.clock.now()
-    ledger, facts, pruned, unheard = await context.database.on_snapshot(read)
-    return _Explained(ledger, facts, pruned, behind, unheard)
+    return await context.database.on_snapshot(read)
+
+
+def without_words(history: History) -> History:
+    """Return a history as an erasure leaves it: of the provider's words for a failure, in which a
+    name may stand, only codes."""
+    deliveries = [
+        each
+        if each.event.reason is None or is_code(each.event.reason)
+        else replace(each, event=replace(each.event, reason=DOT))
+        for each in history.deliveries
+    ]
+    return replace(history, deliveries=frozenset(deliveries))
 
 
 def nothing_known(

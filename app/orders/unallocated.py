@@ -34,6 +34,7 @@ from app.orders.unallocated_store import (
 )
 from app.receiving.delivery_log_store import raw_delivery
 from app.receiving.header_codec import phones_in
+from app.receiving.restrictions import restricted_deliveries
 from reconcile.instants import Instant, format_instant, format_known
 from reconcile.ledger.correlate import AttemptEvidence
 from reconcile.ledger.events import FOLLOWS_SUCCESS, UNCONFIRMED, Delivery, Standing
@@ -662,7 +663,10 @@ def _of_shop(
 async def _with_phone(
     context: AppContext, connection: Connection, payment: Unallocated
 ) -> Unallocated:
-    """Add the customer's number, masked, where the first deliveries name it."""
+    """Add the customer's number, masked, where the first deliveries name it and are not
+    restricted."""
+    if await run(connection, restricted_deliveries, payment.deliveries):
+        return payment
     for delivery_id in payment.deliveries[:READ_FOR_PHONE]:
         delivery = await raw_delivery(connection, delivery_id)
         phones = [] if delivery is None else phones_in(delivery, context.sources)

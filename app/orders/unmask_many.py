@@ -37,6 +37,7 @@ from app.orders.history_store import gather
 from app.orders.ledger_store import latest_orders
 from app.orders.read_orders import spoken_of
 from app.orders.retention_store import pruned_among
+from app.receiving.restrictions import restricted_orders
 from reconcile.instants import DAY, HOUR, Duration, format_instant
 from reconcile.ledger.history import History
 
@@ -176,7 +177,12 @@ async def see_numbers(
         must_be_open(kind, proposal, who=who, now=now)
         assert proposal.decided is not None
         orders, found = proposal.given["orders"].split("\n"), list[CustomerNumbers]()
+        hidden = await run(connection, restricted_orders, orders)
         for order, history in (await gather(connection, orders)).items():
+            if order in hidden:
+                sentence = hidden[order].sentence
+                found.append(CustomerNumbers(order=order, phones=(), note=sentence))
+                continue
             phones = tuple(await phones_of(connection, order, sources=context.sources))
             note = "" if phones else await _why_none(connection, history)
             found.append(CustomerNumbers(order=order, phones=phones, note=note))

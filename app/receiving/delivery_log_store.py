@@ -50,7 +50,7 @@ class LogEntry:
     """One arrival as the receiver judged it. Never its body.
 
     Its event's kind, claim, order and money are None where none was read; order is also None where
-    the event is in no order's ledger.
+    the event is in no order's ledger. `restricted`: its headers are hidden, as `problem` says.
     """
 
     delivery_id: str
@@ -67,6 +67,7 @@ class LogEntry:
     claim: str | None = None
     order: str | None = None
     money: Money | None = None
+    restricted: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,6 +13,7 @@ from app.core.text import counted
 from app.receiving.delivery_log_store import find_in_log, raw_delivery
 from app.receiving.header_codec import is_left_out, read_request
 from app.receiving.refusal_store import find_rejection
+from app.receiving.restrictions import refuse_restricted
 
 
 class Kept(NamedTuple):
@@ -35,9 +36,10 @@ async def kept_request(context: AppContext, delivery_id: str, *, to: str, by: st
     """The request that brought a delivery; who takes it where stands in the audit trail.
 
     Raises NotFoundError where there is no such delivery, UsageError where its body is not kept
-    whole, and for who may not see bodies.
+    whole or restricted, and for who may not see bodies.
     """
     async with context.database.reading() as connection:
+        await refuse_restricted(connection, delivery=delivery_id)
         entry = await find_in_log(connection, delivery_id)
         stored = await raw_delivery(connection, delivery_id)
         refused = await find_rejection(connection, delivery_id)
