@@ -1,6 +1,7 @@
-"""An upgrade while providers deliver: to other rules on one schema, and to a newer schema."""
+"""Upgrades, and changes of settings and profiles, while providers deliver."""
 
 import json
+import os
 import shutil
 import signal
 import sys
@@ -8,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from app import providers
 from app.database import schema
 from tests.api.driving import environ
 from tests.cli.test_other_version import MIGRATION, NEWER
@@ -30,15 +32,17 @@ folding.withheld = lambda case, judgement: (Reason(code="price_unknown", cites=(
 """
 """A build of the same schema whose rules let no order be shipped."""
 
+PROFILES = Path(providers.__file__).with_name("profiles")
+
 ACKS = 60
 
 SHIPS = "SELECT order_key FROM ledgers WHERE fulfillable"
 
 
-def loaded(folder: Path, name: str, *, acks: int, script: str = "") -> set[str]:
+def loaded(folder: Path, name: str, *, acks: int, script: str = "", **more: str) -> set[str]:
     """Serve a build under load, stop it as a supervisor does, and return what it acknowledged."""
     with (
-        a_service(folder, script=script) as service,
+        a_service(folder, script=script, **more) as service,
         load(service.port, name=name, rest_s=0.02) as driver,
     ):
         driver.until(acks)
@@ -74,6 +78,7 @@ def test_orders_that_only_newer_rules_let_ship_are_held_after_an_upgrade_under_l
 
 NEWER_BUILD = """
 from pathlib import Path
+from app import providers
 from app.database import schema
 
 schema.MIGRATIONS = Path({folder!r})
@@ -101,3 +106,33 @@ def test_an_upgrade_to_a_newer_schema_under_load_keeps_all(tmp_path: Path) -> No
     assert checked.popen.stderr is not None
     checked.popen.stderr.close()
     assert_kept(live / "t.db", acknowledged)
+
+
+def test_settings_and_profiles_changed_under_load_take_effect_at_the_next_start(
+    tmp_path: Path,
+) -> None:
+    """A reader that is killed meanwhile goes on by those of the start, though both are broken."""
+    settings, profile, live = tmp_path / "settings", tmp_path / "own.toml", tmp_path / "live"
+    live.mkdir()
+    settings.touch(mode=0o600)
+    settings.write_text("TALLYHOOK_GRACE_S=60\n")
+    profile.write_text((PROFILES / "checkout.toml").read_text())
+    more = {"CONFIG": str(settings), "SOURCES__SHOP__PROFILE": str(profile)}
+    with a_service(live, restarts="3", **more) as service:
+        with load(service.port, rest_s=0.02) as driver:
+            driver.until(ACKS)
+            settings.write_text("TALLYHOOK_GRACE_S=soon\n")
+            profile.write_text("broken = \n")
+            os.kill(service.worker(), signal.SIGKILL)
+            driver.until(2 * ACKS)
+        count = f"SELECT count(*) >= {len(driver.ledger.acknowledged)} FROM deliveries"
+        until(lambda: rows(live, count) == [(1,)])
+        until(lambda: service.process.request("GET", "/readyz")[0] == 200)
+        assert service.end(signal.SIGTERM) == 0
+    assert command(live, "serve", "--port", "0", **more).returncode == 3
+    profile.write_text((PROFILES / "checkout.toml").read_text())
+    settings.write_text("TALLYHOOK_GRACE_S=61\n")
+    acknowledged = driver.ledger.deliveries | loaded(live, "later", acks=ACKS, **more)
+    assert rows(live, "SELECT count(*) FROM deliveries WHERE verdict = 'unreadable'") == [(0,)]
+    assert_kept(live / "t.db", acknowledged)
+    assert command(live, "db", "check", "--deep", **more).returncode == 0
