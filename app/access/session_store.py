@@ -9,6 +9,7 @@ from sqlalchemy import Text, bindparam, delete, table, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.access.operator_store import hashed
+from app.core.clock import CLOCKS_DIFFER
 from reconcile.instants import Instant
 
 LinkKind = Literal["invite", "enter"]
@@ -265,6 +266,12 @@ async def add_session(
     )
 
 
+def _times(now: Instant, used_after: Instant) -> dict[str, Instant]:
+    """Return when a session in force ends, and between which instants it was last used. One that a
+    clock that was ahead dated would last too long."""
+    return {"now": now, "used_after": used_after, "used_before": Instant(now + CLOCKS_DIFFER)}
+
+
 async def session_in_force(
     connection: AsyncConnection, token: str, *, now: Instant, used_after: Instant
 ) -> OperatorSession | None:
@@ -275,9 +282,10 @@ async def session_in_force(
             "SELECT sessions.name, role, sessions.created_at, used_at, until, way, proved_at "
             "FROM sessions "
             "JOIN operators ON operators.name = sessions.name AND disabled_at IS NULL "
-            "WHERE hash=:hash AND revoked_at IS NULL AND until > :now AND used_at > :used_after"
+            "WHERE hash=:hash AND revoked_at IS NULL AND until > :now AND used_at > :used_after "
+            "AND used_at <= :used_before"
         ),
-        {"hash": hashed(token), "now": now, "used_after": used_after},
+        {"hash": hashed(token), **_times(now, used_after)},
     )
     row = rows.mappings().first()
     return None if row is None else OperatorSession(**row)
@@ -347,9 +355,10 @@ async def sessions_by_name(
     rows = await connection.execute(
         text(
             "SELECT name, count(*), max(used_at) FROM sessions WHERE revoked_at IS NULL "
-            "AND until > :now AND used_at > :used_after GROUP BY name"
+            "AND until > :now AND used_at > :used_after "
+            "AND used_at <= :used_before GROUP BY name"
         ),
-        {"now": now, "used_after": used_after},
+        _times(now, used_after),
     )
     return {row[0]: (int(row[1]), Instant(row[2])) for row in rows}
 
@@ -374,9 +383,9 @@ async def sessions_of(
         text(
             "SELECT hash, created_at, used_at, until FROM sessions WHERE name=:name "
             "AND revoked_at IS NULL AND until > :now AND used_at > :used_after "
-            "ORDER BY created_at DESC, hash"
+            "AND used_at <= :used_before ORDER BY created_at DESC, hash"
         ),
-        {"name": name, "now": now, "used_after": used_after},
+        {"name": name, **_times(now, used_after)},
     )
     return [
         OwnSession(id=digest[:ID_CHARS], created_at=created, used_at=used, until=until)

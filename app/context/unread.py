@@ -5,11 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol
 
-from reconcile.instants import MINUTE, Duration, Instant
-
-CLOCKS_DIFFER: Final[Duration] = 15 * MINUTE
-"""How far clocks of several machines may differ, and one may be stepped. What a clock so little
-ahead has published comes true by itself within that time; what is dated later was dated wrongly."""
+from app.core.clock import CLOCKS_DIFFER
+from reconcile.instants import Instant
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,9 +5,13 @@ moment.
 """
 
 import time
-from typing import Protocol
+from typing import Final, Protocol
 
-from reconcile.instants import Instant
+from reconcile.instants import MINUTE, Duration, Instant
+
+CLOCKS_DIFFER: Final[Duration] = 15 * MINUTE
+"""How far clocks of several machines may differ, and one may be stepped. What a clock so little
+ahead has published comes true by itself within that time; what is dated later was dated wrongly."""
 
 
 class Clock(Protocol):

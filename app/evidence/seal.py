@@ -33,6 +33,7 @@ import structlog
 
 from app.access.operators import note_in_trail, permitted
 from app.context.context import AppContext
+from app.core.clock import CLOCKS_DIFFER
 from app.core.errors import ConfigurationError, NotFoundError
 from app.core.ids import new_id, new_salts, new_secret
 from app.core.private_files import Owner
@@ -510,8 +511,8 @@ async def seal_orders_if_due(context: AppContext) -> bool:
     async with context.database.reading() as connection:
         last = await order_tree_store.newest_tree(connection)
         begun = last or await log_store.first_head_over(connection, 0)
-    # A tree dated more than a day ahead was made by a clock that has been set right since.
-    ahead = last is not None and last.at > now + DAY
+    # A tree that is dated ahead was made by a clock that has been set right since.
+    ahead = last is not None and last.at > now + CLOCKS_DIFFER
     if begun is None or not (begun.at // DAY < now // DAY or ahead):
         return False
     return await seal_orders(context)

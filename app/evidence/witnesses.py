@@ -25,6 +25,7 @@ import structlog
 
 from app.config.settings import Settings
 from app.context.context import AppContext
+from app.core.clock import CLOCKS_DIFFER
 from app.core.errors import UsageError
 from app.core.http import Exchange, asked_to_wait, exchange
 from app.core.text import LEAF, counted
@@ -288,6 +289,7 @@ class Cosigning:
         """Ask every witness that is due. Return how many were asked."""
         now = self._context.clock.now()
         until = Instant(now - now % self._witnesses.every)  # 1
+        latest = now + LONGEST_PAUSE + CLOCKS_DIFFER  # beyond it, a clock was ahead
         async with self._context.database.reading() as connection:
             head = await log_store.newest_head(connection, until=until)
             newest = await log_store.newest_head(connection)
@@ -298,7 +300,7 @@ class Cosigning:
             (witness, state)
             for witness in self._witnesses.each
             if (state := states.get(witness.name)) is None
-            or (state.size < head.size and state.next_at <= now)
+            or (state.size < head.size and not now < state.next_at <= latest)
         ]
         asked = [self._ask(witness, state, head, newest) for witness, state in due]
         done = await asyncio.gather(*asked, return_exceptions=True)

@@ -21,6 +21,7 @@ from typing import Any, Final
 import structlog
 
 from app.context.context import AppContext
+from app.core.clock import CLOCKS_DIFFER
 from app.core.errors import TallyhookError
 from app.core.schedule import ScheduleEntry, due_time, is_late, next_time
 from app.finance import scheduled_store
@@ -51,6 +52,10 @@ async def due_now(
     now = context.clock.now()
     async with context.database.reading() as connection:
         newest = await scheduled_store.newest_runs(connection, until=now)
+        ahead = await scheduled_store.any_run_after(connection, Instant(now + CLOCKS_DIFFER))
+    if ahead:  # a clock that was ahead has done them: they are done again when they are due
+        async with context.database.writing() as connection:
+            await scheduled_store.forget_runs_after(connection, Instant(now + CLOCKS_DIFFER))
     found = []
     for entry in entries:
         last = newest.get(entry.name)
@@ -77,11 +82,16 @@ def _due_of(
 ) -> Instant | None:
     # A newer time replaces a failed one; of a running one the lease must have ended.
     due = due_time(entry, since=last.due_at, now=now, zone=zone)
-    running = last.state == "running" and last.until is not None and now < last.until
+    running = last.state == "running" and not _has_passed(last.until, now)
     if due is not None:
         return None if running else due
     waits = last.state in _OPEN and last.until is not None
-    return last.due_at if waits and last.until is not None and now >= last.until else None
+    return last.due_at if waits and _has_passed(last.until, now) else None
+
+
+def _has_passed(until: Instant | None, now: Instant) -> bool:
+    """Return whether a lease or pause is over. A clock that was ahead may have set it, too late."""
+    return until is None or not now < until <= now + LONGEST_PAUSE + CLOCKS_DIFFER
 
 
 _OPEN: Final = ("running", "waiting", "failed")
@@ -116,7 +126,7 @@ async def claim(
                 connection, before=Instant(now - scheduled_store.KEPT)
             )
             return fresh if is_ours else None
-        open_again = before.state in _OPEN and now >= (before.until or now)
+        open_again = before.state in _OPEN and _has_passed(before.until, now)
         if not open_again:
             return None
         again = replace(

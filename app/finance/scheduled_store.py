@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal
 
-from sqlalchemy import ColumnElement, and_, column, func, select, table, text
+from sqlalchemy import ColumnElement, and_, column, delete, func, select, table, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from reconcile.instants import DAY, Instant
@@ -118,6 +118,17 @@ def _newest_of(which: ColumnElement[bool]) -> Any:
         .where(_LATER.c.name == _RUNS.c.name, which)
         .scalar_subquery()
     )
+
+
+async def any_run_after(connection: AsyncConnection, instant: Instant) -> bool:
+    """Return whether a row is of a due time after an instant."""
+    rows = await connection.execute(select(_RUNS.c.name).where(_RUNS.c.due_at > instant).limit(1))
+    return rows.first() is not None
+
+
+async def forget_runs_after(connection: AsyncConnection, instant: Instant) -> None:
+    """Delete the rows of due times after an instant."""
+    await connection.execute(delete(_RUNS).where(_RUNS.c.due_at > instant))
 
 
 async def run_at(connection: AsyncConnection, name: str, due_at: Instant) -> ScheduledRun | None:

@@ -29,7 +29,13 @@ from app.core.alarm import Alarm
 from app.core.errors import DeliveryFailed, NotFoundError
 from app.core.zones import local_text
 from app.monitoring import monitoring_store
-from app.monitoring.notice_ways import LEASE, SendsNotices, notice_pause, notice_ways_of
+from app.monitoring.notice_ways import (
+    LEASE,
+    SendsNotices,
+    latest_pause,
+    notice_pause,
+    notice_ways_of,
+)
 from reconcile import instants
 from reconcile.instants import Instant
 
@@ -141,7 +147,7 @@ class AlarmMessages:
         """Send due notices and return their number."""
         now = self._context.clock.now()
         async with self._context.database.reading() as connection:
-            due = await monitoring_store.messages_due(connection, now)
+            due = await monitoring_store.messages_due(connection, now, beyond=latest_pause(now))
         return sum([await self._send(message, now) for message in due])
 
     async def _send(self, message: monitoring_store.AlarmMessage, now: Instant) -> bool:

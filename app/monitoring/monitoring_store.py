@@ -11,11 +11,13 @@ from typing import Final
 from sqlalchemy import bindparam, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from app.core.clock import CLOCKS_DIFFER
 from app.core.ids import first_id
 from app.core.reading import TRIED
-from app.database.statements import Rows
+from app.database.mapping import DELIVERY_AT
+from app.database.statements import Rows, statement
 from app.providers.request import FETCHED
-from reconcile.instants import Instant
+from reconcile.instants import LATEST, SECOND, Instant
 
 # --- what the watchdog reads ----------------------------------------------------------------------
 
@@ -45,13 +47,17 @@ TIED_SINCE: Final = (
 )
 
 
-async def last_delivery(connection: AsyncConnection) -> Instant | None:
-    """Return when the last verified delivery came; None where none ever did."""
-    found = await connection.execute(
-        text("SELECT received_at FROM deliveries ORDER BY id DESC LIMIT 1")
-    )
-    received: Instant | None = found.scalar_one_or_none()
-    return received
+_LAST: Final = statement(
+    "SELECT {at} FROM deliveries WHERE id < :end ORDER BY id DESC LIMIT 1", at=DELIVERY_AT
+)
+
+
+async def last_delivery(connection: AsyncConnection, now: Instant = LATEST) -> Instant | None:
+    """Return when the last verified delivery came; None where none ever did. One that a clock that
+    was ahead dated came when that was put right."""
+    ends = (first_id("dlv_", Instant(now + SECOND)), "dlv_g")
+    found = [await connection.scalar(text(_LAST), {"end": end}) for end in ends]
+    return max((each for each in found if each is not None), default=None)
 
 
 async def deliveries_between(
@@ -164,27 +170,30 @@ async def any_lasts(connection: AsyncConnection) -> bool:
 
 
 async def put_over(connection: AsyncConnection, *, unseen_since: Instant, now: Instant) -> None:
-    """Mark those that no receiver has seen since then as over, and their notices as due."""
+    """Mark those that no receiver has seen since then as over, and their notices as due; so, too,
+    those that only a clock that was ahead has seen."""
     await connection.execute(
         text(
             "UPDATE alarm_messages SET over_at = :now, tries = 0, "
             "due_at = CASE WHEN told_at IS NULL THEN due_at ELSE :now END "
-            "WHERE over_at IS NULL AND seen_at < :since"
+            "WHERE over_at IS NULL AND (seen_at < :since OR seen_at > :beyond)"
         ),
-        {"now": now, "since": unseen_since},
+        {"now": now, "since": unseen_since, "beyond": now + CLOCKS_DIFFER},
     )
 
 
-async def messages_due(connection: AsyncConnection, now: Instant) -> Sequence[AlarmMessage]:
+async def messages_due(
+    connection: AsyncConnection, now: Instant, *, beyond: Instant = LATEST
+) -> Sequence[AlarmMessage]:
     """Return due notices of raised and ended alarms. One that ended before its first notice was
-    sent is among them."""
+    sent is among them, and those that a clock that was ahead put off until after `beyond`."""
     rows = await connection.execute(
         text(
             "SELECT alarm, way, reason, sentence, raised_at, seen_at, over_at, told_at, tries, "
-            "due_at FROM alarm_messages WHERE due_at <= :now "
+            "due_at FROM alarm_messages WHERE (due_at <= :now OR due_at > :beyond) "
             "AND (told_at IS NULL OR over_at IS NOT NULL) ORDER BY raised_at, alarm, way"
         ),
-        {"now": now},
+        {"now": now, "beyond": beyond},
     )
     return [AlarmMessage(**row) for row in rows.mappings()]
 

@@ -11,6 +11,7 @@ from typing import Final, Protocol
 import httpx2
 
 from app.config.settings import Settings
+from app.core.clock import CLOCKS_DIFFER
 from app.core.errors import DeliveryFailed
 from app.core.mail import MailServer
 from app.finance.scheduled_work import mail_server_of
@@ -32,6 +33,12 @@ LONGEST_PAUSE: Final[Duration] = HOUR
 def notice_pause(tries: int) -> Duration:
     """Return the pause after so many failed tries: each is twice the one before."""
     return Duration(min(FIRST_PAUSE << min(tries, 10), LONGEST_PAUSE))
+
+
+def latest_pause(now: Instant) -> Instant:
+    """Return the latest time to which a pause or a lease can end. What waits for longer was put off
+    by a clock that was ahead."""
+    return Instant(now + LONGEST_PAUSE + CLOCKS_DIFFER)
 
 
 class Notice(Protocol):

@@ -28,6 +28,7 @@ from app.monitoring import monitoring_store
 from app.monitoring.alarm_messages import AlarmMessages, forget_owners
 from app.monitoring.health import COUNTED
 from app.orders import counter_store, hold_store, notification_store
+from app.orders.clock_correction import clock_alarm
 from app.orders.notify_shop import destination_of
 from app.orders.unallocated import UnallocatedTotals, unallocated_totals
 from app.privacy import fit_journal
@@ -253,7 +254,7 @@ async def _silence(watched: Watched) -> Alarm | None:
         return None  # deliveries come and are not read: the alarm `reader` says so
     now = watched.context.clock.now()
     async with watched.context.database.reading() as connection:
-        last = await monitoring_store.last_delivery(connection)
+        last = await monitoring_store.last_delivery(connection, now)
         start = now - LONGEST if last is None else last
         end = min(now, start + LONGEST)
         usual = [
@@ -344,7 +345,8 @@ def unallocated_words(found: UnallocatedTotals) -> str:
 
 async def _clock(watched: Watched) -> Alarm | None:
     ages = watched.ages
-    return None if ages is None else ages.alarm(watched.context.clock.now())
+    refused = None if ages is None else ages.alarm(watched.context.clock.now())
+    return refused or await clock_alarm(watched.context)
 
 
 async def _shop_away(watched: Watched) -> Alarm | None:
@@ -587,7 +589,7 @@ WATCHES: Final = (
     ),
     Watch(
         "clock",
-        "1 while genuine deliveries are refused for their age and none is taken.",
+        "1 while genuine deliveries are refused for their age, or the clock was ahead.",
         _clock,
     ),
     Watch(

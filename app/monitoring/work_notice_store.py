@@ -8,7 +8,7 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.access.operator_store import AuditEntry
-from reconcile.instants import Instant
+from reconcile.instants import LATEST, Instant
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,14 +65,17 @@ async def choice_of(connection: AsyncConnection, operator: str) -> NoticeChoice 
     return None if row is None else NoticeChoice(**row)
 
 
-async def choices_due(connection: AsyncConnection, now: Instant) -> list[NoticeChoice]:
-    """Return choices whose entries are to be looked at; a shop has some dozens of operators."""
+async def choices_due(
+    connection: AsyncConnection, now: Instant, *, beyond: Instant = LATEST
+) -> list[NoticeChoice]:
+    """Return choices whose entries are to be looked at; a shop has some dozens of operators. Those
+    due after `beyond` were put off by a clock that was ahead."""
     rows = await connection.execute(
         text(
             "SELECT operator, pace, way, address, position, due_at, tries FROM notice_choices "
-            "WHERE due_at <= :now ORDER BY operator"
+            "WHERE due_at <= :now OR due_at > :beyond ORDER BY operator"
         ),
-        {"now": now},
+        {"now": now, "beyond": beyond},
     )
     return [NoticeChoice(**row) for row in rows.mappings()]
 

@@ -30,7 +30,7 @@ from app.core.text import counted
 from app.core.zones import local_text
 from app.finance.break_acts import SeenBreak, one_break
 from app.monitoring import work_notice_store as store
-from app.monitoring.notice_ways import LEASE, SendsNotices, notice_pause
+from app.monitoring.notice_ways import LEASE, SendsNotices, latest_pause, notice_pause
 from reconcile.instants import HOUR, Instant, format_instant, moment_of
 from reconcile.periods import Calendar
 from reconcile.reporting.words import CAUSE_WORDS
@@ -211,7 +211,9 @@ class WorkNotices:
         """Send what is due, and return the number of notices."""
         now = self._context.clock.now()
         async with self._context.database.reading() as connection:
-            due = await store.choices_due(connection, now)
+            due = await store.choices_due(
+                connection, now, beyond=latest_pause(next_morning(self._context, now))
+            )
             known = {each.name for each in await operators(connection) if each.disabled_at is None}
         sent = 0
         for choice in due:

@@ -3,6 +3,7 @@
 __all__ = (
     "accept_findings",
     "after_loss",
+    "clock_correction",
     "counter_store",
     "customers",
     "delivery_log",

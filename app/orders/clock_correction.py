@@ -19,7 +19,8 @@ import structlog
 from app.access.operator_store import keep_entry
 from app.access.operators import SERVICE, entry_of
 from app.context.context import AppContext
-from app.context.unread import CLOCKS_DIFFER
+from app.core.alarm import Alarm
+from app.core.clock import CLOCKS_DIFFER
 from app.core.ids import new_id
 from app.database.locks import REDATING, take_lock
 from app.database.statements import PlainConnection
@@ -28,7 +29,9 @@ from app.orders.clock_correction_store import ClockCorrection
 from app.orders.record_store import BY_SERVICE, keep_records
 from app.orders.refold import call_up_early
 from app.receiving.append_store import mark_due
-from reconcile.instants import SECOND, TICK, Duration, Instant, format_duration, format_instant
+from app.receiving.inbox_store import BEAT
+from app.receiving.source_state_store import put_back
+from reconcile.instants import DAY, SECOND, TICK, Duration, Instant, format_duration, format_instant
 from reconcile.ledger.records import Record
 
 log = structlog.get_logger()
@@ -169,6 +172,7 @@ async def _fold_again(context: AppContext, now: Instant) -> int:
 def _note(
     connection: PlainConnection, correction: ClockCorrection, things: int, orders: int
 ) -> None:
+    put_back(connection, correction.until, also=BEAT)
     store.note_correction(connection, correction)
     since = correction.since
     facts: dict[str, str | int] = {
@@ -186,12 +190,36 @@ def _note(
     )
 
 
-def sentence_of(correction: ClockCorrection) -> str:
-    """Say from when to when the clock was ahead, and by how much."""
-    since = correction.since
-    begun = "" if since is None else f"between {format_instant(since)} and "
-    return (
-        f"The clock was ahead by {format_duration(correction.latest - correction.until)} "
-        f"{begun or 'until '}{format_instant(correction.until)}; what it dated later counts from "
-        "then."
+REPORTED_FOR: Final[Duration] = DAY
+"""How long the alarm lasts after a correction: sessions ended, and providers may have given up."""
+
+
+async def clock_alarm(context: AppContext) -> Alarm | None:
+    """Return the alarm that something is dated later than now, or that the clock was ahead."""
+    now = context.clock.now()
+    newest, last = await context.database.on_snapshot(_dated_by_clocks, now)
+    if newest is not None and newest - now > CLOCKS_DIFFER:
+        return Alarm(
+            reason="dated_later_than_now",
+            sentence=f"Something here is dated {format_instant(newest)}, "
+            f"{format_duration(newest - now)} later than this machine's clock: set the clock by "
+            "NTP; if it is right, it was ahead, and a running service puts right what it dated.",
+        )
+    if last is None or not now - REPORTED_FOR < last.until <= now:
+        return None
+    begun = "" if last.since is None else f"between {format_instant(last.since)} and "
+    return Alarm(
+        reason="clock_was_ahead",
+        sentence=f"The clock was ahead by {format_duration(last.latest - last.until)} "
+        f"{begun or 'until '}{format_instant(last.until)}, and what it dated later counts from "
+        "then: keep it by NTP, have the provider send again what was refused meanwhile, and see "
+        "`tallyhook audit list --action clock_put_right` for how much was put right.",
+        pressing=False,
+        since=last.until,
     )
+
+
+def _dated_by_clocks(
+    connection: PlainConnection, now: Instant
+) -> tuple[Instant | None, ClockCorrection | None]:
+    return store.newest_ahead(connection, now), store.last_correction(connection)

@@ -117,6 +117,14 @@ _MORE: Final = (
 )
 
 
+def put_back(connection: PlainConnection, now: Instant, *, also: str) -> None:
+    """Set to now what a clock that was ahead noted of sources, and another instant in a counter."""
+    connection.ask(
+        "UPDATE counters SET value=? WHERE value > ? AND (name LIKE ? OR name LIKE ? OR name = ?)",
+        (now, now, f"{ACCEPTED}%", f"{READ_AT}%", also),
+    )
+
+
 def arrivals_by_source(
     connection: PlainConnection, sources: "Mapping[str, Source]"
 ) -> dict[str, SourceArrivals]:

@@ -43,7 +43,7 @@ from app.console.application import build_console
 from app.console.security import CONTENT_POLICY, HSTS, RateLimiter, network_block
 from app.console.signing_in import BY_ITSELF, UnsentForms, local
 from app.core.errors import UsageError
-from reconcile.instants import EARLIEST, SECOND
+from reconcile.instants import DAY, EARLIEST, SECOND
 from tests.console.conftest import ORIGIN, PORT, SAME_SITE, RunningConsole, session_for
 from tests.waiting import PATIENCE_S
 
@@ -392,6 +392,19 @@ async def test_a_confirmed_password_renews_the_session(console: RunningConsole) 
         async with console.client(cookie) as client:
             assert (await client.get("/orders")).status_code == status
     assert sorted(console.driver.rows("SELECT until FROM sessions")) == sorted(ends)
+
+
+async def test_a_session_of_a_clock_that_was_ahead_ends_when_that_is_put_right(
+    console: RunningConsole,
+) -> None:
+    """It would last a day too long, used or not."""
+    clock = console.driver.clock
+    clock.put(clock.now() + DAY)
+    token = await session_for(console.context, "a support")
+    async with console.client(token, **SAME_SITE) as client:
+        assert (await client.get("/orders")).status_code == 200
+        clock.put(clock.now() - DAY)
+        assert (await client.get("/orders")).status_code == 303
 
 
 async def test_a_session_ends_idle_old_signed_out_and_with_its_operator(

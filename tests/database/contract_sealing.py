@@ -379,7 +379,7 @@ class SealingContract:
         await begin(inbox)
         await keep(inbox, genuine("e1", order="A"))
         await seal(inbox)
-        assert await seal_orders_if_due(context(inbox, at=400 * DAY_S))
+        assert await seal_orders_if_due(context(inbox, at=3 * DAY_S))
         await seal(inbox)
         assert await seal_orders_if_due(context(inbox, at=2 * DAY_S))
         await seal(inbox)

@@ -39,6 +39,7 @@ class WatchingContract:
             )
         async with inbox.database.reading() as connection:
             assert await watch.last_delivery(connection) == seconds(4)
+            assert await watch.last_delivery(connection, seconds(2)) == seconds(4)
             for start, end, enough, count in (
                 (1, 4, 9, 3),
                 (0, 99, 9, 5),
@@ -229,6 +230,26 @@ class WatchingContract:
             assert [each.way for each in await watch.messages_due(connection, seconds(8))] == [
                 "post"
             ]
+
+    async def test_a_clock_that_was_ahead_holds_no_notice_back(self, inbox: Inbox) -> None:
+        """An alarm that it saw, and that is not seen now, is over; what it put off is due."""
+        ahead = seconds(86_400)
+        async with inbox.database.writing() as connection:
+            message = watch.AlarmMessage(
+                alarm="held", way="mail", reason="orders_held", sentence="1 order is held.",
+                raised_at=ahead, seen_at=ahead, due_at=ahead,
+            )  # fmt: skip
+            await watch.put_seen(connection, message)
+            assert await watch.messages_due(connection, T) == []
+            assert await watch.messages_due(connection, T, beyond=seconds(9)) == [message]
+            await watch.put_over(connection, unseen_since=T, now=seconds(1))
+            assert not await watch.any_lasts(connection)
+            choice = notices.NoticeChoice(
+                operator="ann", pace="daily", way="mail", address="a@b.eu", position=0, due_at=ahead
+            )
+            await notices.put_choice(connection, choice)
+            assert await notices.choices_due(connection, T) == []
+            assert await notices.choices_due(connection, T, beyond=seconds(9)) == [choice]
 
     async def test_a_notice_of_work_is_claimed_once_and_not_after_another_choice(
         self, inbox: Inbox

@@ -18,6 +18,7 @@ from tests.database.contract_personal import PersonalContract
 from tests.database.contract_placing import PlacingContract
 from tests.database.contract_policies import PolicyContract
 from tests.database.contract_reconciling import ReconcilingContract
+from tests.database.contract_redating import RedatingContract
 from tests.database.contract_references import ReferenceContract
 from tests.database.contract_reporting import ReportingContract
 from tests.database.contract_restoring import RestoringContract
@@ -57,6 +58,7 @@ class Contract(
     HandMatchContract,
     HoldContract,
     ReconcilingContract,
+    RedatingContract,
     WatchingContract,
     SchedulingContract,
     ImportContract,

@@ -178,6 +178,18 @@ async def test_a_time_of_a_clock_that_was_ahead_holds_no_later_one_up(shop: Shop
     assert [entry for entry, _ in found] == [NIGHTLY]
 
 
+async def test_what_a_clock_that_was_ahead_did_is_done_again_when_it_is_due(shop: Shop) -> None:
+    """And a lease or a pause that it gave holds nothing up."""
+    schedule = shop.schedule()
+    before = await shop.due(-DAY)
+    await run_entry(shop.at(DUE), schedule)
+    assert await due_now(before, [MONTH]) == []
+    assert await due_now(shop.at(DUE), [MONTH]) == [(MONTH, DUE)]
+    assert await claim(shop.at(DUE + DAY), MONTH, due_at=DUE, asked=False) is not None
+    assert await due_now(shop.at(DUE + MINUTE), [MONTH]) == [(MONTH, DUE)]
+    assert await claim(shop.at(DUE + MINUTE), MONTH, due_at=DUE, asked=False) is not None
+
+
 async def test_of_two_workers_one_does_it(shop: Shop) -> None:
     now, schedule = await shop.due(), shop.schedule()
     both = [claim(now, MONTH, due_at=DUE, asked=False) for _ in range(2)]

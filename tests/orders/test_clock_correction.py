@@ -3,8 +3,10 @@
 from pathlib import Path
 from typing import Any
 
-from app.orders.clock_correction import ClockState, ClockWatch, put_right
+from app.monitoring.monitoring_store import last_delivery
+from app.orders.clock_correction import ClockState, ClockWatch, clock_alarm, put_right
 from app.orders.refold import publishable, refold_until_quiet
+from app.receiving.source_state import source_states
 from reconcile.instants import DAY, EARLIEST, HOUR, MINUTE, SECOND, Instant, format_instant
 from tests.api.driving import Driver, driving, of_order, reader_of
 from tests.reconcile.build import T
@@ -88,6 +90,36 @@ async def test_it_is_stored_from_when_to_when_the_clock_was_ahead(tmp_path: Path
         await watch.look()
         await ClockWatch(driver.context).look()
         assert driver.rows("SELECT count(*) FROM audit WHERE action='clock_put_right'") == [(1,)]
+
+
+async def test_who_looks_after_the_service_hears_of_it_for_a_day(tmp_path: Path) -> None:
+    """First that something is dated later than now, then that it was put right."""
+    async with driving(tmp_path, with_worker=False) as driver:
+        watch = await day_ahead(driver)
+        alarm = await clock_alarm(driver.context)
+        assert alarm is not None
+        assert alarm.pressing
+        assert f"{format_instant(Instant(T + DAY))}, 23 h 50 min later than" in alarm.sentence
+        await watch.look()
+        alarm = await clock_alarm(driver.context)
+        assert alarm is not None
+        assert not alarm.pressing
+        assert f"between {format_instant(T)} and {format_instant(RIGHT)}" in alarm.sentence
+        for at, lasts in ((RIGHT + DAY - SECOND, True), (RIGHT + DAY, False)):
+            driver.clock.put(Instant(at))
+            assert (await clock_alarm(driver.context) is not None) == lasts
+
+
+async def test_the_source_was_last_heard_when_the_clock_was_put_right(tmp_path: Path) -> None:
+    """Else its silence would be noticed a day later."""
+    async with driving(tmp_path, with_worker=False) as driver:
+        await (await day_ahead(driver)).look()
+        (state,) = await source_states(driver.context)
+        assert state.last == RIGHT
+        async with driver.context.database.reading() as connection:
+            last = await last_delivery(connection, driver.clock.now())
+        assert last is not None
+        assert RIGHT <= last < RIGHT + SECOND
 
 
 async def test_a_service_that_was_stopped_meanwhile_sees_it_at_its_start(tmp_path: Path) -> None:

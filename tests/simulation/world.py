@@ -49,6 +49,9 @@ REDELIVERY_S = (5, 300, 1_800, 7_200, 18_000, 36_000, 50_400, 72_000, 86_400)
 UNITS_S = (60.0, 60.0, 2.0, 0.005)
 """Seconds in a unit of a scenario: an hour for a payment, or all of its events at once."""
 
+DAY_AHEAD_EVERY = 8
+"""Of so many worlds one has a clock that is a day ahead for some minutes or hours."""
+
 LAST_S = 30 * HOUR_S
 """Seconds after the trouble: the longest pause between two attempts, and all deadlines."""
 
@@ -111,7 +114,7 @@ class World:
         self.trace = Trace(loop.time)
         self.faults = drawn(chance)
         self.clock, self.true_clock = SteppedClock(loop), SteppedClock(loop)
-        self._chance = chance
+        self._chance, self._seed = chance, seed
         settings, sources = _settings(), _sources()
         self.machine = Machine(
             folder=folder,
@@ -181,6 +184,7 @@ class World:
                 self.machine.run(),
                 self.shop.read(),
                 self._step_clocks(),
+                self._day_ahead(self._seed),
                 self._stop_now_and_then(),
             )
             tasks = [asyncio.create_task(work) for work in lives]
@@ -225,6 +229,20 @@ class World:
             await asyncio.sleep(10.0 ** self._chance.uniform(1.5, 4.0))
             self.trace.say("clock", "set right")
             self.clock.step_s = 0.0
+
+    async def _day_ahead(self, seed: int) -> None:
+        """In one world of DAY_AHEAD_EVERY, let the clock be a day ahead for a while."""
+        chance = random.Random(f"{seed}:day ahead")
+        if seed % DAY_AHEAD_EVERY:
+            return
+        await asyncio.sleep(10.0 ** chance.uniform(2.5, 4.5))
+        for step_s, words in ((24 * HOUR_S, "a day ahead"), (0.0, "set right")):
+            self.clock.step_s = step_s
+            self.trace.say("clock", words, count="clock steps")
+            process = self.machine.process
+            if process is not None and process.service is not None:  # whose worker never rests long
+                process.context.signals.evidence_arrived.set()
+            await asyncio.sleep(10.0 ** chance.uniform(2.5, 4.0))
 
     async def _stop_now_and_then(self) -> None:
         for _ in range(round(self._chance.uniform(0, self.faults.stops))):

@@ -1,0 +1,71 @@
+"""What every database must keep of things that a clock that was ahead has dated."""
+
+from app.core.ids import new_id
+from app.database.statements import run
+from app.orders.clock_correction import ClockState, put_right
+from app.orders.clock_correction_store import last_correction, newest_ahead
+from app.orders.hold_store import holds_of
+from app.orders.ledger_store import revisions_of_order
+from app.orders.record_store import add_records, hold_record
+from app.orders.refold import refold_until_quiet
+from app.receiving.inbox import Inbox
+from reconcile.instants import TICK, Instant
+from reconcile.ledger.events import Event
+from tests.database.builders import arrival, context, fetch, keep, said
+from tests.database.contract_ledgers import paid, revisions
+from tests.reconcile.build import seconds
+
+AHEAD, RIGHT = 86_400, 600
+"""Seconds after T: what the clock showed, and when it was put right."""
+
+
+async def receive(inbox: Inbox, event: Event, *, at: int) -> None:
+    """Keep a delivery with an id of its instant."""
+    await keep(inbox, arrival(event, at=at, delivery_id=new_id("dlv_", seconds(at))))
+
+
+async def fold(inbox: Inbox, *, at: int) -> None:
+    await refold_until_quiet(context(inbox, at=at), limit=10, progress=lambda _: None)
+
+
+class RedatingContract:
+    """Things dated by a clock that was ahead. A subclass gives `url`."""
+
+    async def test_what_a_clock_that_was_ahead_dated_counts_from_its_correction(
+        self, inbox: Inbox
+    ) -> None:
+        """Also of payments of no order; and what was published by it is known by then."""
+        await receive(inbox, said("begun", order="A"), at=1)
+        await fold(inbox, at=1)
+        for event in (paid("B"), paid("B"), said("orphan", "succeeded", payment="p")):
+            await receive(inbox, event, at=AHEAD)
+        await fold(inbox, at=AHEAD)
+        assert await put_right(context(inbox, at=RIGHT)) is ClockState.RIGHT
+        assert await fetch(inbox, run, newest_ahead, seconds(RIGHT)) is None
+        noted = await fetch(inbox, run, last_correction)
+        assert noted == (seconds(1), seconds(RIGHT), seconds(AHEAD))
+        await fold(inbox, at=RIGHT + 1)
+        outcomes = [(each.order, each.outcome) for each in await revisions(inbox)]
+        assert outcomes[-2:] == [("A", "pending"), ("B", "succeeded")]
+        async with inbox.database.reading() as connection:
+            known = await revisions_of_order(connection, "A", until=seconds(RIGHT + 1), limit=9)
+        assert [each.outcome for each in known] == ["pending", "timed_out", "pending"]
+
+    async def test_a_hold_of_that_time_is_released_by_a_later_record(self, inbox: Inbox) -> None:
+        """By when they count, not by the instants that were stored."""
+        held = hold_record(
+            "A", "held", at=seconds(AHEAD), record_id=new_id("rec_", seconds(AHEAD)),
+            reason="unreadable_delivery",
+        )  # fmt: skip
+        async with inbox.database.writing() as connection:
+            await add_records(connection, [held])
+        await put_right(context(inbox, at=RIGHT))
+        (hold,) = await fetch(inbox, holds_of, ["A"])
+        assert hold.since == seconds(RIGHT)
+        released = hold_record(
+            "A", "released", at=Instant(hold.since + TICK),
+            record_id=new_id("rec_", seconds(RIGHT)), reason="unreadable_delivery",
+        )  # fmt: skip
+        async with inbox.database.writing() as connection:
+            await add_records(connection, [released])
+        assert await fetch(inbox, holds_of, ["A"]) == []
