@@ -87,11 +87,12 @@ class ClockWatch:
         self._latest, self._elapsed = now, elapsed
         if latest is None or now < latest - STEP:
             self._set_back = None if latest is None else self._seen(latest, now)
-            if count := await call_up_early(context):
-                log.warning("orders waited for a clock that was ahead", count=count)
-        elif not self._again and not (context.database.shared and elapsed >= self._look_at):
+            self._again = True  # until it is done: the store may be busy
+        if not (self._again or (context.database.shared and elapsed >= self._look_at)):
             return
         self._look_at = elapsed + CLOCKS_DIFFER
+        if self._again and (count := await call_up_early(context)):
+            log.warning("orders waited for a clock that was ahead", count=count)
         self._again = await put_right(context, seen=self._set_back) is ClockState.UNREAD
 
     def _seen(self, latest: Instant, now: Instant) -> ClockCorrection:

@@ -3,7 +3,11 @@
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from app.core.errors import StoreUnavailable
 from app.monitoring.monitoring_store import last_delivery
+from app.orders import clock_correction
 from app.orders.clock_correction import ClockState, ClockWatch, clock_alarm, put_right
 from app.orders.refold import publishable, refold_until_quiet
 from app.receiving.source_state import source_states
@@ -89,6 +93,23 @@ async def test_it_is_stored_from_when_to_when_the_clock_was_ahead(tmp_path: Path
         assert '"ahead_by":"23 h 50 min"' in facts
         await watch.look()
         await ClockWatch(driver.context).look()
+        assert driver.rows("SELECT count(*) FROM audit WHERE action='clock_put_right'") == [(1,)]
+
+
+async def test_a_store_that_is_busy_then_is_corrected_afterwards(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with driving(tmp_path, with_worker=False) as driver:
+        watch = await day_ahead(driver)
+
+        async def busy(*_: object, **__: object) -> ClockState:
+            raise StoreUnavailable("busy")
+
+        with monkeypatch.context() as patched:
+            patched.setattr(clock_correction, "put_right", busy)
+            with pytest.raises(StoreUnavailable):
+                await watch.look()
+        await watch.look()
         assert driver.rows("SELECT count(*) FROM audit WHERE action='clock_put_right'") == [(1,)]
 
 

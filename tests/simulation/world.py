@@ -239,9 +239,9 @@ class World:
         for step_s, words in ((24 * HOUR_S, "a day ahead"), (0.0, "set right")):
             self.clock.step_s = step_s
             self.trace.say("clock", words, count="clock steps")
-            process = self.machine.process
-            if process is not None and process.service is not None:  # whose worker never rests long
-                process.context.signals.evidence_arrived.set()
+            context = None if self.machine.process is None else self.machine.process.context
+            if context is not None:  # its worker never rests long
+                context.signals.evidence_arrived.set()
             await asyncio.sleep(10.0 ** chance.uniform(2.5, 4.0))
 
     async def _stop_now_and_then(self) -> None:
