@@ -147,9 +147,9 @@ def create(
 @group.command("adopt-inbox")
 def adopt_the_inbox(accept_gap: AcceptGap = False, reason: WhyGap = "") -> None:
     """Let an SQLite database continue with the inbox file beside it, where `serve` refuses to start
-    because that is gone, or not the one it read from. All in the file counts as unread, and what is
-    stored already is skipped; of a file that is gone, what was accepted and not read is lost.
-    The service must be stopped."""
+    because that is lost, or not the one it read from. All in the file counts as unread, and what is
+    stored already is skipped. Of a file that is gone or was cut off, what was acknowledged and not
+    read may be lost: that is named, and to be accepted. The service must be stopped."""
     from app.config.load import load_settings
     from app.privacy.backup import adopt_inbox
 

@@ -7,8 +7,8 @@ transaction.
 import asyncio
 import os
 import sys
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from pathlib import Path
 from time import monotonic
 from typing import Any, Final, Literal, NamedTuple
@@ -28,6 +28,7 @@ from app.database.statements import (
     Rows,
     Words,
     run,
+    run_snapshot,
     run_transaction,
     statement,
 )
@@ -198,6 +199,7 @@ START_NAMES_LOSS: Final = (
 )
 START_MAKES_ANEW: Final = "start the service again, which makes this file anew; nothing is lost"
 """What to do about a file that is gone, or was replaced or cut off."""
+REPLACED: Final = "was replaced"
 
 
 class DatabaseFiles:
@@ -221,10 +223,19 @@ class DatabaseFiles:
         self.loss()
 
     def loss(self) -> str | None:
-        """Say which file is gone, was replaced or was cut off; None while all are those that were
-        opened, and as long as they must be, and before any was."""
+        """Say which file is gone, was replaced or was cut off, and what to do; None while all are
+        those that were opened, and as long as they must be."""
+        if (lost := self.lost()) is None:
+            return None
+        path, what = lost
+        mend = self._mends[path]
+        if what == REPLACED:
+            mend = f"after a restore start it again; else {mend}"
+        return f"{path} {what} while the service was running; nothing more is acknowledged: {mend}"
+
+    def lost(self) -> tuple[Path, str] | None:
+        """Return the same as the file and what became of it; None also before any was opened."""
         for path in self._opened:
-            mend = self._mends[path]
             try:
                 status = path.stat()
             except OSError:
@@ -235,17 +246,11 @@ class DatabaseFiles:
             if opened is None:
                 continue
             if status is None:
-                what = "is gone"
-            elif found != opened:
-                what = "was replaced"
-                mend = f"after a restore start it again; else {mend}"
-            elif self._is_cut_off(path, status.st_size):
-                what = "was cut off"
-            else:
-                continue
-            return (
-                f"{path} {what} while the service was running; nothing more is acknowledged: {mend}"
-            )
+                return path, "is gone"
+            if found != opened:
+                return path, REPLACED
+            if self._is_cut_off(path, status.st_size):
+                return path, "was cut off"
         return None
 
     def _is_cut_off(self, path: Path, size: int) -> bool:
@@ -351,6 +356,24 @@ class Writer:
             self._poison = reason
             self.on_poison(reason)
 
+    @contextmanager
+    def though_poisoned(self) -> Iterator[None]:
+        """Let transactions through in the block: for a database that is whole, where the files of
+        another writer are lost."""
+        poison, self._poison = self._poison, None
+        try:
+            yield
+        finally:
+            self._poison = self._poison or poison
+
+    async def read_on(
+        self, function: Plain[Words, Result], *args: Words.args, **words: Words.kwargs
+    ) -> Result:
+        """Run a plain function that only reads on the writing connection, though the files are
+        lost: it has pages, and open files, that nobody else has any more."""
+        assert self._connection is not None
+        return await run_snapshot(self._connection, function, *args, **words)
+
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[AsyncConnection]:
         """Open a transaction that is committed when the block ends, and rolled back when it raises.
@@ -394,10 +417,13 @@ class Writer:
     def check_place(self) -> None:
         """Raise StorePoisoned, for good, unless the files are those that were opened. Called before
         each transaction, and after each commit, before the commit is reported."""
-        loss = None if self._place is None else self._place.loss()
-        if loss is not None:
+        if (loss := self.loss()) is not None:
             self.fail(loss)
             raise StorePoisoned(loss)
+
+    def loss(self) -> str | None:
+        """Say which of the files is lost; None while all are those that were opened."""
+        return None if self._place is None else self._place.loss()
 
     async def _wait_for_turn(self) -> None:
         """Wait for other writers of this process. Raise StoreUnavailable after TURN_S, so that no
@@ -542,7 +568,7 @@ class Writer:
         if meaning is None:
             return error
         if isinstance(meaning, StorePoisoned):
-            loss = None if self._place is None else self._place.loss()
+            loss = self.loss()
             meaning = meaning if loss is None else StorePoisoned(loss)
             self.fail(str(meaning))
         return meaning

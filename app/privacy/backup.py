@@ -42,7 +42,7 @@ from app.privacy import backup_store
 from app.privacy.backup_moment import shown_name
 from app.privacy.gap import accept_gap, check_accepted
 from app.privacy.replay_erasures import ErasureReplay, Replayed, Without, replay_after_restore
-from app.receiving import inbox_file_store, inbox_store
+from app.receiving import inbox_file_store, inbox_loss_store, inbox_store
 from app.receiving.inbox import Inbox, open_inbox
 from app.sealing import log_queue_store, log_store
 from reconcile.instants import SECOND, Instant
@@ -411,26 +411,34 @@ async def adopt_inbox(
     settings: Settings, *, clock: Clock, accepts: str | None
 ) -> tuple[int, FoundGap | None]:
     """Have the database go on with the inbox beside it, whatever it read before: all that is in it
-    counts as unread, and what is stored already is skipped.
+    counts as unread, and what is stored already is skipped. What is left of a lost file is kept
+    beside, and `serve` makes a new one.
 
     accepts  the reason for which a gap is accepted; None: none is
 
-    Return how many records are in it, and the gap. Raise UsageError for PostgreSQL, where the inbox
-    is a table, and ConfigurationError for a gap that is not accepted. Nobody may serve.
+    Return how many records are unread, and the gap. Raise UsageError for PostgreSQL, where the
+    inbox is a table, and ConfigurationError for a gap that is not accepted. Nobody may serve.
     """
     async with open_inbox(settings, purpose="alone", refuses_gap=False) as inbox:
         database, at = inbox.database, clock.now()
         if database.path is None:
             raise UsageError("on PostgreSQL the inbox is a table of the database; there is no file")
-        file = inbox_file_store.facts_at(database.path)
-        found = await inbox.gap() or await database.on_snapshot(
-            inbox_store.gap_of_inbox, file, now=at
-        )
+        file, lost = inbox_file_store.facts_at(database.path), await inbox.loss()
+        found = await inbox.gap() or lost
+        if lost is None and found is None:
+            found = await database.on_snapshot(inbox_store.gap_of_inbox, file, now=at)
+        elif found is lost and lost is not None and lost.deliveries == 0:
+            found = None
         check_accepted(found, accepts, command="tallyhook db adopt-inbox")
+        if lost is not None:
+            await inbox.make_way()
         async with database.writing() as connection:
             if found is not None and accepts is not None:
                 await accept_gap(connection, found, at=at, reason=accepts)
-            await run(connection, inbox_store.adopt, file)
+            if lost is None:
+                await run(connection, inbox_store.adopt, file)
+            else:
+                await run(connection, inbox_loss_store.go_on_without)
             await note_in_trail(connection, owner(), action="inbox_adopted", subject="inbox", at=at)
         return (await inbox.backlog()).records, found
 

@@ -16,6 +16,7 @@ __all__ = (
     "header_codec",
     "inbox",
     "inbox_file_store",
+    "inbox_loss_store",
     "inbox_queue",
     "inbox_store",
     "kept_request",

@@ -14,10 +14,12 @@ from functools import partial
 from time import monotonic
 from typing import Final, NamedTuple
 
+import structlog
+
 from app.config.settings import Settings
 from app.context.context import AppContext
 from app.context.signals import Signals
-from app.core.clock import Clock
+from app.core.clock import Clock, SystemClock
 from app.core.errors import ConfigurationError, StorePoisoned, StoreUnavailable
 from app.database.database import (
     AGAIN_S,
@@ -29,14 +31,30 @@ from app.database.database import (
     system_errors_explained,
 )
 from app.database.engine import writing_engine
-from app.database.faults import PUT_BACK
 from app.database.gaps import ACCEPT, FoundGap
 from app.database.postgresql import Purpose
 from app.database.statements import run
-from app.database.writer import Writer
+from app.database.writer import TURN_S, Writer
 from app.receiving.append_store import TRIAL, Arrival, Ready, StoredVerdict, append, append_ready
 from app.receiving.correlation_store import LinkMemory
 from app.receiving.inbox_file_store import InboxFile, facts_at
+from app.receiving.inbox_loss_store import (
+    AT_ONCE,
+    WITHOUT_LOG,
+    go_on_without,
+    left,
+    loss_after,
+    loss_among,
+    mend_length,
+    note_closed,
+    note_lost,
+    note_open,
+    numbers_in,
+    readable,
+    refusal,
+    save,
+    wrong_with,
+)
 from app.receiving.inbox_queue import InboxQueue
 from app.receiving.inbox_store import (
     IDENTITY,
@@ -47,12 +65,15 @@ from app.receiving.inbox_store import (
     cover,
     fact,
     found_gap,
-    position_of,
+    last_number,
     tidied,
 )
 from app.receiving.inbox_writer_store import InboxWriter
 from app.receiving.refusal_store import RejectionRing
+from reconcile.instants import SECOND, Duration
 from reconcile.ledger.policy import Policy
+
+log = structlog.get_logger()
 
 TIDY_S: Final = 5.0
 """How long an erasure waits until the receiver has left nothing of what was read."""
@@ -91,6 +112,8 @@ class Inbox(InboxRows):
         )
         self._memory = LinkMemory()
         self._intake: Intake | None = None
+        self._opened = False
+        """Whether the file was opened to be written, and its end is to be noted."""
 
     def context(self, *, clock: Clock, policy: Policy | None = None) -> AppContext:
         """Build a context on this inbox and its database.
@@ -265,25 +288,104 @@ class Inbox(InboxRows):
 
     async def _open_file(self, file: InboxFile) -> None:
         assert self.database.environment is not None
+        if (loss := await self.loss()) is not None:
+            if loss.deliveries != 0:
+                raise refusal(loss)
+            log.warning("the inbox was lost", problem=loss.sentence())
+            await self.make_way()
+            await self.database.writer.commit(go_on_without)
         async with self.database.writer.transaction() as connection:
             known = await run(connection, fact, IDENTITY)
+            await run(connection, note_open)
             await file.open(self.database.environment, known=known)
             if known is None:
                 await run(connection, adopt, facts_at(file.database))
-            position = await run(connection, position_of)
-        await file.begin_after(position)
-        if file.is_small() and (found := await file.damage()):
-            raise StorePoisoned(f"{found[0]}: {PUT_BACK}")
         await sync_file(file.writer, file.path)
+        self._opened = True
+
+    # --- a file that is lost ---------------------------------------------------------------------
+
+    async def loss(self) -> FoundGap | None:
+        """Return what a service noted as lost with the file, or what is found now: it is gone,
+        damaged, or without rows that were read from it. None where it is as it was left; without a
+        delivery where nothing is lost. For who holds the database's lock of those that serve."""
+        file, state = self.file, await self.database.on_snapshot(left)
+        if state.lost is not None or file is None or state.known is None:
+            return state.lost
+        what = wrong_with(file.path, look=file.is_small)
+        found = set[int]()
+        if what is None:
+            last = await file.on_snapshot(last_number)
+            if last >= max(state.position, state.closed or 0):
+                return None
+            what = WITHOUT_LOG
+        if state.closed is not None and file.is_there():
+            numbers = range(state.position + 1, state.closed + 1)
+            found = {row[0] for row in await file.on_snapshot(readable, numbers)}
+        return loss_after(
+            state,
+            detail=f"the inbox {file.path} {what}",
+            found=found,
+            on_its_way=Duration((self.settings.receive_deadline_s + TURN_S) * SECOND),
+            now=SystemClock().now(),
+        )
+
+    async def make_way(self) -> None:
+        """Make way for a new file: what can be read of the unread rows is saved, and what is left
+        of the file is kept beside. `go_on_without` is to be noted then."""
+        file, state = self.file, await self.database.on_snapshot(left)
+        assert file is not None
+        if state.lost is None and file.path.exists():
+            mend_length(file.path)
+            numbers = sorted(await file.on_snapshot(numbers_in, state.position))
+            for at in range(0, len(numbers), AT_ONCE):
+                some = numbers[at : at + AT_ONCE]
+                rows = await file.on_snapshot(readable, some)
+                await self.database.writer.commit(save, rows, some[-1])
+        await file.make_way()
+
+    async def _conclude(self, file: InboxFile, kept: InboxWriter) -> None:
+        """Note in the database how the file is left: closed in order, or lost, and then save what
+        is unread and can still be read."""
+        if kept.writer.poison is None:
+            last = await file.on_snapshot(last_number)
+            await self.database.writer.commit(note_closed, last)
+            return
+        lost = file.files.lost()
+        if lost is None or lost[0].name.endswith("-shm") or self.database.writer.loss() is not None:
+            return
+        gone, saved = set[int](), 0
+        writer, position = self.database.writer, (await self.progress()).position
+        numbers = kept.unread_after(position)
+        # The pages of the last rows are in this connection's memory, and nowhere else.
+        with writer.though_poisoned():
+            for at in range(0, len(numbers), AT_ONCE):
+                some = numbers[at : at + AT_ONCE]
+                rows = await file.writer.read_on(readable, some)
+                await writer.commit(save, rows, some[-1])
+                gone |= set(some) - {row[0] for row in rows}
+                saved += sum(row[1] for row in rows)
+            what = "was removed" if lost[1] == "is gone" else lost[1]
+            what = what if lost[0] == file.path else f"lost its log, which {what},"
+            detail = f"the inbox {file.path} {what} while it was served"
+            found = loss_among(gone, kept.kept, detail=detail, now=SystemClock().now())
+            await writer.commit(note_lost, found)
+        log.error("the inbox was lost", problem=found.sentence(), count=saved)
 
     async def close(self) -> None:
         """Give everything back. Harmless where nothing was opened."""
-        await self.turn.release()
-        if self.file is not None:
-            await self.file.close()
-        elif self._intake is not None:
-            await self._intake.writer.writer.close()
-        await self.database.close()
+        try:
+            await self.turn.release()
+            if self.file is not None and self._opened:
+                await self._conclude(self.file, self.writer)
+        except (StorePoisoned, StoreUnavailable) as error:
+            log.warning("how the inbox was left is not noted", exc_info=error)
+        finally:
+            if self.file is not None:
+                await self.file.close()
+            elif self._intake is not None:
+                await self._intake.writer.writer.close()
+            await self.database.close()
 
 
 def inbox_of(context: AppContext) -> Inbox:

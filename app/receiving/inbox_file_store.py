@@ -3,8 +3,7 @@
 It is made, looked at and synced as the database itself is, before anything is acknowledged. The
 file carries an id of its own, and the database keeps that id with its position: a file that was
 made anew, or is another database's, is not taken for read. One that was emptied, or put back from
-an older copy, cannot give a number again that was read under it: before anything is kept, the next
-number is set above the position.
+an older copy, would give numbers again that were read under it: it is lost (`inbox_loss_store`).
 """
 
 import hashlib
@@ -16,11 +15,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import Final
 
+import structlog
 from sqlalchemy import Connection
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from app.core.errors import ConfigurationError
+from app.core.errors import ConfigurationError, StorePoisoned
 from app.core.ids import new_id
+from app.core.private_files import sync_folder
 from app.database.engine import reading_engine, writing_engine
 from app.database.facts import damage
 from app.database.faults import as_store_error, driver_errors
@@ -34,15 +35,17 @@ from app.database.writer import (
     Space,
     Writer,
 )
+from app.receiving.inbox_loss_store import move_aside
 from app.receiving.inbox_store import (
     DELETED,
     IDENTITY,
     RECORDS_DELETED,
     FileFacts,
     delete_up_to,
-    last_number,
 )
 from reconcile.instants import EARLIEST
+
+log = structlog.get_logger()
 
 FOLD_PAGES: Final = 1_000
 """Pages of 4 KiB in its log before it is folded into the file: 4 MB. What is read is deleted within
@@ -77,6 +80,8 @@ class InboxFile:
         self._url = f"sqlite+aiosqlite:///{self.path}"
         self._low_water_mib = low_water_mib
         self._log = LogLength(self.path, fold_pages=FOLD_PAGES)
+        self.files = DatabaseFiles(self.path, self._log, lost=START_NAMES_LOSS)
+        self._noted = False
         self._has_tables = False
 
     @cached_property
@@ -90,14 +95,15 @@ class InboxFile:
             writing_engine(self._url),
             lock=None,
             log=self._log,
-            place=DatabaseFiles(self.path, self._log, lost=START_NAMES_LOSS),
+            place=self.files,
             space=Space(self.path.absolute().parent, low_water_mib=self._low_water_mib),
         )
 
     def _judged(self, error: Exception) -> Exception:
         if "writer" in vars(self):
             return self.writer.judged(error)
-        return as_store_error(error) or error
+        loss = self.files.loss() if self._noted else None
+        return as_store_error(error) or error if loss is None else StorePoisoned(loss)
 
     def is_there(self) -> bool:
         """Whether there is such a file. One without a table is just being made, and has no rows."""
@@ -118,12 +124,19 @@ class InboxFile:
     async def on_snapshot(
         self, function: Plain[Words, Result], *args: Words.args, **words: Words.kwargs
     ) -> Result:
-        """Run a plain function that only reads. Raises StoreUnavailable where it cannot be."""
+        """Run a plain function that only reads. Raises StoreUnavailable where it cannot be, and
+        StorePoisoned where the file was lost meanwhile: its pages may be read as empty."""
         try:
             async with self._reader.connect() as connection:
-                return await run_snapshot(connection, function, *args, **words)
+                found = await run_snapshot(connection, function, *args, **words)
+                if not self._noted:
+                    self.files.note()
+                    self._noted = True
         except driver_errors() as error:
             raise self._judged(error) from error
+        if (loss := self.files.loss()) is not None:
+            raise StorePoisoned(loss)
+        return found
 
     async def open(self, environment: str, *, known: str | None) -> str:
         """Make it, if it is not there, and see that it is ours. Returns its id.
@@ -135,8 +148,6 @@ class InboxFile:
         that is not this database's.
         """
         if not self.path.exists():
-            if known is not None:
-                raise _not_this_one(f"the inbox {self.path} is gone")
             # SQLite gives its log the mode of the file; it would let everyone read both.
             os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
         async with self.writer.transaction() as connection:
@@ -153,17 +164,27 @@ class InboxFile:
                 [f"TALLYHOOK_ENVIRONMENT: the inbox {self.path} belongs to {stamp}; move it away"]
             )
         if known not in (None, identity):
-            raise _not_this_one(f"the inbox {self.path} is not the one that this database reads")
+            raise ConfigurationError(
+                [
+                    f"TALLYHOOK_DATABASE_URL: the inbox {self.path} is not the one that this "
+                    "database reads; put the right one back, or say with `tallyhook db "
+                    "adopt-inbox` that this database goes on with what is there"
+                ]
+            )
         return identity
+
+    async def make_way(self) -> None:
+        """Give what is left of the file another name, so that a new one can be made."""
+        if "_reader" in vars(self):
+            await self._reader.dispose()
+        self._noted = self._has_tables = False
+        if (kept := move_aside(self.path)) is not None:
+            log.warning("what is left of the inbox is kept", database=str(kept))
+        sync_folder(self.path.parent)
 
     def is_small(self) -> bool:
         """Whether all of it can be looked at before anything is acknowledged."""
         return self.path.stat().st_size <= LOOKED_AT_FIRST
-
-    async def begin_after(self, position: int) -> None:
-        """Set the next number above the position and above every row; on a full disk too."""
-        async with self.writer.transaction() as connection:
-            await run(connection, _begin_after, position)
 
     async def empty(self, position: int) -> bool:
         """Leave nothing of the rows up to a position, in the log either. For who holds the
@@ -243,23 +264,3 @@ def _stamped(connection: PlainConnection) -> tuple[str, str]:
     rows = connection.ask("SELECT name, value FROM meta")
     facts = {str(name): str(value) for name, value in rows}
     return facts[IDENTITY], facts[ENVIRONMENT]
-
-
-def _not_this_one(what: str) -> ConfigurationError:
-    return ConfigurationError(
-        [
-            f"TALLYHOOK_DATABASE_URL: {what}; put the right one back, or say with `tallyhook db "
-            "adopt-inbox` that this database goes on with what is there"
-        ]
-    )
-
-
-def _begin_after(connection: PlainConnection, position: int) -> None:
-    given = last_number(connection)
-    ((highest,),) = connection.ask("SELECT coalesce(max(seq), 0) FROM inbox")
-    if given >= max(position, highest):
-        return
-    connection.ask("DELETE FROM sqlite_sequence WHERE name='inbox'")
-    connection.ask(
-        "INSERT INTO sqlite_sequence (name, seq) VALUES ('inbox', ?)", (max(position, highest),)
-    )

@@ -22,6 +22,7 @@ from app.database.gaps import LAST_COMMIT
 from app.database.statements import PlainConnection
 from app.database.writer import Writer
 from app.receiving.framing import Item
+from app.receiving.inbox_loss_store import Kept, kept_of
 from app.receiving.inbox_store import (
     KEEP,
     TIDIED,
@@ -91,6 +92,8 @@ class InboxWriter:
         """When the oldest of them came."""
         self.on_look: Callable[[], None] = lambda: None
         """Called after each look at what has been read."""
+        self.kept: dict[int, Kept] = {}
+        """What each row holds that was kept here and is not known to be read."""
         self._unread: deque[tuple[int, int, int, Instant]] = deque()
         """(number, records, bytes, arrival) of each row that is not known to be read."""
         self._read: deque[tuple[int, int]] = deque()
@@ -140,6 +143,11 @@ class InboxWriter:
         self._wrote(deleted, note)
         self._wrote_at = monotonic()
         self._count(seq, len(items), size, min(item.received_at for item in items))
+        self.kept[seq] = kept_of(items)
+
+    def unread_after(self, position: int) -> list[int]:
+        """Return the numbers of rows above a position, as far as is known here."""
+        return [seq for seq, *_ in self._unread if seq > position]
 
     def _count(self, seq: int, records: int, size: int, came: Instant) -> None:
         self._unread.append((seq, records, size, came))
@@ -150,6 +158,7 @@ class InboxWriter:
     def _read_up_to(self, position: int) -> None:
         while self._unread and self._unread[0][0] <= position:
             seq, records, size, _ = self._unread.popleft()
+            self.kept.pop(seq, None)
             self._read.append((seq, size))
             self.records -= records
             self.size -= size

@@ -331,11 +331,12 @@ async def _ended(
     if hearing is not None:
         await _cancelled(hearing)
     failed = [each for each in ended if isinstance(each, BaseException)]
+    poisoned = [str(each) for each in failed if isinstance(each, StorePoisoned)]
     for each in failed:
-        if database.poison is None or not isinstance(each, StorePoisoned):
+        if not isinstance(each, StorePoisoned):
             log.error("a part of the worker failed", exc_info=each)
-    if database.poison is not None:
-        raise UnreachableError(database.poison)
+    if database.poison is not None or poisoned:
+        raise UnreachableError(database.poison or poisoned[0])
     if failed:
         raise UnreachableError("a part of the worker failed; see the log") from failed[0]
 

@@ -256,6 +256,7 @@ STATEMENTS: Final[dict[str, dict[str, tuple[str, ...]]]] = {
     },
     "app/orders/reindex.py": {"the body has no such event": INPUT},
     "app/receiving/diagnose.py": {"or the request never came": INPUT, "or it never came": INPUT},
+    "app/receiving/inbox_loss_store.py": {"ok": INPUT},
     "app/receiving/kept_request.py": {"there is no delivery": READ},
     "app/receiving/source_state.py": {
         "ok": ALL,

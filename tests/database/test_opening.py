@@ -101,7 +101,7 @@ async def test_a_reader_of_another_process_keeps_no_service_from_starting(
         assert written.stat().st_size > 0
         reader.release()
         async with opened(url) as inbox:
-            assert written.stat().st_size == 0
+            assert written.stat().st_size < 5_000  # one page, which says that the inbox is open
             assert len(warnings(log)) == 1
             assert await inbox.database.writer.checkpoint()
             assert await rows(inbox, "SELECT count(*) FROM deliveries") == [(3,)]

@@ -1,0 +1,284 @@
+"""The loss of an SQLite database's inbox file: what was in it, and what of that is saved.
+
+    1 notice  the service sees that the file is gone, was replaced or cut off, and ends; or a start
+              finds it gone, damaged, or without rows that were read from it
+    2 save    what is unread and can still be read goes into the inbox's table of the database, from
+              where the next reader takes it; a service that ends reads it from the pages that it
+              still has
+    3 name    how many deliveries may be lost, and from when to when they came: exactly where the
+              service or an orderly end knew, else as a bound
+    4 go on   where nothing is lost, by itself; else once a person has accepted the gap. The damaged
+              file is kept beside, and a new one is made
+
+What had been read is in the database, and is never lost with the file.
+"""
+
+import json
+import sqlite3
+import struct
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from app.core.errors import ConfigurationError
+from app.database.gaps import ACCEPT, FoundGap
+from app.database.statements import PlainConnection
+from app.receiving.framing import DamagedRow, Item, Received, items_in
+from app.receiving.inbox_store import (
+    IDENTITY,
+    KEEP,
+    POSITION,
+    adopt,
+    counter,
+    fact,
+    last_number,
+    position_of,
+    put_counter,
+)
+from reconcile.instants import EARLIEST, Duration, Instant
+
+CLOSED: Final = "inbox closed"
+"""The counter of the database that holds the last number of the file as of an orderly end; absent
+while the file is written."""
+
+LOST: Final = "inbox lost"
+"""The fact of the database that holds the loss that a service noticed, until one goes on."""
+
+AT_ONCE: Final = 8
+"""Rows saved in one transaction, of up to 8 MiB each."""
+
+UNWRITTEN: Final = bytes(32)
+"""What stands where a page was cut off. Neither a head, its sizes nor a JSON body holds as much."""
+
+
+class Kept(NamedTuple):
+    """What a row holds: how many deliveries, and when the first and the last of them came."""
+
+    deliveries: int
+    since: Instant
+    until: Instant
+
+
+def kept_of(items: Sequence[Item]) -> Kept:
+    """Return what a row with these holds."""
+    arrivals = [item.received_at for item in items]
+    count = sum(isinstance(item, Received) for item in items)
+    return Kept(count, min(arrivals), max(arrivals))
+
+
+def refusal(lost: FoundGap) -> ConfigurationError:
+    """Return the error of a start that nobody has told to go on without."""
+    return ConfigurationError(
+        [
+            f"TALLYHOOK_DATABASE_URL: {lost.sentence()}; put the file back as it was, or go on "
+            f"without it: `tallyhook db adopt-inbox {ACCEPT}`"
+        ]
+    )
+
+
+# --- in the database -----------------------------------------------------------------------------
+
+
+class Left(NamedTuple):
+    """How the database was left, as far as its inbox is concerned.
+
+    known     the id of the file that it reads; None: none yet
+    position  up to which number it has read
+    closed    the last number of the file as of an orderly end; None after any other end
+    lost      what a service noted
+    newest    when the newest delivery came that was read
+    """
+
+    known: str | None
+    position: int
+    closed: int | None
+    lost: FoundGap | None
+    newest: Instant | None
+
+
+def left(connection: PlainConnection) -> Left:
+    """Read it."""
+    noted, newest = fact(connection, LOST), connection.ask(_NEWEST)
+    return Left(
+        fact(connection, IDENTITY),
+        position_of(connection),
+        counter(connection, CLOSED) - 1 if counter(connection, CLOSED) else None,
+        None if noted is None else FoundGap(**json.loads(noted)),
+        newest[0][0] if newest else None,
+    )
+
+
+_NEWEST: Final = "SELECT received_at FROM deliveries ORDER BY id DESC LIMIT 1"
+
+
+def note_closed(connection: PlainConnection, last: int) -> None:
+    """Note an orderly end, and the last number of the file."""
+    put_counter(connection, CLOSED, last + 1)
+
+
+def note_open(connection: PlainConnection) -> None:
+    """Note that the file is written from now on."""
+    connection.ask("DELETE FROM counters WHERE name=?", (CLOSED,))
+
+
+def note_lost(connection: PlainConnection, lost: FoundGap) -> None:
+    """Note a loss for the next start."""
+    connection.ask(
+        "INSERT INTO meta (name, value) VALUES (?, ?) "
+        "ON CONFLICT (name) DO UPDATE SET value=excluded.value",
+        (LOST, json.dumps(asdict(lost))),
+    )
+
+
+def save(connection: PlainConnection, rows: Sequence[Sequence[Any]], up_to: int) -> None:
+    """Add rows of the file to the table, and take all up to a number for read."""
+    for _, *row in rows:
+        connection.ask(KEEP, row)
+    put_counter(connection, POSITION, max(up_to, position_of(connection)))
+
+
+def go_on_without(connection: PlainConnection) -> None:
+    """Let the next start make a new file."""
+    connection.ask("DELETE FROM meta WHERE name=?", (LOST,))
+    note_open(connection)
+    adopt(connection, None)
+
+
+# --- in the file ---------------------------------------------------------------------------------
+
+
+def numbers_in(connection: PlainConnection, after: int) -> set[int]:
+    """Return the numbers above one that can be found, from either end of a damaged file."""
+    found = set[int]()
+    for sql in (_FORWARD, _BACKWARD):
+        last: int | None = None
+        try:
+            while rows := connection.ask(sql, (after, last, last)):
+                last = rows[-1][0]
+                found |= {number for (number,) in rows}
+        except sqlite3.DatabaseError:
+            continue
+    return found
+
+
+_FORWARD: Final = (
+    "SELECT seq FROM inbox WHERE seq > ? AND (? IS NULL OR seq > ?) ORDER BY seq LIMIT 1"
+)
+_BACKWARD: Final = (
+    "SELECT seq FROM inbox WHERE seq > ? AND (? IS NULL OR seq < ?) ORDER BY seq DESC LIMIT 1"
+)
+
+
+def readable(connection: PlainConnection, numbers: Iterable[int]) -> list[tuple[Any, ...]]:
+    """Return the rows of these numbers that are whole: number, count, arrival, size and records."""
+    found = []
+    for number in numbers:
+        try:
+            rows = connection.ask(_WHOLE, (number,))
+            if rows and UNWRITTEN not in rows[0][-1]:
+                list(items_in(bytes(rows[0][-1])))
+                found.append(rows[0])
+        except (sqlite3.DatabaseError, DamagedRow):
+            continue
+    return found
+
+
+_WHOLE: Final = "SELECT seq, count, received_at, size, records FROM inbox WHERE seq=?"
+
+
+def last_known(connection: PlainConnection) -> int | None:
+    """Return the last number that was given; None where the file does not tell."""
+    try:
+        return last_number(connection)
+    except sqlite3.DatabaseError:
+        return None
+
+
+def wrong_with(path: Path, *, look: Callable[[], bool]) -> str | None:
+    """Say what is wrong with a file that must have been read from; None where nothing is seen.
+
+    look  says whether to check all of it
+    """
+    if not path.exists():
+        return "is gone"
+    try:
+        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as inbox:
+            if not inbox.execute("SELECT 1 FROM sqlite_master WHERE name='inbox'").fetchall():
+                return "was emptied"
+            inbox.execute("SELECT value FROM meta").fetchall()
+            found = inbox.execute("PRAGMA quick_check(1)").fetchall() if look() else [("ok",)]
+    except sqlite3.DatabaseError as error:
+        if getattr(error, "sqlite_errorcode", 0) & 0xFF in (
+            sqlite3.SQLITE_CORRUPT,
+            sqlite3.SQLITE_NOTADB,
+        ):
+            return DAMAGED
+        raise
+    return None if found == [("ok",)] else DAMAGED
+
+
+DAMAGED: Final = "was cut off or overwritten"
+WITHOUT_LOG: Final = (
+    "is older than what was read from it: its log was removed or cut off, or an old copy was put "
+    "in its place"
+)
+
+
+def loss_among(
+    lost: Collection[int], kept: Mapping[int, Kept], *, detail: str, now: Instant
+) -> FoundGap:
+    """Return the loss of these rows. kept: what a living process knows of each."""
+    known = [kept[number] for number in lost if number in kept]
+    exact = len(known) == len(lost)
+    return FoundGap(
+        kind="inbox",
+        since=min((each.since for each in known), default=now) if exact else EARLIEST,
+        until=max((each.until for each in known), default=now) if exact else now,
+        deliveries=sum(each.deliveries for each in known) if exact else None,
+        detail=detail,
+    )
+
+
+def loss_after(
+    state: Left, *, detail: str, found: Collection[int], on_its_way: Duration, now: Instant
+) -> FoundGap:
+    """Return the loss that a start finds.
+
+    found       numbers of the unread rows that can be read
+    on_its_way  how long after its arrival a delivery is kept
+    """
+    if state.closed is not None and all(
+        number in found for number in range(state.position + 1, state.closed + 1)
+    ):
+        return FoundGap(kind="inbox", since=now, until=now, deliveries=0, detail=detail)
+    since = EARLIEST if state.newest is None else Instant(state.newest - on_its_way)
+    until = max(since, now)
+    return FoundGap(kind="inbox", since=since, until=until, deliveries=None, detail=detail)
+
+
+_SIZES: Final = struct.Struct(">H10xI")
+"""Bytes in a page, and pages in the file, from byte 16 of an SQLite file."""
+
+
+def mend_length(path: Path) -> None:
+    """Make a file that was cut off as long as it was, with empty pages: SQLite opens no shorter
+    one. Only while nothing has it open."""
+    with path.open("rb+") as file:
+        head = file.read(16 + _SIZES.size)[16:]
+        if len(head) == _SIZES.size:
+            page, pages = _SIZES.unpack(head)
+            file.truncate(max(path.stat().st_size, page * pages))
+
+
+def move_aside(path: Path) -> Path | None:
+    """Give what is left of the file and its log another name. Return it; None where nothing is."""
+    number = 1
+    while (kept := path.with_name(f"{path.name}.lost-{number}")).exists():
+        number += 1
+    for suffix in ("-shm", "-wal", ""):
+        file = Path(f"{path}{suffix}")
+        if file.exists():
+            file.rename(f"{kept}{suffix}")
+    return kept if kept.exists() else None
