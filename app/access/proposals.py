@@ -71,10 +71,12 @@ class Agree:
     it no longer counts: then the transaction must end without the act.
 
     second  the approver's name
+    typed   what the approver typed again, where the kind asks for it
     """
 
     second: str
     store: Callable[[Connection], Awaitable[Agreed]]
+    typed: str = field(default="", repr=False)
 
     async def __call__(self, connection: Connection) -> Agreed:
         return await self.store(connection)
@@ -102,6 +104,8 @@ class ProposalKind:
                 what, before, after, note
     unfinished  returns a sentence on what was begun and not finished, with the command that
                 finishes it, or None. Omitted where the act is one transaction
+    typed       what the approver types again, as a heading, where no proposal may hold it; with
+                `must_fit`, which raises UsageError where the typed is not what was proposed
     open_for    how long after approval the proposer alone may carry out the act; None where
                 approving does it
     """
@@ -118,6 +122,8 @@ class ProposalKind:
     particulars: Mapping[str, str] = field(default_factory=dict)
     tables: Mapping[str, str] = field(default_factory=dict)
     unfinished: Callable[[Proposal], Awaitable[str | None]] | None = None
+    typed: str = ""
+    must_fit: Callable[[Proposal, str], None] | None = None
     open_for: Duration | None = None
 
     @property
@@ -344,19 +350,31 @@ class Proposals:
                 return str(error)
         return None
 
-    async def approve(self, identity: str, *, by: str | None, reason: str) -> Proposal:
+    def check_typed(self, proposal: Proposal, typed: str) -> None:
+        """Raise UsageError where the approver typed something else than was proposed."""
+        kind = self.kinds.get(proposal.kind)
+        if kind is not None and kind.must_fit is not None:
+            kind.must_fit(proposal, typed)
+
+    async def approve(
+        self, identity: str, *, by: str | None, reason: str, typed: str = ""
+    ) -> Proposal:
         """Approve a proposal and carry out its act. Raise NotFoundError for an unknown one,
-        UsageError for a person who may not, an act that is impossible now, or a changed subject."""
+        UsageError for a person who may not, an act that is impossible now, or a changed subject.
+
+        typed  as in `Agree`
+        """
         check_reason(reason, countries=self._countries)
         async with self._context.database.reading() as connection:  # before a long act begins
             proposal, approver, _ = await self._may_approve(connection, identity, by=by)
+        self.check_typed(proposal, typed)
 
         async def store(connection: Connection) -> Agreed:
             found, second, proposer = await self._may_approve(connection, identity, by=by)
             await self._decided(connection, found, second, "approved", reason)
             return Agreed(who=proposer, second=second.name, proposal=identity)
 
-        agree = Agree(second=approver.name, store=store)
+        agree = Agree(second=approver.name, store=store, typed=typed)
         await self.kinds[proposal.kind].perform(proposal, agree)
         return await self.one(identity)
 

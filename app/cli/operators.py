@@ -490,9 +490,18 @@ def _decided(decide: Decide) -> Proposal:
     "approve",
     epilog="Such as: tallyhook --token-file my.token proposals approve ID --reason seen",
 )
-def approve(name: Name, reason: Reason) -> None:
+def approve(
+    name: Name,
+    reason: Reason,
+    typed: Annotated[
+        str,
+        typer.Option(
+            help="What no proposal may hold, once more: the number or address that is to be erased."
+        ),
+    ] = "",
+) -> None:
     """Approve what another operator proposed; it is done at once."""
-    done = _decided(lambda proposals: proposals.approve(name, by=None, reason=reason))
+    done = _decided(lambda proposals: proposals.approve(name, by=None, reason=reason, typed=typed))
     printing.note(f"Approved, and done in the names of {done.who} and you: {done.sentence}")
 
 

@@ -307,7 +307,7 @@ def erase(
     Digests, dates, amounts, references, verdicts, ledgers and the sealed log stay. What must stay
     for now, unread deliveries too, is listed with why, and the exit code is 1: ask again later.
 
-    With an operator's own token it is a proposal, of an order only.
+    With an operator's own token it is a proposal; who approves it types the number again.
 
     A number or an address is looked for in every column and in the files: the whole database is
     read.

@@ -201,6 +201,25 @@ ACTS: Final = (
         kept=False,
     ),
     Act(
+        name="copy",
+        title="A copy of a person's data",
+        button="Propose it",
+        permission="data_exported",
+        ask=privacy_pages.ask_copy,
+        do=privacy_pages.do_copy,
+        kept=False,
+    ),
+    Act(
+        name="take-copy",
+        title="Take the copy",
+        button="Download it",
+        permission="data_exported",
+        ask=privacy_pages.ask_take_copy,
+        do=privacy_pages.do_take_copy,
+        download=True,
+        kept=False,
+    ),
+    Act(
         name="test-event",
         title="Send a test event",
         button="Send it",
@@ -269,6 +288,7 @@ ACTS: Final = (
         ask=proposals_pages.ask_approve,
         do=proposals_pages.do_approve,
         done="You approved it, and it was done.",
+        kept=False,  # it may have a number
     ),
     Act(
         name="reject",

@@ -1,25 +1,30 @@
-"""Page of personal data: past erasures, and proposing one after a preview.
+"""Page of personal data: past erasures, proposing one after a preview, and copies for people.
 
 1 look     by number, email address or order: what would be erased, and what must stay and why
-2 propose  the order is typed again, with a reason; another admin's approval erases it
+2 propose  it is typed again, with a reason; another admin's approval erases it
 
-Proposals are kept for ever, so none names a number: the preview names its orders. No address and no
-page holds a number either: a mark, which only this process can make, stands for what was previewed.
+Proposals are kept for ever, so none names a number: it has a pseudonym, and who approves types the
+number again. No address and no page holds a number either: a mark, which only this process can
+make, stands for what was previewed.
 """
 
 import hashlib
 import hmac
 from typing import Final
 
+from starlette.responses import Response
+
 from app.access.operators import AFTER_ALL, trail
-from app.console.proposals_pages import proposed
+from app.console.pages import download
+from app.console.proposals_pages import proposal_shown, proposed
 from app.console.view import ROWS, ActionResult, Document, Field, Form, View
-from app.console.words import spoken
+from app.console.words import address, spoken
 from app.core.errors import NotFoundError, UsageError
 from app.core.text import capital, counted
-from app.privacy import erase, erase_finding, fit_journal
+from app.privacy import erase, erase_finding, export, fit_journal
 from app.privacy.places import WAITS
-from reconcile.instants import format_instant
+from app.privacy.whose import typed_as
+from reconcile.instants import HOUR, format_instant
 
 KEPT_SHOWN: Final = 20
 """Things that must stay, listed one by one up to here."""
@@ -103,23 +108,20 @@ def _first_asked(*problem: str) -> Form:
         reason=False,
         preview=True,
         button="Look what would go",
-        fields=(
-            Field(
-                name="what",
-                label="Erase by",
-                choices=(
-                    ("phone", "phone number"),
-                    ("email", "email address"),
-                    ("order", "order"),
-                ),
-                value="phone",
-            ),
-            Field(
-                name="subject",
-                label="Number with its country, email address, or the order's reference",
-                echo=False,
-                hint="Such as +254 700 000 001",
-            ),
+        fields=_whose("Erase by"),
+    )
+
+
+def _whose(label: str) -> tuple[Field, ...]:
+    """Return the fields that name a person, or an order whose customer is meant."""
+    choices = ("phone", "phone number"), ("email", "email address"), ("order", "order")
+    return (
+        Field(name="what", label=label, choices=choices, value="phone"),
+        Field(
+            name="subject",
+            label="Number with its country, email address, or the order's reference",
+            echo=False,
+            hint="Such as +254 700 000 001",
         ),
     )
 
@@ -140,20 +142,12 @@ async def _look(view: View, subject: str, *, looks: bool) -> Form:
             ready=False,
             preview=True,
         )
-    if view.given.get("what", "phone") != "order":
-        orders = ", ".join(each.order for each in found.orders) or "none"
-        line = (
-            "A number or an address cannot stand in a proposal, which is kept for ever. Its "
-            f"orders: {orders}. "
-            "Propose the erasure of each; what belongs to no order is erased on the machine."
-        )
-        lines = (*_totals(found), line)
-        return Form(subject=found.subject, lines=lines, back="/privacy", ready=False, preview=True)
     return Form(
         subject=found.subject,
         lines=(
             *_totals(found),
-            "You propose it, and it is done when another admin approves.",
+            "You propose it, and it is done when another admin approves, who types a number or an "
+            "address once more: no proposal holds one.",
             "What goes is gone from here and from the log of the database. It cannot be brought "
             "back: a backup that has it is erased in again when it is restored. Ledgers, amounts, "
             "dates and references stay.",
@@ -165,7 +159,7 @@ async def _look(view: View, subject: str, *, looks: bool) -> Form:
             Field(
                 name="what", label="Erase by", kind="hidden", value=view.given.get("what", "phone")
             ),
-            Field(name="again", label="Type the order's reference once more", echo=False),
+            Field(name="again", label="Type it once more", echo=False),
         ),
         preview=looks,
     )
@@ -208,3 +202,77 @@ async def do_erase(view: View, reason: str) -> ActionResult:
     proposal = await erase.propose_erasure(view.context, asked)
     assert proposal is not None, "an operator who is signed in has proved who they are"
     return proposed(proposal)
+
+
+# --- a copy of a person's data --------------------------------------------------------------------
+
+_HOURS: Final = export.OPEN_FOR // HOUR
+
+
+async def ask_copy(view: View) -> Form:
+    return Form(
+        subject="A person's data",
+        lines=(
+            "You propose to take a copy of all that is kept about a person, to hand to them. "
+            f"When another admin approves, you alone can take it, for {_HOURS} hours.",
+            "The trail keeps that you did, and how you checked who asks; it keeps no number.",
+        ),
+        back="/privacy",
+        fields=_whose("Found by"),
+        why="How you checked that it is the person who asks, without a number",
+    )
+
+
+def _wanted(view: View, *, identity: str) -> export.ExportRequest:
+    subject, what = view.given.get("subject", ""), view.given.get("what", "phone")
+    return export.ExportRequest(
+        phone=subject if what not in ("order", "email") else None,
+        email=subject if what == "email" else None,
+        order=subject if what == "order" else None,
+        identity=identity,
+        by=view.person.name,
+    )
+
+
+async def do_copy(view: View, reason: str) -> ActionResult:
+    try:
+        proposal = await export.propose_export(view.context, _wanted(view, identity=reason))
+    except NotFoundError as error:  # a mistyped order: the form is shown again
+        raise UsageError(str(error)) from None
+    assert proposal is not None, "an operator who is signed in has proved who they are"
+    return proposed(proposal)
+
+
+async def ask_take_copy(view: View) -> Form:
+    found = await proposal_shown(view, view.needed("proposal"))
+    lines, why = (found.sentence, f"You wrote: “{found.reason}”"), ""
+    try:
+        await export.check_open(view.context, found, by=view.person.name)
+    except UsageError as error:
+        why = f"{capital(str(error))}."
+    again = Field(
+        name="again", label="Type the number or address once more: no proposal holds it", echo=False
+    )
+    return Form(
+        subject=found.subject,
+        lines=(
+            *lines,
+            why
+            or "It is a ZIP: begin with index.html in it. Look through its files before you hand "
+            "it over: attached PDFs and pictures are not masked.",
+        ),
+        back=address("proposals", found.id),
+        ready=not why,
+        reason=False,
+        fields=() if "order" in found.given else (again,),
+    )
+
+
+async def do_take_copy(view: View, reason: str) -> Response:
+    """Return the copy as a download."""
+    found = await proposal_shown(view, view.needed("proposal"))
+    order = found.given.get("order")
+    named = {"order": order} if order else typed_as(view.given.get("again", ""))
+    asked = export.ExportRequest(**named, identity="", by=view.person.name)
+    made = await view.console.makes(export.export, asked, approved=found)
+    return download(made.archive, f"copy-{found.id}.zip", "application/zip")

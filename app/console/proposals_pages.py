@@ -6,7 +6,7 @@ from typing import Any
 
 from app.access.proposal import Proposal
 from app.access.proposals import LAST
-from app.console.view import ActionResult, Document, Form, View
+from app.console.view import ActionResult, Document, Field, Form, View
 from app.console.words import BEGUN, DONE_BY, OPEN, PROPOSALS, address
 from app.core.jobs import job_document
 from app.core.text import capital
@@ -130,6 +130,9 @@ async def _form(view: View, *consequence: str, own: bool = False, second: bool =
         back=address("proposals", found.id),
         ready=why is None,
         password=second and kind is not None and kind.for_good,
+        fields=(Field(name="typed", label=kind.typed, echo=False),)
+        if second and why is None and kind is not None and kind.typed
+        else (),
     )
 
 
@@ -145,11 +148,12 @@ async def do_approve(view: View, reason: str) -> str | ActionResult:
     """Approve it; a job does what takes long."""
     found = await proposal_shown(view, view.needed("proposal"))
     kind, by = view.console.proposals.kinds.get(found.kind), view.person.name
-    back = address("proposals", found.id)
+    back, typed = address("proposals", found.id), view.given.get("typed", "")
+    view.console.proposals.check_typed(found, typed)  # a job would say so late
     if kind is None or not kind.takes_long:
-        await view.console.proposals.approve(found.id, by=by, reason=reason)
+        await view.console.proposals.approve(found.id, by=by, reason=reason, typed=typed)
         return back
-    work = partial(view.console.approve, found.id, by, reason)
+    work = partial(view.console.approve, found.id, by, reason, typed)
     job = await view.job("approve", found.id, work=work)
     if job.ended is None:
         line = "You may leave this page. Your approval counts as soon as it is done."

@@ -59,7 +59,7 @@ class Console:
     work         runs a job's function, usually in another process
     makes        the same for a document that somebody waits for: imports never hold it up
     reads_rules  the same with a time limit: a TOML parser's time grows with the square
-    approve      approves a proposal that takes long: (proposal, by, reason)
+    approve      approves a proposal that takes long: (proposal, by, reason, typed)
     company      the provider of the company's accounts; None: people sign in by password
     transport    sends test events; None: by the network
     """
@@ -74,7 +74,7 @@ class Console:
     work: Work
     makes: Work
     reads_rules: Work
-    approve: Callable[[str, str, str], Awaitable[None]]
+    approve: Callable[[str, str, str, str], Awaitable[None]]
     jobs: Jobs
     uploads: Uploads
     live: Live

@@ -285,7 +285,7 @@ BEGUN: Final = "Another operator approved it, and it was begun."
 OPEN: Final = "Another operator approved it. Its proposer, and nobody else, may do it for a while."
 """Meaning of `approved` if the proposer acts afterwards."""
 
-DONE_BY: Final[Mapping[str, str]] = {"unmask": "see-numbers"}
+DONE_BY: Final[Mapping[str, str]] = {"unmask": "see-numbers", "export": "take-copy"}
 """Actions by which a proposer does what was approved, if approving doesn't."""
 
 TAKEN: Final[Mapping[str, str]] = {

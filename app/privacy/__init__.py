@@ -14,4 +14,5 @@ __all__ = (
     "places",
     "prune",
     "replay_erasures",
+    "whose",
 )

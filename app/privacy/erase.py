@@ -9,8 +9,8 @@
     5 report  what every column holds still, with the legal ground, and tidy the database's log, so
               that the bytes are gone, too
 
-An operator who proved who they are proposes it, and step 3 waits until another has approved. The
-machine's owner erases at once.
+An operator who proved who they are proposes it, and step 3 waits until another has approved, who
+types a number or an address again: no proposal holds one. The machine's owner erases at once.
 
 Digests, ids, dates, amounts, references, verdicts and ledgers stay: the sealed log still verifies,
 and a redelivery is still a duplicate, whose body is not stored. An erasure that was killed after
@@ -18,8 +18,8 @@ step 3 is carried out by the service, and by the next one, of whatever subject.
 """
 
 import shlex
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import Final
@@ -50,7 +50,7 @@ from app.privacy.erase_store import files_with, first_arrival, rows_that_hold
 from app.privacy.erasure_journal import ErasureJournal
 from app.privacy.fit_journal import fitting_journal, is_pending, note_lines, take_up
 from app.privacy.replay_erasures import ErasureReplay, emptied_by, restricted_by
-from app.privacy.whose import identifier_of
+from app.privacy.whose import is_of, masked, person_of, pseudonym, typed_as
 from app.receiving import due_store
 from app.receiving.caught_up import must_have_read
 from reconcile.instants import EARLIEST
@@ -92,7 +92,7 @@ async def erase(
     if agree is None and not dry_run and proved(asking):
         raise UsageError(PROPOSE.format(NOT_ALONE))
     await must_have_read(context)  # bytes of the subject may lie in the inbox
-    person = identifier_of(context, asked)
+    person = person_of(context, phone=asked.phone, email=asked.email)
     try:
         finding = ErasureFinder(context, progress)
         async with context.database.reading() as connection:  # 1, 2
@@ -196,60 +196,76 @@ async def propose_erasure(
     progress: Callable[[int], None] = silent,
 ) -> Proposal | None:
     """Propose it, for an operator who proved who they are. Return None for the machine's owner, who
-    may erase.
+    may erase. Of a number or an address the proposal holds a pseudonym: who approves types it.
 
-    Raise as `erase` does, and UsageError for a phone number or an email address: a proposal is kept
-    for ever.
+    Raise as `erase` does.
     """
     if not proved(await who_may(context, by=asked.by, action="erased")):
         return None
-    if asked.order is None:
-        what = "an email address" if asked.phone is None else "a phone number"
-        raise UsageError(
-            f"{what} cannot stand in a proposal, which is kept for ever: `tallyhook orders find` "
-            "names its orders; propose the erasure of each"
-        )
     found = await erase(context, asked, dry_run=True, progress=progress)
     reason = checked_reason(asked.reason, found.identifiers, countries=context.countries)
-    counts = found.counts()
-    others = f", {files_of_others(found)}" if found.of_others() else ""
+    counts, person = found.counts(), person_of(context, phone=asked.phone, email=asked.email)
+    others = f", {files_of_others(found)}" if asked.order and found.of_others() else ""
+    whose, subject, given = f"the order {asked.order}", asked.order or "", dict[str, str]()
+    if person is not None:
+        given = {"pseudonym": pseudonym(context, person)}
+        whose = subject = f"{masked(person)} ({given['pseudonym']})"
     async with context.database.writing() as connection:
         return await propose(
             connection,
-            erasure_kind(context),
+            erasure_kinds(context)["erase" if person is None else "erase_person"],
             who=await permitted(connection, by=asked.by, action="erased"),
             now=context.clock.now(),
             because=NOT_ALONE,
-            subject=asked.order,
-            sentence=f"Erase the personal data of the order {asked.order}: bodies and headers of "
-            f"{counted(counts['deliveries'], 'delivery', 'deliveries')}, its phone numbers, its "
-            f"session requests{others} and its files. It cannot be taken back.",
+            subject=subject,
+            sentence=f"Erase the personal data of {whose}: bodies and headers of "
+            f"{counted(counts['deliveries'], 'delivery', 'deliveries')} of "
+            f"{counted(counts['orders'], 'order')}, phone numbers, "
+            f"session requests{others} and files. It cannot be taken back.",
+            given=given,
             reason=reason,
         )
 
 
-def erasure_kind(context: AppContext) -> ProposalKind:
-    """Return the kind of proposals that erase the personal data of an order."""
+def erasure_kinds(context: AppContext) -> Mapping[str, ProposalKind]:
+    """Return the kinds of proposals that erase the personal data of an order, and of a person."""
 
     async def unfinished(proposal: Proposal) -> str | None:
+        order = proposal.subject if proposal.kind == "erase" else None
         try:
-            pending = await is_pending(context, order=proposal.subject)
+            pending = await is_pending(context, order=order)
         except ConfigurationError as error:
             return f"Whether it was completed is unknown: {'; '.join(error.problems)}."
-        command = f"tallyhook erase --order {shlex.quote(proposal.subject)} --reason WHY"
+        command = "tallyhook erase --phone NUMBER --reason WHY"
+        if order is not None:
+            command = f"tallyhook erase --order {shlex.quote(order)} --reason WHY"
         return UNFINISHED.format(command) if pending else None
 
     async def perform(proposal: Proposal, agree: Agree) -> None:
         await seal_unsealed(context)  # what is deleted must have been sealed as it came
+        order = {"order": proposal.subject}
         asked = ErasureRequest(
-            order=proposal.subject,
+            **(order if proposal.kind == "erase" else typed_as(agree.typed)),
             files_of_others=True,  # the sentence that was approved names them
             reason=proposal.reason,
             by=Proven(proposal.who),
         )
         await erase(context, asked, dry_run=False, agree=agree, progress=lambda _: None)
 
-    return ProposalKind(
+    def must_fit(proposal: Proposal, typed: str) -> None:
+        if not typed.strip():
+            raise UsageError(
+                "say by --typed what is to be erased, number or address, as the customer's own "
+                "request has it: no proposal holds it"
+            )
+        person = person_of(context, **typed_as(typed))
+        if person is None or not is_of(context, person, proposal.given["pseudonym"]):
+            raise UsageError(
+                f"what you typed is not what {proposal.who} proposed to erase: nothing was erased; "
+                "look at the customer's own request"
+            )
+
+    of_order = ProposalKind(
         name="erase",
         title="Erase personal data",
         action="erased",
@@ -260,6 +276,15 @@ def erasure_kind(context: AppContext) -> ProposalKind:
         where=shown_in("orders"),
         unfinished=unfinished,
     )
+    of_person = replace(
+        of_order,
+        name="erase_person",
+        title="Erase a person's data",
+        where=None,
+        typed="The number or address, as the customer's own request has it",
+        must_fit=must_fit,
+    )
+    return {each.name: each for each in (of_order, of_person)}
 
 
 def traces_left(path: Path, erasure: Erasure) -> list[Path]:

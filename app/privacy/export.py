@@ -36,7 +36,7 @@ from app.evidence.verify import pack
 from app.orders.customers import checked_reason
 from app.privacy.export_files import files_of
 from app.privacy.export_finding import Found, find_person
-from app.privacy.whose import identifier_of, is_of, masked, pseudonym
+from app.privacy.whose import is_of, masked, person_of, pseudonym
 from app.receiving.caught_up import must_have_read
 from reconcile.instants import DAY, HOUR, Duration, Instant, format_instant
 
@@ -99,7 +99,7 @@ async def export(
     where nothing is kept.
     """
     await must_have_read(context)  # bytes of the person may lie in the inbox
-    person, now = identifier_of(context, asked), context.clock.now()
+    person, now = person_of(context, phone=asked.phone, email=asked.email), context.clock.now()
     async with context.database.reading() as connection:
         who = await permitted(connection, by=asked.by, action="data_exported")
         if approved is not None:
@@ -150,7 +150,7 @@ async def propose_export(
     if not proved(await who_may(context, by=asked.by, action="data_exported")):
         return None
     await must_have_read(context)
-    person = identifier_of(context, asked)
+    person = person_of(context, phone=asked.phone, email=asked.email)
     async with context.database.reading() as connection:
         found = await find_person(
             context, connection, person=person, order=asked.order, progress=progress
@@ -175,6 +175,12 @@ async def propose_export(
             given=given,
             reason=_checked_identity(context, asked.identity, found),
         )
+
+
+async def check_open(context: AppContext, approved: Proposal, *, by: str | None) -> None:
+    """Raise UsageError where this person may not take the copy now, with what to do."""
+    who = await who_may(context, by=by, action="data_exported")
+    must_be_open(export_kind(context), approved, who=who, now=context.clock.now())
 
 
 def export_kind(context: AppContext) -> ProposalKind:

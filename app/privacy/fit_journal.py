@@ -150,9 +150,9 @@ async def long_pending(context: AppContext) -> tuple[int, Sequence[str], Instant
     return len(long), [WAITS[each] for each in sorted({each.why for each in long})], since
 
 
-async def is_pending(context: AppContext, *, order: str) -> bool:
-    """Return whether an erasure of this order is in the journal and not ended in this database.
-    Raise ConfigurationError where the journal is not as it must be."""
+async def is_pending(context: AppContext, *, order: str | None) -> bool:
+    """Return whether an erasure of this order, or any, is in the journal and not ended in this
+    database. Raise ConfigurationError where the journal is not as it must be."""
     path = context.settings.erasure_journal_path
     async with context.database.reading() as connection:
         begun = await erase_store.journal_name(connection) is not None
@@ -161,8 +161,12 @@ async def is_pending(context: AppContext, *, order: str) -> bool:
     if path is None or not begun:
         return False
     journal = await fitted(context, path)
-    digest = journal.key.digest("orders", order)
-    instants = {each.at for each in journal.lines if each.kind == "orders" and digest in each.ids}
+    digest = None if order is None else journal.key.digest("orders", order)
+    instants = {
+        each.at
+        for each in journal.lines
+        if digest is None or (each.kind == "orders" and digest in each.ids)
+    }
     return any(
         each.at in instants and (each.number >= known or each.number in numbers)
         for each in journal.erased

@@ -2,7 +2,7 @@
 that the trail and proposals, which are kept for ever, may hold it.
 """
 
-from typing import Final, Protocol
+from typing import Final
 
 from app.context.context import AppContext
 from app.core.errors import UsageError
@@ -17,32 +17,27 @@ PSEUDONYM_CHARS: Final = 16
 """Hex digits of a pseudonym: two people never share one by chance."""
 
 
-class Whose(Protocol):
-    """Somebody's words for whose data it is: one of a phone number, an email address, an order."""
-
-    @property
-    def phone(self) -> str | None: ...
-    @property
-    def email(self) -> str | None: ...
-    @property
-    def order(self) -> str | None: ...
-
-
-def identifier_of(context: AppContext, asked: Whose) -> str | None:
-    """Return the person as `providers.identifiers` writes them; None for an order. Raise UsageError
-    for a number or address that is not whole."""
-    if asked.email is not None:
-        if (address := identifiers.email(asked.email)) is None:
+def person_of(
+    context: AppContext, *, phone: str | None = None, email: str | None = None
+) -> str | None:
+    """Return a person as `providers.identifiers` writes them; None where neither is given. Raise
+    UsageError for a number or address that is not whole."""
+    if email is not None:
+        if (address := identifiers.email(email)) is None:
             raise UsageError("--email is one whole email address, such as ann@example.com")
         return address
-    if asked.phone is None:
+    if phone is None:
         return None
-    text = asked.phone
-    phones = understood(text, countries=context.countries).phones
-    whole = text.strip().startswith(("+", "0")) or len(text.strip()) >= BARE_DIGITS
+    phones = understood(phone, countries=context.countries).phones
+    whole = phone.strip().startswith(("+", "0")) or len(phone.strip()) >= BARE_DIGITS
     if len(phones) != 1 or not whole:
         raise UsageError("--phone is one whole number with its country, such as +254 700 000 001")
     return phones[0]
+
+
+def typed_as(text: str) -> dict[str, str]:
+    """Return what somebody typed, a number or an address, as an argument of `person_of`."""
+    return {"email" if "@" in text else "phone": text}
 
 
 def masked(identifier: str) -> str:

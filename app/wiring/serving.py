@@ -397,7 +397,7 @@ def console_of(context: AppContext, *, host: str, port: int, elsewhere: Elsewher
         work=work,
         makes=makes,
         reads_rules=reads_rules,
-        approve=lambda proposal, by, reason: approving(approve, proposal, by, reason),
+        approve=lambda *words: approving(approve, *words),
         jobs=Jobs(context.clock),
         uploads=Uploads(context.clock),
         live=Live(context),

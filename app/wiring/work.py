@@ -127,7 +127,7 @@ def proposals_of(context: AppContext) -> Proposals:
     from app.finance.place_payment import placing_kinds
     from app.finance.withdraw_import import withdrawal_kind
     from app.orders.unmask_many import unmasking_kind
-    from app.privacy.erase import erasure_kind
+    from app.privacy.erase import erasure_kinds
     from app.privacy.export import export_kind
 
     return Proposals(
@@ -137,7 +137,7 @@ def proposals_of(context: AppContext) -> Proposals:
             rules_kind(context),
             closing_kind(context),
             reopening_kind(context),
-            erasure_kind(context),
+            *erasure_kinds(context).values(),
             export_kind(context),
             withdrawal_kind(context),
             difference_kind(context),
@@ -148,6 +148,6 @@ def proposals_of(context: AppContext) -> Proposals:
     )
 
 
-async def approve(context: AppContext, proposal: str, by: str, reason: str) -> None:
+async def approve(context: AppContext, proposal: str, by: str, reason: str, typed: str) -> None:
     """Approve a proposal, and do what it is about."""
-    await proposals_of(context).approve(proposal, by=by, reason=reason)
+    await proposals_of(context).approve(proposal, by=by, reason=reason, typed=typed)

@@ -173,7 +173,6 @@ STATEMENTS: Final[dict[str, dict[str, tuple[str, ...]]]] = {
         "those that brought no money": INPUT,
     },
     "app/console/breaks_pages.py": {"No break is chosen": INPUT},
-    "app/console/privacy_pages.py": {"what belongs to no order is erased": INPUT},
     "app/console/service_pages.py": {"No order changes, and no money moves": INPUT},
     "app/console/templates/breaks.html": {"Nothing has been reconciled yet": READ},
     "app/console/templates/case.html": {

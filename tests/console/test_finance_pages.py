@@ -269,9 +269,9 @@ async def test_an_approval_that_takes_long_goes_on_without_its_page(
     kind = kinds["accept_above_limit"]
     monkeypatch.setitem(kinds, kind.name, replace(kind, takes_long=True))
 
-    async def approve(proposal: str, by: str, reason: str) -> None:
+    async def approve(*words: str) -> None:
         await go_on.wait()
-        await usual.console.approve(proposal, by, reason)
+        await usual.console.approve(*words)
 
     jobs = Jobs(usual.context.clock, patience_s=0)
     made = replace(usual.console, jobs=jobs, approve=approve)
@@ -331,6 +331,7 @@ async def test_a_kind_says_where_its_subject_is_shown_and_whether_it_is_for_good
         "close_period": (("periods", "a thing"), True),
         "reopen_period": (("periods", "a thing"), True),
         "erase": (("orders", "a thing"), True),
+        "erase_person": (None, True),
         "withdraw_import": (("imports", "7"), False),
         "unmask": (None, False),
         "export": (None, False),

@@ -33,7 +33,7 @@ from app.privacy.check import check_database
 from app.privacy.erase import (
     ErasureRequest,
     erase,
-    erasure_kind,
+    erasure_kinds,
     propose_erasure,
     traces_left,
 )
@@ -50,6 +50,7 @@ from tests.reconcile.build import T
 PHONE = "254711223344"
 OTHER = "254799888777"
 SPELLED = "+254 711-223 344"
+EMAIL = "jane.doe@example.com"
 
 
 def quiet(count: int) -> None:
@@ -277,7 +278,7 @@ async def test_who_erased_what_and_why_is_in_the_trail(driver: Driver) -> None:
 
 
 async def test_an_operator_proposes_an_erasure_and_another_approves_it(driver: Driver) -> None:
-    """Nothing is touched before, in rows or in the journal; a number cannot be proposed, nor may a
+    """Nothing is touched before, in rows or in the journal; nor may a
     proposer erase alone; approved, it is done in both names, after what waits was sealed."""
     context = driver.context
     assert await anything_unsealed(context)
@@ -289,8 +290,6 @@ async def test_an_operator_proposes_an_erasure_and_another_approves_it(driver: D
         return await propose_erasure(context, asked)
 
     assert await proposed(order="ORD-4", by="Ann") is None, "the owner of the machine erases"
-    with pytest.raises(UsageError, match="a phone number cannot stand in a proposal"):
-        await proposed(phone=PHONE)
     with pytest.raises(UsageError, match="takes two operators"):
         await erased(driver, phone=None, order="ORD-4", by=Proven("Ann"))
     with pytest.raises(UsageError, match="leave the phone number out"):
@@ -302,13 +301,52 @@ async def test_an_operator_proposes_an_erasure_and_another_approves_it(driver: D
     assert driver.rows("SELECT count(*) FROM deliveries WHERE pruned_at IS NOT NULL") == [(0,)]
     assert (driver.path.parent / "t.erasures").read_bytes() == journal
     with asking_by_token(Proven("Ben")):
-        kinds = [erasure_kind(context)]
+        kinds = erasure_kinds(context).values()
         await Proposals(context, kinds).approve(proposal.id, by=None, reason="I saw it")
     assert driver.rows("SELECT count(*) FROM log_leaves WHERE subject LIKE 'dlv_%'")[0][0] > 3
     assert driver.rows("SELECT body FROM deliveries WHERE event_id='e4'") == [(None,)]
     async with context.database.reading() as connection:
         found = await audit_entries(connection, limit=10, action="erased")
     assert [(deed.who, deed.facts.get("second")) for deed in found][:1] == [("Ann", "Ben")]
+
+
+@pytest.mark.parametrize(
+    ("named", "typed"), [({"phone": PHONE}, SPELLED), ({"email": EMAIL}, f" {EMAIL.upper()}")]
+)
+async def test_an_erasure_of_a_person_is_approved_by_who_types_the_number_again(
+    tmp_path: Path, named: dict[str, Any], typed: str
+) -> None:
+    """The proposal and the trail hold a pseudonym alone, before and after; whoever types another
+    number approves nothing."""
+    async with driving(tmp_path, with_worker=False, looking=True) as driver:
+        driver.context = context = driver.service.context
+        await driver.send(paid("ORD-1", "e1", email=EMAIL))
+        await driver.send(paid("ORD-2", "e2", OTHER))
+        await refold_until_quiet(context, limit=10, progress=quiet)
+        driver.clock.put(T + 40 * DAY)
+        for name in ("Ann", "Ben"):
+            await register_operator(context, name=name, role="admin", by="Ann")
+        asked = ErasureRequest(**named, reason="asked by letter", by=Proven("Ann"))
+        proposal = await propose_erasure(context, asked)
+        assert proposal is not None
+        with pytest.raises(UsageError, match="proposed this already"):
+            await propose_erasure(context, asked)
+        proposals = Proposals(context, erasure_kinds(context).values())
+        with asking_by_token(Proven("Ben")):
+            for wrong in (f"+{OTHER}", "john@example.com"):
+                with pytest.raises(UsageError, match="not what Ann proposed to erase"):
+                    await proposals.approve(proposal.id, by=None, reason="letter", typed=wrong)
+            with pytest.raises(UsageError, match="say by --typed"):
+                await proposals.approve(proposal.id, by=None, reason="letter")
+            assert driver.rows("SELECT 1 FROM proposal_decisions") == []
+            assert driver.rows("SELECT count(body) FROM deliveries") == [(2,)]
+            await proposals.approve(proposal.id, by=None, reason="letter", typed=typed)
+        assert driver.rows("SELECT event_id FROM deliveries WHERE body > ''") == [("e2",)]
+        told = str([driver.rows(f"SELECT * FROM {each}") for each in ("proposals", "audit")])
+        assert not any(each in told for each in (PHONE, SPELLED, EMAIL))
+        unfinished = proposals.kinds["erase_person"].unfinished
+        assert unfinished is not None
+        assert await unfinished(proposal) is None
 
 
 async def test_one_order_is_erased_by_its_reference(driver: Driver) -> None:

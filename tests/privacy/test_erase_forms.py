@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 import pytest
 
-from app.access.operators import Proven, register_operator
+from app.access.operators import register_operator
 from app.config.load import load_settings
 from app.core.errors import NotFoundError, UsageError
 from app.evidence.attachments import AttachRequest, attach
@@ -18,7 +18,7 @@ from app.finance.imports import ImportRequest, import_bank
 from app.orders.refold import refold_until_quiet
 from app.privacy.backup import back_up, restore
 from app.privacy.check import check_database
-from app.privacy.erase import ErasureRequest, propose_erasure, traces_left
+from app.privacy.erase import traces_left
 from app.privacy.erase_finding import Erasure
 from app.privacy.replay_erasures import ErasureReplay, Replayed, replay_after_restore
 from app.receiving.inbox import Inbox
@@ -166,15 +166,12 @@ def test_a_trace_of_an_address_is_found_in_any_capitals(tmp_path: Path) -> None:
     assert traces_left(tmp_path / "t.db", erasure) == [tmp_path / "t.db"]
 
 
-async def test_an_address_that_is_none_or_in_a_proposal_is_refused(tmp_path: Path) -> None:
+async def test_an_address_that_is_none_is_refused(tmp_path: Path) -> None:
     async with driving(tmp_path, with_worker=False) as driver:
         driver.context = driver.service.context
         await register_operator(driver.context, name="Ann", role="admin", by="Ann")
         with pytest.raises(UsageError, match="--email is one whole email address"):
             await erased(driver, phone=None, email="jane doe@example", by="Ann")
-        asked = ErasureRequest(email=EMAIL, reason="asked by letter", by=Proven("Ann"))
-        with pytest.raises(UsageError, match="an email address cannot stand in a proposal"):
-            await propose_erasure(driver.context, asked)
 
 
 @pytest.mark.parametrize("form", [*WRITTEN.values()][:3])
