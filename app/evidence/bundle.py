@@ -423,7 +423,7 @@ async def build_evidence(
         archive=bundle_of(dossier, signer.key),
         order=request.order,
         as_of=dossier.as_of,
-        deliveries=len(dossier.deliveries),
+        deliveries=len(dossier.history.deliveries),
         unsealed=len(dossier.sealed.unsealed),
         full=full,
         due=any(mark.due_at is not None and mark.due_at <= now for mark in marks),

@@ -40,7 +40,7 @@ from reconcile.money import Money
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LetterArrival:
-    """One delivery: when it came, and how its signature was checked again.
+    """The first delivery of an event: when it came, and how its signature was checked again.
 
     key     fingerprint of the key that made it; None where none was found
     public  whether that is a public key
@@ -295,7 +295,8 @@ def _chain(facts: LetterFacts, times: Times) -> list[Block]:
     unread = len(facts.unheard.messages)
     arrived: list[Phrases] = ["No request of the payment service about this order arrived."]
     if facts.arrivals:
-        arrived = _arrivals(facts.arrivals, times)
+        came = [each.received_at for each in facts.history.as_stored().deliveries]
+        arrived = _arrivals(facts.arrivals, came, times)
     elif unread:
         requests = counted(unread, "request")
         arrived = [f"{requests} of the payment service arrived and cannot be read."]
@@ -466,15 +467,20 @@ def _record(record: Record, order: str, times: Times, *, first: bool) -> tuple[s
     return times.at(at), _cut(", ".join(parts)), record.record_id
 
 
-def _arrivals(arrivals: Sequence[LetterArrival], times: Times) -> list[Phrases]:
-    """Say when the requests arrived, and how their signatures were checked again."""
-    came = [each.received_at for each in arrivals]
+def _arrivals(
+    arrivals: Sequence[LetterArrival], came: Sequence[Instant], times: Times
+) -> list[Phrases]:
+    """Say when the requests arrived, and how the signatures of the first of each event were checked
+    again. `came`: when each request arrived."""
     one, first, last = len(came) == 1, times.at(min(came)), times.at(max(came))
     when = f"at {first}" if first == last else f"from {first} to {last}"
     kept = f"{counted(len(came), 'request')} of the payment service arrived, {when}. "
     kept += f"{'It' if one else 'Each'} was judged over its bytes as they came, as its source's "
     kept += "profile says, before anything was read from it, and kept durably before it was "
     kept += "acknowledged."
+    if repeated := len(came) - len(arrivals):
+        kept += f" {repeated:,} of them repeated what had come: they count once, and are here as "
+        kept += "entries of the log."
     ages = [each.received_at - each.signed_at for each in arrivals if each.signed_at is not None]
     if ages:
         kept += f" The oldest signature was {format_duration(max(ages))} old when it arrived."

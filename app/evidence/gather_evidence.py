@@ -42,6 +42,7 @@ from reconcile.ledger.unheard import NOTHING, Unheard
 from reconcile.matching.books import BookLine, StatementLine
 from reconcile.money import Money, to_json
 from reconcile.transparency.commitments import RECORD_TEXTS, TEXTS
+from reconcile.transparency.evidence import by_event
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,6 +120,7 @@ class AttachedFile:
 class Dossier:
     """One order as of an instant.
 
+    deliveries  the first of each event; of further ones the history and the log say when they came
     history  what was known then; in a redacted bundle with numbers of customers masked in its texts
     details  by record id: the text that is stored beside a record, such as the service's answer
     lines    lines of order books and statements that are of this order, as JSON values
@@ -215,12 +217,14 @@ def _masked(value: Text, masking: Masking) -> Text:
 
 
 def evidence_of(
-    rows: Iterable[store.StoredDelivery], accounts: Mapping[str, Account]
+    rows: Sequence[store.StoredDelivery],
+    accounts: Mapping[str, Account],
+    others: Iterable[store.StoredDelivery] = (),
 ) -> list[DeliveryEvidence]:
-    """Return the evidence of each of an order's deliveries. A repeated one has its body from the
-    first that brought it."""
-    rows = list(rows)
-    bodies = {(row.source, row.digest): row.body for row in rows if row.body is not None}
+    """Return the evidence of these deliveries. A repeated one has its body from the one that
+    brought it first, which may be among `others`."""
+    brought = [*rows, *others]
+    bodies = {(row.source, row.digest): row.body for row in brought if row.body is not None}
     found = []
     for row in rows:
         account, body = accounts.get(row.source), bodies.get((row.source, row.digest))
@@ -337,10 +341,7 @@ async def gather_dossier(
             raise nothing_known(history, as_of, gaps=gaps, aside=aside)
         if as_of is not None and as_of > history.instant_at(now):
             raise UsageError("--as-of is still to come: what will be known then, nobody can prove")
-        ids = [each.delivery_id for each in known.deliveries]
-        size = await store.size_of_arrived(connection, ids)
-        prove_sealed.refuse_more(size, verify.MAX_BYTES // 3, "bytes of bodies and headers")
-        rows = await store.arrived(connection, ids)
+        rows, others = await _arrived(connection, known)
         details = await store.details_of_records(connection, [r.record_id for r in known.records])
         revisions = await store.revisions_of(connection, order, until=instant)
         payments = {each.event.payment for each in known.deliveries if each.event.payment}
@@ -354,7 +355,7 @@ async def gather_dossier(
         )
         ledger = fold(known, policy=context.policy, as_of=instant)
         unheard = await run(connection, unheard_of, known, ledger, sources=context.sources)
-    deliveries = evidence_of(rows, accounts(context.settings))
+    deliveries = evidence_of(rows, accounts(context.settings), others)
     phones = frozenset({*asked, *phones_stated(deliveries, context.sources)})
     masking = Masking() if full else Masking(phones, words=_reasons_in_words(known))
     masked = masked_history(known, masking)
@@ -375,6 +376,22 @@ async def gather_dossier(
         zone=context.zone,
         unheard=unheard,
     )
+
+
+async def _arrived(
+    connection: Connection, known: History
+) -> tuple[list[store.StoredDelivery], list[store.StoredDelivery]]:
+    """Return what was stored of the first delivery of each event, and the further deliveries of
+    events whose body another receiver read first. Raise UsageError where it is too much."""
+    events = by_event(known)
+    ids = [each[0].delivery_id for each in events]
+    size = await store.size_of_arrived(connection, ids)
+    prove_sealed.refuse_more(size, verify.MAX_BYTES // 3, "bytes of bodies and headers")
+    rows = await store.arrived(connection, ids)
+    without = {row.delivery_id for row in rows if row.body is None and row.pruned_at is None}
+    others = [each.delivery_id for first, *later in events if first.delivery_id in without
+              for each in later]  # fmt: skip
+    return rows, [row for row in await store.arrived(connection, others) if row.body is not None]
 
 
 async def _attached(

@@ -19,6 +19,7 @@ from app.core.masking import UNSHOWN, Masking
 from app.core.text import counted
 from app.database.engine import Connection
 from app.database.statements import run
+from app.evidence import verify
 from app.evidence.seal import Checkpoint, read_checkpoint
 from app.evidence.witnesses import Witnesses, cosigned_size, witnesses_of
 from app.sealing import (
@@ -32,6 +33,7 @@ from app.sealing import (
 from reconcile.instants import DAY, HOUR, Duration, Instant
 from reconcile.ledger.events import Event
 from reconcile.ledger.history import History
+from reconcile.transparency import merkle
 from reconcile.transparency.commitments import (
     SAID,
     Parts,
@@ -40,8 +42,15 @@ from reconcile.transparency.commitments import (
 )
 from reconcile.transparency.merkle import Hash, computed, consistency_spans, inclusion_spans, needed
 
-AT_ONCE: Final = 1_000
-"""Leaves proved on one snapshot: an order has some dozens."""
+LEAF_BYTES: Final = 2_400
+"""Bytes that a leaf takes in a bundle: its text, its proof and the salts of its parts."""
+
+AT_ONCE: Final = verify.MAX_BYTES * 2 // 3 // LEAF_BYTES
+"""Leaves proved on one snapshot, and in a bundle: so many that their bytes leave a third of the
+largest bundle for all else. All of them are in memory together."""
+
+PATHS_AT_ONCE: Final = 500
+"""Leaves whose paths are computed together: each may take 256 hashes of a level from the store."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +104,7 @@ async def proofs_of(
     than AT_ONCE.
     """
     if len(subjects) > AT_ONCE:
-        raise UsageError(f"at most {AT_ONCE} leaves are proved at once; ask for fewer")
+        raise UsageError(f"at most {AT_ONCE:,} leaves are proved at once; ask for fewer")
     leaves = await log_store.leaves_of(connection, subjects)
     missing = sorted(set(subjects) - leaves.keys())
     if missing:
@@ -117,6 +126,7 @@ async def proofs_of(
     if signed is None or signed.size <= last:
         raise NotFoundError("no checkpoint covers it; `tallyhook log verify` says what is wrong")
     ordered = sorted(leaves.values(), key=lambda leaf: leaf.number)
+    paths = await paths_to(connection, [leaf.number for leaf in ordered], size=signed.size)
     proofs = [
         InclusionProof(
             subject=leaf.subject,
@@ -124,9 +134,9 @@ async def proofs_of(
             number=leaf.number,
             text=leaf.document,
             leaf_hash=leaf.hash,
-            path=await path_to(connection, leaf.number, size=signed.size),
+            path=path,
         )
-        for leaf in ordered
+        for leaf, path in zip(ordered, paths, strict=True)
     ]
     return Proofs(checkpoint=read_checkpoint(signed.note), note=signed.note, proofs=proofs)
 
@@ -152,11 +162,16 @@ async def cosigned_checkpoint(context: AppContext) -> str:
         return await with_cosignatures(connection, head.note)
 
 
-async def path_to(connection: Connection, number: int, *, size: int) -> list[Hash]:
-    """Return the hashes beside a leaf's way to the head of `size` leaves: two queries, no tree."""
-    spans = inclusion_spans(number, size=size)
-    kept = await log_store.kept_hashes(connection, needed(spans))
-    return [computed(span, kept) for span in spans]
+async def paths_to(
+    connection: Connection, numbers: Sequence[int], *, size: int
+) -> list[list[Hash]]:
+    """Return the hashes beside each leaf's way to the head of `size` leaves: no tree is read."""
+    found: list[list[Hash]] = []
+    for start in range(0, len(numbers), PATHS_AT_ONCE):
+        some = [inclusion_spans(n, size=size) for n in numbers[start : start + PATHS_AT_ONCE]]
+        wanted = needed({span for spans in some for span in spans})
+        found += merkle.paths(some, await log_store.kept_hashes(connection, wanted))
+    return found
 
 
 async def prove_sealed(context: AppContext, subject: str) -> dict[str, Any]:
@@ -401,7 +416,7 @@ async def sealed_parts(
     order, tree = None, None
     if named is not None:
         order = OrderName(commitment=named.commitment.hex(), key=named.key.hex())
-        chain = await run(connection, order_store.chain_of, named)
+        chain = await run(connection, order_store.chain_of, named, known=leaves.values())
         tree = await _in_tree(connection, named, as_of=as_of, chain=chain)
         if tree is not None:
             leaves |= await log_store.leaves_of(connection, [tree.leaf])

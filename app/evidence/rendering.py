@@ -43,7 +43,9 @@ explanation.txt      the conclusion in plain words, then with what each sentence
 ledger.json          the conclusion as data: outcome, totals, attempts, entries, timeline, findings
 history.json         all that the conclusion follows from: deliveries as they were read, the shop's
                      own records, and the shop's policy on time limits
-delivery-ID.json     one arrival: when, from where, the verdict, the signature and the key, its age
+delivery-ID.json     an event's first arrival: when, from where, the verdict, the signature and the
+                     key, its age; of redeliveries history.json says when they came ("again"), and
+                     log.json has their entries
 delivery-ID.body     its bytes as they came          \\
 delivery-ID.whole    the request it was a part of     | only in a full bundle; a redacted one has
 delivery-ID.headers  its headers as they came         | their digests, under "left_out"
@@ -70,7 +72,7 @@ times.json           the shop's time zone, in which report.html and the plain wo
 manifest.json        SHA-256 and size of every file here, and of those that were left out
 manifest.json.minisig, evidence-key.pub, evidence-key.pem
                      the signature over the manifest, and the key, in two forms
-verify.py            does steps 1 to 3, and 5 to 8, of the eleven that it lists; some 1300 lines, to
+verify.py            does steps 1 to 3, and 5 to 8, of the eleven that it lists; some 1400 lines, to
                      be read first
 
 

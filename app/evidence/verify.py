@@ -2,7 +2,7 @@
 """Checks an evidence bundle:  python3 -I verify.py bundle.zip
 
 Python 3.8 or later and its standard library; no network, no configuration. Every bundle holds this
-very file. Whoever does not trust it, and nobody should without reading, has some 1300 lines to read
+very file. Whoever does not trust it, and nobody should without reading, has some 1400 lines to read
 and can do each step by other means: README.txt shows how.
 
     1 archive      the ZIP is byte for byte what its files make: nothing beside, nothing hidden
@@ -41,6 +41,7 @@ from app.evidence.verify_archive import (
     NAME,
     SIGNATURE,
     Bundle,
+    arrivals,
     attached,
     micros,
     opened,
@@ -94,9 +95,11 @@ def deliveries(bundle: Bundle) -> str:
         if stated["body"] and stated["body"]["sha256"] != body:
             raise Wrong(f"the body of delivery {name} is not the one that was read")
         _as_kept(stated, bundle)
+        _repeats(each)
     if (history["order"], history["as_of"]) != (bundle.manifest["order"], bundle.manifest["as_of"]):
         raise Wrong("history.json is of another order or another instant")
-    came = [(each["delivery_id"], each["received_at"]) for each in history["deliveries"]]
+    came = [(name, at) for name, at, _ in arrivals(bundle)]
+    repeats = len(came) - len(heard)
     came += [(each["record_id"], each["recorded_at"]) for each in history["records"]]
     came += [(f"revision:{each['seq']}", each["at"]) for each in bundle.document("revisions.json")]
     came += [("", entry["at"]) for each in attached(bundle)
@@ -109,10 +112,20 @@ def deliveries(bundle: Bundle) -> str:
     _nothing_else(bundle, history)
     noun = "delivery" if len(heard) == 1 else "deliveries"
     moved = len(counts.keys() & {name for name, _ in came})
-    said = f"{len(heard)} {noun}: what was read, headers and bodies belong together."
+    more = f", with {repeats} redeliveries" if repeats else ""
+    said = f"{len(heard)} {noun}{more}: what was read, headers and bodies belong together."
     if not moved:
         return said
     return f"{said} A clock that was ahead dated {moved} parts; they count from when it was right."
+
+
+def _repeats(heard: dict[str, Any]) -> None:
+    """Check that further deliveries of an event came after the first, in their order."""
+    first = micros(heard["received_at"]), heard["delivery_id"]
+    for name, at in heard.get("again", ()):
+        if (micros(at), name) <= first:
+            raise Wrong(f"delivery {name} repeats one that came later, or is out of order")
+        first = micros(at), name
 
 
 def _as_kept(stated: dict[str, Any], bundle: Bundle) -> None:
@@ -314,7 +327,8 @@ def _unproven(bundle: Bundle, left: int) -> list[str]:
     left_out = bundle.manifest["left_out"]
     answers = [each for each in bundle.document("sessions.json")
                if f"record-{each['record_id']}.details" in left_out]  # fmt: skip
-    heard = {each["delivery"] for each in deliveries}
+    repeats = sum(len(each.get("again", ())) for each in history["deliveries"])
+    heard = {name for name, _, _ in arrivals(bundle)}
     masked = sum("hash" in part for name, opened in log["parts"].items() for part in opened.values()
                  if name not in heard and not name.startswith("reading:"))  # fmt: skip
     keys = [name for name in bundle.members if name.startswith("key-")]
@@ -333,6 +347,8 @@ def _unproven(bundle: Bundle, left: int) -> list[str]:
         *_said_unproven(bundle, deliveries),
         _of(plain, "method and headers (delivery-ID.json)", len(deliveries)),
         "address, verdict, signature and what it is over (delivery-ID.json)" if deliveries else "",
+        _of(repeats, "how further deliveries of an event were addressed and signed (log.json has "
+            "their entries)", repeats),
         "that a body was deleted, and when (delivery-ID.json)"
         if any(each["let_go_at"] for each in deliveries) else "",
         "why a body could not be read (delivery-ID.json)"
@@ -361,7 +377,7 @@ def _unproven(bundle: Bundle, left: int) -> list[str]:
 
 def _sealed_unproven(bundle: Bundle, left: int) -> list[str]:
     """List what is open of whether something was left out, or belongs to another order."""
-    found, key = order_chain(bundle), (bundle.document("log.json")["order"] or {}).get("key")
+    found, key = bundle.once(order_chain), (bundle.document("log.json")["order"] or {}).get("key")
     if not found.entries:
         return [f"{NOTHING_LEFT_OUT}, and that what is here is of it: the key by which entries of "
                 "the log name the order is not here, and may have been erased"]  # fmt: skip
@@ -389,9 +405,10 @@ def _said_unproven(bundle: Bundle, deliveries: Sequence[dict[str, Any]]) -> list
     bare = [each["delivery"] for each in deliveries
             if not (each["body"] and each["body"]["file"] in bundle.members)]  # fmt: skip
     said = "what the bodies said, which are left out"
-    found = readings_of(bundle)
+    found = bundle.once(readings_of)
+    first = {each["delivery"] for each in deliveries}
     dark = len({*found.bare} & {*bare})
-    loose = {*found.bare, *found.masked, *found.several} - {*bare}
+    loose = ({*found.bare, *found.masked, *found.several} & first) - {*bare}
     several = f"what the bodies said, which were read in more than one way: {SAID}"
     return [
         _of(len(loose), f"{READ_AGAIN}, where the log does not show it: `tallyhook evidence "

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import struct
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
@@ -17,8 +17,9 @@ from app.evidence.verify_forms import DELIVERY, DOCUMENTS, Wrong, read_document
 MAX_BYTES = 256 * 1024 * 1024
 """Bytes of a bundle: it is read into memory at once."""
 
-MAX_MEMBERS = 10_000
-"""Files of a bundle: five for each delivery, and two dozen."""
+MAX_MEMBERS = 60_000
+"""Files of a bundle: five for each event, and two dozen. A ZIP without extensions counts no more
+than 65,535."""
 
 NAME = re.compile(
     r"verify\.py|manifest\.json\.minisig|[A-Za-z][A-Za-z0-9_-]{0,90}\."
@@ -117,6 +118,7 @@ class Bundle:
     def __init__(self, members: dict[str, bytes], manifest: dict[str, Any]) -> None:
         self.members, self.manifest = members, manifest
         self._read: dict[str, Any] = {}
+        self._made: dict[Any, Any] = {}
 
     def document(self, name: str) -> Any:
         """Return the JSON of a file. Raise Wrong where it is missing or not in form."""
@@ -128,6 +130,12 @@ class Bundle:
                 raise Wrong(f"{name} is a document that no bundle has")
             self._read[name] = read_document(self.members[name], name, form)
         return self._read[name]
+
+    def once(self, make: Callable[[Bundle], Any]) -> Any:
+        """Return what `make` makes of this bundle; it is made once, for all steps."""
+        if make not in self._made:
+            self._made[make] = make(self)
+        return self._made[make]
 
 
 def opened(members: dict[str, bytes], now: int) -> Bundle:
@@ -152,6 +160,15 @@ def opened(members: dict[str, bytes], now: int) -> Bundle:
 def micros(at: str) -> int:
     """Return an instant of RFC 3339 in microseconds since 1970."""
     return (datetime.fromisoformat(at.replace("Z", "+00:00")) - EPOCH) // timedelta(microseconds=1)
+
+
+def arrivals(bundle: Bundle) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """Yield id and instant of each delivery, and what history.json says of its event. An event
+    stands with its first delivery; of further ones, which are under `again`, it says the same."""
+    for each in bundle.document("history.json")["deliveries"]:
+        yield each["delivery_id"], each["received_at"], each
+        for name, at in each.get("again", ()):
+            yield name, at, each
 
 
 def attached(bundle: Bundle) -> list[dict[str, Any]]:

@@ -13,13 +13,13 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any, NamedTuple  # Python 3.8 has no dict[...]
 
-from app.evidence.verify_archive import EPOCH, Bundle, attached, micros, redated
+from app.evidence.verify_archive import EPOCH, Bundle, arrivals, attached, micros, redated
 from app.evidence.verify_forms import (
     LEAVES,
     MASKED,
     Wrong,
     canonical,
-    read_document,
+    in_form,
     read_json,
 )
 
@@ -87,14 +87,13 @@ PARTS_OF = {
 def inclusion(bundle: Bundle) -> tuple[bool | None, str]:
     """Check, in step 6, that every leaf is in the log, in its order, and says what the files here
     say."""
-    log, things = bundle.document("log.json"), _things(bundle)
+    log, things = bundle.document("log.json"), bundle.once(_things)
     if not log["leaves"]:
         raise Wrong("log.json has no leaf: nothing here is proved by the log")
     size, root = checkpoint_of(bundle.members.get("checkpoint.txt", b""))
     last, masked, named = -1, 0, set()
-    for each in log["leaves"]:
+    for each, leaf in bundle.once(_leaves):
         name, index, proof = each["id"], each["index"], map(bytes.fromhex, each["proof"])
-        leaf = _opened(each)
         found = hashlib.sha256(b"\0" + each["leaf"].encode()).digest()
         if index <= last or root_of(found, index, size, list(proof)) != root:
             raise Wrong(f"the leaf of {name} is not in the log of the checkpoint, or out of order")
@@ -145,12 +144,14 @@ def _things(bundle: Bundle) -> dict[str, _Thing]:
     """Return everything here that must have a leaf, by its name there."""
     history, things = bundle.document("history.json"), _Things()
     listed = {**bundle.manifest["left_out"], **bundle.manifest["files"]}
-    for each in history["deliveries"]:
+    for name, at, each in arrivals(bundle):
         stated = bundle.document(f"delivery-{each['delivery_id']}.json")
-        parts = {name: stated[name]["sha256"] for name in ("headers", "whole") if stated[name]}
-        things[stated["delivery"]] = _Thing({
-            "at": micros(stated["received_at"]), "source": stated["source"],
-            "body": stated["sha256"], "size": stated["size"], **parts,
+        parts = {}
+        if name == stated["delivery"]:  # headers of further ones are in the log alone
+            parts = {part: stated[part]["sha256"] for part in ("headers", "whole") if stated[part]}
+        things[name] = _Thing({
+            "at": micros(at), "source": stated["source"], "body": stated["sha256"],
+            "size": stated["size"], **parts,
         })  # fmt: skip
     for each in history["records"]:
         name, details = each["record_id"], listed.get(f"record-{each['record_id']}.details")
@@ -167,10 +168,16 @@ def _things(bundle: Bundle) -> dict[str, _Thing]:
 def _opened(each: dict[str, Any]) -> Any:
     """Return what a leaf says, which is shown whole."""
     name, data = f"the leaf of {each['id']}", each["leaf"].encode()
-    leaf = read_document(data, name, LEAVES.get(read_json(data, name)["kind"]))
+    leaf = read_json(data, name)
+    in_form(leaf, data, name, LEAVES.get(leaf["kind"]))
     if len(leaf.keys() & {"of", "nth", "after"}) not in (0, 3):
         raise Wrong(f"{name} names an order in part")
     return leaf
+
+
+def _leaves(bundle: Bundle) -> list[Any]:
+    """Return each leaf of log.json, in its order, and what it says."""
+    return [(each, _opened(each)) for each in bundle.document("log.json")["leaves"]]
 
 
 def _own_name(leaf: dict[str, Any], index: int) -> str:
@@ -212,8 +219,7 @@ def _compare(name: str, leaf: dict[str, Any], thing: _Thing, bundle: Bundle) -> 
 
 def _shown(bundle: Bundle) -> dict[str, tuple[int, Any]]:
     """Return number and content of each leaf, by its name."""
-    leaves = bundle.document("log.json")["leaves"]
-    return {each["id"]: (each["index"], _opened(each)) for each in leaves}
+    return {each["id"]: (each["index"], leaf) for each, leaf in bundle.once(_leaves)}
 
 
 def _digest(
@@ -256,12 +262,11 @@ def readings_of(bundle: Bundle) -> Readings:
     """Compare what the history says of each delivery with what was sealed. Raise Wrong."""
     log = bundle.document("log.json")
     sealed: dict[str, dict[str, Any]] = {}
-    for name, (_, leaf) in _shown(bundle).items():
+    for name, (_, leaf) in bundle.once(_shown).items():
         if leaf["kind"] in ("delivery", "reading"):
             sealed.setdefault(_delivery_of(name), {})[name] = leaf["parts"]
     found = Readings([], [], [], [])
-    for each in bundle.document("history.json")["deliveries"]:
-        name = each["delivery_id"]
+    for name, _, each in arrivals(bundle):
         known = sealed.get(name, {})
         opened = [leaf for leaf in known if leaf in log["parts"]]
         if not opened and name in log["unsealed"]:
@@ -280,7 +285,7 @@ def readings_of(bundle: Bundle) -> Readings:
 
 def readings(bundle: Bundle) -> tuple[bool | None, str]:
     """Check, in step 7, that what the history says of each delivery is what was sealed of it."""
-    found = readings_of(bundle)
+    found = bundle.once(readings_of)
     whole, good = sum(map(len, found[:3])), len(found.proved)
     if good == whole:
         return True, f"What the history says of {whole} is what was sealed."
@@ -311,7 +316,11 @@ def order_chain(bundle: Bundle) -> Chain:
     By index, `nth` is 1, 2, 3 … and `after` the index of the entry before, so that none is shown in
     the place of another; those of the log that the tree is of are as many as it counts.
     """
-    log, reference, shown = bundle.document("log.json"), bundle.manifest["order"], _shown(bundle)
+    log, reference, shown = (
+        bundle.document("log.json"),
+        bundle.manifest["order"],
+        bundle.once(_shown),
+    )
     entries: list[tuple[int, str]] = []
     named: dict[str, list[Any]] = {}
     order = log["order"] or {"commitment": "", "key": None}
@@ -336,7 +345,7 @@ def order_chain(bundle: Bundle) -> Chain:
                     "behind the one before it here: one is missing, or was put in"
                 )
             chain.append((index, name))
-    things = _things(bundle)
+    things = bundle.once(_things)
     if of and not entries and things.keys() - {*log["unsealed"]}:
         raise Wrong("no entry of the log calls the order by the name that is made with its key")
     moved = []
@@ -393,7 +402,7 @@ def _came_later(leaf: dict[str, Any], bundle: Bundle) -> bool:
 
 def completeness(bundle: Bundle) -> tuple[bool | None, str]:
     """Check, in step 8, that the log's entries for the order are all here."""
-    found = order_chain(bundle)
+    found = bundle.once(order_chain)
     if not found.entries:
         return (
             None,

@@ -462,8 +462,8 @@ def rendered_again(bundle: verify.Bundle) -> dict[str, bytes]:
             for each in bundle.document("revisions.json")
         ),
         arrivals=tuple(
-            _arrival(bundle.document(f"delivery-{each.delivery_id}.json"), bundle)
-            for each in history.deliveries
+            _arrival(bundle.document(f"delivery-{each['delivery_id']}.json"), bundle)
+            for each in bundle.document("history.json")["deliveries"]
         ),
         checkpoint=bundle.members.get("checkpoint.txt", b"").decode("utf-8"),
         sealed=len(bundle.document("log.json")["leaves"]),

@@ -194,7 +194,8 @@ DOCUMENTS = {
     },
     "history.json": {
         "order": str, "as_of": instant, "policy": POLICY, "records": [RECORD],
-        "deliveries": [{"delivery_id": str, "received_at": instant, "event": EVENT}],
+        "deliveries": [{"delivery_id": str, "received_at": instant, "event": EVENT,
+                        "again?": [(str, instant)]}],
     },
     "ledger.json": LEDGER,
     "books.json": [BOOKS],
@@ -282,7 +283,12 @@ def canonical(value: Any) -> bytes:
 
 def read_document(data: bytes, name: str, form: Any) -> Any:
     """Parse a JSON document. Raise Wrong where it has another form, or is written otherwise."""
-    found = read_json(data, name)
+    return in_form(read_json(data, name), data, name, form)
+
+
+def in_form(found: Any, data: bytes, name: str, form: Any) -> Any:
+    """Return what was read of a JSON document. Raise Wrong where it has another form, or is written
+    otherwise."""
     said = fault(found, form, name)
     if said:
         raise Wrong(said)

@@ -12,8 +12,22 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.core.ids import new_secret
-from app.database.statements import PlainConnection, insert_rows, select_in, statement, stream
-from app.sealing.leaf_store import LEAF_SELECT, READING, Leaf, LeafPlace, Sealable, leaf_of
+from app.database.statements import (
+    PlainConnection,
+    insert_rows,
+    select_in,
+    select_rows,
+    statement,
+    stream,
+)
+from app.sealing.leaf_store import (
+    LEAF_SELECT,
+    READING,
+    Leaf,
+    LeafPlace,
+    Sealable,
+    leaf_of,
+)
 from reconcile.transparency.commitments import sealed_digest
 from reconcile.transparency.order_tree import order_commitment
 
@@ -166,31 +180,40 @@ _READ_AGAIN: Final = statement(
     "SELECT {leaf} FROM log_leaves WHERE subject >= ? AND subject < ? ORDER BY number",
     leaf=LEAF_SELECT,
 )
-_FIRST: Final = statement("SELECT {leaf} FROM log_leaves WHERE subject = ?", leaf=LEAF_SELECT)
+_FIRST: Final = statement("SELECT {leaf} FROM log_leaves WHERE subject IN ({})", leaf=LEAF_SELECT)
 
 
 def read_leaves(connection: PlainConnection, deliveries: Iterable[str]) -> dict[str, list[Leaf]]:
     """Return, for each of these deliveries, the leaves that say how it was read: its own first."""
-    found = {}
-    for delivery in deliveries:
+    found: dict[str, list[Leaf]] = {each: [] for each in deliveries}
+    for row in select_rows(connection, sql=_FIRST, values=found):
+        leaf = Leaf(*row)
+        found[leaf.subject].append(leaf)
+    for delivery, leaves in found.items():
         prefix = f"{READING}:{delivery}"
-        rows = [
-            *connection.ask(_FIRST, (delivery,)),
-            *connection.ask(_READ_AGAIN, (f"{prefix}:", f"{prefix};")),
-        ]
-        found[delivery] = [Leaf(*row) for row in rows]
+        rows = connection.ask(_READ_AGAIN, (f"{prefix}:", f"{prefix};"))
+        leaves += [Leaf(*row) for row in rows]
     return found
 
 
 _NUMBERED: Final = statement("SELECT {leaf} FROM log_leaves WHERE number = ?", leaf=LEAF_SELECT)
 
 
-def chain_of(connection: PlainConnection, named: NamedOrder) -> list[Leaf]:
-    """Return every leaf of an order, the first one first: each says which is before it."""
+def chain_of(
+    connection: PlainConnection, named: NamedOrder, *, known: Iterable[Leaf] = ()
+) -> list[Leaf]:
+    """Return every leaf of an order, the first one first: each says which is before it. `known`:
+    leaves that were read already."""
+    read = {leaf.number: leaf for leaf in known}
     found: list[Leaf] = []
     number = named.last
-    while number is not None and (rows := connection.ask(_NUMBERED, (number,))):
-        found.append(Leaf(*rows[0]))
+    while number is not None:
+        if number in read:
+            found.append(read[number])
+        elif rows := connection.ask(_NUMBERED, (number,)):
+            found.append(Leaf(*rows[0]))
+        else:
+            break
         number = found[-1].members().get("after")
     return found[::-1]
 

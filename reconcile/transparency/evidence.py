@@ -50,10 +50,10 @@ _PERCENT: Final = frozenset(("provider_discount_percent",))
 def history_document(history: History, *, policy: Policy, as_of: Instant) -> dict[str, Any]:
     """Return the history as known at `as_of`, the policy and the instant: the input of a fold.
 
-    Its members have the instants that were stored; `history_of` applies what was redated.
+    Its members have the instants that were stored; `history_of` applies what was redated. Each
+    event stands with its first delivery; `again` has id and instant of its further ones.
     """
     known = history.known_at(as_of).as_stored()
-    deliveries = sorted(known.deliveries, key=lambda each: (each.received_at, each.delivery_id))
     records = sorted(known.records, key=lambda each: (each.recorded_at, each.record_id))
     return {
         "order": history.order,
@@ -64,11 +64,25 @@ def history_document(history: History, *, policy: Policy, as_of: Instant) -> dic
                 "delivery_id": each.delivery_id,
                 "received_at": format_instant(each.received_at),
                 "event": value_document(each.event),
+                **({"again": again} if again else {}),
             }
-            for each in deliveries
+            for each, again in (
+                (first, [[one.delivery_id, format_instant(one.received_at)] for one in later])
+                for first, *later in by_event(known)
+            )
         ],
         "records": [value_document(each) for each in records],
     }
+
+
+def by_event(history: History) -> list[list[Delivery]]:
+    """Return the deliveries of each event, by their stored instants, as are the events."""
+    found: dict[Event, list[Delivery]] = {}
+    for each in sorted(
+        history.as_stored().deliveries, key=lambda one: (one.received_at, one.delivery_id)
+    ):
+        found.setdefault(each.event, []).append(each)
+    return list(found.values())
 
 
 def policy_document(policy: Policy) -> dict[str, Any]:
@@ -113,12 +127,10 @@ def history_of(document: Mapping[str, Any]) -> tuple[History, Policy, Instant]:
     """Parse what `history_document` returned. Raises ValueError with a sentence for other input."""
     try:
         deliveries = [
-            Delivery(
-                delivery_id=_text(each["delivery_id"]),
-                received_at=parse_instant(_text(each["received_at"])),
-                event=event_of(each["event"]),
-            )
+            Delivery(delivery_id=_text(name), received_at=parse_instant(_text(at)), event=event)
             for each in document["deliveries"]
+            for event in (event_of(each["event"]),)
+            for name, at in ((each["delivery_id"], each["received_at"]), *each.get("again", ()))
         ]
         records = []
         for each in document["records"]:

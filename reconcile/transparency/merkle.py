@@ -246,6 +246,25 @@ def computed(span: Span, kept: Kept) -> Hash:
     return span_hash(span, lambda node: kept_hash(node, kept))
 
 
+def paths(spans: Sequence[Sequence[Span]], kept: Kept) -> list[list[Hash]]:
+    """Compute the proofs of several leaves, each a list of spans. What they share is hashed once.
+    Raises KeyError if a stored hash is missing."""
+    known: dict[Node, Hash] = {}
+
+    def node_of(node: Node) -> Hash:
+        level, index = node
+        if level % STEP == 0:
+            return kept[node]
+        if node not in known:
+            halves = (level - 1, 2 * index), (level - 1, 2 * index + 1)
+            known[node] = node_hash(*map(node_of, halves))
+        return known[node]
+
+    distinct = {span for each in spans for span in each}
+    hashes = {span: span_hash(span, node_of) for span in distinct}
+    return [[hashes[span] for span in each] for each in spans]
+
+
 def tail_ranges(size: int) -> set[tuple[int, int, int]]:
     """Return the ranges of stored hashes outside of complete tiles: `Tail` starts with them."""
     found = set()

@@ -14,7 +14,7 @@ from app.core.errors import NotFoundError
 from app.database.engine import Connection
 from app.database.statements import run
 from app.evidence import seal as seal_room
-from app.evidence.prove_sealed import path_to, proofs_of, prove_growth, prove_sealed
+from app.evidence.prove_sealed import paths_to, proofs_of, prove_growth, prove_sealed
 from app.evidence.seal import (
     GATHER_S,
     REST_S,
@@ -503,7 +503,7 @@ class SealingContract:
             head = await newest_head(connection)
             assert head is not None
             for leaf in leaves[::37]:
-                proof = await path_to(connection, leaf.number, size=head.size)
+                (proof,) = await paths_to(connection, [leaf.number], size=head.size)
                 assert inclusion_holds(
                     leaf.hash, index=leaf.number, size=750, proof=proof, head=head.head
                 )

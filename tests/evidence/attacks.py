@@ -148,7 +148,7 @@ def tree_of_less(forger: Forger) -> None:
     """Leave out what came last, and append a tree that counts less and is dated as the true one."""
     last = forger.index(forger.doc("log.json")["tree"]["leaf"])
     tree = json.loads(forger.log[last])
-    shown = [each for each in forger.own() if each < 19]
+    shown = [each for each in forger.own() if each < forger.index(delivery("disputed")(forger))]
     names = [delivery("disputed"), delivery("dispute_won"), revision(-1), revision(-2)]
     gone(*names)(forger)
     of_ours = our_commitment(forger)
@@ -357,6 +357,33 @@ def other_body(forger: Forger) -> None:
     forger.members[f"{name}.body"] = data
     digest = hashlib.sha256(data).hexdigest()
     changed(f"{name}.json", updated({"sha256": digest, "size": len(data)}, "body"))(forger.members)
+
+
+def repeated(
+    change: Callable[[dict[str, Any], dict[str, Any]], object], *, leaf: bool = True
+) -> Tried:
+    """Make a change of the events that were redelivered, of which the first was pending and the
+    second declined. Without `leaf`, leaves of redeliveries that are gone are not shown either."""
+
+    def tried(forger: Forger) -> None:
+        history = forger.doc("history.json")
+        found = {each["event"]["claim"]: each for each in history["deliveries"]}
+        before = {name for each in found.values() for name, _ in each.get("again", ())}
+        change(found["pending"], found["declined"])
+        left = {name for each in found.values() for name, _ in each.get("again", ())}
+        for each in found.values():
+            if not each.get("again", True):
+                del each["again"]
+        forger.put("history.json", history)
+        refolded(forger.members)
+        log = forger.doc("log.json")
+        for name in before - left:
+            del log["parts"][name]
+        if not leaf:
+            log["leaves"] = [each for each in log["leaves"] if each["id"] not in before - left]
+        forger.put("log.json", log)
+
+    return tried
 
 
 def note_of_exhibit(data: bytes) -> Tried:

@@ -65,20 +65,24 @@ class ForgersWorld:
 
 
 async def forgers_world(folder: Path) -> ForgersWorld:
-    """Live through an order's sessions, payments, refund, dispute, exhibits and days."""
+    """Live through an order's sessions, payments, redeliveries, refund, dispute, exhibits and
+    days."""
     async with driving(folder, with_worker=False, looking=True) as driver:
         context = driver.context
         await driver.api("PUT", "/orders/ORD-1", json={"amount": "1500.00", "currency": "KES"})
         await open_session(context)
         other: Any = {"session": {"reference": "cs_2"}, "payment": {"reference": "pay_2"}}
+        pending = event("e1", "pending", customer=CUSTOMER)
+        declined = event("e2", "declined", payment={"reference": "pay_0", "reason": f"not {PHONE}"},
+                         customer=CUSTOMER)  # fmt: skip
         for minute, each in enumerate((
-            event("e1", "pending", customer=CUSTOMER),
+            pending,
             event("o1", "pending", order=None, **other),
-            event("e2", "declined", payment={"reference": "pay_0", "reason": f"not {PHONE}"},
-                  customer=CUSTOMER),
+            declined,
             event("e3", customer=CUSTOMER),
             event("o2", order={"reference": "ORD-2"}, **other),
             event("e4", "refunded", refund={"reference": "re_1", "amount": 500}),
+            pending, pending, declined,
         )):  # fmt: skip
             driver.clock.put(T + minute * MINUTE)
             await driver.send(each)
@@ -172,6 +176,11 @@ class Forger:
         """Return the id of the delivery that made a claim."""
         found = self.doc("history.json")["deliveries"]
         return str(next(e["delivery_id"] for e in found if e["event"]["claim"] == claim))
+
+    def redelivery(self, claim: str) -> str:
+        """Return the id of the first redelivery of the event that made a claim."""
+        found = self.doc("history.json")["deliveries"]
+        return str(next(e["again"][0][0] for e in found if e["event"]["claim"] == claim))
 
     def own(self) -> list[int]:
         """Return the indices of the leaves that the bundle shows."""
@@ -345,6 +354,9 @@ def gone(*names: Callable[[Forger], str], leaves: bool = True) -> Tried:
 
     def tried(forger: Forger) -> None:
         wanted = {name(forger) for name in names}
+        for each in forger.doc("history.json")["deliveries"]:
+            if each["delivery_id"] in wanted:
+                wanted |= {name for name, _ in each.get("again", ())}
         for file in list(forger.members):
             if file.partition(".")[0].partition("-")[2] in wanted:
                 del forger.members[file]

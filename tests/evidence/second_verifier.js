@@ -232,7 +232,12 @@ const FORMS = {
   },
   "history.json": (found) => {
     only(found, "order as_of policy records deliveries", "history.json");
-    for (const each of found.deliveries) only(each, "delivery_id received_at event", "a delivery");
+    for (const each of found.deliveries) {
+      only(each, "delivery_id received_at event again?", "a delivery");
+      for (const pair of each.again || []) {
+        need(pair.length === 2 && pair.every((one) => typeof one === "string"), "again is no pairs");
+      }
+    }
   },
   "delivery": (found, name) => {
     only(found, "delivery received_at source verdict problem method address sha256 size body whole " +
@@ -318,9 +323,13 @@ async function verify(archive, now) {
     const sealed = await included(members, doc("log.json"), things, asOf, moved);
 
     step = "readings";
+    const late = new Set(doc("log.json").unsealed), read = new Map();
+    for (const [name, { leaf }] of sealed) {
+      if (leaf.delivery) read.set(leaf.delivery, [...(read.get(leaf.delivery) || []), name]);
+    }
     for (const [name, thing] of things) {
-      if (doc("log.json").unsealed.includes(name)) continue;
-      const own = [name, ...[...sealed.keys()].filter((each) => sealed.get(each).leaf.delivery === name)];
+      if (late.has(name)) continue;
+      const own = [name, ...(read.get(name) || [])];
       const opened = own.filter((each) => each in doc("log.json").parts);
       need(opened.length === 1, `of the leaves of ${name} not one is opened`);
       await partsFit(thing, sealed.get(opened[0]).leaf, doc("log.json").parts[opened[0]], manifest);
@@ -373,6 +382,11 @@ function deliveriesFit(manifest, known, history, doc, documents) {
     const name = `delivery-${each.delivery_id}`, stated = doc(`${name}.json`);
     need(stated.delivery === each.delivery_id && stated.received_at === each.received_at, `${name}: two ways`);
     need(stated.sha256 === each.event.digest, `${name} has another body`);
+    [[each.delivery_id, each.received_at], ...(each.again || [])].reduce((before, [id, at]) => {
+      const [was, now] = [micros(before[1]), micros(at)];
+      need(was < now || (was === now && before[0] < id), `${id} repeats what came later`);
+      return [id, at];
+    });
     shown.add(`${name}.json`).add(`key-${stated.signature.key}.pem`);
     for (const part of ["body", "whole", "headers", "signed"]) {
       if (!stated[part]) continue;
@@ -448,6 +462,8 @@ function thingsOf(history, doc, known, exhibits) {
       source: stated.source, size: stated.size, body: stated.sha256,
       headers: stated.headers && stated.headers.sha256, whole: stated.whole && stated.whole.sha256,
     });
+    const more = { source: stated.source, size: stated.size, body: stated.sha256 };
+    for (const [id, at] of each.again || []) add(id, "delivery", id, at, each.event, more);
   }
   for (const each of history.records) {
     const details = known[`record-${each.record_id}.details`];
@@ -485,6 +501,7 @@ async function included(members, log, things, asOf, moved) {
   const size = Number(lines[1]), root = hex(base64(lines[2]));
   need(String(size) === lines[1] && log.leaves.length, "the checkpoint has no size, or no leaf is here");
   const sealed = new Map();
+  const late = new Set(log.unsealed);
   let last = -1;
   for (const each of log.leaves) {
     const leaf = parsed(each.leaf, each.id);
@@ -511,7 +528,7 @@ async function included(members, log, things, asOf, moved) {
   for (const [name, thing] of things) {
     const counts = moved.get(name) ?? thing.at;
     need(counts <= asOf, `${name} came later than the bundle's instant`);
-    if (log.unsealed.includes(name)) {
+    if (late.has(name)) {
       need(!sealed.has(name) && asOf - counts <= 60_000_000n, `${name} should have been sealed`);
       continue;
     }
@@ -594,12 +611,13 @@ async function complete(manifest, log, things, sealed, asOf) {
 
 function chain(commitment, all, things, asOf, sealed) {
   const own = all.filter(([, { leaf }]) => leaf.of === commitment);
+  const newest = new Map(all.map(([name, { leaf }]) => [leaf.delivery || name, leaf]));
   let before = null;
   own.forEach(([name, { index, leaf }], n) => {
     need(leaf.nth === n + 1 && leaf.after === before, `an entry before ${name} is missing`);
     before = index;
     const of = leaf.delivery || name;
-    const later = all.filter(([other, each]) => (each.leaf.delivery || other) === of).at(-1)[1].leaf;
+    const later = newest.get(of);
     const came = sealed.has(of) && sealed.get(of).leaf.at;
     need(things.has(of) || BigInt(came || 0) > asOf || later.of !== commitment, `${of} is left out`);
   });

@@ -70,11 +70,11 @@ def test_every_step_passes_or_says_why_it_was_not_made(bundles: Bundles) -> None
 
 
 def test_what_is_in_it(bundles: Bundles) -> None:
-    """Twenty deliveries with verdict, key and age; the session with its key; what was published."""
+    """Seven events with verdict, key and age, and their thirteen redeliveries; the session with its
+    key; what was published."""
     files = unpack(bundles.full)
     deliveries = [json.loads(files[each]) for each in files if re.match(r"delivery-.*\.json", each)]
-    assert len(deliveries) == 20
-    assert [each["verdict"] for each in deliveries].count("stored") == 7
+    assert [each["verdict"] for each in deliveries] == ["stored"] * 7
     assert {each["signature"]["age_at_arrival"] for each in deliveries} == {"0 ms"}
     (key,) = {each["signature"]["key"] for each in deliveries}
     assert re.fullmatch(r"[0-9a-f]{16}", key)
@@ -86,6 +86,9 @@ def test_what_is_in_it(bundles: Bundles) -> None:
     history = json.loads(files["history.json"])
     assert ledger_of(history) == json.loads(files["ledger.json"])
     assert history_of(history)[1] == Policy()
+    assert len(history_of(history)[0].deliveries) == 20
+    again = [len(each["again"]) for each in history["deliveries"]]
+    assert again == [2, 1, 3, 2, 2, 2, 1]
     signed = next(each for each in files if each.endswith(".signed"))
     assert files[signed].endswith(files[signed.replace(".signed", ".body")])
 

@@ -10,12 +10,13 @@ from app.evidence.bundle_letter import (
     price_rows,
 )
 from app.evidence.verify import unpack
+from reconcile.instants import SECOND
 from reconcile.ledger.events import Part
 from reconcile.ledger.fold import fold
 from reconcile.ledger.policy import Policy
 from reconcile.money import Money
 from tests.evidence.conftest import Bundles
-from tests.reconcile.build import DUE, delivery, event, history, record, seconds
+from tests.reconcile.build import DUE, T, delivery, event, history, record, seconds
 
 
 def test_what_is_left_is_without_all_that_went_back_in_whichever_way() -> None:
@@ -40,7 +41,9 @@ def test_what_is_left_is_without_all_that_went_back_in_whichever_way() -> None:
 
 def page_of(*arrivals: LetterArrival) -> str:
     """The letter of an order of which these arrived."""
-    one = history(delivery("d1", 1, event("e1", "succeeded", payment="p", money=DUE)))
+    paid = [event(f"e{n}", "succeeded", payment="p", money=DUE) for n in range(len(arrivals))]
+    heard = zip(arrivals, paid, strict=True)
+    one = history(*[delivery(e.event_id, (a.received_at - T) // SECOND, e) for a, e in heard])
     facts = LetterFacts(
         history=one,
         revisions=(),
