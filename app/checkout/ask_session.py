@@ -225,7 +225,13 @@ async def _ask_again(context: AppContext, client: CheckoutClient, row: PendingSe
             await _pass(context, client, row)
     except (CheckoutDeniedError, CheckoutBusyError) as error:
         error_class = type(error).__name__
-        log.warning("session not asked for again", order=row.order, error_class=error_class)
+        if times := client.unasked.times(error_class):
+            log.warning(
+                "session not asked for again",
+                order=row.order,
+                error_class=error_class,
+                count=times,
+            )
 
 
 async def _pass(context: AppContext, client: CheckoutClient, row: PendingSession) -> None:

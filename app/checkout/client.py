@@ -25,6 +25,7 @@ from app.checkout.request import AnswerUnclear, ComeAgain, ServiceReply, Verdict
 from app.config.settings import Settings
 from app.core.errors import ConfigurationError
 from app.core.http import exchange, outgoing_client
+from app.core.logs import Repeating
 from app.core.masking import Mask
 from app.providers.configured import profile_of
 from app.providers.sections import CheckoutRule
@@ -184,6 +185,8 @@ class CheckoutClient:
     ) -> None:
         self.settings = settings
         self.flights: SingleFlight[Any] = SingleFlight()
+        self.unasked = Repeating()
+        """Sessions that were not asked for again."""
         self._denied: tuple[int, float] | None = None
         """The status by which the service last refused our token, and when on the monotonic
         clock; None since it accepted it."""

@@ -13,6 +13,7 @@ import structlog
 
 from app.context.context import AppContext
 from app.core.errors import UnreachableError
+from app.core.logs import Repeating
 from app.orders.delivery_log import head_of_log
 from app.orders.read_orders import head_of_feed
 
@@ -33,6 +34,7 @@ class Live:
         self._context = context
         self._changed = asyncio.Condition()
         self._head = ""
+        self._failed = Repeating()
         self._listeners = 0
         self._task: asyncio.Task[None] | None = None
         self._over = False
@@ -79,7 +81,8 @@ class Live:
             try:
                 head = f"{await head_of_feed(self._context)} {await head_of_log(self._context)}"
             except UnreachableError as error:
-                log.warning("the console could not look for news", exc_info=error)
+                if times := self._failed.times(type(error).__name__):
+                    log.warning("the console could not look for news", exc_info=error, count=times)
             else:
                 if head != self._head:
                     self._head = head

@@ -29,27 +29,45 @@ from reconcile.instants import EARLIEST, SECOND, format_instant
 MINUTE_S: Final = 60.0
 
 
+CALM_S: Final = 2.0
+"""Seconds without a failure after which it is over."""
+
+MOST_REASONS: Final = 100
+"""Reasons of one failure that are told apart."""
+
+
 class Repeating:
-    """Failure that may recur several times a second: logged at once, then once a minute.
+    """Failure that may recur several times a second: each reason is logged at once, then once a
+    minute, and once that it is over.
 
     The log may lie on the disk that is full.
     """
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self._clock = clock
-        self._reason: str | None = None
-        self._logged_at = 0.0
-        self._count = 0
+        self._failed_at = 0.0
+        self._reasons: dict[str, tuple[float, int]] = {}
+        """When each was logged, and how often it came since."""
 
     def times(self, reason: str) -> int:
         """Count one more failure; return how many to log now, or 0 for none."""
-        now = self._clock()
-        self._count += 1
-        if reason == self._reason and now - self._logged_at < MINUTE_S:
+        self._failed_at = now = self._clock()
+        logged_at, count = self._reasons.get(reason, (now - MINUTE_S, 0))
+        if now - logged_at < MINUTE_S:
+            self._reasons[reason] = logged_at, count + 1
             return 0
-        self._reason, self._logged_at = reason, now
-        count, self._count = self._count, 0
-        return count
+        if len(self._reasons) >= MOST_REASONS:
+            self._reasons.clear()
+        self._reasons[reason] = now, 0
+        return count + 1
+
+    def is_over(self) -> bool:
+        """Return whether it failed, and has not for CALM_S; True once for each time. Call it after
+        each success."""
+        if not self._reasons or self._clock() - self._failed_at < CALM_S:
+            return False
+        self._reasons.clear()
+        return True
 
 
 class Budget:

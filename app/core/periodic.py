@@ -80,7 +80,10 @@ class PeriodicTask:
             if self._begin is not None:
                 await self._begin()
                 self._begin = None
-            return await self._work()
+            done = await self._work()
+            if self._put_off.is_over():
+                log.info("rounds are no longer put off", component=self._component)
+            return done
         except StoreUnavailable as error:
             # A full disk or a busy database: due work stays due, and requests are answered.
             if times := self._put_off.times(error.reason):

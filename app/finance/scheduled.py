@@ -204,7 +204,9 @@ async def put_off(
             problem=problem,
         )
         under_way = _is_under_way(run, claimed.tries)
-        if under_way and await scheduled_store.change_run(connection, waiting, before=run):
+        begins = run.waits_since is None and replaced is None
+        changed = under_way and await scheduled_store.change_run(connection, waiting, before=run)
+        if changed and begins:
             log.warning("a scheduled run waits", component=run.name, reason=problem)
     return waiting
 

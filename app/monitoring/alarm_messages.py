@@ -27,6 +27,7 @@ from app.access.operators import note_in_trail, permitted
 from app.context.context import AppContext
 from app.core.alarm import Alarm
 from app.core.errors import DeliveryFailed, NotFoundError
+from app.core.logs import Repeating
 from app.core.zones import local_text
 from app.monitoring import monitoring_store
 from app.monitoring.notice_ways import (
@@ -121,6 +122,7 @@ class AlarmMessages:
         self._context = context
         self._ways = ways
         self._to = to
+        self._failed = Repeating()
 
     async def note(self, lasting: Mapping[str, Alarm]) -> None:
         """Store which alarms the watchdog sees now."""
@@ -168,7 +170,10 @@ class AlarmMessages:
             )
             await way.send(notice, to=self._to, now=now)  # (3)
         except DeliveryFailed as error:
-            log.warning("an alarm was not told", way=message.way, problem=str(error))
+            if times := self._failed.times(f"{message.way} {error}"):
+                log.warning(
+                    "an alarm was not told", way=message.way, problem=str(error), count=times
+                )
             now = self._context.clock.now()
             async with self._context.database.writing() as connection:
                 if message.over_at is not None and now - message.over_at > GIVE_UP_AFTER:

@@ -26,6 +26,7 @@ from app.access.proposals import Proposals
 from app.config.settings import mail_address
 from app.context.context import AppContext
 from app.core.errors import DeliveryFailed, NotFoundError, UsageError
+from app.core.logs import Repeating
 from app.core.text import counted
 from app.core.zones import local_text
 from app.finance.break_acts import SeenBreak, one_break
@@ -206,6 +207,7 @@ class WorkNotices:
         self._context = context
         self._ways = ways
         self._proposals = proposals
+        self._failed = Repeating()
 
     async def send_due(self) -> int:
         """Send what is due, and return the number of notices."""
@@ -244,7 +246,13 @@ class WorkNotices:
                 to = () if choice.address is None else (choice.address,)
                 await way.send(self._notice(choice, items, now), to=to, now=now)  # (3)
             except DeliveryFailed as error:
-                log.warning("an operator was not notified", way=choice.way, problem=str(error))
+                if times := self._failed.times(f"{choice.way} {error}"):
+                    log.warning(
+                        "an operator was not notified",
+                        way=choice.way,
+                        problem=str(error),
+                        count=times,
+                    )
                 again = Instant(self._context.clock.now() + notice_pause(choice.tries))
                 tries = choice.tries + 1
                 await self._store(choice, position=choice.position, due_at=again, tries=tries)

@@ -27,7 +27,7 @@ from app.config.settings import Settings
 from app.context.context import AppContext
 from app.core.errors import NotFoundError
 from app.core.http import Exchange, asked_to_wait
-from app.core.logs import LogLine
+from app.core.logs import LogLine, Repeating
 from app.orders import notification_store
 from app.orders.history_store import newest_deliveries
 from app.orders.ledger_store import windows_of_orders
@@ -106,6 +106,7 @@ class Notifier:
     context: AppContext
     shop: Shop
     client: httpx2.AsyncClient
+    failed: Repeating = field(default_factory=Repeating)
 
 
 def destination_of(url: str) -> str:
@@ -189,12 +190,14 @@ async def _settle(
     elif before is not None and was_away:
         log.info("the shop takes notifications again", count=before.failures)
     for one in results:
-        if one.given_up:
-            log.error("notification given up", order=one.sent.published.order, reason=one.problem)
-        elif not one.delivered and not is_away:  # a shop that is away has one line for all
-            log.warning(
-                "notification not delivered", order=one.sent.published.order, reason=one.problem
-            )
+        if one.delivered or (is_away and not one.given_up):  # away, it has one line for all
+            continue
+        order, problem = one.sent.published.order, str(one.problem)
+        if times := notifier.failed.times(f"{one.given_up} {problem}"):
+            if one.given_up:
+                log.error("notification given up", order=order, reason=problem, count=times)
+            else:
+                log.warning("notification not delivered", order=order, reason=problem, count=times)
     delivered = [one.sent for one in results if one.delivered]
     if not delivered:
         return

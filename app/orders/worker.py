@@ -71,6 +71,8 @@ class FoldWorker:
                         await _within(IDLE_S, self._signals.evidence_arrived)
                     else:
                         await self._round()
+                        if self._unfolded.is_over():
+                            log.info("orders are folded again")
                 except StoreUnavailable as error:
                     # A full disk or a busy database: the marks stay, and deliveries are taken.
                     if times := self._unfolded.times(error.reason):

@@ -9,7 +9,7 @@ one, the ledger says `pending` and why.
 import asyncio
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
 
@@ -18,6 +18,7 @@ import structlog
 from app.context.context import AppContext
 from app.core.http import asked_to_wait
 from app.core.ids import new_id
+from app.core.logs import Repeating
 from app.core.periodic import PeriodicTask, TaskGroup
 from app.core.reading import Unreadable
 from app.providers.fetched import NOT_FOUND, NOT_KNOWN, keep_answer
@@ -85,6 +86,7 @@ class Confirmer:
     context: AppContext
     sources: Mapping[str, Source]
     askers: Mapping[str, ProviderClient]
+    unanswered: Repeating = field(default_factory=Repeating)
 
 
 async def confirm_due(confirmer: Confirmer, source: str) -> int:
@@ -165,12 +167,15 @@ async def _store(confirmer: Confirmer, due: Confirmation, asked: AnsweredQuestio
     if status in NOT_FOUND and due.tries + 1 < SURE_NOT_FOUND:
         return None
     if asked.answer.problem is not None or status is None or not _answers(status):
-        log.warning(
-            "provider gave no answer",
-            source=due.event.source,
-            event_id=due.event.event_id,
-            reason=asked.answer.problem or f"status_{status}",
-        )
+        name, reason = due.event.source, asked.answer.problem or f"status_{status}"
+        if times := confirmer.unanswered.times(f"{name} {reason}"):
+            log.warning(
+                "provider gave no answer",
+                source=name,
+                event_id=due.event.event_id,
+                reason=reason,
+                count=times,
+            )
         return None
     source = confirmer.sources[due.event.source]
 

@@ -14,6 +14,7 @@ from typing import Final
 import structlog
 
 from app.core.errors import StorePoisoned, StoreUnavailable
+from app.core.logs import Repeating
 from app.database.statements import run
 from app.receiving.framing import Item, Received
 from app.receiving.inbox_store import keep_row
@@ -67,6 +68,7 @@ class InboxQueue:
         self._wake = asyncio.Event()
         self._under_way: list[_Waiting] = []
         self._closing = False
+        self._refused = Repeating()
         self.stalled: str | None = None
         """Why nothing is taken at present, one sentence: a write takes too long. None otherwise."""
         self.committed = 0
@@ -179,7 +181,11 @@ class InboxQueue:
                 )
         if isinstance(error, StoreUnavailable | StorePoisoned):
             return error
-        log.error("a batch was refused by the database", batch=len(batch), exc_info=error)
+        if times := self._refused.times(_class_of(error)):
+            size = len(batch)
+            log.error(
+                "a batch was refused by the database", batch=size, count=times, exc_info=error
+            )
         return StoreUnavailable(
             "the database refuses to store this; see the log, then try again", reason="refused"
         )

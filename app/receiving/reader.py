@@ -17,7 +17,7 @@ appends anything sets the count to nothing.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 import structlog
@@ -96,13 +96,14 @@ class Holding(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class ReaderContext:
     """What reading needs: the context, its inbox, the sources as they are configured now, the
-    environment, and what to do about the orders of what cannot be read."""
+    environment, what to do about the orders of what cannot be read, and failures to append."""
 
     context: AppContext
     inbox: Inbox
     sources: Mapping[str, Source]
     environment: str
     holding: Holding
+    failed: Repeating = field(default_factory=Repeating)
 
 
 class Reader:
@@ -145,6 +146,8 @@ class Reader:
                     else:
                         look = LOOK_SHARED_S if self._database.shared else LOOK_S
                         pause = 0.0 if await self._round() else look
+                        if self._unread.is_over():
+                            log.info("the inbox is read again")
                 except StoreUnavailable as error:
                     if times := self._unread.times(error.reason):
                         log.warning("the inbox is not read", reason=error.reason, count=times)
@@ -280,7 +283,8 @@ async def read_some(
     except (StoreUnavailable, StorePoisoned):
         raise
     except Exception as error:
-        log.error("rows of the inbox cannot be appended", count=len(rows), exc_info=error)
+        if times := reading.failed.times(type(error).__name__):
+            log.error("rows of the inbox cannot be appended", count=times, exc_info=error)
         why = await inbox.cannot_append()
         if why is not None:  # it is not what is in these rows
             raise StoreUnavailable(why, reason="refused") from error

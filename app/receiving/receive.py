@@ -20,7 +20,7 @@ import structlog
 from app.core.clock import Clock
 from app.core.errors import NotStored, StorePoisoned, StoreUnavailable
 from app.core.ids import new_id
-from app.core.logs import LogLine
+from app.core.logs import LogLine, Repeating
 from app.providers.request import Incoming
 from app.providers.source import UNSHOWN, ProviderReply, Source
 from app.receiving.framing import Received
@@ -72,18 +72,19 @@ class ReceiverAnswer(NamedTuple):
 
 
 class Unstored:
-    """Why deliveries are answered 503 at present: logged when it changes, and when it is
+    """Why deliveries are answered 503 at present: logged at once, once a minute, and when it is
     over. Where a few are refused among many that are stored, as by a full queue, it is not over
     before none has been refused for as long as senders are asked to stay away."""
 
     def __init__(self) -> None:
         self._reason: NotStored | None = None
+        self._lines = Repeating(lambda: monotonic())
         self._count = 0
         self._at = 0.0
 
     def note(self, reason: NotStored) -> None:
         """A delivery was not stored."""
-        if reason != self._reason:
+        if self._lines.times(reason):
             log.error("deliveries are not stored", reason=reason, count=self._count)
         self._reason = reason
         self._count += 1
@@ -93,7 +94,7 @@ class Unstored:
         """A delivery was stored."""
         if self._reason is not None and monotonic() - self._at >= RETRY_AFTER_S:
             log.info("deliveries are stored again", reason=self._reason, count=self._count)
-            self._reason, self._count = None, 0
+            self._reason, self._count, self._lines = None, 0, Repeating(lambda: monotonic())
 
 
 LEAST_SECRET_END: Final = 16
@@ -117,6 +118,7 @@ class Receiver:
     unsigned: UnsignedAllowance
     ages: RefusedAges
     unstored: Unstored = field(default_factory=Unstored)
+    not_kept: Repeating = field(default_factory=Repeating)
 
     @cached_property
     def _ends(self) -> Mapping[str, tuple[str, Instant | None]]:
@@ -226,13 +228,6 @@ def _not_stored(
 ) -> ReceiverAnswer:
     """It may have been kept all the same: sent again, it is a duplicate then."""
     receiver.unstored.note(error.reason)
-    log.warning(
-        "delivery not stored",
-        delivery=received.delivery_id,
-        source=received.source,
-        reason=error.reason,
-        error_class=type(error).__name__,
-    )
     return ReceiverAnswer(503, None, received.delivery_id, reason=error.reason)
 
 
@@ -262,10 +257,18 @@ async def _reject(receiver: Receiver, incoming: Incoming, refusal: Rejected) -> 
     try:
         await receiver.queue.submit(rejection)
     except (StoreUnavailable, StorePoisoned) as error:
-        log.warning("rejection not kept", delivery=delivery_id, error_class=type(error).__name__)
+        _log_not_kept(receiver, delivery_id, error)
     peer = kind_of(incoming.address)
     _log_rejection(delivery_id, rejection.source, verdict, rejection.digest, peer)
     return ReceiverAnswer(status, verdict, delivery_id)
+
+
+def _log_not_kept(
+    receiver: Receiver, delivery_id: str, error: StoreUnavailable | StorePoisoned
+) -> None:
+    kind = type(error).__name__
+    if times := receiver.not_kept.times(kind):
+        log.warning("rejection not kept", delivery=delivery_id, error_class=kind, count=times)
 
 
 async def _count_not_kept(receiver: Receiver, source: str, delivery_id: str) -> None:
@@ -273,7 +276,8 @@ async def _count_not_kept(receiver: Receiver, source: str, delivery_id: str) -> 
     count = receiver.unsigned.to_note(source)
     if not count:
         return
-    log.warning("unsigned requests not kept", source=source, count=count)
+    if receiver.not_kept.times(f"source {source}"):
+        log.warning("unsigned requests not kept", source=source)
     dropped = Rejection(
         delivery_id=delivery_id,
         received_at=receiver.clock.now(),
@@ -289,7 +293,7 @@ async def _count_not_kept(receiver: Receiver, source: str, delivery_id: str) -> 
     try:
         await receiver.queue.submit(dropped)
     except (StoreUnavailable, StorePoisoned) as error:
-        log.warning("rejection not kept", delivery=delivery_id, error_class=type(error).__name__)
+        _log_not_kept(receiver, delivery_id, error)
 
 
 def _shown_source(name: str) -> str:

@@ -112,12 +112,25 @@ def test_a_minute_with_room_left_takes_nothing_from_the_next(clock: Clock) -> No
 
 
 def test_what_goes_on_is_logged_at_once_and_then_once_a_minute(clock: Clock) -> None:
-    """Another reason is logged at once."""
+    """Another reason is logged at once, and each of two that take turns once a minute."""
     again, counts = logs_budget.Repeating(clock), []
     for clock.now in range(100, 280):
         counts += [each for each in (again.times("disk"), again.times("disk")) if each]
     assert counts == [1, 120, 120]
-    assert again.times("busy") == 120
+    assert [again.times("busy"), again.times("disk"), again.times("busy")] == [1, 0, 0]
+    clock.now += 60
+    assert [again.times("busy"), again.times("disk")] == [2, 120 + 1]
+
+
+def test_that_it_is_over_is_logged_once(clock: Clock) -> None:
+    """Not between two failures of a row."""
+    again = logs_budget.Repeating(clock)
+    assert not again.is_over()
+    again.times("disk")
+    clock.now += logs_budget.CALM_S - 0.1
+    assert not again.is_over()
+    clock.now += 0.1
+    assert [again.is_over(), again.is_over()] == [True, False]
     assert again.times("disk") == 1
 
 

@@ -1,6 +1,7 @@
 """The shop is notified of every revision: signed, in order, again until taken, then given up."""
 
 import asyncio
+import io
 import json
 import re
 from collections.abc import AsyncIterator, Callable
@@ -318,6 +319,22 @@ async def test_one_that_is_refused_holds_up_no_other(serve: Serve) -> None:
         await soon(lambda: driver.rows("SELECT count(delivered_at) FROM notifications") == [(3,)])
         await soon(lambda: driver.rows("SELECT max(tries) FROM notifications") == [(2,)])
         assert {shop.heard[1][1]["data"]["order"]} <= {"A", "B", "C"}
+
+
+async def test_many_that_are_refused_are_a_line_a_minute(serve: Serve, log: io.StringIO) -> None:
+    """The shop takes others, so that none of them is the shop's own state."""
+    bad = [f"BAD{number}" for number in range(9)]
+    shop = Away(*bad)
+    shop.is_away = False
+    async with serve(shop) as driver:
+        for number, order in enumerate(bad):
+            await of_orders(driver, f"GOOD{number}")
+            await of_orders(driver, order)
+        await soon(lambda: len(shop.heard) >= 18)
+        await quiet(driver)
+    lines = [json.loads(each) for each in log.getvalue().splitlines()]
+    failed = [each for each in lines if each["event"] == "notification not delivered"]
+    assert [(each["reason"], each["count"]) for each in failed] == [("status_503", 1)]
 
 
 async def test_one_that_is_refused_again_and_again_is_stuck_and_the_shop_is_not_away(

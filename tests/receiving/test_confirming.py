@@ -1,6 +1,7 @@
 """What a provider does not sign counts only after the provider itself was asked."""
 
 import asyncio
+import io
 import json
 from typing import Any
 
@@ -206,13 +207,15 @@ async def test_a_provider_that_is_slow_to_know_is_not_believed_at_once(asking: A
         assert driver.rows("SELECT count(*) FROM deliveries") == [(2,)]
 
 
-async def test_a_status_we_cannot_use_changes_nothing(asking: Any) -> None:
-    """Refused credentials, trouble and redirects: pending, and asked again."""
+async def test_a_status_we_cannot_use_changes_nothing(asking: Any, log: io.StringIO) -> None:
+    """Refused credentials, trouble and redirects: pending, asked again, and each logged once a
+    minute."""
     provider = Provider(401, 403, 302, 500, 429)
     async with asking(provider) as driver:
         await deliver(driver, PAID)
-        await questions(driver, provider, 6)
+        await questions(driver, provider, 8)
         assert await outcome(driver) == "pending"
+    assert log.getvalue().count("provider gave no answer") == 5
 
 
 async def test_an_event_that_names_nothing_is_asked_about_no_more(
