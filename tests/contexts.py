@@ -20,6 +20,9 @@ def settings_of(database: str | Path, **values: Any) -> Settings:
     return Settings(**{"database_url": url, "environment": "sandbox", **values})
 
 
+ACCEPTED = ("--accept-gap", "--reason", "a test")
+"""Words with which a restore goes on without what came after its backup."""
+
 NOTIFIED = ShopSettings(url="https://shop.example/notified")
 """A shop that is to be notified of every revision."""
 

@@ -33,7 +33,9 @@ WithoutErasures = Annotated[
         help="Continue although the journal of erasures is lost; needs --reason, which is kept.",
     ),
 ]
-WhyWithout = Annotated[str, typer.Option("--reason", help="Why; with --without-erasures.")]
+WhyWithout = Annotated[
+    str, typer.Option("--reason", help="Why; with --without-erasures or --accept-gap.")
+]
 
 AcceptGap = Annotated[
     bool,
@@ -110,6 +112,7 @@ def restore(
     file: Annotated[Path, typer.Argument(help="A file that `backup` made.")],
     force: Annotated[bool, typer.Option("--force", help="Replace a database that exists.")] = False,
     without_erasures: WithoutErasures = False,
+    accept_gap: AcceptGap = False,
     reason: WhyWithout = "",
     by: operators.ByOption = None,
     form: printing.DocumentOption = printing.Format.table,
@@ -123,7 +126,7 @@ def restore(
     from app.privacy.replay_erasures import erase_in_copy
 
     settings = load_settings()
-    without = stated_without(without_erasures, reason=reason, by=by)
+    without, accepts = stated_losses(without_erasures, accept_gap, reason=reason, by=by)
     with printing.measure_both("copying", "erasing again") as (show, advance):
         restored = running.run_loop(
             put_back(
@@ -133,12 +136,14 @@ def restore(
                 clock=SystemClock(),
                 erase_again=partial(erase_in_copy, without=without, progress=advance),
                 progress=show,
+                accepts=accepts,
             )
         )
     if form is printing.Format.table:
         print(f"Restored: {restored.contents.sentence()}.")
     else:
         printing.document({"file": str(file), **restored.document()}, form)
+    tell_gap(restored.gap)
     for sentence in restored.followed.sentences():
         printing.note(sentence)
     tell_erased(restored.erased)
@@ -163,13 +168,17 @@ def _tell_owner(database: Path | None) -> None:
     )
 
 
-def stated_without(said: bool, *, reason: str, by: str | None) -> Without | None:
-    """The word to go on without the journal. Raises UsageError for half of it."""
+def stated_losses(
+    without_erasures: bool, accept_gap: bool, *, reason: str, by: str | None
+) -> tuple[Without | None, str | None]:
+    """The word to go on without the journal, and the reason to go on with a gap; one reason serves
+    both. Raises UsageError for half of either."""
     from app.privacy.replay_erasures import Without
 
-    if said != bool(reason.strip()):
+    if not accept_gap and without_erasures != bool(reason.strip()):
         raise UsageError("--without-erasures and --reason are said together, or neither")
-    return Without(reason=reason, by=by) if said else None
+    accepts = stated_gap(accept_gap, reason=reason if accept_gap else "")
+    return Without(reason=reason, by=by) if without_erasures else None, accepts
 
 
 def stated_gap(said: bool, *, reason: str) -> str | None:

@@ -14,7 +14,7 @@ from app.cli.privacy import (
     WhyWithout,
     WithoutErasures,
     stated_gap,
-    stated_without,
+    stated_losses,
     tell_erased,
     tell_gap,
 )
@@ -176,6 +176,7 @@ def vacuum() -> None:
 @group.command("restored")
 def restored(
     without_erasures: WithoutErasures = False,
+    accept_gap: AcceptGap = False,
     reason: WhyWithout = "",
     by: operators.ByOption = None,
     form: printing.DocumentOption = printing.Format.table,
@@ -184,16 +185,23 @@ def restored(
     pg_restore, a base backup or a return to a moment, and after a standby took over. Revisions then
     go on beyond all numbers that were ever given, and whoever was erased is erased again, by the
     journal of erasures."""
+    from app.config.load import load_settings
     from app.privacy.backup import after_restore
+    from app.privacy.gap import accept_found
     from app.privacy.replay_erasures import ErasureReplay
 
-    without = stated_without(without_erasures, reason=reason, by=by)
+    without, accepts = stated_losses(without_erasures, accept_gap, reason=reason, by=by)
+    settings = load_settings()
+    if accepts is not None:
+        accepting = accept_found(settings, reason=accepts, clock=SystemClock(), follow=False)
+        tell_gap(running.run_loop(accepting))
     with printing.progress("erasing again", None) as advance:
         followed, erased = running.with_context(
             lambda context: after_restore(
                 ErasureReplay(context, progress=advance, restored=True), without=without
             ),
             purpose="alone",
+            loaded=settings,
         )
     tell_erased(erased)
     if form is not printing.Format.table:

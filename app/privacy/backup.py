@@ -250,17 +250,20 @@ class Followed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Restored:
-    """What stands in the database's place now, and where the one before it is kept, if any."""
+    """What stands in the database's place now, where the one before it is kept, if any, and which
+    gap was accepted."""
 
     contents: backup_store.Contents
     kept: Path | None
     followed: Followed
     erased: Replayed
+    gap: FoundGap | None
 
     def document(self) -> dict[str, Any]:
         """Return it for JSON."""
         return {
             "kept": None if self.kept is None else str(self.kept),
+            "gap": None if self.gap is None else self.gap.sentence(),
             **self.contents.document(),
             **self.followed.document(),
             "erasures": self.erased.document(),
@@ -275,14 +278,17 @@ async def restore(
     clock: Clock,
     erase_again: Callable[[Inbox], Awaitable[Replayed]],
     progress: backup_store.Progress,
+    accepts: str | None = None,
 ) -> Restored:
     """Put `backup` in the database's place; the one that was there is kept beside it.
 
     erase_again  carries the journal of erasures out in the copy; what it raises ends the restore
+    accepts      the reason for which it is accepted that the backup lacks what came after it
 
-    Raise ConfigurationError while a service runs, NotFoundError where there is no such backup,
-    UsageError where there is a database that may not be replaced, and StoreUnavailable for a backup
-    that is damaged, or has objects that no migration of ours makes.
+    Raise ConfigurationError while a service runs and for a gap that is not accepted, NotFoundError
+    where there is no such backup, UsageError where there is a database that may not be replaced,
+    and StoreUnavailable for a backup that is damaged, or has objects that no migration of ours
+    makes.
     """
     url = settings.database_url
     database = file_of(url, instead=_RESTORED_BY_POSTGRESQL)
@@ -302,12 +308,22 @@ async def restore(
             with backup_store.found_in(backup):
                 await _bring_up_to_date(copy)
                 async with open_inbox(copy, purpose="alone") as inbox:  # 3
-                    erased = await erase_again(inbox)  # 4
                     replaced = backup_store.replaced_by(database, now=now)
-                    # By another history of the file the backup may have read beyond its numbers.
-                    await inbox.database.writer.commit(
-                        inbox_store.adopt, inbox_file_store.facts_at(database)
+                    file = inbox_file_store.facts_at(database)
+                    found = await inbox.database.on_snapshot(
+                        inbox_store.gap_since_backup,
+                        file,
+                        last=None if replaced is None else replaced.last_commit,
+                        now=now,
                     )
+                    if found is not None:
+                        check_accepted(found, accepts, command=f"tallyhook restore {backup}")
+                    erased = await erase_again(inbox)  # 4
+                    async with inbox.database.writing() as connection:
+                        if found is not None and accepts is not None:
+                            await accept_gap(connection, found, at=now, reason=accepts)
+                        # By another history of the file the backup may have read beyond it.
+                        await run(connection, inbox_store.adopt, file)
                     keep_as = f"{database.name}.replaced-{now // SECOND}"
                     files = {"file": shown_name(backup)}
                     if replaced is not None:
@@ -316,7 +332,7 @@ async def restore(
                         inbox.database, at=now, replaced=replaced, files=files
                     )
             kept = backup_store.in_place(part, database, keep_as=keep_as)  # 6
-    return Restored(contents=contents, kept=kept, followed=followed, erased=erased)
+    return Restored(contents=contents, kept=kept, followed=followed, erased=erased, gap=found)
 
 
 async def _bring_up_to_date(copy: Settings) -> None:
@@ -435,6 +451,7 @@ async def adopt_inbox(
         async with database.writing() as connection:
             if found is not None and accepts is not None:
                 await accept_gap(connection, found, at=at, reason=accepts)
+                await follow_loss(connection, at=at)
             if lost is None:
                 await run(connection, inbox_store.adopt, file)
             else:

@@ -33,6 +33,7 @@ from app.core import errors
 from app.core.text import counted, printable
 from app.database import schema
 from app.database.engine import BUSY_TIMEOUT_MS
+from app.database.gaps import LAST_COMMIT
 from app.database.locks import ServiceLock, WriteLock
 from app.database.schema import SUFFIX as MADE
 from app.database.schema import Made
@@ -305,6 +306,7 @@ _HEAD: Final = (
     "SELECT max(coalesce((SELECT value FROM counters WHERE name='revisions'), 0), "
     "coalesce((SELECT max(seq) FROM revisions), 0))"
 )
+_LAST_COMMIT: Final = "SELECT coalesce(max(value), 0) FROM counters WHERE name=?"
 _LOG: Final = "SELECT number + 1, hash FROM log_leaves ORDER BY number DESC LIMIT 1"
 _ORIGINS: Final = "SELECT name, value FROM meta WHERE name IN (?, ?)"
 
@@ -322,12 +324,14 @@ class Replaced:
     """What can be read of the database in whose place a backup comes.
 
     head     its last revision
+    last_commit  when it was last written
     log      how many leaves its log has, and the hash of the last; None where it has none
     origins  every one that its log has had, the one that it has last
     """
 
     in_force: InForce
     head: int
+    last_commit: int
     log: tuple[int, bytes] | None = None
     origins: tuple[str, ...] = ()
 
@@ -434,12 +438,13 @@ def replaced_by(database: Path, *, now: Instant) -> Replaced | None:
             tokens = frozenset(connection.execute(_TOKENS, {"now": now}).fetchall())
             operators = frozenset(connection.execute(_OPERATORS).fetchall())
             (head,) = connection.execute(_HEAD).fetchone()
+            (last_commit,) = connection.execute(_LAST_COMMIT, (LAST_COMMIT,)).fetchone()
             log = connection.execute(_LOG).fetchone()
             origins = all_origins(dict(connection.execute(_ORIGINS, ORIGIN_ROWS).fetchall()))
     except (sqlite3.Error, ValueError):
         return None
     in_force = InForce(tokens=tokens, operators=operators)
-    return Replaced(in_force=in_force, head=head, log=log, origins=origins)
+    return Replaced(in_force=in_force, head=head, last_commit=last_commit, log=log, origins=origins)
 
 
 def _check(contents: Contents, environment: str | None) -> None:

@@ -25,11 +25,16 @@ from app.receiving.inbox_store import FileFacts, go_on_from
 from reconcile.instants import Instant
 
 
-async def accept_found(settings: Settings, *, reason: str, clock: Clock) -> FoundGap:
+async def accept_found(
+    settings: Settings, *, reason: str, clock: Clock, follow: bool = True
+) -> FoundGap:
     """Accept what an SQLite database lacks, before it is served. Raise UsageError where it lacks
-    nothing, and StoreUnavailable where the file is damaged."""
+    nothing, and StoreUnavailable where the file is damaged.
+
+    follow  whether published numbers rise; where the caller does not do that
+    """
     async with open_inbox(settings, purpose="alone", refuses_gap=False) as inbox:
-        found, path = await inbox.gap(), inbox.database.path
+        found, path, at = await inbox.gap(), inbox.database.path, clock.now()
         check_accepted(found, reason, command="tallyhook serve")
         assert found is not None
         assert path is not None
@@ -38,7 +43,9 @@ async def accept_found(settings: Settings, *, reason: str, clock: Clock) -> Foun
         if problems:
             raise StoreUnavailable(f"{problems[0]}: {PUT_BACK}")
         async with inbox.database.writing() as connection:
-            await accept_gap(connection, found, at=clock.now(), reason=reason)
+            await accept_gap(connection, found, at=at, reason=reason)
+            if follow:
+                await follow_loss(connection, at=at)
             await _go_on(connection, path)
     return found
 
@@ -54,8 +61,6 @@ async def accept_gap(connection: Connection, found: FoundGap, *, at: Instant, re
     who = owner()
     gap = found.accepted(at=at, by=who.name, reason=reason)
     await run(connection, add_gap, gap)  # 2
-    if gap.kind == "database":
-        await follow_loss(connection, at=at)
     await note_in_trail(
         connection, who, action="gap_accepted", subject=gap.id, at=at, reason=reason
     )

@@ -255,7 +255,8 @@ class Inbox(InboxRows):
                 [
                     f"TALLYHOOK_DATABASE_URL: {found.sentence()}; its write-ahead log (-wal) was "
                     "removed, cut off or replaced, or an older file was put in its place: restore "
-                    f"a newer backup, or go on with `tallyhook serve {ACCEPT}`"
+                    f"a newer backup, or go on with `tallyhook serve {ACCEPT}` (or `db restored`, "
+                    "of a copy that was put there by hand)"
                 ]
             )
 

@@ -20,6 +20,7 @@ three times alone is set aside.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -362,6 +363,29 @@ def found_gap(connection: PlainConnection, file: FileFacts | None) -> FoundGap |
         deliveries=lost,
         detail="the database's newest commits are gone",
     )
+
+
+def gap_since_backup(
+    connection: PlainConnection, file: FileFacts | None, *, last: int | None, now: Instant
+) -> FoundGap | None:
+    """Return what a copy of the database lacks that takes its place; None where it lacks nothing.
+
+    file  the inbox that lies there
+    last  LAST_COMMIT of the database that is replaced; None where there is none that can be read
+    """
+    has = Instant(counter(connection, LAST_COMMIT))
+    if file is not None and fact(connection, IDENTITY) == file.identity:
+        noted = max(file.last_commit, last or 0)
+        if (found := found_gap(connection, file._replace(last_commit=noted))) is None:
+            return None
+        return replace(found, detail=_SINCE_BACKUP)
+    if last is not None and last <= has:
+        return None
+    until = max(has, now if last is None else Instant(last))
+    return FoundGap(kind="database", since=has, until=until, deliveries=None, detail=_SINCE_BACKUP)
+
+
+_SINCE_BACKUP: Final = "what came after the backup is not in it"
 
 
 def gap_of_inbox(

@@ -19,6 +19,7 @@ from app.privacy import backup_store as copying
 from app.privacy import backup_store as restoring
 from tests.api.driving import driving, of_order
 from tests.cli.test_commands import Ended, Run, run
+from tests.contexts import ACCEPTED
 from tests.copied import copy_of
 
 __all__ = ["run"]
@@ -251,7 +252,7 @@ def test_the_log_of_the_old_database_is_not_played_into_the_new(
     (tmp_path / "t.db").write_bytes(before)
     for name, content in left.items():
         (tmp_path / f"t.db{name}").write_bytes(content)
-    ended = run("restore", str(backed_up), "--force", "--format", "json")
+    ended = run("restore", *ACCEPTED, str(backed_up), "--force", "--format", "json")
     assert ended.code == 0
     assert not (tmp_path / "t.db-wal").exists()
     assert orders_in(tmp_path / "t.db") == ["A"]
@@ -267,7 +268,7 @@ def test_a_damaged_database_is_replaced_too(run: Run, tmp_path: Path, backed_up:
     """A file that is no database any more is set aside together with its log."""
     (tmp_path / "t.db").write_bytes(b"not a database " * 1_000)
     (tmp_path / "t.db-wal").write_bytes(b"its log")
-    ended = run("restore", str(backed_up), "--force", "--format", "json")
+    ended = run("restore", *ACCEPTED, str(backed_up), "--force", "--format", "json")
     assert ended.code == 0
     assert orders_in(tmp_path / "t.db") == ["A"]
     assert kept(ended).read_bytes().startswith(b"not a database")
@@ -283,7 +284,7 @@ def test_nobody_is_signed_in_after_a_restore(run: Run, tmp_path: Path) -> None:
         database.execute("INSERT INTO invitations VALUES ('h', 'invite', 'Ben', 1, 9, NULL, NULL)")
         database.commit()
     assert run("backup", str(tmp_path / "b.db")).code == 0
-    assert run("restore", str(tmp_path / "b.db"), "--force").code == 0
+    assert run("restore", *ACCEPTED, str(tmp_path / "b.db"), "--force").code == 0
     with closing(sqlite3.connect(tmp_path / "t.db")) as database:
         for table in ("sessions", "invitations"):
             assert database.execute(f"SELECT count(*) FROM {table}").fetchone() == (0,)
@@ -312,7 +313,7 @@ def test_what_restore_refuses(run: Run, tmp_path: Path, backed_up: Path) -> None
         ([str(foreign), "--force"], 4),
         ([str(newer), "--force"], 3),
     ):
-        ended = run("restore", *words)
+        ended = run("restore", *ACCEPTED, *words)
         assert (ended.code, ended.out) == (code, ""), words
         assert len(ended.err.splitlines()) == 1
         assert orders_in(tmp_path / "t.db") == ["A", "B"]
@@ -330,10 +331,10 @@ def test_a_restore_that_is_cut_short(
 
     with monkeypatch.context() as patched:
         patched.setattr(restoring, step, planned)
-        assert main.run(["restore", str(backed_up), "--force"]) == 130
+        assert main.run(["restore", *ACCEPTED, str(backed_up), "--force"]) == 130
     assert orders_in(tmp_path / "t.db") == ["A", "B"]
     monkeypatch.setattr(operation, "SECOND", 1)  # two within one second need two names
-    assert run("restore", str(backed_up), "--force").code == 0
+    assert run("restore", *ACCEPTED, str(backed_up), "--force").code == 0
     assert orders_in(tmp_path / "t.db") == ["A"]
 
 

@@ -12,6 +12,7 @@ from app.database import schema
 from app.database.locks import ServiceLock
 from tests.cli.test_commands import Run, run
 from tests.console.test_reader_stopped import COMMANDS, WORDS, needed_by
+from tests.contexts import ACCEPTED
 
 __all__ = ["run"]
 
@@ -92,5 +93,5 @@ def test_a_backup_of_the_older_version_is_made_and_restored_by_the_newer(
     assert made.code == 0, made.err
     assert (version(copy), version(older)) == (before, before)
     assert "run `tallyhook db upgrade`" in made.err
-    assert run("restore", str(copy), "--force").code == 0
+    assert run("restore", *ACCEPTED, str(copy), "--force").code == 0
     assert (version(copy), version(older)) == (before, NEWER)

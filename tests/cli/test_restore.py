@@ -16,6 +16,7 @@ from app.orders.published_store import A_SECOND, AHEAD, MAX_NUMBER, first_after_
 from reconcile.instants import EARLIEST, SECOND
 from tests.cli.test_backup import fill, flip, names
 from tests.cli.test_commands import Ended, Run, run
+from tests.contexts import ACCEPTED
 
 __all__ = ["run"]
 
@@ -77,7 +78,7 @@ def test_a_damaged_backup_ends_with_one_sentence(run: Run, tmp_path: Path, backe
     file, before = tmp_path / "damaged.db", (tmp_path / "t.db").read_bytes()
     for name, content in damaged(backed_up):
         file.write_bytes(content)
-        ended = run("restore", str(file), "--force")
+        ended = run("restore", *ACCEPTED, str(file), "--force")
         assert (name, ended.code) == (name, 4)
         assert str(file) in only_sentence(ended, 4), name
         assert (tmp_path / "t.db").read_bytes() == before, name
@@ -91,7 +92,7 @@ def test_a_file_that_is_no_database_is_reported_as_that(
     """And not as a database that is cut off."""
     other = tmp_path / "report.pdf"
     other.write_bytes(text)
-    ended = run("restore", str(other), "--force")
+    ended = run("restore", *ACCEPTED, str(other), "--force")
     assert "report.pdf is no SQLite database" in only_sentence(ended, 4)
 
 
@@ -108,7 +109,7 @@ def test_damage_anywhere_never_ends_in_a_traceback(
         for _ in range(chance.choice((1, 8, 200))):
             changed[chance.randrange(len(changed))] = chance.randrange(256)
         file.write_bytes(changed)
-        ended = run("restore", str(file), "--force")
+        ended = run("restore", *ACCEPTED, str(file), "--force")
         assert ended.code in (0, 3, 4), (number, ended)
         if ended.code:
             refused += 1
@@ -135,7 +136,7 @@ def test_an_index_that_leaves_a_row_out_is_damage(
         "UPDATE sqlite_master SET sql = (SELECT sql FROM kept) WHERE name='ix_events_order_key'",
         "DROP TABLE kept",
     )
-    assert "missing from index" in only_sentence(run("restore", str(file), "--force"), 4)
+    assert "missing from index" in only_sentence(run("restore", *ACCEPTED, str(file), "--force"), 4)
     shutil.copy(file, tmp_path / "t.db")
     again = tmp_path / "again.backup"
     assert "missing from index" in only_sentence(run("backup", str(again)), 4)
@@ -162,7 +163,7 @@ def test_the_first_number_after_a_restore() -> None:
 def test_revisions_go_on_higher(run: Run, tmp_path: Path, backed_up: Path) -> None:
     """What is published after a restore has a number that none before it had; the check agrees."""
     before = SystemClock().now() // SECOND * A_SECOND
-    restored = run("restore", str(backed_up), "--force", "--format", "json").document
+    restored = run("restore", *ACCEPTED, str(backed_up), "--force", "--format", "json").document
     assert restored["last_revision"] == 1
     assert restored["next_revision"] >= before
     fill(tmp_path, "B", "C")
@@ -193,12 +194,12 @@ def test_a_log_that_forks_gets_another_origin(run: Run, tmp_path: Path) -> None:
     first = origin(run)
     assert run("backup", backup).code == 0
     for _ in range(2):
-        ended = run("restore", backup, "--force")
+        ended = run("restore", *ACCEPTED, backup, "--force")
         assert (ended.code, "origin" in ended.err) == (0, False), ended
     assert origin(run) == first
     fill(tmp_path, "B")
     assert origin(run) == first
-    ended = run("restore", backup, "--force")
+    ended = run("restore", *ACCEPTED, backup, "--force")
     assert ended.code == 0
     assert "lacks the last of them: it goes on under another origin, tallyhook." in ended.err
     second = origin(run)
@@ -210,7 +211,7 @@ def test_a_log_that_forks_gets_another_origin(run: Run, tmp_path: Path) -> None:
     assert entry["facts"]["log"] == second
     # Once more, and again with nothing sealed since: what the first origin signed has ended there.
     for _ in range(2):
-        log = run("restore", backup, "--force", "--format", "json").document["log"]
+        log = run("restore", *ACCEPTED, backup, "--force", "--format", "json").document["log"]
         assert log["compared"]
         assert log["renamed"] not in (None, first, second)
         second = log["renamed"]
@@ -235,7 +236,7 @@ def test_where_it_is_unknown_whether_the_log_forked_that_is_said(
         how += ["--without-erasures", "--reason", "it was another shop's"]
     elif isinstance(instead, bytes):
         database.write_bytes(instead)
-    ended = run("restore", backup, *how)
+    ended = run("restore", *ACCEPTED, backup, *how)
     assert ended.code == 0, ended
     assert "after the backup's last checkpoint (" in ended.err
     assert "run `tallyhook log rename --reason TEXT`" in ended.err
@@ -258,7 +259,7 @@ def test_who_may_come_in_again(run: Run, tmp_path: Path) -> None:
     assert run("tokens", "revoke", "leaked", "--by", "Ann").code == 0
     assert run("tokens", "add", "later", "--by", "Ann").code == 0
     assert run("operators", "disable", "Eve", "--by", "Ann").code == 0
-    ended = run("restore", str(tmp_path / "b.db"), "--force", "--format", "json")
+    ended = run("restore", *ACCEPTED, str(tmp_path / "b.db"), "--force", "--format", "json")
     found = ended.document
     assert found["compared"] is True
     assert found["in_force"] == {"tokens": ["leaked"], "operators": ["Eve"]}
@@ -279,7 +280,9 @@ def test_a_token_that_has_ended_lets_nobody_in(run: Run, tmp_path: Path) -> None
     change(tmp_path / "t.db", ends.format("ended"))
     for name in ("ended", "sooner"):
         change(tmp_path / "b.db", ends.format(name))
-    found = run("restore", str(tmp_path / "b.db"), "--force", "--format", "json").document
+    found = run(
+        "restore", *ACCEPTED, str(tmp_path / "b.db"), "--force", "--format", "json"
+    ).document
     assert found["in_force"]["tokens"] == ["open"]
     assert found["gone"]["tokens"] == ["sooner"]
 
@@ -295,7 +298,7 @@ def test_where_nothing_can_be_compared_all_are_named(
         fill_token = planted(
             backed_up, "INSERT INTO tokens (name, hash, created_at) VALUES ('x', 'h', 1)"
         )
-        found = run("restore", str(fill_token), "--force", "--format", "json").document
+        found = run("restore", *ACCEPTED, str(fill_token), "--force", "--format", "json").document
         assert (found["compared"], found["gone"]) == (False, None)
         assert found["in_force"]["tokens"] == ["x"]
 
@@ -305,7 +308,10 @@ def test_a_copy_that_was_put_there_by_hand(run: Run, tmp_path: Path, backed_up: 
     for name in ("t.db", "t.db-wal", "t.db-shm"):
         (tmp_path / name).unlink(missing_ok=True)
     shutil.copy(backed_up, tmp_path / "t.db")
-    done = run("db", "restored", "--format", "json")
+    refused = run("db", "restored")
+    assert refused.code == 3
+    assert "the database's newest commits are gone" in refused.err
+    done = run("db", "restored", *ACCEPTED, "--format", "json")
     assert done.code == 0
     assert done.document["last_revision"] == 1
     assert done.document["next_revision"] > 2**40
@@ -329,7 +335,7 @@ def test_what_was_restored_and_vanishes_before_its_first_start_is_missed(
     run: Run, tmp_path: Path, backed_up: Path
 ) -> None:
     """A start would make an empty one in its place, and acknowledge into it."""
-    assert run("restore", str(backed_up), "--force").code == 0
+    assert run("restore", *ACCEPTED, str(backed_up), "--force").code == 0
     (tmp_path / "t.db").unlink()
     copy = str(tmp_path / "copy.db")
     for words in (("tokens", "add", "shop"), ("orders", "list"), ("db", "check"), ("backup", copy)):
@@ -347,7 +353,7 @@ def test_another_shops_database_may_be_restored_here(
 ) -> None:
     """It is meant, whatever was here before; the next start goes on with it."""
     change(backed_up, "UPDATE meta SET value='db_other' WHERE name='id'")
-    assert run("restore", str(backed_up), "--force").code == 0
+    assert run("restore", *ACCEPTED, str(backed_up), "--force").code == 0
     assert (tmp_path / "t.db.made").read_text() == "db_other\n"
     assert run("tokens", "add", "shop").code == 0
 
@@ -357,8 +363,8 @@ def test_what_root_puts_back_into_the_services_folder_is_told(
     run: Run, tmp_path: Path, backed_up: Path
 ) -> None:
     """The service could not open it, and the backup would seem to be at fault."""
-    assert "chown" not in run("restore", str(backed_up), "--force").err
+    assert "chown" not in run("restore", *ACCEPTED, str(backed_up), "--force").err
     os.chown(tmp_path, 10001, 10001)
-    ended = run("restore", str(backed_up), "--force")
+    ended = run("restore", *ACCEPTED, str(backed_up), "--force")
     assert ended.code == 0
     assert f"`chown --reference={tmp_path} {tmp_path}/" in ended.err

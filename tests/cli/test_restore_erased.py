@@ -16,6 +16,7 @@ from app.orders.refold import refold_until_quiet
 from reconcile.instants import DAY
 from tests.api.driving import driving, of_order, reader_of
 from tests.cli.test_commands import Ended, Run, run
+from tests.contexts import ACCEPTED
 from tests.copied import copy_of
 from tests.reconcile.build import T
 from tests.waiting import soon
@@ -55,7 +56,7 @@ async def _two_who_bought(folder: Path) -> None:
 
 def restore(run: Run, file: Path, *more: str) -> Ended:
     """Put a backup back."""
-    return run("restore", str(file), "--force", "--format", "json", *more)
+    return run("restore", *ACCEPTED, str(file), "--force", "--format", "json", *more)
 
 
 def rows(folder: Path, sql: str) -> list[tuple[Any, ...]]:
@@ -299,7 +300,7 @@ def test_without_its_journal_nobody_is_erased_and_nothing_restored(
     before = lasting_files(tmp_path)
     for words in (
         ("erase", "--phone", f"+{OTHER}", "--reason", "asked"),
-        ("restore", str(file), "--force"),
+        ("restore", *ACCEPTED, str(file), "--force"),
     ):
         refused = run(*words)
         assert (refused.code, refused.out) == (3, ""), words
@@ -336,8 +337,8 @@ def test_without_the_journal_the_copy_in_the_backup_is_what_is_left(
         database.execute("DELETE FROM deliveries")
         database.execute("INSERT INTO deliveries SELECT * FROM old.deliveries")
     journal(tmp_path).unlink()
-    for words in (("--without-erasures",), ("--reason", "lost")):
-        assert restore(run, newer, *words).code == 2
+    for words in (("--without-erasures",), ("--reason", "lost"), ("--accept-gap",)):
+        assert run("restore", str(newer), "--force", *words).code == 2
     ended = restore(run, newer, *WITHOUT)
     assert ended.code == 0
     replayed = ended.document["erasures"]

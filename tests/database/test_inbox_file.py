@@ -394,6 +394,7 @@ async def put_back(url: str, backup: Path) -> None:
         clock=SystemClock(),
         erase_again=nobody,
         progress=lambda done, total: None,
+        accepts="a test",
     )
 
 

@@ -31,6 +31,7 @@ from reconcile.instants import DAY, Instant
 from reconcile.ledger.explain import ledger_document
 from reconcile.ledger.fold import fold
 from tests.api.driving import environ, of_order
+from tests.contexts import ACCEPTED
 from tests.e2e.processes import Process, command, serving
 from tests.faults.check import assert_kept, look
 from tests.waiting import until
@@ -178,7 +179,7 @@ def restored(place: Path, file: Path, acknowledged: set[str], held: int) -> None
     for name in ("t.erasures", "t.erasures.key"):  # which no backup holds
         shutil.copy(place.parent / "live" / name, place / name)
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
-    assert command(place, "restore", str(file)).returncode == 0
+    assert command(place, "restore", *ACCEPTED, str(file)).returncode == 0
     assert rows(place / "t.db", "PRAGMA integrity_check") == [("ok",)]
     assert_kept(place / "t.db", acknowledged)
     assert rows(place / "t.db", "SELECT count(*) FROM deliveries") == [(held,)]
@@ -206,11 +207,11 @@ def test_a_restored_service_goes_on(tmp_path: Path) -> None:
         assert process.send(of_order("O-1", "e1"), at=now())[1]["verdict"] == "accepted"
         assert command(tmp_path, "backup", str(file)).returncode == 0
         assert process.send(of_order("O-2", "e2"), at=now())[1]["verdict"] == "accepted"
-        refused = command(tmp_path, "restore", str(file), "--force")
+        refused = command(tmp_path, "restore", *ACCEPTED, str(file), "--force")
         assert refused.returncode == 3
         assert b"already serves" in refused.stderr
         process.end(signal.SIGKILL)
-    restored = command(tmp_path, "restore", str(file), "--force", "--format", "json")
+    restored = command(tmp_path, "restore", *ACCEPTED, str(file), "--force", "--format", "json")
     assert restored.returncode == 0
     with serving(tmp_path) as process:
         again = process.send(of_order("O-1", "e1"), at=now())[1]

@@ -20,6 +20,7 @@ from typing import Any
 
 import pytest
 
+from tests.contexts import ACCEPTED
 from tests.e2e.processes import command, running, serving, token
 from tests.faults.check import assert_kept
 from tests.faults.load import deliver, load
@@ -292,7 +293,9 @@ def test_a_backup_is_restored_and_served_by_another_user_at_another_path(tmp_pat
         for each in (there, *there.iterdir()):
             os.chown(each, ANOTHER, ANOTHER)
         them = ["setpriv", f"--reuid={ANOTHER}", f"--regid={ANOTHER}", "--clear-groups", *READS]
-        with running(there, "restore", str(there / "one.backup"), within=them, stays=False) as done:
+        with running(
+            there, "restore", *ACCEPTED, str(there / "one.backup"), within=them, stays=False
+        ) as done:
             assert done.code() == 0, done.log
         with running(
             there,

@@ -82,6 +82,7 @@ async def put_back(driver: Driver) -> Replayed:
     restored = await restore(
         settings, copied(driver), replace=True,
         clock=context.clock, erase_again=erase_again, progress=lambda done, total: None,
+        accepts="a test",
     )  # fmt: skip
     return restored.erased
 

@@ -151,7 +151,7 @@ async def test_the_number_is_where_it_was_planted_and_then_nowhere(tmp_path: Pat
 
     await restore(
         settings_of(url), file, replace=True, clock=context.clock,
-        erase_again=erase_again, progress=lambda done, total: None,
+        erase_again=erase_again, progress=lambda done, total: None, accepts="a test",
     )  # fmt: skip
     assert holding(tmp_path / "t.db") == set()
     assert held(tmp_path, *FORMS) == {file.name}
