@@ -18,6 +18,7 @@ from app.core.recorded import Recorded, send_on
 from app.monitoring.preflight import Check, of_configuration, of_readings, of_settings
 from app.monitoring.service_note import changed_settings, noted_service
 from app.orders.delivery_log import last_came
+from app.orders.gap_holds import gaps_with_holds
 from app.orders.reindex import sources_read_otherwise
 from app.providers.configured import keep_profiles
 from app.providers.connecting import names_no_order, setup_facts
@@ -40,6 +41,16 @@ async def setup_document(view: View) -> Document:
         "settings": [each.document() for each in await _settings(view.context)],
         "receiver": view.context.settings.public_url or None,
         "unknown_refused": format_known(unknown),
+        "gaps": [
+            {
+                "what": f"{gap.sentence()}.",
+                "accepted_by": gap.accepted_by,
+                "accepted_at": format_known(gap.accepted_at),
+                "reason": gap.reason,
+                "held": held,
+            }
+            for gap, held in await gaps_with_holds(view.context)
+        ],
         "sources": [
             await _source(view, state, changed=state.source in changed)
             for state in await explained_states(view.context)

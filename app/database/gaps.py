@@ -34,21 +34,8 @@ class FoundGap:
     detail: str
 
     def sentence(self) -> str:
-        """Say what may be lost, for a person."""
-        if self.deliveries is None:
-            lost = "how many acknowledged deliveries are lost is unknown"
-        elif self.deliveries:
-            lost = f"at most {counted(self.deliveries, *_DELIVERY)} may be lost"
-        else:
-            lost = "no acknowledged delivery is lost"
-        else_ = (
-            ""
-            if self.kind == "inbox"
-            else "; what the shop stated, checkout sessions, acts of people and published numbers "
-            "of that time may be"
-        )
-        span = f"{format_instant(self.since)} to {format_instant(self.until)}"
-        return f"{self.detail} ({span}): {lost}{else_}"
+        """Say what may be lost, for a person, without a full stop."""
+        return _sentence(self)
 
     def accepted(self, *, at: Instant, by: str, reason: str) -> "Gap":
         """Return the gap as it is kept."""
@@ -66,6 +53,24 @@ class FoundGap:
 
 
 _DELIVERY: Final = ("acknowledged delivery", "acknowledged deliveries")
+
+
+def _sentence(gap: "FoundGap | Gap") -> str:
+    if gap.deliveries is None:
+        lost = "how many acknowledged deliveries are lost is unknown"
+    elif gap.deliveries:
+        lost = f"at most {counted(gap.deliveries, *_DELIVERY)} may be lost"
+    else:
+        lost = "no acknowledged delivery is lost"
+    else_ = (
+        ""
+        if gap.kind == "inbox"
+        else "; what the shop stated, checkout sessions, acts of people and published numbers "
+        "of that time may be"
+    )
+    span = f"{format_instant(gap.since)} to {format_instant(gap.until)}"
+    return f"{gap.detail} ({span}): {lost}{else_}"
+
 
 ACCEPT: Final = "--accept-gap --reason TEXT"
 """The words of a command that goes on after a gap."""
@@ -90,6 +95,10 @@ class Gap:
     accepted_at: Instant
     accepted_by: str
     reason: str
+
+    def sentence(self) -> str:
+        """Say what may be lost, for a person, without a full stop."""
+        return _sentence(self)
 
 
 LAST_COMMIT: Final = "last commit"

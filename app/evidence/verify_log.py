@@ -30,6 +30,8 @@ from app.context.context import AppContext
 from app.core.errors import NotFoundError, UsageError
 from app.core.text import LEAF, counted
 from app.database.engine import Connection
+from app.database.gaps import Gap, accepted_gaps, spans_of
+from app.database.statements import run
 from app.evidence import keys, seal, store, witnesses
 from app.receiving.header_codec import read_request
 from app.receiving.verify import digest_of
@@ -234,6 +236,7 @@ class VerifiedLog:
     reread   deliveries that are read otherwise by now than when they were sealed
     first    number of the first leaf that does not fit
     left     the largest checkpoint that left the house, as far as is known here
+    gaps     accepted gaps of the database, in which leaves and checkpoints may be lost
     tell     problems that are kept; the others are counted
     """
 
@@ -246,6 +249,7 @@ class VerifiedLog:
     found: int = 0
     first: int | None = None
     left: departure_store.Departure | None = None
+    gaps: list[Gap] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
 
     def add(self, problem: str, *, leaf: int | None = None) -> None:
@@ -271,7 +275,9 @@ class VerifiedLog:
             if self.left is None
             else f" The last that left: {witnesses.departure_sentence(self.left)}."
         )
-        return f"{looked} and {counted(self.checkpoints, 'checkpoint')}: {verdict}{more}.{left}"
+        lost = f" What was sealed {spans_of(self.gaps)} may be lost." if self.gaps else ""
+        checkpoints = counted(self.checkpoints, "checkpoint")
+        return f"{looked} and {checkpoints}: {verdict}{more}.{left}{lost}"
 
     def document(self) -> dict[str, Any]:
         """Return it for JSON."""
@@ -284,6 +290,14 @@ class VerifiedLog:
             "found": self.found,
             "first": self.first,
             "left": None if self.left is None else witnesses.departure_document(self.left),
+            "gaps": [
+                {
+                    "gap": gap.id,
+                    "since": format_instant(gap.since),
+                    "until": format_instant(gap.until),
+                }
+                for gap in self.gaps
+            ],
             "problems": self.problems,
         }
 
@@ -382,6 +396,8 @@ class _Verification:
             for problem in await self._orders.wrong_counts(self._connection):
                 self.verified.add(problem)
         await self._check_unsealed()  # 4
+        gaps = await run(self._connection, accepted_gaps)
+        self.verified.gaps = [gap for gap in gaps if gap.kind == "database"]
         return self.verified
 
     async def _check_rows(self, leaves: Sequence[leaf_store.Leaf]) -> None:

@@ -28,6 +28,7 @@ from app.monitoring.preflight import Check
 from app.monitoring.service_note import changed_settings, noted_service
 from app.monitoring.watchdog import Watched, alarms, unallocated_words
 from app.orders.delivery_log import list_deliveries
+from app.orders.gap_holds import gaps_with_holds
 from app.orders.order_facts import in_force_since
 from app.orders.reindex import sources_read_otherwise
 from app.orders.unallocated import unallocated_totals
@@ -202,6 +203,9 @@ async def _database(settings: Settings, client: httpx2.AsyncClient) -> list[Chec
             checks += [preflight.of_alarm(name, alarm) for name, alarm in raised.items()]
             if totals.count and "unallocated" not in raised:
                 checks.append(preflight.of_unallocated(unallocated_words(totals)))
+            checks += [
+                preflight.of_gap(gap, held=held) for gap, held in await gaps_with_holds(context)
+            ]
             checks += preflight.of_tokens(await ending_soon(context))
             checks += [preflight.of_source(each) for each in await explained_states(context)]
             free = inbox.database.writer.space.free_bytes()

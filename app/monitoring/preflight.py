@@ -16,6 +16,7 @@ from app.core.http import Exchange
 from app.core.text import counted
 from app.database.engine import AWAITS_STANDBY
 from app.database.facts import DatabaseFacts
+from app.database.gaps import Gap
 from app.monitoring.service_note import ANSWERED_BY, ServiceNote
 from app.privacy.fit_journal import JournalState
 from app.providers.provider_client import Probe
@@ -165,6 +166,23 @@ def of_unallocated(words: str) -> Check:
     """Report payments that no order has: how many, and their money."""
     do = "assign each to its order, or dismiss it: `tallyhook unallocated list`"
     return weak("unallocated", f"{words}.", do)
+
+
+def of_gap(gap: Gap, *, held: int) -> Check:
+    """Report an accepted gap, and the orders that are held by it still."""
+    sentence = (
+        f"{gap.sentence()}. {gap.accepted_by} accepted it at {format_instant(gap.accepted_at)}: "
+        f"{gap.reason.strip().removesuffix('.')}."
+    )
+    if not held:
+        return ok("gap", sentence)
+    orders = counted(held, "order is", "orders are")
+    return weak(
+        "gap",
+        f"{sentence} {orders} held by it still.",
+        "look each up at its provider and in the shop's books, then `tallyhook orders release "
+        "--held-for gap_accepted`",
+    )
 
 
 def of_key_file(variable: str, *, there: bool, needed: bool) -> Iterator[Check]:

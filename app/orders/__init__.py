@@ -10,6 +10,7 @@ __all__ = (
     "find_orders",
     "first_delivery",
     "folding_process",
+    "gap_holds",
     "history_store",
     "hold_store",
     "holds",

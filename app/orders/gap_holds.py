@@ -10,11 +10,12 @@
 
 from collections.abc import Mapping, Sequence
 
+from app.context.context import AppContext
 from app.database.gaps import Gap, accepted_gaps
-from app.database.statements import PlainConnection
-from app.orders.hold_store import HoldChange, last_word
+from app.database.statements import PlainConnection, run
+from app.orders.hold_store import HoldChange, count_held_for, last_word
 from app.orders.record_store import BY_SERVICE
-from reconcile.instants import EARLIEST, TICK, Instant
+from reconcile.instants import EARLIEST, LATEST, TICK, Instant
 from reconcile.ledger.events import ANSWERS, UNCONFIRMED
 from reconcile.ledger.fold import fold
 from reconcile.ledger.history import History
@@ -60,7 +61,8 @@ def _change(history: History, gaps: Sequence[Gap], *, policy: Policy) -> HoldCha
         return None
     named = [[h.event for h in each.heard if h.event.payment is not None] for each in paid]
     ask = tuple(events[0] for events in named if events)
-    return HoldChange("held", GAP_ACCEPTED, Instant(new[-1].accepted_at + TICK), ask)
+    newest = max(gap.accepted_at for gap in new)
+    return HoldChange("held", GAP_ACCEPTED, Instant(newest + TICK), ask)
 
 
 def _captures(ledger: Ledger, *, until: Instant) -> list[Movement]:
@@ -87,6 +89,19 @@ def _all_answered(history: History, paid: Sequence[Movement], since: Instant) ->
         answered & {(heard.event.source, heard.event.payment) for heard in each.heard}
         for each in paid
     )
+
+
+async def gaps_with_holds(context: AppContext) -> list[tuple[Gap, int]]:
+    """Return every accepted gap, and how many orders are held by it still."""
+    async with context.database.reading() as connection:
+        gaps = await run(connection, accepted_gaps)
+        found = []
+        ends = [*(gap.accepted_at for gap in gaps[1:]), LATEST]
+        for gap, until in zip(gaps, ends, strict=False):
+            since = gap.accepted_at
+            held = await count_held_for(connection, GAP_ACCEPTED, since=since, until=until)
+            found.append((gap, held))
+    return found
 
 
 def gaps_in(

@@ -47,7 +47,9 @@ _COUNT: Final = statement(
     "SELECT count(DISTINCT order_key) FROM records WHERE {standing}", standing=_STANDING
 )
 
-_COUNT_FOR: Final = statement("{count} AND reason = :reason", count=_COUNT)
+_COUNT_FOR: Final = statement(
+    "{count} AND reason = :reason AND recorded_at >= :since AND recorded_at < :until", count=_COUNT
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,10 +99,17 @@ async def some_holds(
     return [_hold(row) for row in rows]
 
 
-async def count_held(connection: AsyncConnection, *, reason: HoldReason | None = None) -> int:
-    """Return how many orders are held, for one reason or for any."""
-    sql = text(_COUNT) if reason is None else text(_COUNT_FOR).bindparams(reason=reason)
-    return int((await connection.execute(sql)).scalar_one())
+async def count_held(connection: AsyncConnection) -> int:
+    """Return how many orders are held, for any reason."""
+    return int((await connection.execute(text(_COUNT))).scalar_one())
+
+
+async def count_held_for(
+    connection: AsyncConnection, reason: HoldReason, *, since: Instant, until: Instant
+) -> int:
+    """Return how many orders are held for a reason, by a hold from one instant until another."""
+    values = {"reason": reason, "since": since, "until": until}
+    return int((await connection.execute(text(_COUNT_FOR), values)).scalar_one())
 
 
 def _hold(row: Sequence[Any]) -> Hold:

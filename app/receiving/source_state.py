@@ -6,13 +6,14 @@
 settings.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, get_args
 
 from app.context.context import AppContext
 from app.core.errors import NotFoundError, UsageError
 from app.core.text import counted
+from app.database.gaps import Gap, accepted_gaps, spans_of
 from app.providers.configured import accounts
 from app.providers.connecting import where_to_put_the_reference
 from app.providers.doctor import Account
@@ -93,6 +94,9 @@ async def source_arrivals(context: AppContext) -> Mapping[str, SourceArrivals]:
 async def source_states(context: AppContext) -> list[SourceState]:
     """Return the state of every configured source, by name."""
     now, behind = context.clock.now(), await behind_s(context, patience="none")
+    gaps = [
+        gap for gap in await context.database.on_snapshot(accepted_gaps) if gap.until > now - DAY
+    ]
     arrivals = await source_arrivals(context)
     latest = await context.database.on_snapshot(
         last_events, list(context.sources), looked_at=LOOKED_AT
@@ -108,6 +112,7 @@ async def source_states(context: AppContext) -> list[SourceState]:
             not_kept=await context.database.on_snapshot(
                 not_kept_in, [name], since=now - DAY, until=now
             ),
+            gaps=gaps,
         )
         for name in sorted(context.sources)
     ]
@@ -122,12 +127,14 @@ def judged(
     now: Instant,
     behind: int,
     not_kept: int = 0,
+    gaps: Sequence[Gap] = (),
 ) -> SourceState:
     """Judge one source.
 
     latest    its last deliveries, the newest first
     behind    age in seconds of the oldest delivery of any source that is unread; 0: all are read
     not_kept  requests of the last day beyond what is kept of an unsigned source
+    gaps      accepted gaps that reach into the last day
     """
     state, since, sentence, do = _judged(profile, came, latest, now=now)
     if behind:
@@ -135,6 +142,8 @@ def judged(
             f" Deliveries that came up to {spoken_age(behind)} ago are accepted and not read yet, "
             "so what they change is not known."
         )
+    if gaps:
+        sentence += f" What it delivered {spans_of(gaps)} may be lost."
     if not_kept:
         sentence += (
             f" {not_kept:,} requests that nobody signs were not kept in the last day, and genuine "

@@ -36,6 +36,7 @@ from tests.console.conftest import (
     until_async,
 )
 from tests.console.test_pages import shown
+from tests.database.contract_gaps import accept_gap
 
 REASON = "the customer has called"
 SET_ASIDE = (
@@ -402,3 +403,14 @@ async def test_setting_up_shows_each_source_and_sends_a_test(console: RunningCon
     assert (elsewhere.status_code, unknown.status_code) == (400, 400)
     assert "It was taken" in text
     assert (order[:5], found["ledger"]["outcome"]) == ("TEST-", "failed")
+
+
+async def test_setting_up_lists_accepted_gaps(console: RunningConsole) -> None:
+    async with console.signed_in("support") as client:
+        assert "Accepted gaps" not in (await client.get("/setup")).text
+        await accept_gap(console.context, since=2, until=8, at=9)
+        text = shown((await client.get("/setup")).text)
+        (gap,) = (await client.get("/setup.json")).json()["gaps"]
+    assert (gap["reason"], gap["held"]) == ("the disk was replaced", 0)
+    assert f"{gap['accepted_by']} accepted it at" in text
+    assert "the disk was replaced Orders held by it still: 0" in text

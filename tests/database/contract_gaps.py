@@ -6,18 +6,17 @@ from typing import Final
 
 import pytest
 
-from app.database.gaps import Gap, add_gap, gap_id
-from app.database.statements import run
+from app.database.gaps import FoundGap, Gap, accepted_gaps
 from app.finance.coverage_store import coverage
 from app.orders import refold
-from app.orders.after_loss import follow_loss
-from app.orders.hold_store import count_held
+from app.orders.gap_holds import gaps_with_holds
 from app.orders.holds import release
 from app.orders.order_facts import OrderFacts, tell_order
 from app.orders.read_orders import explain_order, order_document
 from app.orders.rebuild import refold_all
 from app.orders.refold import TakingUp
 from app.orders.shop_facts_store import UNKNOWN, facts_of_orders
+from app.privacy import gap
 from app.receiving.confirmation_store import gap_since_answer
 from app.receiving.inbox import Inbox
 from reconcile.instants import TICK, Instant
@@ -35,23 +34,18 @@ from tests.reconcile.build import DUE, seconds
 FIRST_RAISED: Final = 2**40
 
 
-async def accept_gap(inbox: HasDatabase, *, since: int, until: int, at: int) -> Gap:
+async def accept_gap(at_: HasDatabase, *, since: int, until: int, at: int) -> Gap:
     """Accept a gap `at` seconds after T, as a start does."""
-    gap = Gap(
-        id=gap_id(seconds(at)),
+    found = FoundGap(
         kind="database",
         since=seconds(since),
         until=seconds(until),
         deliveries=None,
-        detail="The newest commits are gone.",
-        accepted_at=seconds(at),
-        accepted_by="Ann",
-        reason="the disk was replaced",
+        detail="The newest commits are gone",
     )
-    async with inbox.database.writing() as connection:
-        await run(connection, add_gap, gap)
-        await follow_loss(connection, at=gap.accepted_at)
-    return gap
+    async with at_.database.writing() as connection:
+        await gap.accept_gap(connection, found, at=seconds(at), reason="the disk was replaced")
+    return (await at_.database.on_snapshot(accepted_gaps))[-1]
 
 
 def later(order: str, *, at: int) -> Event:
@@ -63,7 +57,7 @@ def later(order: str, *, at: int) -> Event:
 def answered(order: str, *, event_id: str, refunded: int = 0, at: int = 0) -> Event:
     """Return a provider's answer that states how the payment of an order stands."""
     state = State(member="refunded", money=Money(minor=refunded, currency=DUE.currency))
-    event = said(event_id, "succeeded", order=order, payment=f"p-{order}", money=DUE, at=at)
+    event = said(event_id, "succeeded", order=order, payment=f"p-{order}", money=DUE)
     return replace(event, standing="fetched", states=(state,), stated_at=seconds(at))
 
 
@@ -88,7 +82,7 @@ class GapContract:
         await tell_order(context(inbox, at=6), sent)
         await started(context(inbox, at=9))
         last = await head(inbox)
-        gap = await accept_gap(inbox, since=2, until=8, at=60)
+        made = await accept_gap(inbox, since=2, until=8, at=60)
         orders = ("OPEN", "SENT", "NEW", "UNPAID")
         assert [each for each in orders if await held(inbox, each, at=61)] == ["OPEN"]
         assert await hold_records(inbox) == []
@@ -99,12 +93,11 @@ class GapContract:
         facts = await fetch(inbox, facts_of_orders, ("OPEN", "SENT"))
         assert facts["OPEN"].fulfilled_at == UNKNOWN
         assert facts["SENT"].fulfilled_at == seconds(5)
-        assert await fetch(inbox, count_held, reason=GAP_ACCEPTED) == 1
-        assert await fetch(inbox, count_held, reason="rules_changed") == 0
+        assert [held for _, held in await gaps_with_holds(context(inbox, at=63))] == [1]
         document = await order_document(context(inbox, at=63), "OPEN")
         assert document["gaps"] == [
             {
-                "gap": gap.id,
+                "gap": made.id,
                 "since": "2026-11-20T10:00:02Z",
                 "until": "2026-11-20T10:00:08Z",
                 "looked_at": False,
@@ -119,8 +112,8 @@ class GapContract:
         assert await release(context(inbox, at=30), ["A"], reason=GAP_ACCEPTED, why="asked") == 1
         await folded(context(inbox, at=31))
         assert not await held(inbox, "A", at=32)
-        (gap,) = (await order_document(context(inbox, at=32), "A"))["gaps"]
-        assert gap["looked_at"]
+        (shown,) = (await order_document(context(inbox, at=32), "A"))["gaps"]
+        assert shown["looked_at"]
         await accept_gap(inbox, since=33, until=34, at=40)
         await started(context(inbox, at=41))
         assert await held(inbox, "A", at=42)

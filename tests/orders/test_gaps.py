@@ -5,10 +5,19 @@ from pathlib import Path
 import pytest
 
 from app.core.errors import NotFoundError
+from app.evidence.seal import seal_all
+from app.evidence.verify_log import verify_log
+from app.monitoring.preflight import of_gap
 from app.orders.find_orders import find_orders
+from app.orders.gap_holds import gaps_with_holds
+from app.orders.holds import release
 from app.orders.read_orders import explain_order
+from app.receiving.source_state import source_states
+from reconcile.instants import DAY, Instant
 from tests.api.driving import Driver, driving, event
+from tests.database.builders import SIGNER
 from tests.database.contract_gaps import accept_gap
+from tests.database.contract_holds import started
 from tests.reconcile.build import seconds
 
 PLACED = {"amount": "1500.00", "currency": "KES"}
@@ -64,3 +73,39 @@ async def test_money_is_not_said_to_be_owed_before_the_provider_was_asked(tmp_pa
         found = (await driver.api("GET", "/orders/ORD-1")).json()
         assert "Give nothing back before the payment service has said" in str(found["staff"])
         assert "is to be given back" not in str(found["plain"]["answer"])
+
+
+async def test_the_doctor_lists_gaps_and_the_orders_that_they_hold(tmp_path: Path) -> None:
+    async with driving(tmp_path) as driver:
+        assert await gaps_with_holds(driver.context) == []
+        await driver.send(event("e1"))
+        await driver.api("GET", "/orders/ORD-1")
+        await accepted(driver)
+        await started(driver.context)
+        ((gap, held),) = await gaps_with_holds(driver.context)
+        found = of_gap(gap, held=held)
+        assert (found.state, held) == ("weak", 1)
+        assert "The newest commits are gone (2026-11-20T10:00:02Z to " in found.sentence
+        assert found.sentence.endswith(": the disk was replaced. 1 order is held by it still.")
+        await release(driver.context, ["ORD-1"], reason="gap_accepted", why="looked up")
+        ((gap, held),) = await gaps_with_holds(driver.context)
+        assert (of_gap(gap, held=held).state, held) == ("ok", 0)
+
+
+async def test_a_source_that_delivers_says_for_a_day_what_may_be_lost(tmp_path: Path) -> None:
+    async with driving(tmp_path) as driver:
+        await driver.send(event("e1"))
+        await accepted(driver)
+        for pause, said in ((0, True), (DAY, False)):
+            driver.clock.put(Instant(driver.clock.now() + pause))
+            (state,) = await source_states(driver.context)
+            assert (LOST in state.sentence) == said
+
+
+async def test_the_log_says_what_may_be_lost_of_it(tmp_path: Path) -> None:
+    async with driving(tmp_path) as driver:
+        await driver.send(event("e1"))
+        await accepted(driver)
+        await seal_all(driver.context, SIGNER)
+        found = await verify_log(driver.context, own=SIGNER.key.public, progress=lambda *_: None)
+        assert found.sentence().endswith(f"What was sealed {LOST} may be lost.")
