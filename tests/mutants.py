@@ -419,10 +419,16 @@ def chosen(what: str) -> tuple[str, list[str]]:
 def main() -> int:
     """Run the command. Returns 0 if all changes were killed, 1 if one was not."""
     parser = argparse.ArgumentParser(prog="make mutants ARGS=", description=__doc__.split("\n")[0])
-    parser.add_argument("what", help=f"{', '.join(PARTS)}, or a module or folder of theirs")
+    parser.add_argument(
+        "what", help=f"protections, {', '.join(PARTS)}, or a module or folder of theirs"
+    )
     parser.add_argument("--sample", type=int, default=40, help="how many; 0: all (default 40)")
     parser.add_argument("--seed", type=int, default=1)
     asked = parser.parse_args()
+    if asked.what == "protections":
+        from tests.protections import played as broken
+
+        return broken()
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # what was begun ends
     try:
         name, modules = chosen(asked.what)

@@ -18,6 +18,7 @@ from tests.mutants import (
     chosen,
     judged,
 )
+from tests.protections import PROTECTIONS, Protection
 
 
 @pytest.mark.parametrize(
@@ -186,3 +187,9 @@ def test_what_no_part_has_is_refused() -> None:
     """Test that a misspelt word is refused instead of testing nothing."""
     with pytest.raises(ValueError, match="nor a module"):
         chosen("reconcile/no_such.py")
+
+
+@pytest.mark.parametrize("each", PROTECTIONS, ids=lambda each: each.name)
+def test_each_protection_stands_where_its_change_breaks_it(each: Protection) -> None:
+    assert (ROOT / each.path).read_text().count(each.before) == 1
+    assert all((ROOT / test.partition("::")[0]).exists() for test in each.tests)

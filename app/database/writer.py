@@ -351,10 +351,11 @@ class Writer:
         return monotonic() - self._wanted_at < WANTED_S
 
     def fail(self, reason: str) -> None:
-        """Refuse all further transactions, and call `on_poison` the first time."""
+        """Refuse all further transactions, and call `on_poison` the first time. A file that is lost
+        says more than another process made of it."""
         if self._poison is None:
-            self._poison = reason
-            self.on_poison(reason)
+            self._poison = self.loss() or reason
+            self.on_poison(self._poison)
 
     @contextmanager
     def though_poisoned(self) -> Iterator[None]:

@@ -27,7 +27,7 @@ from app.config.settings import Settings
 from app.context.context import AppContext
 from app.core.child_processes import WorkerProcess
 from app.core.clock import Clock
-from app.core.errors import ConfigurationError
+from app.core.errors import ConfigurationError, StorePoisoned
 from app.core.http import outgoing_client
 from app.core.ids import new_token
 from app.core.metrics import Metrics
@@ -388,6 +388,8 @@ class Service:
         except asyncio.CancelledError:
             raise
         except Exception as error:
+            if isinstance(error, StorePoisoned) and self.broken:
+                return  # it says what has been said
             log.error("a part of the service failed", component=name, exc_info=error)
             self.fail(f"{name} failed")
 

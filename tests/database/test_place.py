@@ -100,3 +100,17 @@ def test_a_database_that_was_written_anew_may_be_shorter(tmp_path: Path) -> None
             await writer.close()
 
     asyncio.run(shrink(tmp_path / "t.db"))
+
+
+def test_a_lost_file_is_named_where_another_process_reports_a_failed_disk(tmp_path: Path) -> None:
+    async def lose(path: Path) -> str | None:
+        writer = _writer(path)
+        try:
+            await writer.commit(_make, "before")
+            _replace(path)
+            writer.fail("the disk reported an I/O error: the process that reads the inbox met it")
+            return writer.poison
+        finally:
+            await writer.close()
+
+    assert "t.db was replaced" in (asyncio.run(lose(tmp_path / "t.db")) or "")

@@ -30,7 +30,8 @@ async def test_damage_that_is_found_while_serving_ends_the_service(tmp_path: Pat
             await driver.service.stopped()
         assert (await driver.send(event("e2"))).status_code == 503
         assert (await driver.client.get("/readyz")).status_code == 503
-        assert "the database file failed" in driver.service.broken
+        (reason,) = driver.service.broken
+        assert "nothing more is acknowledged" in reason
 
 
 @pytest.mark.usefixtures("database_in_threads")
