@@ -19,7 +19,7 @@ from app.core.errors import ConfigurationError, UsageError
 from app.privacy.gap import accept_found
 from tests.faults.check import assert_kept, look
 from tests.faults.injecting import DATABASE, INBOX, LOG, start
-from tests.faults.load import deliver
+from tests.faults.load import deliver, load
 from tests.faults.plants import DELETES_EARLY, NEVER_QUIET, script
 from tests.faults.service import Service, a_service
 from tests.waiting import until
@@ -117,6 +117,43 @@ def test_a_log_that_is_lost_after_a_kill(tmp_path: Path, fault: Fault) -> None:
     told = served(tmp_path, act=killed)
     fault(tmp_path / LOG)
     gap_is_named_and_accepted(tmp_path, told)
+
+
+def lost_under_load(folder: Path, file: str, *, rounds: int, acks: int) -> str:
+    """Remove a file while deliveries come, round after round; each start goes on as it asks to."""
+    told: set[str] = set()
+    for number in range(rounds):
+        with a_service(folder) as service, load(service.port, name=f"r{number}") as driver:
+            driver.until(acks)
+            (folder / file).unlink()
+            assert service.process.code() == 4
+        told |= driver.ledger.deliveries
+        try:
+            asyncio.run(start(folder))
+        except ConfigurationError:
+            asyncio.run(accept_found(settings(folder), reason="a test", clock=SystemClock()))
+            asyncio.run(start(folder))
+    assert_kept(folder / DATABASE, told)
+    assert len(told) >= rounds * acks
+    gaps = asked(folder / DATABASE, "SELECT count(*) FROM gaps")
+    return (
+        f"{file} removed {rounds} times: {len(told):,} acknowledgements, 0 lost, {gaps} gaps named"
+    )
+
+
+@pytest.mark.parametrize("file", [LOG, f"{DATABASE}-shm"])
+def test_nothing_acknowledged_is_lost_with_a_file_removed_under_load(
+    tmp_path: Path, file: str
+) -> None:
+    assert "0 lost" in lost_under_load(tmp_path, file, rounds=1, acks=100)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("file", [LOG, f"{DATABASE}-shm"])
+def test_ten_thousand_acknowledgements_with_a_file_removed_under_load(
+    tmp_path: Path, file: str
+) -> None:
+    print(lost_under_load(tmp_path, file, rounds=5, acks=2_000))
 
 
 def test_a_log_that_is_whole_after_a_kill_is_no_gap(tmp_path: Path) -> None:
