@@ -51,10 +51,11 @@ def _change(history: History, gaps: Sequence[Gap], *, policy: Policy) -> HoldCha
             return None
         return HoldChange("released", GAP_ACCEPTED, since)
     new = [gap for gap in gaps if last is None or gap.accepted_at >= last.recorded_at]
-    if not new:
+    until = max((gap.until for gap in new), default=EARLIEST)
+    if not _may_have_been_paid(history, until=until):  # most orders: they need no fold
         return None
     ledger = fold(history, policy=policy, as_of=history.instant_at(EARLIEST))
-    paid = _captures(ledger, until=max(gap.until for gap in new))
+    paid = _captures(ledger, until=until)
     left = any(each.captured > each.returned for each in ledger.balances)
     unclear = any(each.money is None for each in paid)
     if not paid or not (left or unclear) or ledger.case.filed.fulfilled is not None:
@@ -63,6 +64,18 @@ def _change(history: History, gaps: Sequence[Gap], *, policy: Policy) -> HoldCha
     ask = tuple(events[0] for events in named if events)
     newest = max(gap.accepted_at for gap in new)
     return HoldChange("held", GAP_ACCEPTED, Instant(newest + TICK), ask)
+
+
+def _may_have_been_paid(history: History, *, until: Instant) -> bool:
+    """Return whether an event of the order is dated by then, unless the shop only ever stated that
+    the order was fulfilled."""
+    stated = {each.kind for each in history.records}
+    if "order_fulfilled" in stated and "order_not_fulfilled" not in stated:
+        return False
+    return any(
+        (each.received_at if each.event.occurred_at is None else each.event.occurred_at) <= until
+        for each in history.deliveries
+    )
 
 
 def _captures(ledger: Ledger, *, until: Instant) -> list[Movement]:
