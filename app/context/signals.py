@@ -24,5 +24,7 @@ class Signals:
         self.drained.set()
         self.closing = asyncio.Event()
         """Set when the service stops: nobody should wait for news any more."""
+        self.dated_ahead = False
+        """Whether unread deliveries were seen that a clock that was ahead dated."""
         self.folded_elsewhere = False
         """Whether another process folds and seals what this one reads."""

@@ -85,6 +85,8 @@ class ClockWatch:
             if leap > CLOCKS_DIFFER:
                 self._leap = latest, leap
         self._latest, self._elapsed = now, elapsed
+        if context.signals.dated_ahead:
+            self._again = True
         if latest is None or now < latest - STEP:
             self._set_back = None if latest is None else self._seen(latest, now)
             self._again = True  # until it is done: the store may be busy
@@ -109,10 +111,12 @@ async def put_right(context: AppContext, *, seen: ClockCorrection | None = None)
     """
     database, now = context.database, context.clock.now()
     newest = await database.on_snapshot(store.newest_ahead, now)
-    backlog = await context.inbox.backlog()
-    if backlog.is_dated_ahead(now):
-        return ClockState.UNREAD
-    if newest is None or newest - now <= CLOCKS_DIFFER:
+    if newest - now > CLOCKS_DIFFER or context.signals.dated_ahead:
+        if (await context.inbox.backlog()).is_dated_ahead(now):
+            return ClockState.UNREAD
+        context.signals.dated_ahead = False
+        newest = await database.on_snapshot(store.newest_ahead, now)
+    if newest - now <= CLOCKS_DIFFER:
         return ClockState.RIGHT
     if not await database.on_snapshot(store.providers_agree, now, looked_at=COMPARED):
         log.warning("this clock is behind what providers have dated; set it by NTP")
@@ -126,6 +130,7 @@ async def put_right(context: AppContext, *, seen: ClockCorrection | None = None)
         things, at = things + more, Instant(at + more * TICK)
     orders = await _fold_again(context, now)
     await database.writer.commit(_note, ClockCorrection(since, now, latest), things, orders)
+    context.signals.alarming.set()
     log.warning(
         "the clock was ahead and is right again; what it dated counts from now",
         count=things,
@@ -199,7 +204,7 @@ async def clock_alarm(context: AppContext) -> Alarm | None:
     """Return the alarm that something is dated later than now, or that the clock was ahead."""
     now = context.clock.now()
     newest, last = await context.database.on_snapshot(_dated_by_clocks, now)
-    if newest is not None and newest - now > CLOCKS_DIFFER:
+    if newest - now > CLOCKS_DIFFER:
         return Alarm(
             reason="dated_later_than_now",
             sentence=f"Something here is dated {format_instant(newest)}, "
@@ -222,5 +227,5 @@ async def clock_alarm(context: AppContext) -> Alarm | None:
 
 def _dated_by_clocks(
     connection: PlainConnection, now: Instant
-) -> tuple[Instant | None, ClockCorrection | None]:
+) -> tuple[Instant, ClockCorrection | None]:
     return store.newest_ahead(connection, now), store.last_correction(connection)

@@ -101,11 +101,11 @@ _NEWEST: Final = (
 )
 
 
-def newest_ahead(connection: PlainConnection, now: Instant) -> Instant | None:
-    """Return the latest instant after now that anything has and that is not redated; None: none."""
+def newest_ahead(connection: PlainConnection, now: Instant) -> Instant:
+    """Return the latest instant that anything has and that is not redated, but at least now."""
     values = ((first_id("dlv_", now), now), (first_id("rec_", now), now), (now,))
     found = [connection.ask(sql, given) for sql, given in zip(_NEWEST, values, strict=True)]
-    return max((rows[0][0] for rows in found if rows), default=None)
+    return Instant(max([now, *(rows[0][0] for rows in found if rows)]))
 
 
 def providers_agree(connection: PlainConnection, now: Instant, *, looked_at: int) -> bool:

@@ -291,6 +291,7 @@ async def publishable(context: AppContext) -> Instant:
     """
     now, backlog = context.clock.now(), await context.inbox.backlog()
     if backlog.is_dated_ahead(now):
+        context.signals.dated_ahead = True
         return EARLIEST
     return now if backlog.oldest is None else min(now, backlog.oldest - TICK)
 

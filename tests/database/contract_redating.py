@@ -41,7 +41,7 @@ class RedatingContract:
             await receive(inbox, event, at=AHEAD)
         await fold(inbox, at=AHEAD)
         assert await put_right(context(inbox, at=RIGHT)) is ClockState.RIGHT
-        assert await fetch(inbox, run, newest_ahead, seconds(RIGHT)) is None
+        assert await fetch(inbox, run, newest_ahead, seconds(RIGHT)) == seconds(RIGHT)
         noted = await fetch(inbox, run, last_correction)
         assert noted == (seconds(1), seconds(RIGHT), seconds(AHEAD))
         await fold(inbox, at=RIGHT + 1)

@@ -10,6 +10,7 @@ from app.monitoring.monitoring_store import last_delivery
 from app.orders import clock_correction
 from app.orders.clock_correction import ClockState, ClockWatch, clock_alarm, put_right
 from app.orders.refold import publishable, refold_until_quiet
+from app.receiving.reader import read_some
 from app.receiving.source_state import source_states
 from reconcile.instants import DAY, EARLIEST, HOUR, MINUTE, SECOND, Instant, format_instant
 from tests.api.driving import Driver, driving, of_order, reader_of
@@ -152,18 +153,30 @@ async def test_a_service_that_was_stopped_meanwhile_sees_it_at_its_start(tmp_pat
 
 
 async def test_nothing_is_published_before_what_that_clock_dated_is_read(tmp_path: Path) -> None:
-    """The unread delivery may be about any order, and nobody knows when it came."""
+    """The unread delivery may be about any order, and nobody knows when it came. It is redated once
+    it is read, though the service was restarted before."""
     async with driving(tmp_path, with_worker=False) as driver:
-        await day_ahead(driver)
-        driver.clock.put(T + DAY)
+        await driver.send(of_order("A", "begun", "pending"))
         reader = reader_of(driver.service)
-        reader.stop()
+        reader.stop(drain=False)
         await soon(lambda: not reader.alive)
-        await driver.send(of_order("D", "unread"))
+        driver.clock.put(T + DAY)
+        await driver.send(of_order("A", "paid"))
         driver.clock.put(RIGHT)
+        watch = ClockWatch(driver.context)
+        await watch.look()
+        await fold(driver)
+        assert await published(driver) == []
         assert await publishable(driver.context) == EARLIEST
         assert await put_right(driver.context) is ClockState.UNREAD
-        assert driver.rows("SELECT count(*) FROM records WHERE kind='redated'") == [(0,)]
+        behind = await driver.api("GET", "/orders/A")
+        assert int(behind.headers["Tallyhook-Behind"]) >= 1
+        while await read_some(reader._reading):
+            pass
+        await watch.look()
+        await fold(driver)
+        assert await published(driver) == [("A", "succeeded")]
+        assert driver.rows("SELECT at FROM revisions") == [(RIGHT,)]
 
 
 async def test_a_clock_that_is_behind_changes_nothing(tmp_path: Path) -> None:
