@@ -170,6 +170,7 @@ class Health:
             "journal_queue": state.queue,
             "inbox_unread": state.unread,
             "inbox_unread_bytes": state.unread_bytes,
+            "inbox_kept_bytes": state.kept,
             "inbox_set_aside": state.aside,
             "store_writable": int(state.refuses is None),
             "write_faults": state.faults,

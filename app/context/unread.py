@@ -60,6 +60,10 @@ class UnreadInbox(Protocol):
         """Count likewise, and return the last number of each kind by now."""
         ...
 
+    async def kept_bytes(self) -> int:
+        """Count the bytes of what was read and not deleted yet, of an SQLite database's inbox."""
+        ...
+
     async def tidy(self) -> bool:
         """Leave nothing of what was read in the inbox. False where that was not done in time."""
         ...

@@ -172,6 +172,7 @@ GAUGES: Final = {
     "journal_queue": "Arrivals that wait to be committed.",
     "inbox_unread": "Accepted and refused deliveries that are not read yet.",
     "inbox_unread_bytes": "Bytes of deliveries that are not read yet.",
+    "inbox_kept_bytes": "Bytes of deliveries that are read and not deleted from the inbox yet.",
     "inbox_set_aside": "Deliveries that could not be read; `tallyhook deliveries poisoned`.",
     "store_writable": "1 while deliveries can be stored; 0 while there is no room for them.",
     "write_faults": "Latest batches of deliveries in a row that could not be written.",

@@ -93,6 +93,7 @@ class StoreState(Overview):
 
     queue    arrivals that are not committed yet
     read     deliveries read, by source and verdict
+    kept     bytes of deliveries that are read and still in the inbox
     faults   consecutive batches of deliveries that could not be written
     left     leaves in the last published checkpoint, and its instant; None before the first
     backup   the instant of the last recorded backup; None without one
@@ -101,6 +102,7 @@ class StoreState(Overview):
 
     queue: int
     read: Mapping[tuple[str, str], int]
+    kept: int
     faults: int
     left: tuple[int, Instant] | None
     backup: Instant | None
@@ -196,6 +198,7 @@ async def store_state(context: AppContext) -> StoreState:
             **await _counts(context, connection, unread=unread),
             queue=queue,
             read=await run(connection, append_store.read_counts),
+            kept=inbox.writer.kept_size,
             faults=inbox.queue.faults + inbox.append_faults,
             left=await departure_store.last_to_leave(connection),
             backup=await last_backup(connection),

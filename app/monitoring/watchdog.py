@@ -22,6 +22,7 @@ from app.core.alarm import Alarm
 from app.core.schedule import schedule_entries
 from app.core.text import counted
 from app.database.statements import run
+from app.database.writer import MIB
 from app.evidence.witnesses import CONTRADICTING, PROBLEMS, cosigned_size, witnesses_of
 from app.finance import scheduled_store
 from app.monitoring import monitoring_store
@@ -438,6 +439,24 @@ async def _reader(watched: Watched) -> Alarm | None:
     )
 
 
+KEPT_MOST: Final = 256 * MIB
+"""Bytes of read deliveries in the inbox for an alarm: five times what the database's log holds
+before it is folded."""
+
+
+async def _kept(watched: Watched) -> Alarm | None:
+    kept = await watched.context.inbox.kept_bytes()
+    if kept <= KEPT_MOST:
+        return None
+    return Alarm(
+        reason="inbox_not_emptied",
+        sentence=f"The inbox still has {kept // MIB:,} MiB of deliveries that were read, because "
+        "the database's write-ahead log cannot be folded: end what reads the database for long, "
+        "such as a backup. Nothing is lost.",
+        pressing=False,
+    )
+
+
 async def _poisoned(watched: Watched) -> Alarm | None:
     async with watched.context.database.reading() as connection:
         count = await run(connection, inbox_store.count_set_aside)
@@ -560,6 +579,11 @@ WATCHES: Final = (
         "1 while accepted deliveries wait longer than TALLYHOOK_INBOX_ALARM_S to be read.",
         _reader,
         dated=True,
+    ),
+    Watch(
+        "inbox_kept",
+        "1 while the inbox has more than 256 MiB of deliveries that were read.",
+        _kept,
     ),
     Watch(
         "poisoned",

@@ -535,6 +535,13 @@ class InboxRows:
         """How far the file has been read."""
         return await self._database.on_snapshot(_progress)
 
+    async def kept_bytes(self) -> int:
+        """Bytes of the file's rows that were read and are not deleted yet."""
+        file = self._file
+        if file is None:
+            return 0
+        return await file.on_snapshot(_kept_bytes, (await self.progress()).position)
+
     async def rows_of_file(self) -> tuple[list[tuple[int, int, int, Instant]], int, int]:
         """Number, records, bytes and arrival of every row of the file, in their order; up to which
         number nothing is left of those that were read; and LAST_COMMIT as it was noted."""
@@ -586,6 +593,11 @@ def _rows_of_file(
     noted = counter(connection, LAST_COMMIT)
     found = [(seq, count, size, at) for seq, count, size, at in rows]
     return found, counter(connection, TIDIED), noted
+
+
+def _kept_bytes(connection: PlainConnection, position: int) -> int:
+    ((size,),) = connection.ask("SELECT sum(size) FROM inbox WHERE seq <= ?", (position,))
+    return int(size or 0)
 
 
 def last_number(connection: PlainConnection) -> int:

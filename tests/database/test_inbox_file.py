@@ -18,6 +18,7 @@ from app.core.clock import SystemClock
 from app.core.errors import ConfigurationError, StoreUnavailable
 from app.database.gaps import accepted_gaps
 from app.database.writer import MIB
+from app.monitoring.watchdog import Watched, alarms
 from app.orders.set_aside import HOLDING
 from app.privacy.backup import adopt_inbox, back_up, restore
 from app.privacy.replay_erasures import Replayed
@@ -211,6 +212,24 @@ async def test_the_room_that_unread_deliveries_need_is_kept_free(url: str) -> No
         await read(inbox)
         await inbox.writer._look()
         assert space.reserved() == 0
+
+
+async def test_what_is_read_and_kept_for_long_is_an_alarm(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same bytes that the receiver counts; none once the log was folded."""
+    async with opened(url) as inbox:
+        await take(inbox, "e1", "e2")
+        watched = Watched(context(inbox))
+        monkeypatch.setattr("app.monitoring.watchdog.KEPT_MOST", 0)
+        assert "inbox_kept" not in await alarms(watched)
+        await read(inbox)
+        await inbox.writer._look()
+        assert 0 < inbox.writer.kept_size == await inbox.kept_bytes()
+        assert "such as a backup" in (await alarms(watched))["inbox_kept"].sentence
+        monkeypatch.setattr(inbox_writer_store, "IDLE_S", 0.0)
+        await look(inbox)
+        assert inbox.writer.kept_size == await inbox.kept_bytes() == 0
 
 
 async def test_too_much_unread_is_refused(url: str) -> None:
