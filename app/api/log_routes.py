@@ -15,7 +15,7 @@ from app.api.request_body import (
     word_parameter,
 )
 from app.context.context import AppContext
-from app.core.errors import NotFoundError
+from app.core.errors import NotFoundError, UsageError
 from app.core.problems import ApiProblem
 from app.evidence.witnesses import witness_document
 from app.orders import delivery_log, notify_shop
@@ -30,17 +30,20 @@ class LogRoutes:
         """GET /api/v1/deliveries?verdict=&source=&kind=&order=&no_order=&before=&limit=, newest
         first. Refused ones are omitted for a caller who may not see them."""
         _may_look(operator, "deliveries")
-        page = await delivery_log.list_deliveries(
-            self._context,
-            verdict=chosen(request, "verdict", delivery_log.VERDICTS),
-            source=request.query_params.get("source") or None,
-            kind=request.query_params.get("kind") or None,
-            order=word_parameter(request, "order"),
-            no_order=chosen(request, "no_order", ("true", "false")) == "true",
-            refused=operator.role in MAY_READ["refused_deliveries"],
-            limit=limit_parameter(request, most=self._context.settings.page_max),
-            before=request.query_params.get("before") or None,
-        )
+        try:
+            page = await delivery_log.list_deliveries(
+                self._context,
+                verdict=chosen(request, "verdict", delivery_log.VERDICTS),
+                source=request.query_params.get("source") or None,
+                kind=request.query_params.get("kind") or None,
+                order=word_parameter(request, "order"),
+                no_order=chosen(request, "no_order", ("true", "false")) == "true",
+                refused=operator.role in MAY_READ["refused_deliveries"],
+                limit=limit_parameter(request, most=self._context.settings.page_max),
+                before=request.query_params.get("before") or None,
+            )
+        except UsageError as error:  # the order is restricted
+            raise ApiProblem(422, "parameter_invalid", f"{error}.") from None
         return JSONResponse(
             {
                 "deliveries": [delivery_log.listed_delivery(each) for each in page.entries],

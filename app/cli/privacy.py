@@ -314,7 +314,8 @@ def erase(
     """Erase a customer's personal data: bodies, headers, phone numbers and session requests.
 
     Digests, dates, amounts, references, verdicts, ledgers and the sealed log stay. What must stay
-    for now, unread deliveries too, is listed with why, and the exit code is 1: ask again later.
+    for now, unread deliveries too, is listed with why, is hidden from searches, and is erased by
+    itself when nothing keeps it any more. The exit code is then 1, unless only the books keep it.
 
     With an operator's own token it is a proposal; who approves it types the number again.
 
@@ -347,17 +348,19 @@ def erase(
     path = None if dry_run else sqlite_file(settings.database_url)
     left = [] if path is None else traces_left(path, erasure)
     _print_erasure(erasure, left, form)
-    if erasure.kept or left:
+    if left or any(each.why != "accounts" for each in erasure.kept):
         raise typer.Exit(1)
 
 
 def _print_places(form: printing.Format) -> None:
-    from app.privacy.places import FILES, columns
+    from app.config.load import load_settings
+    from app.privacy.places import FILES, columns, retained_rows
 
     rows = [
         {"where": where, "personal": m.personal, "what": m.what, "erasure": m.erased_words}
         for where, m in (*columns(), *FILES)
     ]
+    rows += retained_rows(load_settings())
     printing.emit(rows, columns=("where", "personal", "what", "erasure"), form=form)
 
 
@@ -393,7 +396,8 @@ def _print_erasure(erasure: Erasure, left: list[Path], form: printing.Format) ->
         f"{counted(counts['book_lines'], 'phone')} in order books; "
         f"{counted(counts['bank_lines'], 'text')} of banks; "
         f"{counted(counts['attachments'], 'attachment')}; "
-        f"{counted(counts['reasons'], 'reason')} of events. Kept: {counts['kept']}."
+        f"{counted(counts['reasons'], 'reason')} of events. Kept: {counts['kept']}, "
+        f"restricted: {counts['restricted']}."
     )
     if erasure.dry_run:
         return
@@ -433,6 +437,9 @@ def _rows(erasure: Erasure, action: str) -> list[dict[str, Any]]:
         rows.append({"what": kept.what, "deed": "kept", "sentence": kept.sentence})
     for copy in erasure.copies:
         rows.append({"what": copy.name, "deed": "not reached", "sentence": copy.sentence})
+    for kept in erasure.restricted():
+        row = {"what": kept.what, "deed": "restricted", "sentence": kept.restricted_words}
+        rows.append(row)
     for place in erasure.places():
         if place.went:
             sentence = counted(place.went, "row")

@@ -10,6 +10,7 @@ make, stands for what was previewed.
 
 import hashlib
 import hmac
+from itertools import islice
 from typing import Final
 
 from starlette.responses import Response
@@ -24,7 +25,7 @@ from app.core.text import capital, counted
 from app.privacy import erase, erase_finding, export, fit_journal
 from app.privacy.places import WAITS
 from app.privacy.whose import typed_as
-from reconcile.instants import HOUR, format_instant
+from reconcile.instants import HOUR, format_instant, format_known
 
 KEPT_SHOWN: Final = 20
 """Things that must stay, listed one by one up to here."""
@@ -40,6 +41,8 @@ async def privacy_document(view: View) -> Document:
             "pending": journal.pending,
             "waits": list(journal.waits),
             "torn": journal.torn,
+            "restricted": journal.restricted,
+            "next_end": format_known(journal.next_end),
         },
         "erasures": [
             {
@@ -182,13 +185,17 @@ def _totals(found: erase_finding.Erasure) -> tuple[str, ...]:
     ]
     if found.of_others():
         lines.append(f"With it {erase.files_of_others(found)} would go.")
-    if found.kept:
-        lines.append(
-            f"{counted(len(found.kept), 'thing stays', 'things stay')} for now; ask again later:"
-        )
-        lines += [f"{each.what}: {each.sentence}." for each in found.kept[:KEPT_SHOWN]]
-        if len(found.kept) > KEPT_SHOWN:
-            lines.append(f"And {len(found.kept) - KEPT_SHOWN} more.")
+    restricted = found.restricted()
+    others = [each for each in found.kept if each.kind is None]
+    if staying := [*restricted, *others]:
+        stay = counted(len(staying), "thing stays", "things stay")
+        lines.append(f"{stay} for now, for finance and claims:")
+        words = [f"{each.sentence}; {each.restricted_words}" for each in restricted]
+        words += [each.sentence for each in others]
+        both = zip(staying, words, strict=True)
+        lines += [f"{each.what}: {word}." for each, word in islice(both, KEPT_SHOWN)]
+        if len(staying) > KEPT_SHOWN:
+            lines.append(f"And {len(staying) - KEPT_SHOWN} more.")
     if found.copies:
         lines.append(
             f"{counted(len(found.copies), 'earlier copy', 'earlier copies')} would not be reached:"

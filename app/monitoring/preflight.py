@@ -237,6 +237,13 @@ def of_erasure_journal(variable: str, state: JournalState) -> Iterator[Check]:
         lines = counted(state.pending, "line of it is", "lines of it are")
         sentence = f"{lines} not carried out in this database: personal data that was erased is in "
         yield must(variable, f"{sentence}it.", "; ".join(state.waits))
+    if state.restricted:
+        next_end = "none of their ends is known"
+        if state.next_end is not None:
+            next_end = f"the next period ends at {format_instant(state.next_end)}"
+        are = counted(state.restricted, "thing is", "things are")
+        sentence = f"{are} kept of people who were erased, hidden from searches: {next_end}."
+        yield ok("restricted data", sentence)
     if state.torn:
         sentence = "Its last line was cut short: of that erasure nothing was begun."
         yield weak(variable, sentence, "ask for that erasure again")

@@ -11,9 +11,10 @@ from typing import Final, Literal
 
 from app.config.settings import Settings
 from app.database.engine import Connection
+from app.database.marks import GROUNDS
 from app.finance.book_line_store import book_rows_of
 from app.finance.break_acts import SeenBreak, breaks_since
-from app.receiving.restrictions import Kind
+from app.receiving.restrictions import REASONS, Kind
 from app.receiving.unread import WINDOW
 from reconcile.instants import DAY, EARLIEST, Duration, Instant, format_instant
 from reconcile.ledger.fold import FINAL, is_disputed, is_window_open, last_heard
@@ -88,6 +89,15 @@ class KeptData:
         """Say why it stays, for a person."""
         shown = self.detail if self.until is None else format_instant(self.until)
         return SENTENCES[self.why].format(shown, self.do)
+
+    @property
+    def restricted_words(self) -> str:
+        """Say until when it is restricted, and on which legal ground."""
+        ground = GROUNDS[REASONS[self.why].ground]
+        if self.why == "in_the_reference":
+            return f"hidden from searches for good ({ground})"
+        until = "that ends" if self.until is None else format_instant(self.until)
+        return f"hidden from searches until {until}, then erased by itself ({ground})"
 
 
 NO_TIME: Final = Duration(0)

@@ -15,6 +15,7 @@ from app.core.errors import ConfigurationError
 from app.database.engine import Connection
 from app.database.statements import run
 from app.privacy import erase_store, erasure_journal
+from app.receiving.restriction_store import restriction_totals
 from reconcile.instants import MINUTE, Duration, Instant
 
 PATIENCE: Final[Duration] = Duration(10 * MINUTE)
@@ -103,6 +104,8 @@ class JournalState:
     problem  why it cannot be used, and what to do
     pending  lines that are not carried out in this database; `waits`: why, and what to do
     torn     whether its last line was cut short
+    restricted  things that an erasure could not empty yet; `next_end`: when the next period ends,
+             None where no end is known
     """
 
     path: Path | None
@@ -111,6 +114,8 @@ class JournalState:
     pending: int = 0
     waits: Sequence[str] = ()
     torn: bool = False
+    restricted: int = 0
+    next_end: Instant | None = None
 
 
 async def journal_state(context: AppContext) -> JournalState:
@@ -120,6 +125,7 @@ async def journal_state(context: AppContext) -> JournalState:
         begun = await erase_store.journal_name(connection) is not None
         known = len(await erase_store.known_lines(connection))
         waiting = await run(connection, erase_store.pending_lines)
+        restricted, next_end, _ = await run(connection, restriction_totals)
     if path is None:
         without = "is not set, and this database is with a journal of erasures; name its file"
         return JournalState(path=None, begun=begun, problem=without if begun else None)
@@ -137,6 +143,8 @@ async def journal_state(context: AppContext) -> JournalState:
         pending=strange + len(waiting),
         waits=[WAITS[each] for each in sorted(reasons)],
         torn=journal.torn,
+        restricted=restricted,
+        next_end=next_end,
     )
 
 

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final, NamedTuple, get_args
 
+from app.config.settings import Settings
+from app.core.text import counted
 from app.database import marks
 
 
@@ -58,6 +60,49 @@ FILES: Final[tuple[Place, ...]] = (
     ),
 )
 """What lies beside the database, or was taken out of it."""
+
+
+class RetainedClass(NamedTuple):
+    """Data that an erasure keeps for a time: the setting with its days, and the legal ground."""
+
+    setting: str
+    what: str
+    ground: marks.Ground
+
+
+CLASSES: Final[tuple[RetainedClass, ...]] = (
+    RetainedClass(
+        "retention_accounts_days",
+        "accounting records: an order after its last word, a bank's line after its booking",
+        "accounts",
+    ),
+    RetainedClass(
+        "retention_disputes_days", "evidence of a payment, after its last capture", "claims"
+    ),
+    RetainedClass(
+        "retention_unallocated_days", "who paid money of no order, after it came", "claims"
+    ),
+    RetainedClass(
+        "retention_minimum_days", "all of an order or a delivery, after its last word", "accounts"
+    ),
+)
+
+
+def retained_rows(settings: Settings) -> list[dict[str, str]]:
+    """Return the classes as rows of the list of places, by these settings."""
+    rows = []
+    for each in CLASSES:
+        days = getattr(settings, each.setting)
+        kept = f"restricted for {counted(days, 'day')}, then erased by itself"
+        rows.append(
+            {
+                "where": f"TALLYHOOK_{each.setting.upper()}",
+                "personal": "personal",
+                "what": each.what,
+                "erasure": f"{kept} ({marks.GROUNDS[each.ground]})" if days else "kept no longer",
+            }
+        )
+    return rows
 
 
 @cache

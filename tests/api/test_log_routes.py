@@ -10,7 +10,9 @@ import pytest
 
 from app.access.operators import register_operator
 from app.access.tokens import issue_own_token, issue_token
+from app.database.statements import run
 from app.orders.refold import refold_until_quiet
+from app.receiving.restriction_store import RestrictionRow, write_restrictions
 from app.sealing.departure_store import (
     Departure,
     WitnessState,
@@ -183,6 +185,26 @@ async def test_a_notification_is_sent_again_by_a_person_with_a_reason(desk: Desk
     for none in ("99", "x", "0"):
         missing = await desk.ask("Sue", f"notifications/{none}/redeliver", "POST", json=REASON)
         assert (missing.status_code, missing.json()["code"]) == (404, "notification_unknown")
+
+
+async def test_what_is_restricted_shows_no_header_and_is_in_no_list_of_its_order(
+    desk: Desk,
+) -> None:
+    """Its answers are as described, and say since when it is restricted, and why."""
+    driver = desk.driver
+    row = RestrictionRow(
+        kind="order", thing="ORD-1", since=T, until=None, why="disputed", look_at=T, erasure=T
+    )
+    async with driver.context.database.writing() as connection:
+        await run(connection, write_restrictions, [row])
+    listed = await desk.ask("Sue", "deliveries?order=ORD-1")
+    assert (listed.status_code, "restricted since" in listed.text) == (422, True)
+    (name,) = driver.rows("SELECT id FROM deliveries WHERE event_id = 'e1'")[0]
+    shown = (await desk.ask("Sue", f"deliveries/{name}")).json()
+    assert (shown["phones"], shown["headers"]) == ([], [])
+    assert "restricted since" in shown["problem"]
+    order = (await desk.ask("Sue", "orders/ORD-1")).json()
+    assert (order["restricted"]["until"], order["restricted"]["why"]) == (None, "disputed")
 
 
 async def test_a_programs_token_sees_none_of_it(desk: Desk) -> None:

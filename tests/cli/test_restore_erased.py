@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from app.orders.refold import refold_until_quiet
+from app.privacy.pending_erasures import PendingErasures
 from reconcile.instants import DAY
 from tests.api.driving import driving, of_order, reader_of
 from tests.cli.test_commands import Ended, Run, run
@@ -111,6 +112,79 @@ def test_who_was_erased_since_a_backup_is_not_in_what_it_restores(
         ("the journal of erasures", "tallyhook"),
     ]
     assert run(*ERASE).code == 5, "nothing is kept of the number"
+
+
+async def _round(folder: Path, *, day: int) -> None:
+    """Have the service look at what is pending, so many days after the payment."""
+    kept: dict[str, Any] = {"RETENTION_DISPUTES_DAYS": "30", "RETENTION_ACCOUNTS_DAYS": "365"}
+    at = T + day * DAY
+    async with driving(folder, with_worker=False, at=at, looking=True, **kept) as driver:
+        await PendingErasures(driver.service.context).work()
+
+
+def test_what_an_erasure_kept_is_restricted_erased_by_itself_and_both_again_after_a_restore(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The evidence of a payment that can be disputed: hidden from searches, given to a bank with a
+    line in the trail, and gone with the end of its window."""
+    copy_of(_two_who_bought, tmp_path)
+    monkeypatch.setenv("TALLYHOOK_RETENTION_DISPUTES_DAYS", "30")
+    monkeypatch.setenv("TALLYHOOK_RETENTION_ACCOUNTS_DAYS", "365")
+    backup, kept = tmp_path / "old.backup", {"e-ORD-1": True, "e-ORD-2": True}
+    gone = {"e-ORD-1": False, "e-ORD-2": True}
+    assert run("backup", str(backup)).code == 0
+    find = ("orders", "find", f"+{PHONE}", "--format", "json")
+    assert len(run(*find).document["hits"]) == 1
+    looked = run(*ERASE, "--dry-run", "--format", "json").document["restricted"]
+    done = run(*ERASE)
+    assert (done.code, "restricted: 1." in done.err) == (1, True)
+    assert f"hidden from searches until {looked[0]['until']}, then erased by itself" in done.out
+    assert "GDPR Art. 17(3)(e)" in looked[0]["ground"]
+    assert bodies(tmp_path) == kept
+    assert (run(*find).document["hits"], run("deliveries", "list").code) == ([], 0)
+    assert run("deliveries", "list", "--order", "ORD-1").code == 2
+    assert run("orders", "unmask", "ORD-1", "--reason", "why").code == 2
+    shown = run("orders", "show", "ORD-1", "--format", "json").document
+    assert (shown["outcome"], shown["restricted"]["why"]) == ("succeeded", "disputable")
+    assert "restricted since" in run("orders", "show", "ORD-1").out
+    assert "1 thing is kept of people who were erased" in run("doctor").out
+    words = ("--with-personal-data", "--reason", "dispute 12")
+    assert run("evidence", "build", "ORD-1", "-o", str(tmp_path / "b.zip"), *words).code == 0
+    taken = run("audit", "list", "--action", "evidence_built", "--format", "json").document
+    assert [each["subject"] for each in taken] == ["ORD-1"]
+    newer = tmp_path / "newer.backup"
+    assert run("backup", str(newer)).code == 0
+    asyncio.run(_round(tmp_path, day=29))
+    assert bodies(tmp_path) == kept
+    for file in (None, newer, backup):  # the first time, and both again by the journal
+        if file is not None:
+            assert restore(run, file).code == 0
+            assert len(run(*find).document["hits"]) == 0
+            assert bodies(tmp_path) == gone
+        asyncio.run(_round(tmp_path, day=30))
+        assert bodies(tmp_path) == gone
+        assert PHONE.encode() not in (tmp_path / "t.db").read_bytes()
+        assert rows(tmp_path, "SELECT thing, why FROM restrictions") == [("ORD-1", "accounts")]
+        assert run("db", "check").code == 0
+
+
+def test_a_restriction_is_put_back_by_a_restore(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a backup of before the erasure, with its end and since when."""
+    copy_of(_two_who_bought, tmp_path)
+    monkeypatch.setenv("TALLYHOOK_RETENTION_DISPUTES_DAYS", "30")
+    backup = tmp_path / "old.backup"
+    assert run("backup", str(backup)).code == 0
+    assert run(*ERASE).code == 1
+    stored = rows(tmp_path, "SELECT * FROM restrictions")
+    assert len(stored) == 1
+    for _ in range(2):
+        assert restore(run, backup).code == 0
+        assert rows(tmp_path, "SELECT * FROM restrictions") == stored
+        assert bodies(tmp_path) == {"e-ORD-1": True, "e-ORD-2": True}
+    found = run("orders", "find", f"+{PHONE}", "--format", "json").document
+    assert found["hits"] == []
 
 
 def test_an_order_that_was_erased_is_erased_again(run: Run, tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ from app.privacy.erasure_journal import make_journal
 from app.privacy.export_files import files_of
 from app.privacy.export_finding import find_person
 from app.privacy.fit_journal import WAITS, journal_state, long_pending
-from app.privacy.pending_erasures import PendingErasures
+from app.privacy.pending_erasures import IDLE_S, REST_S, PendingErasures
 from app.privacy.places import UNEXPECTED, columns, is_emptied
 from app.privacy.replay_erasures import (
     ErasureReplay,
@@ -41,7 +41,15 @@ from app.receiving import phone_store as phones
 from app.receiving.append_store import Envelope
 from app.receiving.correlation_store import ORPHANS
 from app.receiving.inbox import Inbox
-from reconcile.instants import DAY, SECOND, TICK
+from app.receiving.restriction_store import (
+    due_restrictions,
+    order_beside,
+    restriction_totals,
+    restrictions_of,
+    restrictions_of_deliveries,
+    write_restrictions,
+)
+from reconcile.instants import DAY, SECOND, TICK, Instant
 from reconcile.ledger.events import Event
 from reconcile.money import Money
 from tests.contexts import with_given, with_settings
@@ -112,6 +120,11 @@ async def with_bodies(inbox: Inbox) -> list[str]:
     """Return the events whose bodies are there."""
     sql = "SELECT event_id FROM deliveries WHERE body IS NOT NULL ORDER BY 1"
     return [row[0] for row in await rows(inbox, sql)]
+
+
+async def ids_of(inbox: Inbox) -> list[str]:
+    """Return the deliveries."""
+    return [row[0] for row in await rows(inbox, "SELECT id FROM deliveries")]
 
 
 FOUND_BY: dict[str, tuple[str, dict[str, Any], str]] = {
@@ -460,6 +473,41 @@ class PersonalContract:
         assert (await journal_state(then)).pending == 0
         with pytest.raises(NotFoundError):
             await erasing(then)
+
+    async def test_what_is_restricted_stands_until_its_period_ends(
+        self, inbox: Inbox, tmp_path: Path
+    ) -> None:
+        """An older line that a restore repeats does not undo what was judged since."""
+        await keep(inbox, arrival(paid("e1", "A"), body=PHONE.encode(), customer=(DIGEST,)))
+        await refold_until_quiet(context(inbox), limit=10, progress=quiet)
+        then = with_settings(a_month_later(inbox, tmp_path), retention_disputes_days=60)
+        then = with_given(then, phone_key=KEY)
+        assert [each.why for each in (await erasing(then)).kept] == ["disputable"]
+        [row] = await fetch(inbox, run, due_restrictions, Instant(T + 60 * DAY), limit=9)
+        assert (row.kind, row.thing, row.look_at) == ("order", "A", row.until)
+        async with inbox.database.writing() as connection:
+            (noted,) = await run(connection, restrictions_of_deliveries, await ids_of(inbox))
+            assert noted[1] == row
+            await run(connection, write_restrictions, [row._replace(why="not_over")])
+            newer = Instant(row.erasure + 1)
+            later = row._replace(why="to_settle", since=newer, erasure=newer)
+            for _ in range(2):
+                (after,) = await run(connection, restrictions_of, "order", ["A", "B"])
+                assert after.why == ("disputable" if after.erasure == row.erasure else "to_settle")
+                await run(connection, write_restrictions, [later])
+            assert (after.since, after.erasure) == (row.since, newer)
+            assert await run(connection, order_beside, after.erasure) == "A"
+            assert await run(connection, restriction_totals) == (1, row.until, row.look_at)
+        ended = with_settings(context(inbox, at=61 * DAY // SECOND), retention_disputes_days=60,
+                              erasure_journal=tmp_path / "erasures")  # fmt: skip
+        task = PendingErasures(ended)
+        assert await task.work() == 0
+        assert await with_bodies(inbox) == []
+        async with inbox.database.reading() as connection:
+            assert await run(connection, restriction_totals) == (0, None, None)
+        assert task.rest_s(0) == REST_S, "the next round looks at what is restricted by then"
+        await task.work()
+        assert (task.rest_s(0), task.rest_s(2)) == (IDLE_S, REST_S)
 
     @pytest.mark.parametrize("table", ONLY_ADDED_TO)
     async def test_some_rows_can_only_be_added(self, inbox: Inbox, table: str) -> None:
