@@ -337,11 +337,12 @@ class Bookmark:
 
 
 async def bookmarks(connection: AsyncConnection, operator: str) -> list[Bookmark]:
-    """Return an operator's bookmarks by kind and label."""
+    """Return an operator's bookmarks by kind and label, without orders that are restricted."""
     rows = await connection.execute(
         text(
             "SELECT kind, label, query, at FROM bookmarks WHERE operator = :operator "
-            "ORDER BY kind, label"
+            "AND NOT (kind = 'order' AND EXISTS (SELECT 1 FROM restrictions "
+            "WHERE restrictions.kind = 'order' AND thing = label)) ORDER BY kind, label"
         ),
         {"operator": operator},
     )

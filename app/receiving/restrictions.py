@@ -72,7 +72,9 @@ class Restriction:
     def sentence(self) -> str:
         """Say that it is restricted, since when, until when and why."""
         because, ground = REASONS[self.why]
-        until = "until that ends" if self.until is None else f"until {format_instant(self.until)}"
+        until = f"until {format_known(self.until) or 'that ends'}"
+        if self.why == "in_the_reference":
+            until = "for good"
         return (
             f"Its customer's data are restricted since {format_instant(self.since)}, {until}: "
             f"{because} ({GROUNDS[ground]})."

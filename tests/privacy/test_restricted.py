@@ -7,6 +7,7 @@ from typing import get_args
 
 import pytest
 
+from app.access.bookmarks import bookmarks_of, pin_order
 from app.context.context import AppContext
 from app.core.errors import UsageError
 from app.core.masking import DOT
@@ -21,7 +22,7 @@ from app.orders.refold import refold_until_quiet
 from app.orders.unallocated import read_unallocated
 from app.privacy.erase_rules import SENTENCES, Why
 from app.receiving.kept_request import kept_request
-from app.receiving.restrictions import REASONS
+from app.receiving.restrictions import REASONS, Restriction
 from reconcile.instants import DAY, Instant, format_instant, parse_instant
 from reconcile.reporting.report import Scope
 from tests.api.driving import Driver, driving, of_order
@@ -61,6 +62,19 @@ def test_every_reason_for_which_something_stays_has_its_words() -> None:
     assert REASONS.keys() == SENTENCES.keys() == {*get_args(Why)}
 
 
+@pytest.mark.parametrize(
+    ("why", "until", "words"),
+    [
+        ("in_the_reference", None, ", for good: its reference"),
+        ("shared", None, ", until that ends: "),
+        ("accounts", T, f", until {format_instant(T)}: books must be kept (books"),
+    ],
+)
+def test_a_restriction_says_when_it_ends(why: str, until: Instant | None, words: str) -> None:
+    told = Restriction(kind="order", thing="ORD-1", since=T, until=until, why=why)
+    assert words in told.sentence
+
+
 @pytest.mark.parametrize("words", [f"+{PHONE}", "Wanjiku Kamau", "pay-ORD-1", "e1", "1500.00"])
 async def test_no_search_finds_what_is_restricted(driver: Driver, words: str) -> None:
     """By number, name, payment, event or amount; it was found before."""
@@ -75,10 +89,13 @@ async def test_no_search_finds_what_is_restricted(driver: Driver, words: str) ->
 
 async def test_its_own_reference_says_why_it_is_not_found(driver: Driver) -> None:
     assert await orders_beginning(driver.context, "ORD", limit=5) == ["ORD-1"]
+    await pin_order(driver.context, "ORD-1", operator="Sam")
+    assert [each.label for each in await bookmarks_of(driver.context, "Sam")] == ["ORD-1"]
     await erased(driver, day=10)
     found = await find_orders(driver.context, "ORD-1", limit=5)
     assert (found.hits, found.notes) == ([], [f"ORD-1: {RESTRICTED}"])
     assert await orders_beginning(driver.context, "ORD", limit=5) == []
+    assert await bookmarks_of(driver.context, "Sam") == []
     with pytest.raises(UsageError, match="restricted since"):
         await list_deliveries(driver.context, limit=5, order="ORD-1")
 
