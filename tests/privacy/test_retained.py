@@ -1,23 +1,26 @@
 """What an erasure keeps for a while: evidence of disputes, and who paid money of no order."""
 
+import json
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy import text
 
 from app.access.operators import Proven, asking_by_token, register_operator
 from app.access.proposals import Proposals
+from app.evidence.attachments import AttachRequest, attach
 from app.finance.place_payment import Placing, place_payment, placing_kinds
 from app.orders.refold import refold_until_quiet
 from app.privacy.erase import ErasureRequest, erase
-from app.privacy.erase_finding import Erasure
+from app.privacy.erase_finding import Erasure, ErasureFinder
 from app.privacy.pending_erasures import ENDED, PendingErasures
 from app.privacy.prune import prune_settled, retention_of
 from reconcile.instants import DAY
 from tests.api.driving import Driver, driving, event, of_order
 from tests.contexts import with_settings
-from tests.privacy.test_erase import PHONE, paid, quiet
+from tests.privacy.test_erase import OTHER, PHONE, paid, quiet
 from tests.reconcile.build import T
 
 
@@ -157,3 +160,59 @@ async def test_who_paid_is_erased_with_the_order_that_the_money_is_assigned_to(
         await connection.execute(text("UPDATE events SET order_key='ORD-9' WHERE event_id='e5'"))
     await round_on(driver, day=90)
     assert restricted(driver) == [("ORD-9", "changed", None)]
+
+
+async def test_a_refused_delivery_goes_with_the_order_beside_it(driver: Driver) -> None:
+    """It may tell of the payment, and stays as long as that can be disputed."""
+    await driver.send(paid("ORD-1", "e1"))
+    await driver.send(json.dumps(paid("ORD-1", "e2")).encode(), [])
+    await erased(driver, day=10)
+    assert [why for _, why, _ in restricted(driver)] == ["disputable", "refused"]
+    await round_on(driver, day=119)
+    assert driver.rows("SELECT count(*) FROM rejections") == [(1,)]
+    await round_on(driver, day=120)
+    await round_on(driver, day=121)
+    assert driver.rows("SELECT count(*) FROM rejections") == [(0,)]
+    assert restricted(driver) == [("ORD-1", "accounts", 365)]
+
+
+async def test_a_file_of_another_order_goes_when_that_order_no_longer_needs_it(
+    driver: Driver,
+) -> None:
+    await driver.send(paid("ORD-1", "e1"))
+    await driver.send(paid("ORD-2", "e2", OTHER))
+    letter = AttachRequest(
+        about="order", subject="ORD-2", name="a.txt", content=f"of {PHONE}".encode(),
+        kind="correspondence", note="", by=None,
+    )  # fmt: skip
+    await attach(driver.context, letter)
+    await erased(driver, day=10)
+    assert [why for _, why, _ in restricted(driver)] == ["disputable", "disputable"]
+    await round_on(driver, day=119)
+    assert driver.rows("SELECT count(*) FROM attachment_files") == [(1,)]
+    await round_on(driver, day=120)
+    assert driver.rows("SELECT count(*) FROM attachment_files") == [(0,)]
+    assert restricted(driver) == [("ORD-1", "accounts", 365)]
+
+
+async def test_what_cannot_be_judged_keeps_nothing_else_and_is_tried_again_a_day_later(
+    driver: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in (1, 2):
+        await driver.send(paid(f"ORD-{number}", f"e{number}"))
+    await erased(driver, day=10)
+    judged = ErasureFinder.of_restricted
+
+    async def fails(self: ErasureFinder, connection: Any, row: Any, **words: Any) -> Erasure:
+        if row.thing == "ORD-1":
+            raise ValueError("cannot be folded")
+        return await judged(self, connection, row, **words)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ErasureFinder, "of_restricted", fails)
+        await round_on(driver, day=120)
+    assert restricted(driver) == [("ORD-1", "disputable", 120), ("ORD-2", "accounts", 365)]
+    await PendingErasures(driver.context).work()
+    assert bodies(driver) == 1, "it was tried a moment ago"
+    await round_on(driver, day=121)
+    assert bodies(driver) == 0
