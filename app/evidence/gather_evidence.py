@@ -20,6 +20,7 @@ from app.evidence.attachments import attachment_bytes
 from app.evidence.witnesses import witnesses_of
 from app.orders import published_store
 from app.orders.customers import phones_of
+from app.orders.history_store import with_redatings
 from app.orders.holds import as_judged
 from app.orders.read_orders import nothing_known, of_another_shop, spoken_of
 from app.orders.unheard import unheard_of
@@ -333,6 +334,7 @@ async def gather_dossier(
     now = context.clock.now()
     async with context.database.reading() as connection:
         history = (await as_judged(connection, [order], policy=context.policy))[order]
+        history = await with_redatings(connection, history)
         instant = history.instant_at(now) if as_of is None else as_of
         known = history.known_at(instant)
         if not spoken_of(known):

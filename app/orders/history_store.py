@@ -250,6 +250,19 @@ _ARRIVED: Final = statement(
 )
 
 
+_REDATED: Final = statement(
+    "SELECT {record} FROM records WHERE kind = 'redated' AND replaces IN ({})", record=RECORD_SELECT
+)
+
+
+async def with_redatings(connection: AsyncConnection, history: History) -> History:
+    """Add the records by which members were redated that were not this order's then."""
+    members = [each.delivery_id for each in history.deliveries]
+    members += [each.record_id for each in history.records]
+    rows = await select_in(connection, sql=_REDATED, values=members)
+    return history | History(order=history.order, records=frozenset(map(record_of, rows)))
+
+
 async def newest_deliveries(
     connection: AsyncConnection, published: Sequence[tuple[str, Instant]]
 ) -> list[str | None]:

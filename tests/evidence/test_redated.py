@@ -14,7 +14,9 @@ from app.evidence.verify import unpack
 from app.evidence.verify_evidence import verify_evidence
 from app.evidence.verify_log import verify_own_log
 from app.orders.clock_correction import ClockWatch
+from app.orders.record_store import add_records
 from reconcile.instants import DAY, HOUR, MINUTE, Instant, format_instant
+from reconcile.ledger.records import Record
 from tests.api.driving import driving, event
 from tests.evidence.conftest import build, changed, failed, forged_with, seal_now
 from tests.evidence.world import CUSTOMER
@@ -85,3 +87,22 @@ def test_what_came_later_than_the_bundle_needs_its_redating(
 
     forged = forged_with(key, bundle, changed("history.json", change), rendering=False)
     assert "deliveries" in failed(forged)
+
+
+async def test_a_bundle_with_a_payment_that_was_assigned_later_verifies(tmp_path: Path) -> None:
+    """It was redated while no order had it."""
+    async with driving(tmp_path, with_worker=False, looking=True, at=Instant(T + DAY)) as driver:
+        await driver.send(event("e1", order=None, session=None))
+        driver.clock.put(RIGHT)
+        await ClockWatch(driver.context).look()
+        await driver.api("PUT", "/orders/ORD-1", json={"amount": "1500.00", "currency": "KES"})
+        given = Record(
+            record_id="rec_given", recorded_at=RIGHT, kind="payment_assigned", at=RIGHT,
+            order="ORD-1", source="shop", payment="pay_1", author="operator:bob",
+        )  # fmt: skip
+        async with driver.context.database.writing() as connection:
+            await add_records(connection, [given])
+        await seal_now(driver)
+        driver.clock.put(Instant(RIGHT + MINUTE))
+        assert (await driver.api("GET", "/orders/ORD-1")).json()["outcome"] == "succeeded"
+        assert failed(await build(driver, as_of=None)) == []

@@ -12,7 +12,7 @@ from app.orders.clock_correction import ClockState, ClockWatch, clock_alarm, put
 from app.orders.refold import publishable, refold_until_quiet
 from app.receiving.reader import read_some
 from app.receiving.source_state import source_states
-from reconcile.instants import DAY, EARLIEST, HOUR, MINUTE, SECOND, Instant, format_instant
+from reconcile.instants import DAY, EARLIEST, HOUR, MINUTE, SECOND, TICK, Instant, format_instant
 from tests.api.driving import Driver, driving, of_order, reader_of
 from tests.reconcile.build import T
 from tests.waiting import soon
@@ -190,13 +190,13 @@ async def test_a_clock_that_is_behind_changes_nothing(tmp_path: Path) -> None:
         assert driver.rows("SELECT count(*) FROM records WHERE kind='redated'") == [(0,)]
 
 
-async def test_two_prices_of_that_time_keep_their_order(tmp_path: Path) -> None:
-    """And one that is stated after it outweighs both."""
+async def test_prices_of_that_time_keep_their_order(tmp_path: Path) -> None:
+    """Also those of one millisecond, whose ids do not sort. One that is stated after the correction
+    outweighs all."""
     async with driving(tmp_path, with_worker=False) as driver:
-        driver.clock.put(T + DAY)
-        for minor, seconds in ((10, 0), (20, 1)):
-            driver.clock.put(Instant(T + DAY + seconds * SECOND))
-            await placed(driver, minor)
+        for number in range(1, 21):
+            driver.clock.put(Instant(T + DAY + number * TICK))
+            await placed(driver, number)
         driver.clock.put(RIGHT)
         await ClockWatch(driver.context).look()
         assert (await driver.api("GET", "/orders/P")).json()["totals"]["expected"]["amount"] == (
