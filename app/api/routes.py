@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Final, Literal
 
 from starlette.requests import Request
@@ -25,6 +26,7 @@ from app.checkout.request import (
     PaymentNotOverError,
 )
 from app.context.context import AppContext
+from app.core.compute import computed
 from app.core.errors import NotFoundError
 from app.core.problems import ApiProblem, problem
 from app.orders.order_facts import ReferenceTaken, TendersDoNotFit, tell_order
@@ -82,7 +84,7 @@ class Api:
             )
         except NotFoundError as error:
             raise request_body.order_unknown(error) from None
-        return _if_new(request, found)
+        return await computed(partial(_if_new, request, found), size=len(found["timeline"]))
 
     async def list_orders(self, request: Request, program: str) -> Response:
         """GET /api/v1/orders?outcome=&finding=&from=&to=&after=&limit="""

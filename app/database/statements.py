@@ -21,6 +21,9 @@ import aiosqlite
 from sqlalchemy import BigInteger, Connection, LargeBinary, text
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy.util import await_only
+
+from app.core.compute import computed
 
 if TYPE_CHECKING:
     from sqlalchemy import MetaData
@@ -200,6 +203,12 @@ class CallingConnection(sqlite3.Connection):
             if self.in_transaction:
                 self.rollback()
         return result
+
+
+def compute(connection: PlainConnection, work: Callable[[], Result], *, size: int) -> Result:
+    """Call pure work from a plain function, as `computed` does: on SQLite its thread is not the
+    event loop's, on PostgreSQL it is."""
+    return work() if connection.dialect == "sqlite" else await_only(computed(work, size=size))
 
 
 async def run(

@@ -6,15 +6,17 @@ An order that the fold worker is going to hold is read as held before the worker
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final, Literal, NamedTuple
 
 from app.context.context import AppContext
+from app.core.compute import computed
 from app.core.errors import NotFoundError
 from app.core.masking import DOT, is_code
 from app.core.text import counted
 from app.database.engine import Connection
 from app.database.gaps import Gap, gaps_until, spans_of
-from app.database.statements import PlainConnection, run
+from app.database.statements import PlainConnection, compute, run
 from app.orders.counter_store import finding_counts, outcome_counts
 from app.orders.holds import as_judged, judged_histories
 from app.orders.ledger_store import (
@@ -53,6 +55,16 @@ FOLDS_IN_A_ROW: Final = 25
 """Orders folded before other requests have their turn: about a millisecond."""
 
 
+class _Explained(NamedTuple):
+    ledger: Ledger
+    facts: ShopFacts
+    pruned: Pruned | None
+    behind_s: int
+    unheard: Unheard
+    restricted: Restriction | None
+    deliveries: int
+
+
 async def explain_order(context: AppContext, order: str, *, as_of: Instant | None = None) -> Ledger:
     """Return one order's ledger as of an instant, by default now.
 
@@ -89,6 +101,10 @@ async def order_document(
     `patience` is as in `caught_up.behind_s`. Raises as `explain_order` does.
     """
     found = await _explained(context, order, as_of, patience=patience)
+    return await computed(partial(_document, found), size=found.deliveries)
+
+
+def _document(found: _Explained) -> dict[str, Any]:
     ledger, pruned = found.ledger, found.pruned
     unheard = found.unheard
     document = with_plain(
@@ -138,15 +154,6 @@ async def merchant_records(
     return [value_document(each) for each in records if as_of is None or each.recorded_at <= as_of]
 
 
-class _Explained(NamedTuple):
-    ledger: Ledger
-    facts: ShopFacts
-    pruned: Pruned | None
-    behind_s: int
-    unheard: Unheard
-    restricted: Restriction | None
-
-
 async def _explained(
     context: AppContext, order: str, as_of: Instant | None, *, patience: Patience = "long"
 ) -> _Explained:
@@ -178,11 +185,13 @@ async def _explained(
         restricted = restricted_orders(connection, [order]).get(order)
         if restricted is not None:
             known = without_words(known)
-        ledger = fold(known, policy=context.policy, as_of=instant)
+        count = len(known.deliveries)
+        folding = partial(fold, known, policy=context.policy, as_of=instant)
+        ledger = compute(connection, folding, size=count)
         facts = shop_facts(connection, [order], as_of=as_of)[order]
         pruned = pruned_among(connection, [each.delivery_id for each in history.deliveries])
         unheard = unheard_of(connection, known, ledger, sources=context.sources)
-        return _Explained(ledger, facts, pruned, behind, unheard, restricted)
+        return _Explained(ledger, facts, pruned, behind, unheard, restricted, count)
 
     behind = await behind_s(context, as_of=as_of, patience=patience)
     now = context.clock.now()
@@ -339,7 +348,8 @@ async def list_orders(
 async def _folded(context: AppContext, histories: Sequence[History], now: Instant) -> list[Ledger]:
     ledgers = []
     for count, history in enumerate(histories, 1):
-        ledgers.append(fold(history, policy=context.policy, as_of=history.instant_at(now)))
+        folding = partial(fold, history, policy=context.policy, as_of=history.instant_at(now))
+        ledgers.append(await computed(folding, size=len(history.deliveries)))
         if count % FOLDS_IN_A_ROW == 0:
             await asyncio.sleep(0)  # a long page must not keep deliveries waiting
     return ledgers

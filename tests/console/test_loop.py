@@ -6,6 +6,7 @@ apart. The longest step of the loop without that time is a small part of what th
 
 import asyncio
 import gc
+import threading
 from collections.abc import AsyncIterator, Generator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
@@ -15,8 +16,12 @@ from typing import Any, Final
 
 import pytest
 
+from app.access.tokens import issue_token
+from app.api import routes
 from app.console.application import build_console
+from app.core import compute
 from app.evidence.seal import open_signer, seal_all
+from app.orders import read_orders
 from tests.api.driving import driving, event
 from tests.console.conftest import (
     RunningConsole,
@@ -107,6 +112,42 @@ def apart(console: RunningConsole, steps: Steps) -> RunningConsole:
     made = console.console
     made = replace(made, work=counted(made.work), makes=counted(made.makes))
     return replace(console, console=made, application=build_console(made))
+
+
+READS: Final = "/api/v1/orders/ORD-1", "/api/v1/orders?limit=9", "/orders/ORD-1"
+
+
+@pytest.mark.usefixtures("database_in_threads")
+@pytest.mark.parametrize("read", READS)
+async def test_an_order_with_many_deliveries_is_computed_in_another_thread(
+    read: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the API and of the console: the fold, the document, and the answer's fingerprint."""
+    copy_of(with_heavy_order, tmp_path)
+    monkeypatch.setattr(compute, "LARGE", DELIVERIES)
+    here, there = list[str](), list[str]()
+
+    def noted(name: str, work: Any) -> Any:
+        def noting(*args: Any, **words: Any) -> Any:
+            in_loop = threading.current_thread() is threading.main_thread()
+            if name != "fold" or len(args[0].deliveries) >= DELIVERIES:
+                (here if in_loop else there).append(name)
+            return work(*args, **words)
+
+        return noting
+
+    for module, name in ((read_orders, "fold"), (read_orders, "_document"), (routes, "_if_new")):
+        monkeypatch.setattr(module, name, noted(name, getattr(module, name)))
+    async with console_over(tmp_path) as running:
+        if read.startswith("/api"):
+            driver = running.driver
+            driver.token = await issue_token(driver.context, name="shop", by="a admin")
+            answer = await driver.api("GET", read.removeprefix("/api/v1"))
+        else:
+            async with running.signed_in("admin") as client:
+                answer = await client.get(read)
+    assert answer.status_code == 200
+    assert (here, "fold" in there) == ([], True)
 
 
 ACTS: Final[dict[str, dict[str, str]]] = {

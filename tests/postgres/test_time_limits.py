@@ -1,12 +1,15 @@
 """What may take long, and what may not."""
 
 import asyncio
+from threading import current_thread, main_thread
 
 import pytest
 
 from app.access.operators import register_operator
+from app.core.compute import LARGE
 from app.core.errors import StoreUnavailable
 from app.database import postgresql
+from app.database.statements import PlainConnection, compute
 from app.receiving.inbox import Inbox
 from tests.database.builders import context, opened, rows
 from tests.postgres.test_sharing import several
@@ -50,6 +53,20 @@ async def test_a_writing_transaction_may_not_be_idle(
             await idle_after_a_write(inbox)
         await register_operator(context(inbox), name="bea", role="admin", by=None)
         assert await rows(inbox, "SELECT name FROM operators") == [("bea",)]
+
+
+async def test_what_computes_for_long_does_so_in_another_thread_on_one_snapshot(url: str) -> None:
+    """The loop goes on meanwhile; what is small is computed at once."""
+
+    def read(connection: PlainConnection, size: int) -> tuple[bool, list[int]]:
+        asked = "SELECT count(*) FROM operators"
+        before = connection.ask(asked)[0][0]
+        in_loop = compute(connection, lambda: current_thread() is main_thread(), size=size)
+        return in_loop, [before, connection.ask(asked)[0][0]]
+
+    async with opened(url) as inbox:
+        assert await inbox.database.on_snapshot(read, LARGE) == (False, [0, 0])
+        assert await inbox.database.on_snapshot(read, LARGE - 1) == (True, [0, 0])
 
 
 async def test_no_statement_of_a_writer_is_compiled(url: str) -> None:
