@@ -274,7 +274,12 @@ def refold(
 def prove(
     references: printing.OrderArguments = None,
     everything: Annotated[bool, typer.Option("--all", help="Every stored order.")] = False,
-    shuffles: Annotated[int, typer.Option(min=1, max=100_000, help="Trials per order.")] = 100,
+    shuffles: Annotated[
+        int,
+        typer.Option(
+            min=1, max=100_000, help="Trials per order; fewer where it has more than 500 events."
+        ),
+    ] = 100,
     seed: Annotated[int, typer.Option(help="What the shuffles begin with.")] = 0,
     form: printing.DocumentOption = printing.Format.table,
 ) -> None:
@@ -283,7 +288,7 @@ def prove(
 
     if bool(references) == everything:
         raise UsageError("name the orders to prove, or say --all, but not both")
-    with printing.progress("proving", None) as advance:
+    with printing.progress("trials", None) as advance:
         proof = running.with_context(
             lambda context: prove_orders(
                 context,

@@ -385,7 +385,7 @@ async def _arrived(
 ) -> tuple[list[store.StoredDelivery], list[store.StoredDelivery]]:
     """Return what was stored of the first delivery of each event, and the further deliveries of
     events whose body another receiver read first. Raise UsageError where it is too much."""
-    events = by_event(known)
+    events = by_event(known.as_stored().deliveries)
     ids = [each[0].delivery_id for each in events]
     size = await store.size_of_arrived(connection, ids)
     prove_sealed.refuse_more(size, verify.MAX_BYTES // 3, "bytes of bodies and headers")

@@ -4,7 +4,7 @@ Leaves out: files, signatures and raw bytes. The document holds all that `fold` 
 decimal strings, instants as RFC 3339, durations as whole microseconds.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields
 from typing import Any, Final, TypeVar, get_args
 
@@ -68,19 +68,17 @@ def history_document(history: History, *, policy: Policy, as_of: Instant) -> dic
             }
             for each, again in (
                 (first, [[one.delivery_id, format_instant(one.received_at)] for one in later])
-                for first, *later in by_event(known)
+                for first, *later in by_event(known.deliveries)
             )
         ],
         "records": [value_document(each) for each in records],
     }
 
 
-def by_event(history: History) -> list[list[Delivery]]:
-    """Return the deliveries of each event, by their stored instants, as are the events."""
+def by_event(deliveries: Iterable[Delivery]) -> list[list[Delivery]]:
+    """Return the deliveries of each event, in the order of arrival, as are the events."""
     found: dict[Event, list[Delivery]] = {}
-    for each in sorted(
-        history.as_stored().deliveries, key=lambda one: (one.received_at, one.delivery_id)
-    ):
+    for each in sorted(deliveries, key=lambda one: (one.received_at, one.delivery_id)):
         found.setdefault(each.event, []).append(each)
     return list(found.values())
 
