@@ -38,6 +38,7 @@ from reconcile.ledger.history import History
 from reconcile.ledger.ledger import Ledger
 from reconcile.ledger.unheard import NOTHING, Unheard
 from reconcile.money import Money, to_json
+from reconcile.transparency.evidence import by_event
 
 LOOKED_AT: Final = 50
 """Other orders of the customer that are looked at."""
@@ -266,7 +267,8 @@ async def _respond_by(
     say."""
     wanted = {each.event.digest for each in disputes.messages_of_disputes(ledger)}
     found: dict[disputes.EventKey, Instant] = {}
-    heard = [each for each in known.deliveries if each.event.digest in wanted]
+    disputed = (each for each in known.deliveries if each.event.digest in wanted)
+    heard = [each for of_event in by_event(disputed) for each in of_event]
     async for each, source, incoming in _bodies(connection, heard, sources):
         try:
             until = source.respond_by(incoming)
@@ -280,15 +282,17 @@ async def _respond_by(
 async def _bodies(
     connection: Connection, deliveries: Sequence[Delivery], sources: Mapping[str, Source]
 ) -> AsyncIterator[tuple[Delivery, Source, Incoming]]:
-    """Yield deliveries with the requests that are kept of them, where their source is configured
-    and a signed message brought them."""
+    """Yield deliveries with the requests that are kept of them, one of each event, where their
+    source is configured and a signed message brought them."""
+    found = set[disputes.EventKey]()
     for each in deliveries:
         source = sources.get(each.event.source)
-        if source is None or each.event.standing in ANSWERS:
+        if source is None or each.event.standing in ANSWERS or each.event.key in found:
             continue
         kept = await raw_delivery(connection, each.delivery_id)
         body = None if kept is None else kept.whole or kept.body
         if kept is not None and body is not None:
+            found.add(each.event.key)
             yield each, source, read_request(kept.headers, body)
 
 
@@ -310,14 +314,12 @@ async def _stated(
 ) -> dict[str, tuple[str, ...]]:
     """Return the values that messages state of a payment: of the disputed one, else of all.
 
-    most  messages that are read: the newest
+    most  events whose messages are read: the newest
     """
-    about = sorted(
-        (each for each in known.deliveries if _is_of(reported, each.event)),
-        key=lambda each: (each.received_at, each.delivery_id),
-    )
+    about = by_event(each for each in known.deliveries if _is_of(reported, each.event))
+    newest = [each for of_event in about[-most:] for each in of_event]
     found: dict[str, dict[str, None]] = {}
-    async for each, source, incoming in _bodies(connection, about[-most:], sources):
+    async for each, source, incoming in _bodies(connection, newest, sources):
         try:
             stated = source.transaction(incoming, digest=each.event.digest)
         except Unreadable:

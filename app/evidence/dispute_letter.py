@@ -30,6 +30,7 @@ from reconcile.ledger.ledger import Ledger, Movement
 from reconcile.ledger.plain import plain_outcome
 from reconcile.ledger.unheard import Unheard
 from reconcile.money import Money, to_json
+from reconcile.transparency.evidence import by_event
 
 STATED_WORDS: Final[Mapping[str, str]] = {
     "network": "Card network", "card": "Card ends in", "arn": "ARN",
@@ -142,6 +143,10 @@ class _Writer:
         self._zone = context.calendar_zone
         self._leaves = {each.subject: each.number for each in dossier.sealed.leaves}
         self._deliveries = {each.arrived.delivery_id: each for each in dossier.deliveries}
+        self._first = {
+            first.event.key: first.delivery_id
+            for first, *_ in by_event(case.history.as_stored().deliveries)
+        }
 
     def document(self) -> dict[str, Any]:
         """Return all that is in the letter."""
@@ -308,17 +313,13 @@ class _Writer:
             yield each.at, words, self._rests_on_message(each)
 
     def _rests_on_message(self, heard: Heard) -> str:
-        arrivals = sorted(
-            (each.received_at, each.delivery_id)
-            for each in self._case.history.deliveries
-            if each.event.key == heard.event.key
-        )
-        evidence = self._deliveries.get(arrivals[0][1]) if arrivals else None
+        first = self._first.get(heard.event.key, "")
+        evidence = self._deliveries.get(first)
         at = dispute_case.local_words(heard.first, self._zone)
         words = f"Message of the payment service, received {at}"
         words += f" and {counted(heard.count - 1, 'time')} more" if heard.count > 1 else ""
         words += f"; {_signature_words(evidence, heard.event.standing)}"
-        return words + (self._entry(arrivals[0][1]) if arrivals else "")
+        return words + (self._entry(first) if first else "")
 
     def _exhibits(self) -> list[dict[str, Any]]:
         found = []

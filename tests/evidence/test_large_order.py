@@ -19,8 +19,11 @@ from app.cli import main
 from app.console.orders_pages import EVENTS
 from app.core.errors import UsageError
 from app.evidence import verify, verify_entries
+from app.evidence.dispute_case import CaseRequest
+from app.evidence.dispute_letter import letter_of
 from app.evidence.verify_evidence import verify_evidence
 from app.evidence.verify_forms import read_json
+from app.finance.read_lines import lines_naming
 from app.orders.read_orders import list_orders, listed_documents, order_document
 from reconcile.instants import DAY
 from reconcile.ledger.grouping import ONE_BY_ONE
@@ -43,6 +46,7 @@ class LargeOrder:
     redeliveries: int
     folder: Path
     archive: bytes
+    letter: dict[str, Any]
     document: dict[str, Any]
     row: dict[str, Any]
     seconds: dict[str, float]
@@ -61,7 +65,10 @@ async def made(folder: Path, *, events: int, redeliveries: int) -> LargeOrder:
         began = time.process_time()
         archive = await build(driver, ORDER, as_of=None, reason="dispute 12")
         took["bundle"] = time.process_time() - began
-    return LargeOrder(events, redeliveries, folder, archive, document, row, took)
+        began = time.process_time()
+        letter = await letter_of(driver.context, CaseRequest(order=ORDER), lines=lines_naming)
+        took["letter"] = time.process_time() - began
+    return LargeOrder(events, redeliveries, folder, archive, letter.document, document, row, took)
 
 
 @pytest.fixture(
@@ -88,7 +95,8 @@ def test_its_bundle_shows_each_event_whole_and_proves_each_redelivery(large: Lar
     print(
         f"{len(leaves):,} leaves, {len(large.archive):,} bytes: built in "
         f"{large.seconds['bundle']:.1f} s, verified in {took:.1f} s, "
-        f"{1e6 * took / len(leaves):.0f} µs a leaf; document {large.seconds['document']:.1f} s"
+        f"{1e6 * took / len(leaves):.0f} µs a leaf; document {large.seconds['document']:.1f} s, "
+        f"letter {large.seconds['letter']:.1f} s"
     )
 
 
@@ -105,6 +113,11 @@ def test_each_leaf_is_parsed_once(large: LargeOrder, monkeypatch: pytest.MonkeyP
     assert bundle is not None
     verify.unproven(bundle)
     assert len(names) == len(set(names)) > large.events + large.redeliveries
+
+
+def test_a_letter_to_a_bank_has_its_newest_facts(large: LargeOrder) -> None:
+    assert large.letter["facts_left_out"] > large.events // 4
+    assert len(json.dumps(large.letter)) < 20_000
 
 
 def test_its_letter_is_as_short_as_any(large: LargeOrder) -> None:
