@@ -72,6 +72,15 @@ async def newest_published(connection: AsyncConnection, *, as_of: Instant | None
     return int(found.scalar_one())
 
 
+async def newest_begun(connection: AsyncConnection, *, as_of: Instant) -> int:
+    """Return the number of the last import begun by then, published or not; 0 for none."""
+    found = await connection.execute(
+        text("SELECT coalesce(max(number), 0) FROM imports WHERE started_at <= :as_of"),
+        {"as_of": as_of},
+    )
+    return int(found.scalar_one())
+
+
 async def under_way(connection: AsyncConnection) -> Import | None:
     """Return the import that is not published: alive if its `written` grows, else killed."""
     return await _one(connection, _IMPORTS.c.published_at.is_(None))

@@ -138,10 +138,12 @@ async def erase(
     )
     done = await erasing.carry_out(lines, named)  # 4
     erasure.requests = done.counts["session_requests"]
+    # The trail and the restrictions of this erasure name orders, too: of one whose reference holds
+    # the number all is searched again.
+    in_reference = any(each.why == "in_the_reference" for each in erasure.kept)
     async with context.database.reading() as connection:  # 5
-        erasure.holding = await rows_that_hold(
-            connection, erasure.identifiers, among=erasure.holding
-        )
+        among = None if in_reference else erasure.holding
+        erasure.found_after(await rows_that_hold(connection, erasure.identifiers, among=among))
     erasure.tidied = await erasing.tidy()
     await _carry_out_begun(context, journal, progress=progress)
     return erasure

@@ -25,7 +25,7 @@ from app.orders.customers import phones_of
 from app.orders.unallocated import waiting_among
 from app.privacy import erase_rules, erase_store, erase_texts, prune
 from app.privacy.copies import TakenCopy
-from app.privacy.places import ReportedPlace, reported_places
+from app.privacy.places import ReportedPlace, columns, is_emptied, reported_places
 from app.privacy.whose import masked
 from app.receiving import due_store, inbox_store, phone_store
 from app.receiving.restriction_store import RestrictionRow
@@ -92,6 +92,7 @@ class Erasure:
     notes       the digests by which they are found
     reasons     of events, which are emptied: the event's row, and a delivery that brought it
     staying     orders that are kept for now, each with its deliveries
+    quoting     revisions that quote the words of such a reason, and stay
     holding     all rows of the database that hold a number, by place: once erased, those that do
                 still
     going       by table, the rows that are emptied or deleted; `waiting`: those
@@ -118,6 +119,7 @@ class Erasure:
     bookmarks: set[erase_store.Key] = field(repr=False, default_factory=set)
     attachments: list[attachment_store.AttachmentRecord] = field(repr=False, default_factory=list)
     reasons: list[tuple[int, str]] = field(default_factory=list)
+    quoting: set[erase_store.Key] = field(default_factory=set)
     staying: dict[str, list[str]] = field(default_factory=dict)
     holding: dict[str, set[erase_store.Key]] = field(repr=False, default_factory=dict)
     going: dict[str, set[erase_store.Key]] = field(repr=False, default_factory=dict)
@@ -153,6 +155,14 @@ class Erasure:
             if each.order in self.accounts and ("order", each.order) not in found
         ]
 
+    def found_after(self, holding: dict[str, set[erase_store.Key]]) -> None:
+        """Take the rows that hold the number once it is erased; they did not go, whatever was
+        planned."""
+        self.holding = holding
+        for where, mark in columns():
+            if is_emptied(mark) and where in holding:
+                self.going.get(where.partition(".")[0], set()).difference_update(holding[where])
+
     def counts(self) -> dict[str, int]:
         """Return what goes, as numbers."""
         return {
@@ -178,7 +188,9 @@ class Erasure:
     def places(self) -> list[ReportedPlace]:
         """Return what goes by place, and what stays there."""
         aside = Counter(each.place for each in self.kept if each.why == "set_aside")
-        return reported_places(self.holding, going=self.going, waiting=self.waiting, beside=aside)
+        because = "revisions.because"
+        holding = self.holding | {because: self.holding.get(because, set()) | self.quoting}
+        return reported_places(holding, going=self.going, waiting=self.waiting, beside=aside)
 
     def document(self) -> dict[str, Any]:
         """Return it for JSON."""
@@ -363,6 +375,9 @@ class ErasureFinder:
         erasure.latest = max([erasure.latest, *moments])
         erasure.waiting = await rows_of(connection, erasure.staying, erasure.identifiers)
         erasure.going = await self._going(connection, erasure)
+        erasure.quoting = await erase_texts.quoting_revisions(
+            connection, erasure.brought, erasure.reasons
+        )
         return erasure
 
     async def _going(

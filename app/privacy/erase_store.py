@@ -4,6 +4,7 @@ The copy has all lines that this database knows; those that are not carried out 
 that only the file has are still to be noted here: after a crash, or in an older backup.
 """
 
+import json
 import re
 import zlib
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
@@ -215,6 +216,15 @@ async def reasons_of(
     the event's row."""
     rows = await select_in(connection, sql=_REASONS, values=deliveries)
     return sorted({(row[0], row[1], row[2]) for row in rows})
+
+
+async def published_reasons(
+    connection: AsyncConnection, orders: Iterable[str]
+) -> list[tuple[int, str]]:
+    """Return what was published as the reasons of the outcomes of these orders, by revision."""
+    sql = "SELECT seq, because FROM revisions WHERE order_key IN ({})"
+    rows = await select_in(connection, sql=sql, values=orders)
+    return sorted((row[0], " ".join(json.loads(row[1]))) for row in rows)
 
 
 async def deliveries_of_events(connection: AsyncConnection, rows: Iterable[Key]) -> list[str]:

@@ -47,6 +47,26 @@ async def bare_reasons(
     return sorted(found.items())
 
 
+async def quoting_revisions(
+    connection: Connection,
+    brought: Mapping[str, Sequence[str]],
+    reasons: Iterable[tuple[int, str]],
+) -> set[erase_store.Key]:
+    """Return the revisions that quote the words of a reason that goes. They are sealed and
+    published, and a name may stand in them.
+
+    brought  orders with their deliveries; `reasons`: those that go, from `bare_reasons`
+    """
+    going = {delivery for _, delivery in reasons}
+    words = {text for _, _, text in await erase_store.reasons_of(connection, going)} - {DOT}
+    orders = [order for order, deliveries in brought.items() if going.intersection(deliveries)]
+    return {
+        (number,)
+        for number, because in await erase_store.published_reasons(connection, orders)
+        if any(each in because for each in words)
+    }
+
+
 async def bank_lines_with(
     connection: Connection, written: Sequence[re.Pattern[str]]
 ) -> list[BankText]:

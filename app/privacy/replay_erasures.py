@@ -496,9 +496,9 @@ class ErasureReplay:
     async def _empty_lines(
         self, connection: Connection, line: erasure_journal.JournalLine, named: NamedRows
     ) -> None:
-        """Empty versions of lines. Numbers of imports are given again after a restore: what a later
-        import brought is none of these."""
-        newest = await import_store.newest_published(connection, as_of=line.at)
+        """Empty versions of lines, also of an import that is under way or was killed. Numbers of
+        imports are given again after a restore: what a later import brought is none of these."""
+        newest = await import_store.newest_begun(connection, as_of=line.at)
         if line.kind == "book_lines":
             books = [named.book_lines[each] for each in line.ids if each in named.book_lines]
             books = [each for each in books if each[2] <= newest]
