@@ -131,12 +131,16 @@ def test_a_row_says_what_it_holds(plain: Plain) -> None:
 
 
 def test_what_lies_beyond_a_number_and_up_to_another(plain: Plain) -> None:
-    """Records, bytes, and when the oldest came."""
+    """Records, bytes, and when the oldest and the newest came."""
     sizes = kept(plain, 2, 1, 3)
     for after, up_to, backlog in (
-        (0, 3, Backlog(records=6, size=sum(sizes), oldest=Instant(10))),
-        (1, 3, Backlog(records=4, size=sizes[1] + sizes[2], oldest=Instant(20))),
-        (1, 2, Backlog(records=1, size=sizes[1], oldest=Instant(20))),
+        (0, 3, Backlog(records=6, size=sum(sizes), oldest=Instant(10), newest=Instant(30))),
+        (
+            1,
+            3,
+            Backlog(records=4, size=sizes[1] + sizes[2], oldest=Instant(20), newest=Instant(30)),
+        ),
+        (1, 2, Backlog(records=1, size=sizes[1], oldest=Instant(20), newest=Instant(20))),
         (3, 9, Backlog()),
         (2, 2, Backlog()),
     ):
@@ -238,7 +242,9 @@ def test_a_suspect_has_its_tries_and_is_set_aside(plain: Plain) -> None:
     assert (second.item, second.tries) == (item(10), 0)
     assert (damaged.item, damaged.tries, damaged.record) == (None, 3, b"\0\xff\0")
     size = len(first.record) + len(second.record) + 3
-    assert _in_database(plain, 9)[0] == Backlog(records=3, size=size, oldest=Instant(5))
+    assert _in_database(plain, 9)[0] == Backlog(
+        records=3, size=size, oldest=Instant(5), newest=Instant(11)
+    )
     assert next_suspects(plain, aside=False, limit=1) == [first]
     for tries in (1, 2):
         count_try(plain, second)
