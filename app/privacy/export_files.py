@@ -22,7 +22,7 @@ from app.privacy import export_store
 from app.privacy.export_finding import Found
 from app.privacy.export_masking import PersonalCopy
 from app.privacy.export_pages import index_page
-from app.privacy.places import FILES
+from app.privacy.places import FILES, retained_rows
 from app.privacy.prune import retention_of
 from reconcile.instants import Instant, format_instant
 
@@ -74,6 +74,10 @@ async def files_of(
         or sorted(found.orders),
         "orders": sorted(found.orders),
         "places": places,
+        "periods": [
+            {"what": each["what"], "kept": each["erasure"]}
+            for each in retained_rows(context.settings)
+        ],
         "elsewhere": [
             {"where": where, "what": mark.what, "until": mark.why}
             for where, mark in FILES

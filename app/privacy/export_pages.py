@@ -49,6 +49,9 @@ def index_page(index: Mapping[str, Any], members: Mapping[str, bytes]) -> bytes:
         f"<li>{escape(each['where'])}: {escape(each['what'])}; {escape(each['until'])}</li>"
         for each in index["elsewhere"]
     )
+    periods = "".join(
+        f"<li>{escape(each['what'])}: {escape(each['kept'])}</li>" for each in index["periods"]
+    )
     head = "".join(
         f"<th>{each}</th>"
         for each in ("Where", "What", "Rows", "From", "Since", "Until, and on which ground")
@@ -62,6 +65,7 @@ def index_page(index: Mapping[str, Any], members: Mapping[str, bytes]) -> bytes:
         "erase your data; what the law obliges it to keep stays until then.</p>"
         f"<table><tr>{head}</tr>{''.join(rows)}</table>"
         + (f"<h2>Attached files</h2><ul>{files}</ul>" if files else "")
+        + f"<h2>Kept though you ask for erasure</h2><ul>{periods}</ul>"
         + f"<h2>Elsewhere</h2><p>Copies that this file does not hold:</p><ul>{elsewhere}</ul>"
         + "".join(parts)
         + "</html>"

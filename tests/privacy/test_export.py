@@ -22,6 +22,7 @@ from app.privacy.export import Exported, ExportRequest, export, export_kind, pro
 from app.privacy.export_masking import OTHERS, STAFF, PersonalCopy
 from reconcile.instants import HOUR
 from tests.api.driving import Driver, driving, of_order
+from tests.contexts import with_settings
 from tests.privacy.test_erase import OTHER, PHONE, SPELLED, erased, paid, quiet
 from tests.privacy.test_markers import everywhere
 
@@ -134,13 +135,14 @@ async def test_what_an_erasure_had_to_keep_is_in_the_copy(tmp_path: Path) -> Non
     """An order that is still open; and nothing of it is erased by a look."""
     async with driving(tmp_path, with_worker=False, looking=True) as driver:
         driver.context = driver.service.context
+        context = with_settings(driver.context, retention_accounts_days=3650)
         await driver.send(paid("ORD-1", "e1"))
         open_ = of_order("ORD-8", "e8", "pending")
         open_["data"] |= {"customer": {"phone": PHONE}}
         await driver.send(open_)
         await refold_until_quiet(driver.context, limit=10, progress=quiet)
         assert [each.what for each in (await erased(driver)).kept] == ["ORD-8"]
-        made = await export(driver.context, asked())
+        made = await export(context, asked())
         of_order_alone = await export(driver.context, asked(order="ORD-1"))
         with pytest.raises(NotFoundError, match="there is no order 'ORD-7'"):
             await export(driver.context, asked(order="ORD-7"))
@@ -148,6 +150,14 @@ async def test_what_an_erasure_had_to_keep_is_in_the_copy(tmp_path: Path) -> Non
             await export(driver.context, asked(phone="+254700000009"))
     (body,) = [each["body"] for each in data(made)["deliveries"] if "body" in each]
     assert body["id"] == "e8"
+    assert [row["thing"] for row in data(made)["restrictions"]] == ["ORD-8"]
+    (kept,) = [
+        each["kept"]
+        for each in json.loads(files(made)["index.json"])["periods"]
+        if each["what"].startswith("accounting records")
+    ]
+    assert "restricted for 3,650 days" in kept
+    assert kept in files(made)["index.html"].decode()
     assert "body" not in data(of_order_alone)["deliveries"][0]
     assert {row["order_key"] for row in data(of_order_alone)["events"]} == {"ORD-1"}
 
