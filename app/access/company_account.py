@@ -384,10 +384,15 @@ _KINDS: Final = {"RS": "RSA", "PS": "RSA", "ES": "EC", "Ed": "OKP"}
 """Type of the key of an algorithm, by the first two letters of its name (RFC 7518)."""
 
 
+_OWN_TO_MEND: Final = frozenset({"no_code", "code", "nonce", "auth_time", "acr", "amr"})
+"""Codes of refusals that the person may avoid at the next try."""
+
+
 def _refused(code: str, sentence: str) -> CompanyRefused:
     """Log a refusal by its code alone, and return it."""
     log.warning("a sign-in with the company's account was refused", reason=code)
-    return CompanyRefused(f"The company's sign-in was refused: {sentence}. Begin again.")
+    do = "Begin again" if code in _OWN_TO_MEND else "Beginning again does not help: tell an admin"
+    return CompanyRefused(f"The company's sign-in was refused: {sentence}. {do}.")
 
 
 def _unusable(why: str) -> CompanyUnreachable:

@@ -140,8 +140,10 @@ async def test_a_token_with_a_wrong_claim_lets_nobody_in(
 ) -> None:
     trial = made()
     trial.provider.claims = claims
-    with pytest.raises(CompanyRefused, match=because):
+    with pytest.raises(CompanyRefused, match=because) as refused:
         await trial.sign_in()
+    assert str(refused.value).endswith("Begin again.") is ("nonce" in claims)
+    assert str(refused.value).endswith("tell an admin.") is ("nonce" not in claims)
 
 
 @pytest.mark.parametrize(
