@@ -59,8 +59,8 @@ PROTECTIONS: Final = (
     Protection(
         "miss rows below the position",
         "app/receiving/inbox.py",
-        "            if last >= max(state.position, state.closed or 0):",
-        "            if last >= 0:",
+        "            if await file.on_snapshot(last_number) >= least:",
+        "            if await file.on_snapshot(last_number) >= 0:",
         ("tests/receiving/test_inbox_loss.py",),
     ),
     Protection(
@@ -94,7 +94,7 @@ PROTECTIONS: Final = (
     Protection(
         "take back at a start that the inbox was closed",
         "app/receiving/inbox.py",
-        "            await run(connection, note_open)\n",
+        "            await run(connection, note_open, last=last, now=SystemClock().now())\n",
         "",
         ("tests/receiving/test_inbox_loss.py",),
     ),

@@ -93,6 +93,19 @@ class HeldFile:
             os.close(self._file)
             self._file = None
 
+    def write(self, content: bytes) -> None:
+        """Replace the content while the lock is held. Nobody syncs it: it outlives the process, and
+        not always the machine."""
+        assert self._file is not None
+        os.pwrite(self._file, content, 0)
+
+    def read(self) -> bytes:
+        """Return the content that its last holder left."""
+        try:
+            return self._path.read_bytes()
+        except OSError:
+            return b""
+
 
 class ServiceLock:
     """The lock that a serving process holds for its life."""
@@ -100,6 +113,7 @@ class ServiceLock:
     def __init__(self, database: Path) -> None:
         self._database = database
         self._file = HeldFile(database, ".serving")
+        self.write, self.read = self._file.write, self._file.read
 
     def take(self) -> None:
         """Take the lock. Raise ConfigurationError when another process serves this database."""

@@ -48,7 +48,9 @@ from app.receiving.inbox_loss_store import (
     mend_length,
     note_closed,
     note_lost,
+    note_of,
     note_open,
+    noted_in,
     numbers_in,
     readable,
     refusal,
@@ -297,10 +299,17 @@ class Inbox(InboxRows):
             await self.database.writer.commit(go_on_without)
         async with self.database.writer.transaction() as connection:
             known = await run(connection, fact, IDENTITY)
-            await run(connection, note_open)
             await file.open(self.database.environment, known=known)
+            facts = facts_at(file.database)
+            assert facts is not None
             if known is None:
-                await run(connection, adopt, facts_at(file.database))
+                await run(connection, adopt, facts)
+            last = await file.on_snapshot(last_number)
+            await run(connection, note_open, last=last, now=SystemClock().now())
+        if (lock := self.database.service) is not None:
+            identity = facts.identity
+            lock.write(note_of(identity, last))
+            self.writer.on_kept = lambda seq: lock.write(note_of(identity, seq))
         await sync_file(file.writer, file.path)
         self._opened = True
 
@@ -314,10 +323,14 @@ class Inbox(InboxRows):
         if state.lost is not None or file is None or state.known is None:
             return state.lost
         what = wrong_with(file.path, look=file.is_small)
-        found = set[int]()
+        found, least = set[int](), max(state.position, state.closed or 0)
+        if state.closed is None and self.database.service is not None:
+            noted = noted_in(self.database.service.read(), state.known)
+            if noted is not None:
+                least = max(least, noted.last)
+                state = state._replace(closed=noted.last if noted.complete else None)
         if what is None:
-            last = await file.on_snapshot(last_number)
-            if last >= max(state.position, state.closed or 0):
+            if await file.on_snapshot(last_number) >= least:
                 return None
             what = WITHOUT_LOG
         if state.closed is not None and file.is_there():

@@ -19,6 +19,7 @@ import struct
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict
+from functools import cache
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -42,6 +43,9 @@ from reconcile.instants import EARLIEST, Duration, Instant
 CLOSED: Final = "inbox closed"
 """The counter of the database that holds the last number of the file as of an orderly end; absent
 while the file is written."""
+
+OPENED: Final = "inbox opened"
+"""The counter of the database that says when the file was opened with nothing unread."""
 
 LOST: Final = "inbox lost"
 """The fact of the database that holds the loss that a service noticed, until one goes on."""
@@ -78,6 +82,48 @@ def refusal(lost: FoundGap) -> ConfigurationError:
     )
 
 
+# --- beside both ---------------------------------------------------------------------------------
+
+NOTE_BYTES: Final = 256
+"""Size of the note, so that a new one replaces all of the last."""
+
+_BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
+
+
+@cache
+def _this_boot() -> str:
+    try:
+        return _BOOT.read_text().strip()
+    except OSError:  # another system: then no note is complete
+        return ""
+
+
+def note_of(identity: str, last: int) -> bytes:
+    """Return the note of a file's last number, which the receiver leaves in its lock's file with
+    each commit: a log that vanishes after a kill takes its own numbers along."""
+    note = json.dumps({"inbox": identity, "last": last, "boot": _this_boot()})
+    return note.ljust(NOTE_BYTES - 1).encode() + b"\n"
+
+
+class Noted(NamedTuple):
+    """The last number that was noted. complete: no later one was given, since the machine has run
+    on; else the note may be older than the file."""
+
+    last: int
+    complete: bool
+
+
+def noted_in(content: bytes, identity: str) -> Noted | None:
+    """Read the note of a file; None where there is none of it."""
+    try:
+        note = json.loads(content)
+        if note["inbox"] != identity:
+            return None
+        return Noted(int(note["last"]), bool(note["boot"]) and note["boot"] == _this_boot())
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
 # --- in the database -----------------------------------------------------------------------------
 
 
@@ -88,25 +134,27 @@ class Left(NamedTuple):
     position  up to which number it has read
     closed    the last number of the file as of an orderly end; None after any other end
     lost      what a service noted
-    newest    when the newest delivery came that was read
+    since     when nothing was unread that came before: when the newest delivery came that was
+              read, or when the file was opened with nothing unread; None where that is unknown
     """
 
     known: str | None
     position: int
     closed: int | None
     lost: FoundGap | None
-    newest: Instant | None
+    since: Instant | None
 
 
 def left(connection: PlainConnection) -> Left:
     """Read it."""
     noted, newest = fact(connection, LOST), connection.ask(_NEWEST)
+    since = max(counter(connection, OPENED), newest[0][0] if newest else 0)
     return Left(
         fact(connection, IDENTITY),
         position_of(connection),
         counter(connection, CLOSED) - 1 if counter(connection, CLOSED) else None,
         None if noted is None else FoundGap(**json.loads(noted)),
-        newest[0][0] if newest else None,
+        Instant(since) if since else None,
     )
 
 
@@ -118,9 +166,11 @@ def note_closed(connection: PlainConnection, last: int) -> None:
     put_counter(connection, CLOSED, last + 1)
 
 
-def note_open(connection: PlainConnection) -> None:
-    """Note that the file is written from now on."""
+def note_open(connection: PlainConnection, *, last: int, now: Instant) -> None:
+    """Note that the file, whose last number this is, is written from now on."""
     connection.ask("DELETE FROM counters WHERE name=?", (CLOSED,))
+    if position_of(connection) >= last:
+        put_counter(connection, OPENED, now)
 
 
 def note_lost(connection: PlainConnection, lost: FoundGap) -> None:
@@ -142,7 +192,7 @@ def save(connection: PlainConnection, rows: Sequence[Sequence[Any]], up_to: int)
 def go_on_without(connection: PlainConnection) -> None:
     """Let the next start make a new file."""
     connection.ask("DELETE FROM meta WHERE name=?", (LOST,))
-    note_open(connection)
+    connection.ask("DELETE FROM counters WHERE name=?", (CLOSED,))
     adopt(connection, None)
 
 
@@ -221,8 +271,7 @@ def wrong_with(path: Path, *, look: Callable[[], bool]) -> str | None:
 
 DAMAGED: Final = "was cut off or overwritten"
 WITHOUT_LOG: Final = (
-    "is older than what was read from it: its log was removed or cut off, or an old copy was put "
-    "in its place"
+    "is older than it was: its log was removed or cut off, or an old copy was put in its place"
 )
 
 
@@ -253,7 +302,7 @@ def loss_after(
         number in found for number in range(state.position + 1, state.closed + 1)
     ):
         return FoundGap(kind="inbox", since=now, until=now, deliveries=0, detail=detail)
-    since = EARLIEST if state.newest is None else Instant(state.newest - on_its_way)
+    since = EARLIEST if state.since is None else Instant(state.since - on_its_way)
     until = max(since, now)
     return FoundGap(kind="inbox", since=since, until=until, deliveries=None, detail=detail)
 

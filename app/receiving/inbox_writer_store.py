@@ -92,6 +92,8 @@ class InboxWriter:
         """When the oldest of them came."""
         self.on_look: Callable[[], None] = lambda: None
         """Called after each look at what has been read."""
+        self.on_kept: Callable[[int], None] = lambda seq: None
+        """Called with the number of each row that is durable, before its senders are answered."""
         self.kept: dict[int, Kept] = {}
         """What each row holds that was kept here and is not known to be read."""
         self._unread: deque[tuple[int, int, int, Instant]] = deque()
@@ -144,6 +146,7 @@ class InboxWriter:
         self._wrote_at = monotonic()
         self._count(seq, len(items), size, min(item.received_at for item in items))
         self.kept[seq] = kept_of(items)
+        self.on_kept(seq)
 
     def unread_after(self, position: int) -> list[int]:
         """Return the numbers of rows above a position, as far as is known here."""

@@ -147,6 +147,15 @@ async def test_a_row_that_becomes_a_suspect_while_the_backlog_is_counted_counts(
         assert not found
 
 
+async def test_rows_that_another_reader_has_taken_become_no_suspects(url: str) -> None:
+    async with opened(url) as inbox:
+        await take(inbox, "e1")
+        found = await inbox.next_rows(limit=9, most_bytes=10**9)
+        for _ in range(2):
+            await inbox.database.writer.commit(suspect, found)
+        assert await rows(inbox, "SELECT count(*) FROM suspects") == [(1,)]
+
+
 async def test_counting_the_backlog_ends_though_numbers_have_a_gap(url: str, path: Path) -> None:
     """A database that takes over a file begins before the rows that have left it."""
     async with opened(url) as inbox:

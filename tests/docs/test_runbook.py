@@ -15,7 +15,7 @@ from app.cli.golive import FOLDER
 from app.core.child_processes import WorkerProcess
 from app.core.errors import NotStored, TallyhookError
 from app.database import engine, faults
-from app.database.writer import Space
+from app.database.writer import DatabaseFiles, Space
 from app.monitoring import health
 from app.monitoring.watchdog import WATCHES
 from app.receiving import inbox, inbox_queue
@@ -84,7 +84,7 @@ def sentences(*places: Callable[..., Any]) -> Iterator[str]:
                 yield node.value
 
 
-PARTS = (", which ", "end what ")
+PARTS = (", which ", "end what ", "after a restore ")
 """How texts begin that are put into a sentence."""
 
 REASONS = [
@@ -104,6 +104,7 @@ REASONS = [
             inbox_queue.InboxQueue.still_faulty,
             inbox.Inbox.cannot_append,
             Space.check,
+            DatabaseFiles.loss,
         )
         if said.count(" ") > 2 and not said.startswith(PARTS)
     ],

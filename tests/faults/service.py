@@ -76,7 +76,7 @@ def a_service(
     It begins with a new database, unless another is given or a tracer must see it being made.
 
     script    Python that each of its processes runs first, to plant something
-    under     the words of a tracer in front of it
+    under     the words in front of it: of a tracer, or of what becomes it (`exec`)
     restarts  how often its reader will be restarted, a number
     """
     if not under and "DATABASE_URL" not in more:
@@ -84,7 +84,12 @@ def a_service(
     with starting(folder, script=script, under=under, restarts=restarts, **more) as process:
         process.wait_until_ready()
         assert process.port, process.log
-        yield Service(process, traced=bool(under))
+        yield Service(process, traced=_stays(under))
+
+
+def _stays(under: Sequence[str]) -> bool:
+    """Return whether what is in front of a service stays its parent."""
+    return under[:1] == ["strace"]
 
 
 @contextmanager
@@ -94,17 +99,22 @@ def starting(
     script: str = "",
     under: Sequence[str] = (),
     restarts: str = "0",
+    accepts: str = "",
     **more: str,
 ) -> Iterator[Process]:
-    """Start a service that need not come so far as to serve."""
+    """Start a service that need not come so far as to serve.
+
+    accepts  why it accepts a gap
+    """
     words = [*under, sys.executable, "-m", "app", "serve", "--port", "0"]
+    words += ["--accept-gap", "--reason", accepts] if accepts else []
     with planted(script) as environment:
         environment[MORE_SPARES] = restarts
         process = Process(words, environ(folder, **more) | environment)
         try:
             yield process
         finally:
-            _end(process, traced=bool(under))
+            _end(process, traced=_stays(under))
 
 
 @contextmanager

@@ -91,4 +91,4 @@ def test_a_service_that_breaks_the_promise_is_caught(tmp_path: Path, plant: str)
     found = explore(recording, seed=0, every=EVERY)
     print(found.sentence())
     assert found.lost > found.states / 10
-    assert found.corrupt == 0
+    assert found.corrupt == 0 or plant == NORMAL  # of such a loss the service itself tells

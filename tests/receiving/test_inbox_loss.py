@@ -159,9 +159,9 @@ async def killed(path: Path, elsewhere: Path, *, reads: bool = True) -> Path:
         (removed, "is gone", []),
         (cut(0), "was emptied", []),
         (cut(5_000), "was cut off or overwritten", []),
-        (log_removed, "is older than what was read from it", []),
-        (cut(0, "-wal"), "is older than what was read from it", []),
-        (cut(8_000, "-wal"), "is older than what was read from it", []),
+        (log_removed, "is older than it was", []),
+        (cut(0, "-wal"), "is older than it was", []),
+        (cut(8_000, "-wal"), "is older than it was", []),
     ],
 )
 async def test_a_start_after_a_kill_names_what_may_be_lost(
@@ -221,6 +221,31 @@ async def test_nothing_is_lost_with_a_file_of_which_all_was_read(
         await refused(path)
         return
     async with opened(url_of(path)) as inbox:
+        await take(inbox, "e3")
+        assert await read(inbox) == ["e1", "e2", "e3"]
+
+
+@pytest.mark.parametrize("lost", [log_removed, cut(0, "-wal")], ids=["removed", "emptied"])
+async def test_a_log_that_is_lost_before_anything_was_read_is_missed(
+    path: Path, tmp_path: Path, lost: Act
+) -> None:
+    """The receiver notes the last number beside the file, as no other trace of it is left."""
+    there = await killed(path, tmp_path / "there", reads=False)
+    lost(there)
+    assert "is older than it was" in await refused(there)
+
+
+async def test_nothing_is_lost_with_the_file_of_a_killed_service_that_had_read_all(
+    path: Path, tmp_path: Path
+) -> None:
+    there = tmp_path / "there"
+    os.mkdir(there)
+    async with opened(url_of(path)) as inbox:
+        await take(inbox, "e1", "e2")
+        await read(inbox)
+        for name in ("t.db", "t.db-wal", "t.db.serving"):
+            shutil.copy(path.with_name(name), there / name)
+    async with opened(url_of(there / "t.db")) as inbox:
         await take(inbox, "e3")
         assert await read(inbox) == ["e1", "e2", "e3"]
 

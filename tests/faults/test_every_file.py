@@ -1,0 +1,252 @@
+"""Each file beside the database × each fault × when: what is lost, what is seen, what is said.
+
+Whatever becomes of a file, the service goes on or ends with one sentence; the next start goes on or
+says what to do; and no acknowledged delivery is lost, unless a sentence has named that before.
+"""
+
+import os
+import shutil
+import signal
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import pytest
+
+from tests.e2e.processes import command
+from tests.faults.check import look
+from tests.faults.load import deliver, load
+from tests.faults.service import Service, a_service, starting
+from tests.faults.test_operators_day import ANOTHER
+from tests.waiting import until
+
+pytestmark = pytest.mark.slow
+
+ACKS: Final = 40
+NOTICED_S: Final = 1.0
+"""How long a service that goes on is watched: it looks at its files ten times a second."""
+
+REFUSALS: Final = (3, 4)
+"""Exit codes of a start that does not go on, or of a service that ends by itself."""
+
+REASON: Final = "no copy is left"
+ACCEPT: Final = ("db", "adopt-inbox", "--accept-gap", "--reason", REASON)
+
+
+def removed(path: Path) -> None:
+    path.unlink()
+
+
+def replaced(path: Path) -> None:
+    """Put a copy in its place."""
+    shutil.copy2(path, path.with_name("copy"))
+    path.with_name("copy").replace(path)
+
+
+def cut_off(path: Path) -> None:
+    """Leave half of it, in whole pages where it has some."""
+    half = path.stat().st_size // 2
+    os.truncate(path, half // 4_096 * 4_096 or half)
+
+
+def emptied(path: Path) -> None:
+    os.truncate(path, 0)
+
+
+def unreadable(path: Path) -> None:
+    path.chmod(0)
+
+
+FAULTS: Final[Mapping[str, Callable[[Path], None]]] = {
+    each.__name__: each for each in (removed, replaced, cut_off, emptied, unreadable)
+}
+CONTENT: Final = (
+    *("t.db", "t.db-wal", "t.db-shm", "t.db.inbox", "t.db.inbox-wal", "t.db.inbox-shm"),
+    *("t.db.made", "t.evidence.key", "t.phone.key", "t.erasures", "t.erasures.key", "t.env"),
+    "t.db.serving",
+)
+LOCKS: Final = ("t.db.reading", "t.db.writing", "t.db.waiting")
+"""Files without content."""
+
+CELLS: Final = [
+    (file, fault, when)
+    for when in ("serving", "stopped")
+    for file in (*CONTENT, *LOCKS)
+    for fault in FAULTS
+    if file in CONTENT or fault not in ("cut_off", "emptied")
+]
+
+
+class Seen(NamedTuple):
+    """What became of one cell.
+
+    ended, said    how the service ended by itself, and its last words; None, "": it went on
+    refused, why   the same of the next start
+    lost           acknowledged deliveries that are not there in the end
+    """
+
+    ended: int | None
+    said: str
+    refused: int | None
+    why: str
+    lost: int
+
+    def __str__(self) -> str:
+        """Return one line for a person."""
+        ends = "goes on" if self.ended is None else f"ends with {self.ended}: {self.said}"
+        starts = "starts" if self.refused is None else f"refuses with {self.refused}: {self.why}"
+        return f"{ends} | {starts} | {self.lost} lost"
+
+
+def last_words(log: bytes) -> str:
+    """Return the last line; of a process that a signal ended, what another says of it."""
+    return log.decode().splitlines()[-1] if log else ""
+
+
+def end_at_once(service: Service) -> None:
+    """Kill the service and what is behind it: the one that is left would fold the log."""
+    worker = service.worker()
+    os.kill(worker, signal.SIGSTOP)
+    service.signal(signal.SIGKILL)
+    os.kill(worker, signal.SIGKILL)
+    service.process.code()
+
+
+@pytest.fixture
+def folder(request: pytest.FixtureRequest) -> Iterator[Path]:
+    """Return a folder that another user may own."""
+    made = Path(tempfile.mkdtemp(prefix="tallyhook-files-", dir="/tmp"))
+    yield made
+    shutil.rmtree(made)
+
+
+def played(folder: Path, file: str, fault: str, when: str) -> Seen:
+    """Serve under load, let the fault happen, and start again."""
+    under: list[str] = []
+    (folder / "t.env").write_text("TALLYHOOK_TIMEZONE=Africa/Nairobi\n")
+    settings = {"CONFIG": str(folder / "t.env")}
+    if fault == "unreadable":
+        if os.geteuid() != 0 or shutil.which("setpriv") is None:
+            pytest.skip("it takes root and `setpriv` (util-linux) to become another user")
+        user = f"--reuid={ANOTHER}", f"--regid={ANOTHER}"
+        under = ["setpriv", *user, "--clear-groups"]
+        os.chown(folder, ANOTHER, ANOTHER)
+        os.chown(folder / "t.env", ANOTHER, ANOTHER)
+    ended, said = None, ""
+    with a_service(folder, under=under, restarts="3", **settings) as service:
+        with load(service.port) as before:
+            before.until(ACKS)
+        acknowledged = before.ledger.deliveries
+        until(lambda: (folder / file).exists())
+        if when == "stopped":
+            end_at_once(service)
+            FAULTS[fault](folder / file)
+        else:
+            FAULTS[fault](folder / file)
+            acknowledged |= watched(service)
+            if service.ended:
+                ended, said = service.process.code(), last_words(bytes(service.process.log))
+            else:
+                assert service.end(signal.SIGTERM) == 0, service.process.log
+        assert b"Traceback" not in service.process.log
+    refused, why = started_again(folder, under, settings)
+    if "db adopt-inbox --accept-gap" in why:
+        assert command(folder, *ACCEPT, **settings).returncode == 0
+        assert started_again(folder, under, settings) == (None, "")
+    elif "serve --accept-gap" in why:
+        assert started_again(folder, under, settings | {"accepts": REASON}) == (None, "")
+    found = look(folder / "t.db") if (folder / "t.db").exists() else None
+    lost = len(acknowledged) if found is None or found.corrupt else len(found.lost(acknowledged))
+    return Seen(ended, said, refused, why, lost)
+
+
+def watched(service: Service) -> set[str]:
+    """Deliver until the service has ended, or has taken all in for a while; return what it
+    acknowledged."""
+    acknowledged, taken, ends = set[str](), False, time.monotonic() + NOTICED_S
+    while not service.ended and not (taken and time.monotonic() > ends):
+        taken = False
+        with suppress(OSError):
+            (answer,) = deliver(service.port, "later")
+            taken = answer.status == 200
+            acknowledged |= {answer.delivery} if taken else set()
+        time.sleep(0.1)
+    return acknowledged
+
+
+def started_again(
+    folder: Path, under: list[str], settings: dict[str, str]
+) -> tuple[int | None, str]:
+    """Start it and take a delivery in; return how it refuses, if it does."""
+    with starting(folder, under=under, restarts="1", **settings) as process:
+        process.wait_for_word()
+        if not process.port:
+            return process.code(), last_words(bytes(process.log))
+        assert deliver(process.port, "again")[0].status == 200
+        assert process.end() == 0, process.log
+    return None, ""
+
+
+def check(seen: Seen) -> None:
+    """Check what holds for every cell."""
+    for code, words in ((seen.ended, seen.said), (seen.refused, seen.why)):
+        assert code is None or code in (*REFUSALS, -signal.SIGBUS), seen
+        assert (code is None) == (words == ""), seen
+    named = any(words in seen.why for words in ("may be lost", "lost is unknown", "restore"))
+    assert not seen.lost or named, seen
+
+
+LOST_WHILE_SERVED: Final = {
+    "removed": "is gone while the service was running",
+    "replaced": "was replaced while the service was running",
+    "cut_off": "was cut off while the service was running",
+    "emptied": "was cut off while the service was running",
+}
+"""What the service says, by the fault, of the first six files."""
+
+UNSAID: Final = "the receiver is gone, and this process ends, too"
+"""What the reader says where SIGBUS was faster: a look at the size is made ten times a second."""
+
+REFUSALS_OF: Final = {
+    ("t.db", "removed"): "t.db.made says that there was one",
+    ("t.db", "cut_off"): "the database file is damaged",
+    ("t.db", "emptied"): "t.db.made says that there was one",
+    ("t.db.made", "cut_off"): "is another database than the one that was here",
+    ("t.evidence.key", "removed"): "there is no key at",
+    ("t.evidence.key", "cut_off"): "names no ed25519 key",
+    ("t.evidence.key", "emptied"): "names no ed25519 key",
+    ("t.phone.key", "cut_off"): "is not 64 hex digits",
+    ("t.phone.key", "emptied"): "is not 64 hex digits",
+    ("t.env", "removed"): "TALLYHOOK_CONFIG: names no file that is there",
+}
+"""What a start says, whenever the fault came. Of a lost log it depends on what that held."""
+
+GATE: Final = [
+    ("t.db.inbox", "cut_off", "serving"),
+    ("t.db.inbox-wal", "emptied", "stopped"),
+    ("t.db-shm", "emptied", "serving"),
+    ("t.db", "replaced", "serving"),
+]
+
+
+@pytest.mark.parametrize(
+    ("file", "fault", "when"),
+    [
+        pytest.param(*cell, id="-".join(cell), marks=[] if cell in GATE else pytest.mark.soak)
+        for cell in CELLS
+    ],
+)
+def test_a_fault_of_a_file_loses_nothing_unsaid(
+    folder: Path, file: str, fault: str, when: str
+) -> None:
+    seen = played(folder, file, fault, when)
+    print(f"{file} {fault} {when}: {seen}")
+    check(seen)
+    ends = when == "serving" and file in CONTENT[:6] and fault in LOST_WHILE_SERVED
+    assert (seen.ended is not None) == ends, seen
+    if ends:
+        assert f"{file} {LOST_WHILE_SERVED[fault]}" in seen.said or UNSAID in seen.said, seen
+    assert REFUSALS_OF.get((file, fault), "") in seen.why, seen
