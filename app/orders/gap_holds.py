@@ -41,7 +41,7 @@ def gap_changes(
 def _change(history: History, gaps: Sequence[Gap], *, policy: Policy) -> HoldChange | None:
     last = last_word(history, GAP_ACCEPTED)
     if last is not None and last.kind == "held":
-        since = max(last.recorded_at, *(gap.accepted_at for gap in gaps))
+        since = max(gap.accepted_at for gap in gaps)
         said = any(each.kind == "order_fulfilled" for each in history.records)
         if not said and not _answered(history, since):
             return None

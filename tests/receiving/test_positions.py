@@ -12,6 +12,8 @@ from app.receiving.confirm import ASK_AGAIN, ask_again_after, says_nothing_new
 from reconcile.instants import DAY, HOUR, MINUTE, NO_TIME, SECOND, Duration, moment_of
 from reconcile.ledger.events import Event, State
 from reconcile.money import Money
+from tests.database.contract_gaps import accept_gap
+from tests.database.contract_holds import started
 from tests.receiving.asking import PAID, PROFILE, asking, deliver, outcome, stream, until
 from tests.reconcile.build import T, event
 from tests.waiting import soon
@@ -111,3 +113,36 @@ async def test_a_refund_that_an_answer_takes_back_ships_once_it_is_repeated(aski
         fetched = "SELECT count(*) FROM deliveries WHERE headers LIKE ':fetched%'"
         await soon(lambda: driver.rows(fetched) == [(4,)])
         assert await ships()
+
+
+async def test_an_equal_answer_after_an_accepted_gap_is_kept_and_ends_the_hold(
+    asking: Any,
+) -> None:
+    """It proves that no refund was lost; where one was, it states the refund."""
+    profile = PROFILE.replace(
+        "[fetch_back.headers]", 'states_refunded = "json:back"\n[fetch_back.headers]'
+    )
+    asked: list[httpx2.Request] = []
+
+    def provider(request: httpx2.Request) -> httpx2.Response:
+        asked.append(request)
+        dated = format_datetime(moment_of(driver.clock.now()), usegmt=True)
+        content = stream(
+            json.dumps({"state": "COMPLETE", "order": "ORD-9", "amount": 700, "back": 0}).encode()
+        )
+        return httpx2.Response(200, headers={"date": dated}, content=content)
+
+    async with asking(provider, profile) as driver:
+        await driver.api("PUT", "/orders/ORD-9", json={"amount": "700.00", "currency": "KES"})
+        await deliver(driver, PAID)
+        await until(driver, "succeeded")
+        driver.clock.put(T + HOUR)
+        await accept_gap(driver.context, since=60, until=120, at=3_600)
+        before = len(asked)
+        driver.clock.put(T + HOUR + MINUTE)
+        assert not (await driver.api("GET", "/orders/ORD-9")).json()["fulfillable"]
+        await started(driver.context)
+        await soon(lambda: len(asked) > before)
+        released = "SELECT 1 FROM records WHERE kind='released' AND reason='gap_accepted'"
+        await soon(lambda: driver.rows(released) == [(1,)])
+        assert (await driver.api("GET", "/orders/ORD-9")).json()["fulfillable"]
