@@ -234,10 +234,10 @@ class Inbox(InboxRows):
                 raise StoreUnavailable("another process reads this inbox; end it", reason="busy")
             await asyncio.sleep(AGAIN_S)
         await self.database.open(purpose)
-        if self._refuses_gap and purpose != "reading":
-            await self._refuse_gap()
         if self.file is not None and purpose in ("serving", "working", "alone"):
             drop_cached_pages(self.file.path)
+        if self._refuses_gap and purpose != "reading":
+            await self._refuse_gap()
         if purpose == "serving":
             await self._open_intake()
 
