@@ -25,6 +25,9 @@ COUNTED_ONLY_FROM_TWO = {
     "{bodies} different bodies",
     "{deliveries} times",  # delivered again
     "{events} events",  # that state one movement
+    "{alike} events",  # which are grouped from four on
+    "{alike} attempts",
+    "{alike} payments",
     "{times} times",  # a factor of a currency
     "{factor} times",
     "{heard.count} times",
