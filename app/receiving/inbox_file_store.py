@@ -177,6 +177,7 @@ class InboxFile:
         """Give what is left of the file another name, so that a new one can be made."""
         if "_reader" in vars(self):
             await self._reader.dispose()
+        self._log.close()
         self._noted = self._has_tables = False
         if (kept := move_aside(self.path)) is not None:
             log.warning("what is left of the inbox is kept", database=str(kept))

@@ -235,6 +235,17 @@ async def test_a_log_that_is_lost_before_anything_was_read_is_missed(
     assert "is older than it was" in await refused(there)
 
 
+async def test_a_file_that_was_cut_off_is_given_up_where_its_log_still_has_all_rows(
+    path: Path, tmp_path: Path
+) -> None:
+    there = await killed(path, tmp_path / "there")
+    os.truncate(path_of(there), 4_096)
+    async with opened(url_of(there)) as inbox:
+        await take(inbox, "e5")
+        assert await read(inbox) == ["e1", "e2", "e3", "e4", "e5"]
+    assert there.with_name("t.db.inbox.lost-1").exists()
+
+
 async def test_nothing_is_lost_with_the_file_of_a_killed_service_that_had_read_all(
     path: Path, tmp_path: Path
 ) -> None:
