@@ -7,7 +7,8 @@
 5 fold      again what was redated, and what was published as of a later instant
 6 note      from when to when the clock was ahead, in the audit trail, and for `doctor`
 
-Stored instants stay as they are. Records of the kind `redated` are sealed as others are.
+Stored instants stay as they are, but for refused deliveries, which prove nothing: they arrived when
+the clock was put right. Records of the kind `redated` are sealed as others are.
 """
 
 from enum import Enum
@@ -30,6 +31,7 @@ from app.orders.record_store import BY_SERVICE, keep_records
 from app.orders.refold import call_up_early
 from app.receiving.append_store import mark_due
 from app.receiving.inbox_store import BEAT
+from app.receiving.refusal_store import redate_rejections
 from app.receiving.source_state_store import put_back
 from reconcile.instants import DAY, SECOND, TICK, Duration, Instant, format_duration, format_instant
 from reconcile.ledger.records import Record
@@ -179,6 +181,7 @@ def _note(
     connection: PlainConnection, correction: ClockCorrection, things: int, orders: int
 ) -> None:
     put_back(connection, correction.until, also=BEAT)
+    refused = redate_rejections(connection, correction.until)
     store.note_correction(connection, correction)
     since = correction.since
     facts: dict[str, str | int] = {
@@ -187,6 +190,7 @@ def _note(
         "ahead_by": format_duration(correction.latest - correction.until),
         "redated": things,
         "folded_again": orders,
+        "refused": refused,
     }
     keep_entry(
         connection,
@@ -218,8 +222,9 @@ async def clock_alarm(context: AppContext) -> Alarm | None:
         reason="clock_was_ahead",
         sentence=f"The clock was ahead by {format_duration(last.latest - last.until)} "
         f"{begun or 'until '}{format_instant(last.until)}, and what it dated later counts from "
-        "then: keep it by NTP, have the provider send again what was refused meanwhile, and see "
-        "`tallyhook audit list --action clock_put_right` for how much was put right.",
+        "then: keep it by NTP, run `tallyhook deliveries reverify` to accept what was refused "
+        "meanwhile, and see `tallyhook audit list --action clock_put_right` for how much was put "
+        "right.",
         pressing=False,
         since=last.until,
     )

@@ -7,6 +7,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.core.ids import first_id
 from app.database.statements import PlainConnection, run, statement
+from app.receiving.refusal_store import newest_refusal_ahead
 from reconcile.instants import Instant
 from reconcile.ledger.records import NO_ORDER
 
@@ -105,7 +106,8 @@ def newest_ahead(connection: PlainConnection, now: Instant) -> Instant:
     """Return the latest instant that anything has and that is not redated, but at least now."""
     values = ((first_id("dlv_", now), now), (first_id("rec_", now), now), (now,))
     found = [connection.ask(sql, given) for sql, given in zip(_NEWEST, values, strict=True)]
-    return Instant(max([now, *(rows[0][0] for rows in found if rows)]))
+    stored = [rows[0][0] for rows in found if rows]
+    return Instant(max([newest_refusal_ahead(connection, now), *stored]))
 
 
 def providers_agree(connection: PlainConnection, now: Instant, *, looked_at: int) -> bool:

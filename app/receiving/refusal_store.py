@@ -8,6 +8,7 @@ from typing import Any, Final
 from sqlalchemy import column, select, table, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from app.core.ids import first_id
 from app.database.locks import LINKING, REFUSING, take_lock
 from app.database.statements import PlainConnection, insert_rows, run
 from reconcile.instants import Instant
@@ -115,6 +116,25 @@ class RejectionRing:
             self._bytes -= _kept(body or 0, headers)
         if last is not None:
             connection.ask("DELETE FROM rejections WHERE id <= ?", (last,))
+
+
+def newest_refusal_ahead(connection: PlainConnection, now: Instant) -> Instant:
+    """Return the latest instant by which a rejection is dated, but at least now."""
+    ((newest,),) = connection.ask(
+        "SELECT max(received_at) FROM rejections WHERE id >= ? AND received_at > ?",
+        (first_id("dlv_", now), now),
+    )
+    return now if newest is None else Instant(newest)
+
+
+def redate_rejections(connection: PlainConnection, now: Instant) -> int:
+    """Let rejections that a clock that was ahead dated have arrived now. Return their number."""
+    take_lock(connection, REFUSING)
+    rows = connection.ask(
+        "UPDATE rejections SET received_at=? WHERE id >= ? AND received_at > ? RETURNING id",
+        (now, first_id("dlv_", now), now),
+    )
+    return len(rows)
 
 
 async def find_rejection(connection: AsyncConnection, delivery_id: str) -> Rejection | None:

@@ -1,26 +1,31 @@
 """Judges kept rejections again, as of their arrival, after a secret or a profile was put right.
 
-What now proves to be genuine becomes a delivery with its own id and its own time of arrival, in the
-transaction that takes it out of the ring. Everything else stays where it is.
+One that came while the clock was ahead may have arrived at any instant since it went ahead: it is
+genuine if it is for one of them. What now proves to be genuine becomes a delivery with its own id
+and its own time of arrival, in the transaction that takes it out of the ring. Everything else stays
+where it is.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from app.access.operators import note_in_trail, who_may
+from app.access.operator_store import acts_since
+from app.access.operators import SERVICE, note_in_trail, who_may
 from app.context.context import AppContext
 from app.core.errors import ConfigurationError
 from app.core.jobs import silent
 from app.database.statements import run
-from app.providers.source import ProviderReply
+from app.providers.request import Incoming
+from app.providers.source import ProviderReply, Source
 from app.receiving.append_store import Appended, Arrival, accepted_of, keep_arrivals
 from app.receiving.caught_up import behind_s
 from app.receiving.framing import Received
 from app.receiving.header_codec import read_request, restored
 from app.receiving.pace import Pace
 from app.receiving.refusal_store import Rejection, delete_rejections, kept_rejections
+from app.receiving.refusals import AGES
 from app.receiving.source_state_store import note_sources
 from app.receiving.verify import (
     RefusedDelivery,
@@ -28,7 +33,7 @@ from app.receiving.verify import (
     read_delivery,
     refusal_of,
 )
-from reconcile.instants import Instant
+from reconcile.instants import EARLIEST, SECOND, Instant, parse_instant
 
 AT_ONCE: Final = 100
 """Rejections judged together."""
@@ -96,9 +101,10 @@ async def _pass(
     progress: Callable[[int], None],
 ) -> Reverified:
     done, pace = Reverified(), Pace(first=FIRST_ACCEPTED, most=AT_ONCE)
+    spans = await _spans_ahead(context)
     async for page in _pages(context):
         wanted = [each for each in page if only is None or each.source == only]
-        await _judge_page(context, wanted, done=done, pace=pace)
+        await _judge_page(context, wanted, spans=spans, done=done, pace=pace)
         progress(len(page))
     return done
 
@@ -115,15 +121,28 @@ async def _pages(context: AppContext) -> AsyncIterator[list[Rejection]]:
         yield page
 
 
+async def _spans_ahead(context: AppContext) -> list[tuple[Instant, Instant]]:
+    """Return from when to when the clock was ahead, each time."""
+    async with context.database.reading() as connection:
+        entries = await acts_since(
+            connection, EARLIEST, who=SERVICE.name, actions=["clock_put_right"]
+        )
+    return [
+        (parse_instant(str(each.facts["since"])), each.at)
+        for each in entries
+        if each.facts["since"] != "unknown"
+    ]
+
+
 async def previewed(context: AppContext, *, only: str | None) -> Reverified:
     """What a pass would do now; nothing is changed. What is accepted has its old verdict beside
     it."""
-    done = Reverified()
+    done, spans = Reverified(), await _spans_ahead(context)
     async for page in _pages(context):
         for each in page:
             if only in (None, each.source):
                 done.judged += 1
-                judged = _judged(context, each)
+                judged = _judged(context, each, spans)
                 if judged is None:
                     done.cut += 1
                 elif isinstance(judged, RefusedDelivery):
@@ -142,11 +161,11 @@ async def count_genuine(
 ) -> int:
     """How many kept rejections that arrived from `since` on and before `until` would be accepted
     now; nothing is changed."""
-    count = 0
+    count, spans = 0, await _spans_ahead(context)
     async for page in _pages(context):
         for each in page:
             if since <= each.received_at < until:
-                judged = _judged(context, each)
+                judged = _judged(context, each, spans)
                 count += isinstance(judged, list) and bool(judged)
     return count
 
@@ -155,13 +174,14 @@ async def _judge_page(
     context: AppContext,
     page: list[Rejection],
     *,
+    spans: Sequence[tuple[Instant, Instant]],
     done: Reverified,
     pace: Pace,
 ) -> None:
     accepted: list[tuple[Rejection, list[Arrival]]] = []
     for rejection in page:
         done.judged += 1
-        judged = _judged(context, rejection)
+        judged = _judged(context, rejection, spans)
         if judged is None:
             done.cut += 1
         elif isinstance(judged, RefusedDelivery):
@@ -175,8 +195,13 @@ async def _judge_page(
         context.signals.evidence_arrived.set()
 
 
-def _judged(context: AppContext, rejection: Rejection) -> RefusedDelivery | list[Arrival] | None:
-    """Judge as of its arrival; None where too little was kept for that."""
+def _judged(
+    context: AppContext, rejection: Rejection, spans: Sequence[tuple[Instant, Instant]]
+) -> RefusedDelivery | list[Arrival] | None:
+    """Judge as of its arrival; None where too little was kept for that.
+
+    spans  from when to when the clock was ahead, each time
+    """
     source, environment = context.sources.get(rejection.source), context.database.environment or ""
     if source is None:
         return RefusedDelivery("source_unknown", "no source of this name is configured")
@@ -187,18 +212,39 @@ def _judged(context: AppContext, rejection: Rejection) -> RefusedDelivery | list
         headers=restored(kept.headers, source.tokens),
         url=kept.url or f"/webhooks/{source.name}",
     )
-    refused = refusal_of(source, incoming, now=rejection.received_at, environment=environment)
+    came = rejection.received_at
+    earliest = min((since for since, until in spans if since <= came <= until), default=came)
+    refused = _refusal_within(source, incoming, earliest, came, environment=environment)
     if refused is not None:
         return [] if isinstance(refused, ProviderReply) else refused
     received = Received(
         delivery_id=rejection.delivery_id,
-        received_at=rejection.received_at,
+        received_at=came,
         source=source.name,
         headers=kept_head(incoming, source),
         body=rejection.body,
         url=incoming.url,
     )
     return read_delivery(source, received, environment=environment)
+
+
+def _refusal_within(
+    source: Source, incoming: Incoming, earliest: Instant, latest: Instant, *, environment: str
+) -> RefusedDelivery | ProviderReply | None:
+    """Judge as of the latest instant, and where it is too old then, as of an earlier one that its
+    timestamp allows, found by halving: only the verifier knows where the timestamp stands."""
+    at = latest
+    while True:
+        refused = refusal_of(source, incoming, now=at, environment=environment)
+        if not isinstance(refused, RefusedDelivery) or refused.verdict not in AGES:
+            return refused
+        if refused.verdict == "timestamp_too_old":
+            latest = at
+        else:
+            earliest = at
+        if latest - earliest < SECOND:
+            return refused
+        at = Instant(earliest + (latest - earliest) // 2)
 
 
 async def _accept(

@@ -9,6 +9,7 @@ from app.orders.ledger_store import revisions_of_order
 from app.orders.record_store import add_records, hold_record
 from app.orders.refold import refold_until_quiet
 from app.receiving.inbox import Inbox
+from app.receiving.refusal_store import Rejection, RejectionRing, kept_rejections
 from reconcile.instants import TICK, Instant
 from reconcile.ledger.events import Event
 from tests.database.builders import arrival, context, fetch, keep, said
@@ -69,3 +70,25 @@ class RedatingContract:
         async with inbox.database.writing() as connection:
             await add_records(connection, [released])
         assert await fetch(inbox, holds_of, ["A"]) == []
+
+    async def test_refused_deliveries_of_that_time_arrived_when_it_was_corrected(
+        self, inbox: Inbox
+    ) -> None:
+        """Though nothing else was stored meanwhile; those of before stay as they are."""
+        ring = RejectionRing(max_count=9, max_bytes=9_999)
+        refused = [
+            Rejection(
+                delivery_id=new_id("dlv_", seconds(at)), received_at=seconds(at), source="shop",
+                verdict="timestamp_too_old", digest="0" * 64, size=1, headers="", body=b"x",
+                problem="It is old.",
+            )
+            for at in (1, RIGHT, AHEAD, AHEAD + 1)
+        ]  # fmt: skip
+        async with inbox.database.writing() as connection:
+            await run(connection, ring.append, refused)
+        assert await fetch(inbox, run, newest_ahead, seconds(RIGHT)) == seconds(AHEAD + 1)
+        assert await put_right(context(inbox, at=RIGHT)) is ClockState.RIGHT
+        assert await fetch(inbox, run, newest_ahead, seconds(RIGHT)) == seconds(RIGHT)
+        async with inbox.database.reading() as connection:
+            kept = await kept_rejections(connection, after="", at_once=9)
+        assert [each.received_at for each in kept] == [seconds(1), *[seconds(RIGHT)] * 3]

@@ -10,11 +10,12 @@ import pytest
 
 from app.config.load import load_settings
 from app.core.errors import ConfigurationError
+from app.orders.clock_correction import ClockWatch, clock_alarm
 from app.providers.configured import compile_sources
 from app.receiving.reverify import Reverified, count_genuine, previewed, reverify
 from app.receiving.source_state import source_arrivals
-from reconcile.instants import MINUTE, Instant
-from tests.api.driving import Driver, driving, environ, event, secret, signed
+from reconcile.instants import DAY, HOUR, MINUTE, SECOND, Duration, Instant
+from tests.api.driving import KEY, Driver, driving, environ, event, of_order, secret, signed
 from tests.contexts import with_sources
 from tests.reconcile.build import T
 
@@ -127,3 +128,38 @@ async def test_a_source_that_is_not_configured_is_reported(refusals: Refusals) -
     with pytest.raises(ConfigurationError, match="SOURCES__NEW__PROFILE"):
         await reverify(refusals.driver.context, only="new", progress=lambda count: None)
     assert refusals.driver.rows("SELECT count(*) FROM audit") == [(0,)]
+
+
+@pytest.mark.parametrize(("ahead", "lasts"), [(DAY, HOUR), (HOUR, DAY)])
+async def test_what_a_clock_that_was_ahead_refused_is_accepted_once_it_is_right(
+    tmp_path: Path, ahead: Duration, lasts: Duration
+) -> None:
+    """Genuine ones, by the command that the alarm names, whether they are dated later than the
+    correction or not. One that was signed before, and one of another key, stay refused."""
+    async with driving(tmp_path, with_worker=False) as driver:
+        watch = ClockWatch(driver.context)
+        await watch.look()
+        await driver.send(of_order("before", "before"))
+        for number in range(6):
+            sent = Instant(T + (number + 1) * lasts // 6 - MINUTE)
+            driver.clock.put(sent + ahead)
+            stamp = Instant(T - HOUR) if number == 0 else sent
+            key = ROTATED if number == 1 else KEY
+            body = json.dumps(of_order(f"O{number}", f"e{number}")).encode()
+            answer = await driver.send(body, signed(body, at=stamp, key=key))
+            assert answer.status_code == 401
+        await watch.look()
+        right = Instant(T + lasts)
+        driver.clock.put(right)
+        await watch.look()
+        alarm = await clock_alarm(driver.context)
+        assert alarm is not None
+        assert "run `tallyhook deliveries reverify` to accept" in alarm.sentence
+        assert driver.rows("SELECT max(received_at) FROM rejections") == [(right,)]
+        driver.clock.put(right + SECOND)
+        assert len((await previewed(driver.context, only=None)).accepted) == 4
+        done = await reverify(driver.context, only=None)
+        assert [verdict for _, verdict in done.accepted] == ["stored"] * 4
+        assert done.refused == {"timestamp_too_old": 1, "signature_mismatch": 1}
+        assert driver.rows("SELECT max(received_at) FROM deliveries") == [(right,)]
+        assert (await driver.api("GET", "/orders/O3")).json()["outcome"] == "succeeded"
