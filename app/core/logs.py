@@ -24,6 +24,7 @@ from typing import Any, Final, Literal, TextIO
 import structlog
 
 from app.core.clock import Clock, SystemClock
+from app.core.masking import masked_reference
 from reconcile.instants import EARLIEST, SECOND, format_instant
 
 MINUTE_S: Final = 60.0
@@ -244,6 +245,10 @@ FIELDS: Final[dict[str, str]] = {
 }
 """Every field that may be logged, and its content."""
 
+REFERENCES: Final = frozenset({"attempt", "event_id", "kind", "order", "session"})
+"""Fields with words of the shop or the provider. What may be a phone number or an email address in
+them is masked: an erasure does not reach the log."""
+
 MAX_VALUE_CHARS: Final = 500
 """Characters beyond which a value is cut and marked."""
 
@@ -415,7 +420,7 @@ class LogLine:
     def __init__(self, event: str, *names: str) -> None:
         self._event = event
         self._names = names
-        self._keys = [_KEYS[name] for name in names]
+        self._keys = [(_KEYS[name], name in REFERENCES) for name in names]
         self._head = f'","level":"info","event":{encode_basestring_ascii(event)}'
 
     def __call__(self, *values: str | int | None) -> None:
@@ -425,10 +430,12 @@ class LogLine:
         render = _OUTPUT.render
         if not isinstance(render, _Json):
             fields = dict(zip(self._names, values, strict=True))
-            _OUTPUT.msg(render("info", {"event": self._event, **fields}))
+            _OUTPUT.msg(render("info", _masked({"event": self._event, **fields})))
             return
         parts = ['{"at":"', render.dated(), self._head]
-        for key, value in zip(self._keys, values, strict=True):
+        for (key, refers), value in zip(self._keys, values, strict=True):
+            if refers and type(value) is str:
+                value = masked_reference(value)
             parts.append(key)
             parts.append(_json(value) if type(value) is not int else str(value))
         parts.append("}\n")
@@ -458,7 +465,14 @@ def _render(_: Any, method: str, event: MutableMapping[str, Any]) -> str:
         raise structlog.DropEvent
     if "exc_info" in event:
         _describe_exception(event)
-    return _OUTPUT.render(level, event)
+    return _OUTPUT.render(level, _masked(event))
+
+
+def _masked(event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    for name in REFERENCES.intersection(event):
+        if isinstance(value := event[name], str):
+            event[name] = masked_reference(value)
+    return event
 
 
 def _describe_exception(event: MutableMapping[str, Any]) -> None:

@@ -130,6 +130,32 @@ def is_code(reason: str) -> bool:
 
 _EMAIL: Final = re.compile(r"(?<![\w.%+-])[\w.%+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63})+", re.ASCII)
 
+_LOGGED_NUMBER: Final = re.compile(
+    rf"\+?\d(?:[ ()]{{0,2}}\d){{{_SIGNIFICANT},}}"
+    rf"|(?:\+|(?<!\d)0)(?:{_BETWEEN}\d){{{_SIGNIFICANT},}}",
+    re.ASCII,
+)
+"""A number in a reference: nine digits or more in a row, or eight behind a plus or a zero. Dashes
+join no others: `2026-11-20-0001` is an order of a day."""
+
+_MAYBE_LOGGED: Final = re.compile(r"\d[\d ().-]{7}|@", re.ASCII)
+"""Searched in most references alone: it takes a quarter of the time."""
+
+
+def masked_reference(reference: str) -> str:
+    """Mask a reference for the log: hide what may be a phone number but its last digits, and an
+    email address but its first letter.
+
+    A customer's number may also stand behind letters, or end a longer run of digits as in M-PESA's
+    checkout requests. Eight bare digits stay: they are a date.
+    """
+    if _MAYBE_LOGGED.search(reference) is None:
+        return reference
+    if "@" in reference:
+        reference = _EMAIL.sub(lambda found: masked_name(found[0]), reference)
+    return _LOGGED_NUMBER.sub(lambda found: DOT + found[0][-_TELLING:], reference)
+
+
 _AT_SIGHT: Final = re.compile(
     rf"(?<![\w.-])(?:(?:\+|\(?0\)?){APART}\d(?:{APART}\d){{7,13}}"
     r"|[1-9]\d{10,14}|[1-9]\d{0,3}(?:[ \u00a0-]\d{2,4}){2,4})(?![\w-]|[.:]\w)",

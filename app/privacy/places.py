@@ -39,7 +39,7 @@ FILES: Final[tuple[Place, ...]] = (
     Place(
         "log lines and metrics",
         marks.possibly_personal(
-            "ids, references, sources and verdicts; no number, no name and no body",
+            "ids, masked references, sources and verdicts; no number, name or body",
             because="an erasure does not reach them: how long they are kept is the machine's "
             "business",
         ),

@@ -19,7 +19,14 @@ from hypothesis import strategies as st
 
 from app.core import logs
 from app.core.clock import SetClock
-from app.core.logs import FIELDS, MAX_VALUE_CHARS, configure_logging, lost_lines, one_line
+from app.core.logs import (
+    FIELDS,
+    MAX_VALUE_CHARS,
+    LogLine,
+    configure_logging,
+    lost_lines,
+    one_line,
+)
 from reconcile.instants import Instant
 
 AT = Instant(1_795_168_800_123_456)
@@ -79,6 +86,18 @@ def test_the_console_drops_and_counts_too() -> None:
 def test_no_field_is_for_bodies_people_or_secrets() -> None:
     personal = ("phone", "body", "secret", "token", "name", "email", "header", "message", "url")
     assert not [field for field in FIELDS if any(word in field for word in personal)]
+
+
+@pytest.mark.parametrize("format", ["json", "console"])
+@pytest.mark.parametrize("name", ["attempt", "event_id", "kind", "order", "session"])
+def test_a_number_in_a_reference_is_masked(name: str, format: str) -> None:
+    """In both kinds of lines; ids and digests of ours stay as they are."""
+    stream = to_memory(format=format)
+    reference, ours = f"ORD-{PHONE}", "dlv_123456789012"
+    structlog.get_logger().warning("x", **{name: reference}, delivery=ours)
+    LogLine("x", name, "delivery")(reference, ours)
+    assert (stream.getvalue().count("001"), stream.getvalue().count(ours)) == (2, 2)
+    assert PHONE not in stream.getvalue()
 
 
 HOSTILE = [

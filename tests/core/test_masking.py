@@ -13,6 +13,7 @@ from app.core.masking import (
     masked_at_sight,
     masked_name,
     masked_phone,
+    masked_reference,
     masked_words,
     written_out,
     written_pattern,
@@ -237,3 +238,30 @@ def test_a_text_is_found_that_seems_to_hold_a_number(text: str, does: bool) -> N
 def test_of_words_numbers_are_masked_and_codes_are_not(said: str, kept: str) -> None:
     assert masked_words(said) == kept
     assert masked_words(kept) == kept
+
+
+@pytest.mark.parametrize(
+    ("reference", "logged"),
+    [
+        ("ORD-254711223344", "ORD-•344"),
+        ("ORD254711223344", "ORD•344"),
+        ("+254 711-223 344", "•344"),
+        ("0711-223344/2", "•344/2"),
+        ("711223344", "•344"),
+        ("254 711 223344", "•344"),
+        ("ws_CO_07012022145612345711223344", "ws_CO_•344"),
+        ("order of jane.doe@example.com", "order of j•••"),
+        ("ORD-1042", "ORD-1042"),
+        ("2026-11-20-0001", "2026-11-20-0001"),
+        ("20261120-17", "20261120-17"),
+        ("2026-000123", "2026-000123"),
+        ("00012345", "00012345"),
+        ("evt_1MqqbKLt4dXK03v5qaIbiNCC", "evt_1MqqbKLt4dXK03v5qaIbiNCC"),
+        ("67976317-e29b-41d4-a716-44665544aa00", "67976317-e29b-41d4-a716-44665544aa00"),
+    ],
+)
+def test_of_a_reference_numbers_and_addresses_are_masked_and_dates_are_not(
+    reference: str, logged: str
+) -> None:
+    assert masked_reference(reference) == logged
+    assert masked_reference(logged) == logged
