@@ -92,6 +92,14 @@ PARTS: Final = {
             cli="restore_erased people_and_data",
         ),
     ),
+    "verify": Part(
+        ("app/evidence/verify",),
+        _tests(
+            evidence="forgers forms tampering strangers leaves order_tree placed_once readings"
+            " redated verify_log kept_checkpoint minisign named_keys witnesses attachments bundle"
+            " unheard renamed_log first_party",
+        ),
+    ),
 }
 """Parts by their names on the command line."""
 
@@ -409,7 +417,8 @@ def chosen(what: str) -> tuple[str, list[str]]:
     """
     every = sorted(str(p.relative_to(ROOT)) for top in ("app", "reconcile")
                    for p in (ROOT / top).rglob("*.py"))  # fmt: skip
-    for name, part in PARTS.items():
+    for name in sorted(PARTS, key=lambda each: each != what):  # a part before a module of another
+        part = PARTS[name]
         found = [m for m in every if m.startswith(part.modules) and (what == name or what in m)]
         if found:
             return name, found
