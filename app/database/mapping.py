@@ -124,6 +124,8 @@ REVISION_AT: Final = statement(
     COUNTS_FROM, thing="'revision:' || revisions.seq", stored="revisions.at"
 )
 
+DEED_AT: Final = statement(COUNTS_FROM, thing="'deed:' || audit.number", stored="audit.at")
+
 EVENT_STORED: Final = ", ".join(f"events.{name}" for name in EVENT_COLUMNS)
 """Select events as they are stored; `EVENT_SELECT` as they count."""
 RECORD_STORED: Final = ", ".join(f'records."{name}"' for name in RECORD_COLUMNS)

@@ -10,6 +10,7 @@ from sqlalchemy import column, select, table, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.access.operator_store import acting_alone
+from app.database.mapping import DEED_AT
 from app.database.statements import insert_rows, run, select_in, statement
 from reconcile.instants import Instant
 
@@ -178,8 +179,11 @@ async def counted_entries(
     """Return what was attached to an order and its breaks, and removed, up to an instant."""
     rows = await connection.execute(
         text(
-            "SELECT number, action, facts FROM audit WHERE order_key = :order AND at <= :until "
-            "ORDER BY number"
+            statement(
+                "SELECT number, action, facts FROM audit WHERE order_key = :order "
+                "AND {at} <= :until ORDER BY number",
+                at=DEED_AT,
+            )
         ),
         {"order": order, "until": until},
     )

@@ -102,7 +102,7 @@ def deliveries(bundle: Bundle) -> str:
     repeats = len(came) - len(heard)
     came += [(each["record_id"], each["recorded_at"]) for each in history["records"]]
     came += [(f"revision:{each['seq']}", each["at"]) for each in bundle.document("revisions.json")]
-    came += [("", entry["at"]) for each in attached(bundle)
+    came += [(f"deed:{entry['number']}", entry["at"]) for each in attached(bundle)
              for entry in (each["attached"], each["removed"]) if entry]  # fmt: skip
     counts = redated(bundle)
     if any(counts.get(name, micros(at)) > micros(history["as_of"]) for name, at in came):

@@ -3,7 +3,7 @@
 1 notice    something stored is dated later than now, by more than clocks of machines differ
 2 wait      until no unread delivery is dated so: what it says must be redated, too
 3 compare   with the dates of providers: if they are later than now as well, this clock is behind
-4 redate    one record for each delivery, record and revision: it counts from now on
+4 redate    one record for each delivery, record, revision and attached file: it counts from now on
 5 fold      again what was redated, and what was published as of a later instant
 6 note      from when to when the clock was ahead, in the audit trail, and for `doctor`
 

@@ -34,6 +34,12 @@ _REVISIONS: Final = statement(
     "ORDER BY at, seq LIMIT ?",
     redated=statement(_REDATED, thing="'revision:' || revisions.seq"),
 )
+_DEEDS: Final = statement(
+    "SELECT 'deed:' || number, at, order_key FROM audit "
+    "WHERE order_key IS NOT NULL AND at > ? AND NOT {redated} ORDER BY at, number LIMIT ?",
+    redated=statement(_REDATED, thing="'deed:' || audit.number"),
+)
+"""Audit entries that a bundle of their order holds: a file was attached or removed."""
 _DATED_SO: Final = (
     "SELECT count(occurred_at), coalesce(sum(CASE WHEN occurred_at > ? THEN 1 ELSE 0 END), 0) "
     "FROM (SELECT events.occurred_at FROM deliveries "
@@ -52,9 +58,9 @@ _BEFORE: Final = (
 
 
 class DatedAhead(NamedTuple):
-    """A delivery, record or revision that is dated later than now.
+    """A delivery, record, revision or audit entry of an order that is dated later than now.
 
-    thing   its id; of a revision `revision:` and its number
+    thing   its id; of a revision `revision:` and its number, of an entry `deed:` and its number
     stored  the instant that it has
     order   its order; NO_ORDER where it has none
     """
@@ -72,6 +78,7 @@ def dated_ahead(connection: PlainConnection, *, now: Instant, limit: int) -> lis
         connection.ask(_DELIVERIES, (deliveries, now, limit)),
         connection.ask(_RECORDS, (records, now, limit)),
         connection.ask(_REVISIONS, (now, limit)),
+        connection.ask(_DEEDS, (now, limit)),
     ):
         some = [DatedAhead(row[0], row[1], row[2] or NO_ORDER) for row in rows]
         found += some
@@ -99,12 +106,17 @@ _NEWEST: Final = (
         "SELECT at FROM revisions WHERE at > ? AND NOT {redated} ORDER BY at DESC LIMIT 1",
         redated=statement(_REDATED, thing="'revision:' || revisions.seq"),
     ),
+    statement(
+        "SELECT at FROM audit WHERE order_key IS NOT NULL AND at > ? AND NOT {redated} "
+        "ORDER BY at DESC LIMIT 1",
+        redated=statement(_REDATED, thing="'deed:' || audit.number"),
+    ),
 )
 
 
 def newest_ahead(connection: PlainConnection, now: Instant) -> Instant:
     """Return the latest instant that anything has and that is not redated, but at least now."""
-    values = ((first_id("dlv_", now), now), (first_id("rec_", now), now), (now,))
+    values = ((first_id("dlv_", now), now), (first_id("rec_", now), now), (now,), (now,))
     found = [connection.ask(sql, given) for sql, given in zip(_NEWEST, values, strict=True)]
     stored = [rows[0][0] for rows in found if rows]
     return Instant(max([newest_refusal_ahead(connection, now), *stored]))

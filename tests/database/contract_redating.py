@@ -1,7 +1,9 @@
 """What every database must keep of things that a clock that was ahead has dated."""
 
+from app.access.operator_store import AuditEntry, add_entry
 from app.core.ids import new_id
 from app.database.statements import run
+from app.evidence.attachment_store import counted_entries
 from app.orders.clock_correction import ClockState, put_right
 from app.orders.clock_correction_store import last_correction, newest_ahead
 from app.orders.hold_store import holds_of
@@ -92,3 +94,18 @@ class RedatingContract:
         async with inbox.database.reading() as connection:
             kept = await kept_rejections(connection, after="", at_once=9)
         assert [each.received_at for each in kept] == [seconds(1), *[seconds(RIGHT)] * 3]
+
+    async def test_a_file_attached_in_that_time_was_attached_when_it_was_corrected(
+        self, inbox: Inbox
+    ) -> None:
+        entry = AuditEntry(
+            at=seconds(AHEAD), who="ann", role="support", action="attached", subject="att_1",
+            facts={"attachment": "att_1"}, order="A",
+        )  # fmt: skip
+        async with inbox.database.writing() as connection:
+            await add_entry(connection, entry)
+        await put_right(context(inbox, at=RIGHT))
+        async with inbox.database.reading() as connection:
+            for at, count in ((RIGHT - 1, 0), (RIGHT, 1)):
+                entries = await counted_entries(connection, "A", until=seconds(at))
+                assert len(entries) == count

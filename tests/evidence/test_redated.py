@@ -19,6 +19,7 @@ from reconcile.instants import DAY, HOUR, MINUTE, Instant, format_instant
 from reconcile.ledger.records import Record
 from tests.api.driving import driving, event
 from tests.evidence.conftest import build, changed, failed, forged_with, seal_now
+from tests.evidence.test_attachments import one
 from tests.evidence.world import CUSTOMER
 from tests.reconcile.build import T
 
@@ -27,18 +28,19 @@ RIGHT = Instant(T + HOUR)
 
 
 async def redated_bundle(folder: Path) -> tuple[bytes, Any]:
-    """Return the bundle of an order that was placed, begun and paid while the clock was a day
-    ahead, made a minute after the clock was put right; and the key that signed it."""
+    """Return the bundle of an order that was placed, begun, paid and given a file while the clock
+    was a day ahead, made a minute after the clock was put right; and the key that signed it."""
     async with driving(folder, with_worker=False, looking=True, at=Instant(T + DAY)) as driver:
         await driver.api("PUT", "/orders/ORD-1", json={"amount": "1500.00", "currency": "KES"})
         await driver.send(event("e1", "pending", customer=CUSTOMER))
         await seal_now(driver)
         await driver.send(event("e2", customer=CUSTOMER))
+        await one(driver.service.context)
         driver.clock.put(RIGHT)
         await ClockWatch(driver.context).look()
         await seal_now(driver)
         driver.clock.put(Instant(RIGHT + MINUTE))
-        bundle = await build(driver, as_of=None)
+        bundle = await build(driver, as_of=None, attachments=True)
         assert (await verify_own_log(driver.context)).problems == []
         return bundle, (await open_signer(driver.context)).key
 
@@ -68,8 +70,10 @@ def test_a_bundle_made_after_the_correction_verifies(made: tuple[bytes, Any]) ->
     }
     assert ledger["outcome"] == "succeeded"
     assert {each["received_at"][:19] for each in ledger["timeline"]} == {format_instant(RIGHT)[:19]}
-    # Placed, begun, published, paid.
-    assert len([each for each in history["records"] if each["kind"] == "redated"]) == 4
+    # Placed, begun, published, paid, attached.
+    assert len([each for each in history["records"] if each["kind"] == "redated"]) == 5
+    (file,) = json.loads(members["attachments.json"])
+    assert file["attached"]["at"] == format_instant(Instant(T + DAY))
 
 
 @pytest.mark.parametrize("lost", ["redated", "later"])
