@@ -238,7 +238,8 @@ async def test_while_others_wait_folds_are_published_in_short_transactions(
     commit = writer.commit
 
     async def counted(function: Any, *args: Any, **words: Any) -> Any:
-        parts.append(len(args[1]))
+        if len(args) > 1:  # the inbox commits, too
+            parts.append(len(args[1]))
         return await commit(function, *args, **words)
 
     for number in range(5):

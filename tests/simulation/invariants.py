@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import text
@@ -267,16 +267,24 @@ def _could_be_known(
 ) -> Iterator[tuple[Instant, str]]:
     """Yield what a fold as of this instant may have said, and up to when it knew everything.
 
-    The newest evidence may have been read before it was committed.
+    The newest evidence may have been read before it was committed, and a delivery is committed
+    elsewhere than a record: either can overtake the other.
     """
     known = history.known_at(instant)
-    under_way = sorted(
-        [d.received_at for d in known.deliveries] + [r.recorded_at for r in known.records],
-        reverse=True,
-    )
-    for latest in [instant, *(at - TICK for at in under_way if at > instant - COMMIT_TIME)]:
-        ledger = fold(known.known_at(latest), policy=stored.policy, as_of=instant)
-        yield latest, position_of(ledger).substance
+    arrivals = {each.received_at for each in known.deliveries}
+    acts = {each.recorded_at for each in known.records}
+    ends = [
+        [instant, *(at - TICK for at in sorted(times, reverse=True) if at > instant - COMMIT_TIME)]
+        for times in (arrivals, acts)
+    ]
+    for heard, told in product(*ends):
+        some = History(
+            order=known.order,
+            deliveries=known.known_at(heard).deliveries,
+            records=known.known_at(told).records,
+        )
+        ledger = fold(some, policy=stored.policy, as_of=instant)
+        yield min(heard, told), position_of(ledger).substance
 
 
 def _without_redeliveries(history: History) -> History:
