@@ -124,7 +124,7 @@ REVISION_AT: Final = statement(
     COUNTS_FROM, thing="'revision:' || revisions.seq", stored="revisions.at"
 )
 
-DEED_AT: Final = statement(COUNTS_FROM, thing="'deed:' || audit.number", stored="audit.at")
+AUDIT_AT: Final = statement(COUNTS_FROM, thing="'deed:' || audit.number", stored="audit.at")
 
 EVENT_STORED: Final = ", ".join(f"events.{name}" for name in EVENT_COLUMNS)
 """Select events as they are stored; `EVENT_SELECT` as they count."""

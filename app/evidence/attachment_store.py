@@ -10,7 +10,7 @@ from sqlalchemy import column, select, table, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.access.operator_store import acting_alone
-from app.database.mapping import DEED_AT
+from app.database.mapping import AUDIT_AT
 from app.database.statements import insert_rows, run, select_in, statement
 from reconcile.instants import Instant
 
@@ -182,7 +182,7 @@ async def counted_entries(
             statement(
                 "SELECT number, action, facts FROM audit WHERE order_key = :order "
                 "AND {at} <= :until ORDER BY number",
-                at=DEED_AT,
+                at=AUDIT_AT,
             )
         ),
         {"order": order, "until": until},

@@ -34,7 +34,7 @@ _REVISIONS: Final = statement(
     "ORDER BY at, seq LIMIT ?",
     redated=statement(_REDATED, thing="'revision:' || revisions.seq"),
 )
-_DEEDS: Final = statement(
+_ATTACHING: Final = statement(
     "SELECT 'deed:' || number, at, order_key FROM audit "
     "WHERE order_key IS NOT NULL AND at > ? AND NOT {redated} ORDER BY at, number LIMIT ?",
     redated=statement(_REDATED, thing="'deed:' || audit.number"),
@@ -78,7 +78,7 @@ def dated_ahead(connection: PlainConnection, *, now: Instant, limit: int) -> lis
         connection.ask(_DELIVERIES, (deliveries, now, limit)),
         connection.ask(_RECORDS, (records, now, limit)),
         connection.ask(_REVISIONS, (now, limit)),
-        connection.ask(_DEEDS, (now, limit)),
+        connection.ask(_ATTACHING, (now, limit)),
     ):
         some = [DatedAhead(row[0], row[1], row[2] or NO_ORDER) for row in rows]
         found += some
