@@ -144,8 +144,11 @@ def other_tree(**said: Any) -> Tried:
     return of("log.json", lambda log: log["tree"].update(said))
 
 
-def tree_of_less(forger: Forger) -> None:
-    """Leave out what came last, and append a tree that counts less and is dated as the true one."""
+def tree_of_less(forger: Forger, *, beyond: int = 0) -> None:
+    """Leave out what came last, and append a tree that counts less and is dated as the true one.
+
+    beyond  how many of the last leaves that the tree counts it says that it is not of
+    """
     last = forger.index(forger.doc("log.json")["tree"]["leaf"])
     tree = json.loads(forger.log[last])
     shown = [each for each in forger.own() if each < forger.index(delivery("disputed")(forger))]
@@ -154,7 +157,7 @@ def tree_of_less(forger: Forger) -> None:
     of_ours = our_commitment(forger)
     entry = {"last": shown[-1], "leaves": len(shown), "of": of_ours}
     root = hashlib.sha256(b"\0" + written(entry)).hexdigest()
-    (index,) = forger.append({**tree, "id": 2, "root": root, "size": shown[-1] + 1})
+    (index,) = forger.append({**tree, "id": 2, "root": root, "size": shown[-1] + 1 - beyond})
     forger.prove([*shown, index])
     said = {"leaf": "orders:2", "leaves": len(shown), "last": shown[-1], "path": []}
     of("log.json", lambda log: log.update(tree=said))(forger)

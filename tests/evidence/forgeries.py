@@ -75,6 +75,12 @@ class Forgery(NamedTuple):
 
 LATEST = "2026-11-21T10:01:00Z"
 
+ON_THE_FIRST_DAY = all_of(
+    gone(delivery("disputed"), delivery("dispute_won"), revision(-1), revision(-2)),
+    of("log.json", lambda log: log.update(tree=None)),
+)
+"""Leaves out what came on the order's second day, and the tree."""
+
 IN_LOG: tuple[Forgery, ...] = (
     # what is left out
     *(
@@ -246,6 +252,9 @@ IN_LOG: tuple[Forgery, ...] = (
           ("record", record("order_placed")), ("exhibit", exhibit(0)))),
     Forgery("something that is not here waits for its seal",
             of("log.json", lambda log: log["unsealed"].append("dlv_0")), "inclusion"),
+    Forgery("the last event is said to wait for its seal, for more than a minute", all_of(
+        unsealed(delivery("dispute_won")), unsealed(revision(-1)),
+        dated("2026-11-21T10:02:00.000001Z")), "inclusion"),
     # which order
     Forgery("it is another order's bundle", renamed, "completeness"),
     Forgery("the order's name is made with a key of the forger's", key_of("ORD-1"),
@@ -284,6 +293,10 @@ IN_LOG: tuple[Forgery, ...] = (
         delivery("disputed"), delivery("dispute_won"), revision(-1), revision(-2)),
         "completeness"),
     Forgery("what the tree counts last is left out", gone(revision(4)), "completeness"),
+    Forgery("a tree counts an entry that came after its leaves",
+            lambda forger: tree_of_less(forger, beyond=1), "completeness"),
+    Forgery("it is as of the order's second day, and no tree is shown", all_of(
+        ON_THE_FIRST_DAY, dated("2026-11-21T00:00:00Z")), "completeness"),
 )  # fmt: skip
 
 IN_FILES: tuple[Forgery, ...] = (
@@ -712,6 +725,12 @@ UNPROVEN: tuple[Unproven, ...] = (
              "that these, which are not here, are not of this order, 1: dlv_"),
     Unproven("a tree that counts less is appended", tree_of_less,
              "and what was before that is proven only if a checkpoint of at least"),
+    Unproven("it is as of the order's first day, and no tree is shown", all_of(
+        ON_THE_FIRST_DAY, dated("2026-11-20T23:59:59.999999Z")),
+        "beside its entries here, which no tree of all orders counts yet"),
+    Unproven("the last event is said to wait for its seal, for a minute", all_of(
+        unsealed(delivery("dispute_won")), unsealed(revision(-1)), dated("2026-11-21T10:02:00Z")),
+        "- not sealed yet, 2: dlv_"),
     Unproven("the log is said not to name the order",
              of("log.json", lambda log: log.update(order=None, tree=None)),
              "that what is here is of it: the key by which entries of the log name"),

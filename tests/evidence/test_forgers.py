@@ -59,7 +59,10 @@ def test_a_forger_who_changes_nothing_is_found_at_no_step(world: ForgersWorld) -
     """So each forgery fails for what it changes: also in a log that goes on."""
     for archive in (world.full, world.redacted):
         forger = forged_copy(world, archive)
-        assert verified(world, forger).valid
+        found = verified(world, forger)
+        assert found.valid
+        masked = "masked in records, revisions and audit entries, 5 texts" in first_lines(found)
+        assert masked == (archive is world.redacted)  # and those of events are not counted
         forger = forged_copy(world, archive)
         forger.append({"kind": "orders"})
         forger.prove()
@@ -114,4 +117,6 @@ def test_verify_py_alone_finds_it_as_well(
     forgery.tried(forger)
     (tmp_path / "forged.zip").write_bytes(forger.bundle())
     assert main([str(tmp_path / "forged.zip"), format_instant(NOW)]) == 1
-    assert capsys.readouterr().out.startswith(f"DO NOT RELY ON IT: {forgery.step}")
+    out = capsys.readouterr().out
+    assert out.startswith(f"DO NOT RELY ON IT: {forgery.step}")
+    assert "\nNot proven, and only the word of whoever made the bundle:\n- " in out

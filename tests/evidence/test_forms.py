@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from app.evidence.verify import MANIFEST, Bundle, Wrong, unpack
-from app.evidence.verify_forms import DECIMALS, EVENT, POLICY, RECORD, canonical
+from app.evidence.verify_forms import DECIMALS, EVENT, POLICY, RECORD, canonical, whole
 from reconcile.ledger.events import Event
 from reconcile.ledger.policy import Policy
 from reconcile.ledger.records import Record
@@ -23,6 +23,19 @@ def test_the_table_of_members_is_that_of_the_engine() -> None:
     policy = Policy(mismatch_held=("till",), provider_discount_percent=1)
     assert {each.rstrip("?") for each in POLICY} == policy_document(policy).keys()
     assert {code: n for code, n in EXPONENTS.items() if n != 2} == DECIMALS
+    flags = {f.name for f in (*fields(Event), *fields(Record)) if f.type is bool}
+    assert {n.rstrip("?") for n, form in (EVENT | RECORD).items() if form is True} == flags
+
+
+@pytest.mark.parametrize(("number", "beyond"), [(0, -1), (2**53 - 1, 2**53)])
+def test_a_whole_number_is_one_that_every_reader_of_json_knows(number: int, beyond: int) -> None:
+    assert whole(number)
+    assert not whole(float(number))
+    assert not whole(beyond)
+
+
+def test_a_sentence_has_at_most_so_many_of_a_strangers_characters() -> None:
+    assert str(Wrong("x" * 401)) == "x" * 400
 
 
 def _otherwise(found: Any, change: Callable[[Any], Iterator[None]]) -> Iterator[None]:

@@ -17,7 +17,9 @@ from app.evidence.keys import EvidenceKey, read_public_key
 from app.evidence.verify import MANIFEST, MAX_BYTES, SIGNATURE, pack, unpack
 from app.evidence.verify_evidence import verify_evidence
 from app.providers.profile import MAX_FILE_BYTES
+from reconcile.instants import SECOND, Instant
 from tests.evidence.conftest import Bundles, Forge, Members, failed, steps
+from tests.evidence.world import LATER
 
 
 @pytest.mark.slow
@@ -170,8 +172,19 @@ def test_the_archive_is_a_zip_for_others_too(bundles: Bundles) -> None:
     with zipfile.ZipFile(io.BytesIO(bundles.full)) as archive:
         assert archive.testzip() is None
         read = {each: archive.read(each) for each in archive.namelist()}
+        attributes = {
+            (each.date_time, each.create_system, each.create_version, each.external_attr >> 16)
+            for each in archive.infolist()
+        }
+    assert attributes == {((1980, 1, 1, 0, 0, 0), 3, 20, 0o100644)}
     assert read == unpack(bundles.full)
     assert json.loads(read[MANIFEST])["redacted"] is False
+
+
+def test_a_bundle_may_be_ahead_of_the_verifiers_clock_by_five_minutes(bundles: Bundles) -> None:
+    ahead = Instant(LATER - 300 * SECOND)
+    assert failed(bundles.redacted, now=ahead) == []
+    assert failed(bundles.redacted, now=Instant(ahead - 1)) == ["manifest"]
 
 
 def test_a_strangers_profile_is_not_read_for_long(bundles: Bundles, forge: Forge) -> None:
