@@ -426,6 +426,10 @@ class Writer:
         """Say which of the files is lost; None while all are those that were opened."""
         return None if self._place is None else self._place.loss()
 
+    def lost(self) -> tuple[Path, str] | None:
+        """Return the same as the file and what became of it."""
+        return None if self._place is None else self._place.lost()
+
     async def _wait_for_turn(self) -> None:
         """Wait for other writers of this process. Raise StoreUnavailable after TURN_S, so that no
         sender waits for a hanging disk."""

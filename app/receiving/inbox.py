@@ -360,13 +360,17 @@ class Inbox(InboxRows):
 
     async def _conclude(self, file: InboxFile, kept: InboxWriter) -> None:
         """Note in the database how the file is left: closed in order, or lost, and then save what
-        is unread and can still be read."""
+        is unread and can still be read. Where the database's log is lost, note that in the file."""
         if kept.writer.poison is None:
             last = await file.on_snapshot(last_number)
             await self.database.writer.commit(note_closed, last)
             return
+        if (gone_of_database := self.database.writer.lost()) is not None:
+            if gone_of_database[0].name.endswith("-wal"):
+                await kept.note_lost_commits()
+            return
         lost = file.files.lost()
-        if lost is None or lost[0].name.endswith("-shm") or self.database.writer.loss() is not None:
+        if lost is None or lost[0].name.endswith("-shm"):
             return
         gone, saved = set[int](), 0
         writer, position = self.database.writer, (await self.progress()).position

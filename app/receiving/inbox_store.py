@@ -341,8 +341,8 @@ def go_on_from(connection: PlainConnection, file: FileFacts) -> None:
 
 def found_gap(connection: PlainConnection, file: FileFacts | None) -> FoundGap | None:
     """Return what the database lacks of what it had, by the file that it reads; None where it lacks
-    nothing."""
-    if file is None or fact(connection, IDENTITY) != file.identity:
+    nothing. A database that knows of no file may have lost the commit that said so."""
+    if file is None or fact(connection, IDENTITY) not in (None, file.identity):
         return None
     since, lost = Instant(counter(connection, LAST_COMMIT)), 0
     if position_of(connection) < file.deleted:  # a backup brings what its copy had not read

@@ -15,6 +15,7 @@ from typing import Final
 
 import structlog
 
+from app.core.clock import SystemClock
 from app.core.errors import StoreUnavailable
 from app.core.logs import Repeating
 from app.core.text import counted
@@ -243,6 +244,13 @@ class InboxWriter:
         if await self.writer.checkpoint():
             await self.writer.commit(put_counter, TIDIED, up_to)
             self._tidied = up_to
+
+    async def note_lost_commits(self) -> None:
+        """Note, as the service ends, that the database's log was lost: no commit of it can be as
+        new as the one that is noted, so the next start finds a gap."""
+        newer = max(SystemClock().now(), self._seen + 1)
+        with self.writer.though_poisoned():
+            await self.writer.commit(_keep, (), None, newer)
 
     async def _note(self, last_commit: int) -> None:
         """Note the database's last commit; where none came for a while, fold its log."""

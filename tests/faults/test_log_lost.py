@@ -112,6 +112,17 @@ def test_a_log_that_is_lost_while_it_is_served(tmp_path: Path, fault: Fault) -> 
     gap_is_named_and_accepted(tmp_path, served(tmp_path, act=act))
 
 
+@pytest.mark.parametrize("new", [True, False])
+def test_a_log_that_is_lost_before_its_commits_were_noted(tmp_path: Path, new: bool) -> None:
+    """The service notes the loss itself, of a new database too: nothing of it was folded yet."""
+    url = {"DATABASE_URL": f"sqlite+aiosqlite:///{tmp_path}/{DATABASE}"} if new else {}
+    with a_service(tmp_path, script=script(NEVER_QUIET), **url) as service:
+        told = {each.delivery for each in deliver(service.port, *EVENTS)}
+        removed(tmp_path / LOG)
+        assert service.process.code() == 4
+    gap_is_named_and_accepted(tmp_path, told)
+
+
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_log_that_is_lost_after_a_kill(tmp_path: Path, fault: Fault) -> None:
     told = served(tmp_path, act=killed)
