@@ -389,6 +389,24 @@ def repeated(
     return tried
 
 
+def told_late(forger: Forger) -> None:
+    """Let an event have come first with its redelivery, and again with its first delivery."""
+    history = forger.doc("history.json")
+    heard = next(each for each in history["deliveries"] if each["event"]["claim"] == "pending")
+    first, began = heard["delivery_id"], heard["received_at"]
+    later, came = heard["again"][0]
+    for name in [MANIFEST, *(each for each in forger.members if first in each)]:
+        data = forger.members.pop(name)
+        if name.endswith(".json"):
+            data = written(json.loads(data.replace(first.encode(), later.encode())))
+        forger.members[name.replace(first, later)] = data
+    heard.update(delivery_id=later, received_at=came)
+    heard["again"][0] = [first, began]
+    forger.put("history.json", history)
+    changed(f"delivery-{later}.json", updated({"received_at": came}))(forger.members)
+    refolded(forger.members)
+
+
 def note_of_exhibit(data: bytes) -> Tried:
     def tried(forger: Forger) -> None:
         forger.members[forger.doc("attachments.json")[0]["content"]["file"]] = data
