@@ -2,13 +2,14 @@
 
 import json
 from collections.abc import Collection, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, astuple
 from typing import Any, Final
 
 from sqlalchemy import ColumnElement, and_, column, or_, select, table, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.access.proposal import Decided, Proposal
+from app.database.statements import PlainConnection, insert_rows
 from reconcile.instants import Instant
 
 
@@ -110,6 +111,22 @@ async def past_proposals(
         past = past.where(_PROPOSED.kind.in_(sorted(kinds)))
     rows = await connection.execute(past.order_by(_PROPOSED.id.desc()).limit(limit))
     return [_proposal(tuple(row)) for row in rows]
+
+
+def withdraw_later(connection: PlainConnection, decided: Decided, *, after: Instant) -> None:
+    """Store this decision of all waiting proposals that are dated later than an instant."""
+    rows = connection.ask(
+        "SELECT id FROM proposals WHERE at > ? AND until > ? "
+        "AND id NOT IN (SELECT proposal FROM proposal_decisions)",
+        (after, decided.at),
+    )
+    insert_rows(
+        connection,
+        table="proposal_decisions",
+        columns=("proposal", "decision", "who", "role", "reason", "at"),
+        rows=[(name, *astuple(decided)) for (name,) in rows],
+        conflict="ON CONFLICT (proposal) DO NOTHING",
+    )
 
 
 def _proposal(row: Sequence[Any]) -> Proposal:

@@ -27,6 +27,7 @@ from app.access.operators import (
     permitted,
 )
 from app.access.proposal import Decided, Decision, Proposal
+from app.core.clock import CLOCKS_DIFFER
 from app.core.errors import NotFoundError, UsageError
 from app.core.ids import new_id
 from app.core.masking import looks_like_a_phone
@@ -154,6 +155,11 @@ def must_be_open(
     open_until = kind.open_until(proposal)
     if open_until is None:
         raise UsageError(f"nobody has approved it: it is {proposal.standing(now)}")
+    if proposal.decided is not None and proposal.decided.at > now + CLOCKS_DIFFER:
+        raise UsageError(
+            "it was approved while this machine's clock was ahead: propose it anew if it is still "
+            "needed"
+        )
     if now >= open_until:
         raise UsageError(
             f"its time was over at {format_instant(open_until)}: propose it anew if it is still "

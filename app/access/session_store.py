@@ -10,6 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.access.operator_store import hashed
 from app.core.clock import CLOCKS_DIFFER
+from app.database.statements import PlainConnection
 from reconcile.instants import Instant
 
 LinkKind = Literal["invite", "enter"]
@@ -411,6 +412,15 @@ async def end_everything(connection: AsyncConnection) -> None:
     """End every session and invitation after a restore: the backup may hold revoked ones."""
     for name in ("sessions", "invitations"):
         await connection.execute(delete(table(name)))
+
+
+def end_access(connection: PlainConnection, *, after: Instant, now: Instant) -> None:
+    """End now the sessions and invitations that a clock that was ahead dated: later than an
+    instant."""
+    connection.ask("DELETE FROM sessions WHERE used_at > ?", (after,))
+    connection.ask(
+        "UPDATE invitations SET until=? WHERE until > ? AND made_at > ?", (now, now, after)
+    )
 
 
 async def use_form(

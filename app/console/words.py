@@ -275,7 +275,7 @@ PROPOSALS: Final[Mapping[str, str]] = {
     "expired": "Nobody decided in time, and nothing was done.",
     "approved": "Another operator approved it, and it was done.",
     "rejected": "Another operator rejected it, and nothing was done.",
-    "withdrawn": "The proposer took it back, and nothing was done.",
+    "withdrawn": "It was taken back, and nothing was done.",
 }
 """Meaning of each state of a proposal."""
 

@@ -5,7 +5,8 @@
 3 compare   with the dates of providers: if they are later than now as well, this clock is behind
 4 redate    one record for each delivery, record, revision and attached file: it counts from now on
 5 fold      again what was redated, and what was published as of a later instant
-6 note      from when to when the clock was ahead, in the audit trail, and for `doctor`
+6 end       sessions, invitations and proposals of that time, which would last longer
+7 note      from when to when the clock was ahead, in the audit trail, and for `doctor`
 
 Stored instants stay as they are, but for refused deliveries, which prove nothing: they arrived when
 the clock was put right. Records of the kind `redated` are sealed as others are.
@@ -19,6 +20,9 @@ import structlog
 
 from app.access.operator_store import keep_entry
 from app.access.operators import SERVICE, entry_of
+from app.access.proposal import Decided
+from app.access.proposal_store import withdraw_later
+from app.access.session_store import end_access
 from app.context.context import AppContext
 from app.core.alarm import Alarm
 from app.core.clock import CLOCKS_DIFFER
@@ -131,7 +135,8 @@ async def put_right(context: AppContext, *, seen: ClockCorrection | None = None)
     while more := await database.writer.commit(_redate, now, at):
         things, at = things + more, Instant(at + more * TICK)
     orders = await _fold_again(context, now)
-    await database.writer.commit(_note, ClockCorrection(since, now, latest), things, orders)
+    correction, leapt = ClockCorrection(since, now, latest), None if seen is None else seen.since
+    await database.writer.commit(_note, correction, leapt or now, things, orders)
     context.signals.alarming.set()
     log.warning(
         "the clock was ahead and is right again; what it dated counts from now",
@@ -178,25 +183,39 @@ async def _fold_again(context: AppContext, now: Instant) -> int:
 
 
 def _note(
-    connection: PlainConnection, correction: ClockCorrection, things: int, orders: int
+    connection: PlainConnection,
+    correction: ClockCorrection,
+    after: Instant,
+    things: int,
+    orders: int,
 ) -> None:
-    put_back(connection, correction.until, also=BEAT)
-    refused = redate_rejections(connection, correction.until)
+    """Store the correction, and end what would last longer by it. What is dated later than `after`
+    is surely of the clock that was ahead."""
+    until = correction.until
+    refused = redate_rejections(connection, until)
+    put_back(connection, until, also=BEAT)
+    end_access(connection, after=after, now=until)
+    withdrawn = Decided(
+        decision="withdrawn",
+        who=SERVICE.name,
+        role=SERVICE.role,
+        reason="It was proposed while the clock was ahead: propose it anew if it is still needed.",
+        at=until,
+    )
+    withdraw_later(connection, withdrawn, after=after)
     store.note_correction(connection, correction)
     since = correction.since
     facts: dict[str, str | int] = {
         "since": "unknown" if since is None else format_instant(since),
-        "until": format_instant(correction.until),
-        "ahead_by": format_duration(correction.latest - correction.until),
+        "until": format_instant(until),
+        "ahead_by": format_duration(correction.latest - until),
         "redated": things,
         "folded_again": orders,
         "refused": refused,
     }
     keep_entry(
         connection,
-        entry_of(
-            SERVICE, action="clock_put_right", subject="clock", at=correction.until, facts=facts
-        ),
+        entry_of(SERVICE, action="clock_put_right", subject="clock", at=until, facts=facts),
     )
 
 

@@ -111,12 +111,14 @@ _NEWEST: Final = (
         "ORDER BY at DESC LIMIT 1",
         redated=statement(_REDATED, thing="'deed:' || audit.number"),
     ),
+    "SELECT at FROM (SELECT at FROM audit ORDER BY number DESC LIMIT 1) AS last WHERE at > ?",
 )
 
 
 def newest_ahead(connection: PlainConnection, now: Instant) -> Instant:
-    """Return the latest instant that anything has and that is not redated, but at least now."""
-    values = ((first_id("dlv_", now), now), (first_id("rec_", now), now), (now,), (now,))
+    """Return the latest instant that anything has and that is not redated, but at least now. Of the
+    audit trail, only the last entry counts: a correction adds one."""
+    values = ((first_id("dlv_", now), now), (first_id("rec_", now), now), (now,), (now,), (now,))
     found = [connection.ask(sql, given) for sql, given in zip(_NEWEST, values, strict=True)]
     stored = [rows[0][0] for rows in found if rows]
     return Instant(max([newest_refusal_ahead(connection, now), *stored]))

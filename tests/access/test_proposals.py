@@ -1,11 +1,12 @@
 """Four eyes: who may propose, approve, reject and withdraw, until when, and operators' tokens."""
 
 from collections.abc import AsyncIterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from app.access.operator_store import AuditEntry, audit_entries
+from app.access.operator_store import AuditEntry, Operator, audit_entries
 from app.access.operators import (
     Proven,
     Role,
@@ -22,6 +23,7 @@ from app.access.proposals import (
     ProposalKind,
     Proposals,
     check_reason,
+    must_be_open,
     newcomer_notice,
     propose,
 )
@@ -40,7 +42,7 @@ from app.core.errors import NotFoundError, TallyhookError, UsageError
 from app.database.engine import Connection
 from app.golive.golive import SIGNER, WHOLE, vouch
 from app.golive.signoff_store import Signoff, add_signoff
-from reconcile.instants import DAY, Instant, format_instant
+from reconcile.instants import DAY, HOUR, Instant, format_instant
 from tests.api.driving import Driver, driving
 
 PEOPLE: dict[str, Role] = {"Boss": "admin", "Ann": "finance", "Ben": "finance", "Sue": "support"}
@@ -193,6 +195,23 @@ async def test_a_proposal_ends(driver: Driver, vault: Vault, proposals: Proposal
     (past,) = await proposals.past(limit=9)
     assert proposals.document(past)["state"] == "expired"
     await vault.propose(Proven("Ann"))
+
+
+async def test_nobody_acts_on_an_approval_of_a_clock_that_was_ahead(
+    driver: Driver, context: AppContext, vault: Vault
+) -> None:
+    """The proposer would have a day longer for the act."""
+    vault.kind = replace(vault.kind, open_for=DAY)
+    proposals, clock = Proposals(context, [vault.kind]), driver.clock
+    start = clock.now()
+    made = await vault.propose(Proven("Ann"))
+    clock.put(Instant(start + DAY))
+    await proposals.approve(made.id, by=Proven("Ben"), reason="yes")
+    ann = Operator(name="Ann", role="finance", created_at=start)
+    must_be_open(vault.kind, await proposals.one(made.id), who=ann, now=clock.now())
+    clock.put(Instant(start + HOUR))
+    with pytest.raises(UsageError, match="approved while this machine's clock was ahead"):
+        must_be_open(vault.kind, await proposals.one(made.id), who=ann, now=clock.now())
 
 
 @pytest.mark.parametrize(

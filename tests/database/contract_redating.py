@@ -1,11 +1,26 @@
 """What every database must keep of things that a clock that was ahead has dated."""
 
-from app.access.operator_store import AuditEntry, add_entry
+import pytest
+
+from app.access.operator_store import AuditEntry, Operator, add_entry, add_operator
+from app.access.proposal import Proposal
+from app.access.proposal_store import (
+    add_proposal,
+    proposal_of,
+    waiting_proposals,
+)
+from app.access.session_store import (
+    SignInLink,
+    add_link,
+    add_session,
+    invited,
+    sessions_by_name,
+)
 from app.core.ids import new_id
 from app.database.statements import run
 from app.evidence.attachment_store import counted_entries
 from app.orders.clock_correction import ClockState, put_right
-from app.orders.clock_correction_store import last_correction, newest_ahead
+from app.orders.clock_correction_store import ClockCorrection, last_correction, newest_ahead
 from app.orders.hold_store import holds_of
 from app.orders.ledger_store import revisions_of_order
 from app.orders.record_store import add_records, hold_record
@@ -109,3 +124,38 @@ class RedatingContract:
             for at, count in ((RIGHT - 1, 0), (RIGHT, 1)):
                 entries = await counted_entries(connection, "A", until=seconds(at))
                 assert len(entries) == count
+
+    @pytest.mark.parametrize(("leapt", "at"), [(None, AHEAD), (1, RIGHT)])
+    async def test_what_would_last_longer_by_that_time_ends_at_its_correction(
+        self, inbox: Inbox, leapt: int | None, at: int
+    ) -> None:
+        """Where the clock was seen to go ahead, also what it dated earlier than now."""
+        ahead, until = seconds(AHEAD), seconds(9 * AHEAD)
+        async with inbox.database.writing() as connection:
+            for name, made in (("ann", seconds(at)), ("bob", seconds(0))):
+                await add_operator(
+                    connection, Operator(name=name, role="finance", created_at=seconds(0))
+                )
+                proposal = Proposal(
+                    id=name, kind="k", subject=name, sentence="Do it.", subject_state="", who=name,
+                    role="finance", reason="r", at=made, until=until,
+                )  # fmt: skip
+                await add_proposal(connection, proposal)
+                link = SignInLink(kind="invite", name=name, until=until, totp=None)
+                await add_link(connection, link, token=name, now=made)
+                await add_session(connection, token=name, name=name, now=made, until=until)
+            entry = AuditEntry(at=ahead, who="ann", role="finance", action="proposed", subject="p")
+            await add_entry(connection, entry)
+        since = None if leapt is None else seconds(leapt)
+        seen = ClockCorrection(since, seconds(RIGHT), ahead)
+        await put_right(context(inbox, at=RIGHT), seen=seen)
+        now = seconds(AHEAD + 1)
+        async with inbox.database.reading() as connection:
+            assert [each.id for each in await waiting_proposals(connection, now=now)] == ["bob"]
+            found = await proposal_of(connection, "ann")
+            assert found is not None
+            assert found.decided is not None
+            assert (found.decided.decision, found.decided.at) == ("withdrawn", seconds(RIGHT))
+            assert await invited(connection, now=now) == {"bob"}
+            lasting = await sessions_by_name(connection, now=now, used_after=seconds(-1))
+            assert set(lasting) == {"bob"}
