@@ -97,6 +97,7 @@ class Erasure:
                 still
     going       by table, the rows that are emptied or deleted; `waiting`: those
                 of the orders that are kept for now
+    aside       rows of what was set aside that stay, by place
     kept        what stays, and why; `accounts`: until when books are kept of the orders that go
     copies      taken before, which it does not reach
     tidied      whether the database's log has been emptied of it
@@ -124,6 +125,7 @@ class Erasure:
     holding: dict[str, set[erase_store.Key]] = field(repr=False, default_factory=dict)
     going: dict[str, set[erase_store.Key]] = field(repr=False, default_factory=dict)
     waiting: dict[str, set[erase_store.Key]] = field(repr=False, default_factory=dict)
+    aside: Counter[str] = field(default_factory=Counter)
     requests: int = 0
     kept: list[erase_rules.KeptData] = field(default_factory=list)
     accounts: dict[str, Instant] = field(default_factory=dict)
@@ -187,10 +189,9 @@ class Erasure:
 
     def places(self) -> list[ReportedPlace]:
         """Return what goes by place, and what stays there."""
-        aside = Counter(each.place for each in self.kept if each.why == "set_aside")
         because = "revisions.because"
         holding = self.holding | {because: self.holding.get(because, set()) | self.quoting}
-        return reported_places(holding, going=self.going, waiting=self.waiting, beside=aside)
+        return reported_places(holding, going=self.going, waiting=self.waiting, beside=self.aside)
 
     def document(self) -> dict[str, Any]:
         """Return it for JSON."""
@@ -428,10 +429,10 @@ class ErasureFinder:
             if kept is not None:
                 needed.add(kept.what)
                 erasure.kept += [
-                    replace(kept, what=each.attachment_id, kind="attachment",
-                            place="attachments.details")
-                    for each in found if each.order == kept.what
-                ]  # fmt: skip
+                    replace(kept, what=each.attachment_id, kind="attachment")
+                    for each in found
+                    if each.order == kept.what
+                ]
         return [each for each in found if each.order not in needed]
 
     async def _judged(
@@ -457,10 +458,7 @@ class ErasureFinder:
                 erasure.staying[order] = ids
                 continue
             if any(written_pattern(phone).search(order) for phone in erasure.identifiers):
-                kept = erase_rules.KeptData(
-                    what=order, why="in_the_reference", place="events.order_ref"
-                )
-                erasure.kept.append(kept)
+                erasure.kept.append(erase_rules.KeptData(what=order, why="in_the_reference"))
             erasure.brought[order] = ids
             until = Instant(last_heard(history) + self._periods.accounts)
             if until > self._context.clock.now():
@@ -518,14 +516,18 @@ class ErasureFinder:
         )
         for one in suspects:
             known = None if one.item is None else one.item.delivery_id
-            text = written_out(one.record.decode("utf-8", "replace"))
-            if known == only if named is None else named.search(text):
+            texts = {
+                "suspects.record": written_out(one.record.decode("utf-8", "replace")),
+                "suspects.orders": "\n".join(one.orders),
+            }
+            found = [where for where, text in texts.items() if named and named.search(text)]
+            erasure.aside.update(found)
+            if found or (named is None and known == only):
                 erasure.kept.append(
                     erase_rules.KeptData(
                         what=known or f"row {one.seq}",
                         why="set_aside",
                         kind=None if known is None else "delivery",
-                        place="suspects.record",
                     )
                 )
 
@@ -545,7 +547,6 @@ class ErasureFinder:
                     why="accounts",
                     until=until,
                     kind="bank_line",
-                    place="bank_lines.told",
                 )
             )
 
@@ -588,8 +589,7 @@ class ErasureFinder:
             kept = erase_rules.kept_unknown(
                 name, received, self._periods.minimum, why="refused", beside=beside, as_of=now
             )
-            staying = None if kept is None else replace(kept, place="rejections.body")
-            judged.add(name, received, staying)
+            judged.add(name, received, kept)
         return judged
 
     async def _kept_wholes(
@@ -628,8 +628,7 @@ class ErasureFinder:
             kept = erase_rules.kept_since(names[0], received, self._periods.minimum, as_of=now)
             if unread:
                 kept = erase_rules.KeptData(what=names[0], why="beside_unread", detail=unread[0])
-            staying = None if kept is None else replace(kept, place="envelopes.body")
-            judged.add(names[0], received, staying)
+            judged.add(names[0], received, kept)
         erasure.wholes = judged.going
         erasure.latest = max(erasure.latest, judged.latest)
         erasure.kept += judged.kept

@@ -73,7 +73,6 @@ class KeptData:
 
     do     what settles it, where a person must
     kind   which kind of thing is restricted; None where nothing can be
-    place  where its text stands, as `places.columns` names it
     """
 
     what: str
@@ -82,7 +81,6 @@ class KeptData:
     do: str = ""
     until: Instant | None = None
     kind: Kind | None = "order"
-    place: str = "deliveries.body"
 
     @property
     def sentence(self) -> str:

@@ -96,7 +96,7 @@ class UnsealedRow(Table, table=True):
     __table_args__ = NUMBERED
     row: int | None = numbered_column()
     kind: str = text_column(marks.CODES)
-    ids: str = text_column(marks.REFERENCE)
+    ids: str = text_column(marks.CODES)
     count: int = big_column()
 
 
