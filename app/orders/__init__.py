@@ -4,6 +4,7 @@ __all__ = (
     "accept_findings",
     "after_loss",
     "clock_correction",
+    "clock_correction_store",
     "counter_store",
     "customers",
     "delivery_log",

@@ -23,7 +23,7 @@ from collections.abc import (
 )
 from dataclasses import dataclass, field
 from itertools import chain
-from time import perf_counter
+from time import monotonic, perf_counter
 from typing import Any, Final, TypeVar
 
 import structlog
@@ -32,18 +32,20 @@ from app.access import operator_store
 from app.access.operators import SERVICE, note_in_trail, who_may
 from app.config.settings import Settings
 from app.context.context import AppContext
-from app.core.errors import ConfigurationError, StoreUnavailable
+from app.core.clock import CLOCKS_DIFFER
+from app.core.errors import ConfigurationError, StoreUnavailable, UsageError
 from app.core.text import counted
 from app.database.statements import run
 from app.evidence.seal import CheckpointSigner, seal_all
 from app.finance import book_line_store
 from app.orders import history_store, retention_store
+from app.orders.clock_correction_store import newest_ahead
 from app.privacy import erase_store
 from app.privacy.erase_rules import NO_TIME, disputable_until, periods_of
 from app.providers.source import Source
 from app.receiving import due_store, phone_store
 from app.sealing import log_queue_store
-from reconcile.instants import DAY, Duration, Instant, format_instant
+from reconcile.instants import DAY, SECOND, Duration, Instant, format_instant
 from reconcile.ledger.fold import fold, is_settled, last_heard
 from reconcile.ledger.history import History
 from reconcile.ledger.ledger import Outcome
@@ -392,7 +394,16 @@ def _begun(context: AppContext, retention: Retention) -> Pruning:
 async def _pass(
     context: AppContext, retention: Retention, pruning: Pruning, *, dry_run: bool, keep: int = 0
 ) -> AsyncIterator[int]:
-    """Prune, and yield after each page how many deliveries were looked at."""
+    """Prune, and yield after each page how many deliveries were looked at. Raise UsageError where
+    something is dated later than now: this clock, or the one that dated it, is wrong."""
+    now = context.clock.now()
+    newest = await context.database.on_snapshot(newest_ahead, now)
+    if newest - now > CLOCKS_DIFFER and not dry_run:
+        raise UsageError(
+            f"nothing is pruned while something here is dated {format_instant(newest)}, later than "
+            "this machine's clock: set the clock by NTP; if it is right, start the service, which "
+            "puts right what was dated so"
+        )
     async for page in settled_orders(context, retention, unsealed_too=dry_run):
         pruning.add(page if dry_run else await _prune_page(context, page), keep=keep)
         yield page.looked
@@ -509,6 +520,11 @@ PASS_S: Final = 3_600.0
 """Seconds from the end of one pass to the next. What is pruned is weeks old; an hour is soon."""
 
 
+LEAP_REST_S: Final = 86_400.0
+"""Seconds for which nothing is pruned after the clock went ahead by itself: a day for somebody to
+see it, since what is pruned by a wrong date is gone."""
+
+
 class Pruner:
     """Passes over the store until it is stopped."""
 
@@ -516,6 +532,8 @@ class Pruner:
         self._context = context
         self._retention = retention
         self._stopping = asyncio.Event()
+        self._seen: tuple[Instant, float] | None = None
+        self._rests_until = 0.0
         self.alive = False
         """Tells readiness whether it is running."""
 
@@ -531,7 +549,7 @@ class Pruner:
             while not self._stopping.is_set():
                 try:
                     await self._pass()
-                except StoreUnavailable as error:
+                except (StoreUnavailable, UsageError) as error:
                     log.warning("nothing pruned", error_class=type(error).__name__)
                 except Exception as error:
                     log.error("pruning failed", exc_info=error)
@@ -549,11 +567,24 @@ class Pruner:
             log.info("bodies and headers pruned", count=pruning.deliveries)
 
     async def _prune(self, pruning: Pruning) -> None:
+        if self._clock_leapt():
+            return
         began = perf_counter()
         async for _ in _pass(self._context, self._retention, pruning, dry_run=False):
-            if await self._rest((perf_counter() - began) * REST_SHARE):
+            if await self._rest((perf_counter() - began) * REST_SHARE) or self._clock_leapt():
                 return
             began = perf_counter()
+
+    def _clock_leapt(self) -> bool:
+        """Return whether the clock went ahead of elapsed time within LEAP_REST_S."""
+        now, elapsed = self._context.clock.now(), monotonic()
+        if self._seen is not None:
+            leap = now - self._seen[0] - round((elapsed - self._seen[1]) * SECOND)
+            if leap > CLOCKS_DIFFER:
+                log.warning("nothing is pruned for a day: the clock went ahead")
+                self._rests_until = elapsed + LEAP_REST_S
+        self._seen = now, elapsed
+        return elapsed < self._rests_until
 
     async def _rest(self, seconds: float) -> bool:
         """Rest, and return whether it was stopped meanwhile."""

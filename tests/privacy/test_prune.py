@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
+from app.core.errors import UsageError
 from app.orders.refold import refold_until_quiet
 from app.privacy import prune
-from reconcile.instants import DAY, TICK, format_instant
+from reconcile.instants import DAY, HOUR, TICK, format_instant
 from tests.api.driving import Driver, driving, event, of_order
 from tests.cli.test_commands import Run, run
 from tests.reconcile.build import T
@@ -51,6 +52,7 @@ async def test_the_service_prunes_by_itself(
 ) -> None:
     """After the time it lets bodies go, says so with the ledger, and the ledger is the same."""
     monkeypatch.setattr(prune, "PASS_S", 0.01)
+    monkeypatch.setattr(prune, "LEAP_REST_S", 0.0)
     async with driving(tmp_path, looking=True, **ON) as driver:
         await filled(driver)
         driver.clock.put(T + 30 * DAY - TICK)
@@ -68,6 +70,45 @@ async def test_the_service_prunes_by_itself(
         again = await driver.send(event("e1", customer={"long": "x" * 9_000, "phone": PHONE}))
         assert again.json()["verdict"] == "duplicate"
         assert await driver.ready()
+
+
+async def test_nothing_is_pruned_for_a_day_after_the_clock_went_ahead(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By elapsed time, which nobody sets. What a wrong date prunes is gone."""
+    elapsed, looks = [0.0], [0]
+
+    def monotonic() -> float:
+        looks[0] += 1
+        return elapsed[0]
+
+    async def looked() -> None:
+        before = looks[0]
+        await soon(lambda: looks[0] > before + 3)
+
+    monkeypatch.setattr(prune, "PASS_S", 0.01)
+    monkeypatch.setattr(prune, "monotonic", monotonic)
+    async with driving(tmp_path, looking=True, **ON) as driver:
+        await filled(driver)
+        await looked()
+        driver.clock.put(T + 30 * DAY)
+        for elapsed[0] in (0.0, prune.LEAP_REST_S - 1):
+            await looked()
+            assert driver.rows("SELECT count(*) FROM deliveries WHERE pruned_at > 0") == [(0,)]
+        elapsed[0] = prune.LEAP_REST_S
+        await until_pruned(driver, 2)
+
+
+async def test_nothing_is_pruned_while_something_is_dated_later_than_now(tmp_path: Path) -> None:
+    """By the service or by hand. What would be deleted is still shown."""
+    async with driving(tmp_path, with_worker=False, **ON) as driver:
+        await filled(driver)
+        driver.clock.put(T - HOUR)
+        retention = prune.retention_of(driver.context.settings, driver.context.sources)
+        assert retention is not None
+        with pytest.raises(UsageError, match="nothing is pruned while something here is dated"):
+            await prune.prune_settled(driver.context, retention, progress=quiet)
+        await prune.prune_settled(driver.context, retention, dry_run=True, progress=quiet)
 
 
 async def test_it_is_off_unless_asked_for(tmp_path: Path) -> None:
@@ -91,6 +132,7 @@ async def test_a_pruner_that_fails_stops_nothing(
         return sound(*words, **options)
 
     monkeypatch.setattr(prune, "PASS_S", 0.01)
+    monkeypatch.setattr(prune, "LEAP_REST_S", 0.0)
     monkeypatch.setattr(prune, "settled_orders", failing)
     async with driving(tmp_path, looking=True, **ON) as driver:
         await filled(driver)
