@@ -29,13 +29,13 @@ from reconcile.instants import (
     format_instant,
     parse_instant,
 )
-from reconcile.ledger.events import Event
+from reconcile.ledger.events import Delivery, Event
 from reconcile.ledger.explain import ledger_document
 from reconcile.ledger.fold import fold
 from reconcile.ledger.history import History
 from reconcile.ledger.ledger import Ledger
 from reconcile.ledger.records import RecordKind
-from reconcile.transparency.evidence import history_document
+from reconcile.transparency.evidence import by_event, history_document
 
 # --- A JSON body without its personal data --------------------------------------------------------
 
@@ -261,11 +261,21 @@ def scenario_of(dossier: Dossier, sources: Mapping[str, Source]) -> OrderScenari
     played, left_out = _playable(dossier)
     masking = Masking(dossier.phones)
     stand_ins = StandIns(masking)
-    steps = [_arrival(evidence, dossier, stand_ins, sources) for evidence in played]
-    wanted = {each.arrived.delivery_id for each in played}
+    stored = dossier.history.as_stored().deliveries
+    arrivals = {each[0].delivery_id: each for each in by_event(stored)}
+    steps, deliveries = list[dict[str, Any]](), set[Delivery]()
+    for evidence in played:
+        first, *later = arrivals[evidence.arrived.delivery_id]
+        step = _arrival(evidence, first.event.event_id, stand_ins, sources)
+        again = {"verdict": "duplicate"}
+        steps += [
+            step,
+            *({**step, "at": format_instant(each.received_at), **again} for each in later),
+        ]
+        deliveries |= {first, *later}
     history = History(
         order=dossier.history.order,
-        deliveries=frozenset(d for d in dossier.history.deliveries if d.delivery_id in wanted),
+        deliveries=frozenset(deliveries),
         records=frozenset(r for r in dossier.history.records if r.kind in REPORTED),
     )
     stated = history_document(history, policy=dossier.policy, as_of=dossier.as_of)
@@ -328,7 +338,7 @@ def _expected(ledger: Ledger) -> dict[str, Any]:
 
 
 def _arrival(
-    evidence: DeliveryEvidence, dossier: Dossier, stand_ins: StandIns, sources: Mapping[str, Source]
+    evidence: DeliveryEvidence, event_id: str, stand_ins: StandIns, sources: Mapping[str, Source]
 ) -> dict[str, Any]:
     arrived = evidence.arrived
     source = sources.get(arrived.source)
@@ -346,13 +356,10 @@ def _arrival(
     def read(body: bytes) -> Event:
         return reader.read(Incoming(headers, body, url=evidence.url), digest="").events[0]
 
-    delivery = next(
-        each for each in dossier.history.deliveries if each.delivery_id == arrived.delivery_id
-    )
     return {
         "at": format_instant(arrived.received_at),
         "source": arrived.source,
-        "event_id": delivery.event.event_id,
+        "event_id": event_id,
         "verdict": arrived.verdict,
         "body": stand_ins.body(evidence.body, read),
     }
