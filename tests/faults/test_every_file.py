@@ -20,6 +20,7 @@ from tests.e2e.processes import command
 from tests.faults.check import look
 from tests.faults.load import deliver, load
 from tests.faults.service import Service, a_service, starting
+from tests.faults.test_log_lost import killed
 from tests.faults.test_operators_day import ANOTHER
 from tests.waiting import until
 
@@ -106,15 +107,6 @@ def last_words(log: bytes) -> str:
     return log.decode().splitlines()[-1] if log else ""
 
 
-def end_at_once(service: Service) -> None:
-    """Kill the service and what is behind it: the one that is left would fold the log."""
-    worker = service.worker()
-    os.kill(worker, signal.SIGSTOP)
-    service.signal(signal.SIGKILL)
-    os.kill(worker, signal.SIGKILL)
-    service.process.code()
-
-
 @pytest.fixture
 def folder(request: pytest.FixtureRequest) -> Iterator[Path]:
     """Return a folder that another user may own."""
@@ -142,7 +134,7 @@ def played(folder: Path, file: str, fault: str, when: str) -> Seen:
         acknowledged = before.ledger.deliveries
         until(lambda: (folder / file).exists())
         if when == "stopped":
-            end_at_once(service)
+            killed(service)
             FAULTS[fault](folder / file)
         else:
             FAULTS[fault](folder / file)

@@ -25,10 +25,9 @@ from app.receiving.kept_request import kept_request
 from app.receiving.restrictions import REASONS, Restriction
 from reconcile.instants import DAY, Instant, format_instant, parse_instant
 from reconcile.reporting.report import Scope
-from tests.api.driving import Driver, driving, of_order
-from tests.contexts import with_settings
+from tests.api.driving import Driver, of_order
 from tests.privacy.test_erase import PHONE, paid, quiet
-from tests.privacy.test_retained import bodies, erased, nameless, restricted, round_on
+from tests.privacy.test_retained import bodies, erased, nameless, restricted, retaining, round_on
 from tests.reconcile.build import T
 
 UNTIL = format_instant(Instant(T + 120 * DAY))
@@ -42,13 +41,7 @@ RESTRICTED = (
 @pytest.fixture
 async def driver(tmp_path: Path) -> AsyncIterator[Driver]:
     """A service with an order whose customer was erased, and whose payment can be disputed."""
-    async with driving(tmp_path, with_worker=False) as driven:
-        driven.context = with_settings(
-            driven.service.context,
-            retention_accounts_days=365,
-            retention_disputes_days=120,
-            retention_unallocated_days=90,
-        )
+    async with retaining(tmp_path) as driven:
         await driven.send(paid("ORD-1", "e1"))
         yield driven
 

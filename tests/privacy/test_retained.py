@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -24,16 +25,22 @@ from tests.privacy.test_erase import OTHER, PHONE, paid, quiet
 from tests.reconcile.build import T
 
 
-@pytest.fixture
-async def driver(tmp_path: Path) -> AsyncIterator[Driver]:
-    """A service of which nobody folds in the background."""
-    async with driving(tmp_path, with_worker=False) as driven:
+@asynccontextmanager
+async def retaining(folder: Path) -> AsyncIterator[Driver]:
+    """Run a service with a period for each class, of which nobody folds in the background."""
+    async with driving(folder, with_worker=False) as driven:
         driven.context = with_settings(
             driven.service.context,
             retention_accounts_days=365,
             retention_disputes_days=120,
             retention_unallocated_days=90,
         )
+        yield driven
+
+
+@pytest.fixture
+async def driver(tmp_path: Path) -> AsyncIterator[Driver]:
+    async with retaining(tmp_path) as driven:
         yield driven
 
 
