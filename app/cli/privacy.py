@@ -483,8 +483,9 @@ def export_copy(
     """Write a copy of all that is kept about a person, to hand to them.
 
     Begin with index.html in it: what is kept, where from, since when, until when, and on which
-    ground. Numbers, addresses and names of others are masked; attached PDFs and pictures are in it
-    as they are. Data that an erasure had to keep are in it.
+    ground. Phone numbers and email addresses of others are masked. Look through it for their names
+    before you hand it out; attached PDFs and pictures are in it as they are. Data that an erasure
+    had to keep are in it.
 
     With an operator's own token it is a proposal; once another has approved it, say it again with
     --proposal and --out.

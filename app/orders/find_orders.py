@@ -426,8 +426,9 @@ class _Look:
         for order in orders:
             yield order
         if not orders:
-            deliveries = sorted(await deliveries_by_phone(self._connection, digest))
-            newest = deliveries[-NEWEST_UNPLACED:]
+            found = await deliveries_by_phone(self._connection, digest)
+            hidden = await run(self._connection, restricted_deliveries, found)
+            newest = sorted({*found} - hidden.keys())[-NEWEST_UNPLACED:]
             for event in await search_store.events_of_deliveries(self._connection, newest):
                 self._note_unplaced(event)
 

@@ -149,12 +149,16 @@ class Erasure:
 
     def restricted(self) -> list[erase_rules.KeptData]:
         """Return what is restricted: what stays, and the orders of which books must be kept."""
-        staying = [each for each in self.kept if each.kind is not None]
-        found = {(each.kind, each.what) for each in staying}
-        return staying + [
+        staying = dict[tuple[str, str], erase_rules.KeptData]()
+        for each in self.kept:
+            if each.kind is not None:  # of two reasons, the one that a person may end
+                known = staying.get((each.kind, each.what))
+                if known is None or known.why in ("accounts", "in_the_reference"):
+                    staying[each.kind, each.what] = each
+        return [*staying.values()] + [
             erase_rules.KeptData(what=each.order, why="accounts", until=self.accounts[each.order])
             for each in self.orders
-            if each.order in self.accounts and ("order", each.order) not in found
+            if each.order in self.accounts and ("order", each.order) not in staying
         ]
 
     def found_after(self, holding: dict[str, set[erase_store.Key]]) -> None:

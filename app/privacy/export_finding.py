@@ -67,7 +67,8 @@ async def find_person(
             raise NotFoundError(f"there is no order {order!r}: `tallyhook orders find` finds one")
         found.orders = {order or ""}
         found.identifiers = {*await phones_of(connection, order or "", sources=context.sources)}
-        await _add_stated(context, connection, found, order=order or "", beside=None)
+        for _, stated in (await _stated(context, connection, order or "")).values():
+            found.identifiers |= stated
         found.named_by = sorted(found.identifiers)
     else:
         found.identifiers, found.named_by = {person}, [person]
@@ -91,8 +92,8 @@ async def find_person(
         things["keys"] = {each[0] for each in lines}
     if len(found.orders) > MOST_ORDERS:
         raise UsageError(f"more than {MOST_ORDERS:,} orders name this: export order by order")
-    for each in sorted(found.orders) if person is not None else ():
-        await _add_stated(context, connection, found, order=each, beside=person)
+    if person is not None:
+        await _tell_apart(context, connection, found, person=person)
     await _add_own(connection, found, things)
     found.aside = await _aside(connection, found)
     if not (found.own or found.named or found.aside):
@@ -100,12 +101,28 @@ async def find_person(
     return found
 
 
-async def _add_stated(
-    context: AppContext, connection: Connection, found: Found, *, order: str, beside: str | None
+async def _tell_apart(
+    context: AppContext, connection: Connection, found: Found, *, person: str
 ) -> None:
-    """Add the numbers and addresses by which an order's events name their customer. Where a person
-    is given, only events that name them do; deliveries that name somebody else are another's."""
+    """Add what events state of the customer beside the person's number or address. Deliveries that
+    name somebody by none of these are another's."""
+    told = dict[str, tuple[set[str], set[str]]]()
+    for order in sorted(found.orders):
+        told |= await _stated(context, connection, order)
+    for _, stated in told.values():
+        if person in stated:
+            found.identifiers |= stated
+    for name, (phones, stated) in told.items():
+        if (phones if person.isdecimal() else stated) and not stated & found.identifiers:
+            found.of_others.add(name)
+
+
+async def _stated(
+    context: AppContext, connection: Connection, order: str
+) -> dict[str, tuple[set[str], set[str]]]:
+    """Return the customer's numbers, and these with the addresses, that each delivery states."""
     history = (await gather(connection, [order]))[order]
+    found = dict[str, tuple[set[str], set[str]]]()
     for name in sorted({each.delivery_id for each in history.deliveries}):
         delivery = await raw_delivery(connection, name)
         source = context.sources.get(delivery.source) if delivery is not None else None
@@ -117,11 +134,9 @@ async def _add_stated(
         except Unreadable:
             continue
         phones = {*own_phones(delivery, context.sources)}
-        stated = phones | {each for each in (identifiers.email(address),) if each is not None}
-        if beside is None or beside in stated:
-            found.identifiers |= stated
-        elif phones if beside.isdecimal() else stated:
-            found.of_others.add(name)
+        addresses = (each for each in (identifiers.email(address),) if each is not None)
+        found[name] = phones, phones.union(addresses)
+    return found
 
 
 async def _add_own(connection: Connection, found: Found, things: dict[str, set[str]]) -> None:

@@ -113,7 +113,8 @@ class PersonalCopy:
         start = min(f.start() for p in self._own if (f := p.search(line)) is not None)
         # Cut at a blank, so that no half of another's number stays unmasked.
         begin = line.rfind(" ", 0, max(0, start - PASSAGE // 4)) + 1
-        return clipped(self.text(line[begin : start + PASSAGE]), PASSAGE)
+        # Masked beyond what is shown, for the same reason.
+        return clipped(self.text(line[begin : start + 2 * PASSAGE]), PASSAGE)
 
     def _value(self, value: Any, *, field: str) -> Any:
         if isinstance(value, dict):

@@ -11,13 +11,12 @@ hour. A restore repeats step 4 by the journal, and what it restricts anew is jud
 round.
 """
 
-from contextlib import suppress
 from typing import Final
 
 import structlog
 
 from app.context.context import AppContext
-from app.core.errors import ConfigurationError, UnreachableError
+from app.core.errors import ConfigurationError, StoreUnavailable, UnreachableError
 from app.core.jobs import silent
 from app.database.statements import PlainConnection, run
 from app.privacy import erase_store
@@ -60,7 +59,7 @@ class PendingErasures:
         pending = {each.number for each in waiting}
         if path is None or not (pending or due):
             return 0
-        with suppress(ConfigurationError):  # an alarm says that lines are pending, `doctor` why
+        try:
             if pending:
                 journal = await fitted(context, path)
                 lines = [line for line in journal.lines if line.number in pending]
@@ -69,6 +68,10 @@ class PendingErasures:
                 journal = await fitting_journal(context)
                 for row in due:
                     await _judge_again(context, journal, row)
+        except StoreUnavailable:
+            raise
+        except (ConfigurationError, UnreachableError) as error:  # an alarm says what is pending
+            log.error("pending erasures wait", problem=str(error))
         return len(pending)
 
     def rest_s(self, pending: int) -> float:

@@ -1,7 +1,7 @@
 """What an erasure may not empty yet: kept for finance and claims, and hidden from everybody else.
 
 A restriction stands in the database with the erasure that made it, and ends by itself
-(`app/privacy/end_restrictions.py`). Leaves out: when something must stay (`erase_rules`).
+(`app/privacy/pending_erasures.py`). Leaves out: when something must stay (`erase_rules`).
 """
 
 from collections.abc import Collection, Mapping
