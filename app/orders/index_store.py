@@ -2,11 +2,13 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from sqlalchemy import column, delete, table, text, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.database.statements import PlainConnection, run
+from app.database.mapping import RECORD_AT
+from app.database.statements import PlainConnection, run, statement
 from app.receiving.append_store import KnownEvents, NewEvent, StoredVerdict, mark_due, write_index
 from app.receiving.correlation_store import Linking, LinkMemory, keys_of_references
 from app.receiving.delivery_log_store import RawDelivery
@@ -40,15 +42,18 @@ async def drop_index(connection: AsyncConnection, *, now: Instant) -> None:
     await run(connection, _link_records)
 
 
+_LINKING: Final = statement(
+    "SELECT source, payment, session, order_key FROM records WHERE source IS NOT NULL "
+    "AND order_key <> '' AND (payment IS NOT NULL OR session IS NOT NULL) "
+    "ORDER BY {at}, id",
+    at=RECORD_AT,
+)
+
+
 def _link_records(connection: PlainConnection) -> None:
     """Link what records name, in the order in which they were written down."""
-    rows = connection.ask(
-        "SELECT source, payment, session, order_key FROM records WHERE source IS NOT NULL "
-        "AND order_key <> '' AND (payment IS NOT NULL OR session IS NOT NULL) "
-        "ORDER BY recorded_at, id"
-    )
     linking = Linking(LinkMemory())
-    for source, payment, session, order in rows:
+    for source, payment, session, order in connection.ask(_LINKING):
         linking.join(keys_of_references(source, payment, session), order)
     linking.write(connection)
 

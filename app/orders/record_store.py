@@ -6,7 +6,7 @@ from typing import Final
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.database.locks import LINKING, take_lock
-from app.database.mapping import RECORD_COLUMNS, RECORD_SELECT, record_of, record_row
+from app.database.mapping import RECORD_AT, RECORD_COLUMNS, RECORD_SELECT, record_of, record_row
 from app.database.statements import PlainConnection, insert_rows, run, statement
 from app.orders.history_store import contest_of
 from app.orders.unallocated_store import PaymentKey, acts_on, orders_naming
@@ -117,8 +117,9 @@ def order_records(connection: PlainConnection, order: str) -> list[Record]:
 
 
 _OF_ORDER: Final = statement(
-    "SELECT {record} FROM records WHERE order_key = ? ORDER BY recorded_at, id",
+    "SELECT {record} FROM records WHERE order_key = ? ORDER BY {at}, id",
     record=RECORD_SELECT,
+    at=RECORD_AT,
 )
 
 

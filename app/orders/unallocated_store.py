@@ -372,8 +372,9 @@ def _joined(
 
 _ACTS: Final = statement(
     "SELECT {record} FROM records WHERE kind IN ('payment_assigned', 'payment_dismissed') "
-    "AND coalesce(payment, session) IN ({}) ORDER BY recorded_at, id",
+    "AND coalesce(payment, session) IN ({}) ORDER BY {at}, id",
     record=RECORD_SELECT,
+    at=RECORD_AT,
 )
 
 

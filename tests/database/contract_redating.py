@@ -23,7 +23,7 @@ from app.orders.clock_correction import ClockState, put_right
 from app.orders.clock_correction_store import ClockCorrection, last_correction, newest_ahead
 from app.orders.hold_store import holds_of
 from app.orders.ledger_store import revisions_of_order
-from app.orders.record_store import add_records, hold_record
+from app.orders.record_store import add_records, hold_record, order_records
 from app.orders.refold import refold_until_quiet
 from app.receiving.inbox import Inbox
 from app.receiving.refusal_store import Rejection, RejectionRing, kept_rejections
@@ -87,6 +87,8 @@ class RedatingContract:
         async with inbox.database.writing() as connection:
             await add_records(connection, [released])
         assert await fetch(inbox, holds_of, ["A"]) == []
+        known = await fetch(inbox, run, order_records, "A")
+        assert [each.kind for each in known if each.kind != "redated"] == ["held", "released"]
 
     async def test_refused_deliveries_of_that_time_arrived_when_it_was_corrected(
         self, inbox: Inbox

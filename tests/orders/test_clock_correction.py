@@ -212,6 +212,21 @@ async def test_prices_of_that_time_keep_their_order(tmp_path: Path) -> None:
         ) == [(1,)]
 
 
+async def test_a_price_of_that_time_that_is_stated_again_counts(tmp_path: Path) -> None:
+    """Though another one was stated since, and it is stored with the latest date."""
+    async with driving(tmp_path, with_worker=False) as driver:
+        watch = await day_ahead(driver)
+        driver.clock.put(Instant(T + DAY))
+        await placed(driver, 1)
+        driver.clock.put(RIGHT)
+        await watch.look()
+        for amount in (2, 1):
+            driver.clock.put(Instant(RIGHT + SECOND))
+            await placed(driver, amount)
+            shown = (await driver.api("GET", "/orders/P")).json()["totals"]["expected"]["amount"]
+            assert shown == f"{amount}.00"
+
+
 async def placed(driver: Driver, amount: int) -> Any:
     body = {"amount": f"{amount}.00", "currency": "KES"}
     return await driver.api("PUT", "/orders/P", json=body)
