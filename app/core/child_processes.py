@@ -40,11 +40,15 @@ from app.core.signals import Signal
 # --- settings -------------------------------------------------------------------------------------
 
 
+_VERSION: Final = version("tallyhook")
+"""The version that was loaded: the program may be replaced while it runs."""
+
+
 def handed_over(settings: object) -> IO[bytes]:
     """Return anonymous memory with the program's version and the settings, to be the standard input
     of a child: other users could read secrets on its command line."""
     memory = os.fdopen(os.memfd_create("settings"), "w+b")
-    pickle.dump(version("tallyhook"), memory)
+    pickle.dump(_VERSION, memory)
     pickle.dump(settings, memory)
     memory.seek(0)
     return memory
@@ -55,8 +59,8 @@ def taken_over() -> Any:
     was replaced since the parent started: its parts would judge by different rules."""
     with os.fdopen(os.dup(0), "rb") as memory:
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-        with suppress(EOFError, pickle.UnpicklingError):
-            if pickle.load(memory) == version("tallyhook"):  # noqa: S301  # from the parent
+        with suppress(EOFError, pickle.UnpicklingError, AttributeError, ImportError):
+            if pickle.load(memory) == _VERSION:  # noqa: S301  # from the parent
                 return pickle.load(memory)  # noqa: S301
     raise ConfigurationError(
         ["the program is another than the service was started with: start the service again"]

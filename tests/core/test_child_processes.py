@@ -2,10 +2,12 @@
 
 import asyncio
 import json
+import pickle
 import socket
 import subprocess
 import sys
 from errno import EMFILE
+from importlib.metadata import version
 from io import StringIO
 from pathlib import Path
 from typing import IO, Any
@@ -240,10 +242,31 @@ def a_worker(memory: IO[bytes]) -> "subprocess.CompletedProcess[bytes]":
 
 def test_a_child_of_a_program_that_was_replaced_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its rules may be different from those of the processes that are older than it."""
-    monkeypatch.setattr(child_processes, "version", lambda name: "0.0.9")
+    monkeypatch.setattr(child_processes, "_VERSION", "0.0.9")
     ended = a_worker(handed_over(None))
     assert ended.returncode == 3
     assert b"start the service again" in ended.stderr
+
+
+@pytest.mark.parametrize("name", [b"app.no_such_module\nSettings", b"app.core.errors\nNoSuch"])
+def test_a_child_that_does_not_know_what_it_is_handed_says_so(name: bytes) -> None:
+    """A replaced program may have the same version."""
+    memory = handed_over(None)
+    pickle.load(memory)  # the version
+    memory.write(b"c" + name + b"\n.")
+    memory.truncate()
+    memory.seek(0)
+    ended = a_worker(memory)
+    assert ended.returncode == 3
+    assert b"start the service again" in ended.stderr
+
+
+def test_the_version_handed_over_is_the_one_that_was_loaded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(child_processes, "version", lambda name: "9.9.9")
+    with handed_over(None) as memory:
+        assert pickle.load(memory) == version("tallyhook")
 
 
 def test_it_is_told_for_how_long_nothing_has_been_read(
