@@ -440,17 +440,20 @@ async def adopt_inbox(
         if database.path is None:
             raise UsageError("on PostgreSQL the inbox is a table of the database; there is no file")
         file, lost = inbox_file_store.facts_at(database.path), await inbox.loss()
-        found = await inbox.gap() or lost
-        if lost is None and found is None:
-            found = await database.on_snapshot(inbox_store.gap_of_inbox, file, now=at)
-        elif found is lost and lost is not None and lost.deliveries == 0:
-            found = None
+        gaps = [each for each in (lost, await inbox.gap()) if each is not None]
+        if not gaps:
+            other = await database.on_snapshot(inbox_store.gap_of_inbox, file, now=at)
+            gaps = [] if other is None else [other]
+        elif lost is not None and lost.deliveries == 0:
+            gaps.remove(lost)
+        found = gaps[0] if gaps else None
         check_accepted(found, accepts, command="tallyhook db adopt-inbox")
         if lost is not None:
             await inbox.make_way()
         async with database.writing() as connection:
-            if found is not None and accepts is not None:
-                await accept_gap(connection, found, at=at, reason=accepts)
+            if accepts is not None:
+                for each in gaps:
+                    await accept_gap(connection, each, at=at, reason=accepts)
                 await follow_loss(connection, at=at)
             if lost is None:
                 await run(connection, inbox_store.adopt, file)

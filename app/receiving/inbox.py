@@ -324,9 +324,10 @@ class Inbox(InboxRows):
             return state.lost
         what = wrong_with(file.path, look=file.is_small)
         found, least = set[int](), max(state.position, state.closed or 0)
-        if state.closed is None and self.database.service is not None:
+        if self.database.service is not None:
             noted = noted_in(self.database.service.read(), state.known)
-            if noted is not None:
+            # That the file is written again may be in a log that is lost: the later number counts.
+            if noted is not None and (state.closed is None or noted.last > state.closed):
                 least = max(least, noted.last)
                 state = state._replace(closed=noted.last if noted.complete else None)
         if what is None:
@@ -349,7 +350,9 @@ class Inbox(InboxRows):
         of the file is kept beside. `go_on_without` is to be noted then."""
         file, state = self.file, await self.database.on_snapshot(left)
         assert file is not None
-        if state.lost is None and file.path.exists():
+        facts = facts_at(file.database) if state.lost is not None else None
+        put_back = facts is not None and facts.identity == state.known
+        if file.path.exists() and (state.lost is None or put_back):
             mend_length(file.path)
             numbers = sorted(await file.on_snapshot(numbers_in, state.position))
             for at in range(0, len(numbers), AT_ONCE):

@@ -28,8 +28,10 @@ from app.database.gaps import ACCEPT, FoundGap
 from app.database.statements import PlainConnection
 from app.receiving.framing import DamagedRow, Item, Received, items_in
 from app.receiving.inbox_store import (
+    CLOSED,
     IDENTITY,
     KEEP,
+    OPENED,
     POSITION,
     adopt,
     counter,
@@ -39,13 +41,6 @@ from app.receiving.inbox_store import (
     put_counter,
 )
 from reconcile.instants import EARLIEST, Duration, Instant
-
-CLOSED: Final = "inbox closed"
-"""The counter of the database that holds the last number of the file as of an orderly end; absent
-while the file is written."""
-
-OPENED: Final = "inbox opened"
-"""The counter of the database that says when the file was opened with nothing unread."""
 
 LOST: Final = "inbox lost"
 """The fact of the database that holds the loss that a service noticed, until one goes on."""
@@ -307,17 +302,18 @@ def loss_after(
     return FoundGap(kind="inbox", since=since, until=until, deliveries=None, detail=detail)
 
 
+_MAGIC: Final = b"SQLite format 3\0"
 _SIZES: Final = struct.Struct(">H10xI")
-"""Bytes in a page, and pages in the file, from byte 16 of an SQLite file."""
+"""Bytes in a page, and pages in the file, behind the first 16 bytes of an SQLite file."""
 
 
 def mend_length(path: Path) -> None:
     """Make a file that was cut off as long as it was, with empty pages: SQLite opens no shorter
     one. Only while nothing has it open."""
     with path.open("rb+") as file:
-        head = file.read(16 + _SIZES.size)[16:]
-        if len(head) == _SIZES.size:
-            page, pages = _SIZES.unpack(head)
+        head = file.read(len(_MAGIC) + _SIZES.size)
+        if head.startswith(_MAGIC) and len(head) == len(_MAGIC) + _SIZES.size:
+            page, pages = _SIZES.unpack(head[len(_MAGIC) :])
             file.truncate(max(path.stat().st_size, page * pages))
 
 

@@ -120,6 +120,13 @@ TIDIED: Final = "tidied"
 BEAT: Final = "reader beat"
 """The counter that says when a reader was last seen, for receivers that run without one."""
 
+CLOSED: Final = "inbox closed"
+"""The counter of the database that holds the last number of the file as of an orderly end, plus
+one; absent or 0 while the file is written."""
+
+OPENED: Final = "inbox opened"
+"""The counter of the database that says when the file was opened with nothing unread."""
+
 IDENTITY: Final = "inbox"
 """The fact that says which file the position is of: an id of its own that the file carries, too."""
 
@@ -324,7 +331,7 @@ def adopt(connection: PlainConnection, file: FileFacts | None) -> None:
         "ON CONFLICT (name) DO UPDATE SET value=excluded.value",
         (IDENTITY, file.identity),
     )
-    for name in (POSITION, COVERED, RECORDS_READ):
+    for name in (POSITION, COVERED, RECORDS_READ, CLOSED, OPENED):
         put_counter(connection, name, 0)
     go_on_from(connection, file)
 

@@ -120,8 +120,6 @@ class InboxWriter:
         progress = await self._inbox.progress()
         self._covered, self._seen = progress.covered, progress.last_commit
         self._read_up_to(progress.position)
-        if progress.covered == progress.position:  # the start has folded the log
-            self._folded = self._seen
 
     async def keep(self, items: Sequence[Item]) -> None:
         """Returns once a row that holds these is durable, and the database is still there to read

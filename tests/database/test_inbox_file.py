@@ -393,14 +393,15 @@ async def test_a_restore_reads_all_of_the_inbox(url: str, path: Path, tmp_path: 
     back."""
     async with opened(url):
         pass
-    for each in (path, path_of(path)):
+    machine = (path, path_of(path), path.with_name(f"{path.name}.serving"))
+    for each in machine:
         shutil.copy(each, tmp_path / f"before-{each.name}")
     backup = tmp_path / "copy.db"
     async with opened(url) as inbox:
         await take(inbox, "e1", "e2", "e3")
         await read(inbox)
         await back_up(settings_of(url), backup, replace=False, progress=lambda done, total: None)
-    for each in (path, path_of(path)):
+    for each in machine:
         shutil.copy(tmp_path / f"before-{each.name}", each)
     async with opened(url) as inbox:
         await take(inbox, "e4", "e5")

@@ -167,6 +167,20 @@ def test_ten_thousand_acknowledgements_with_a_file_removed_under_load(
     print(lost_under_load(tmp_path, file, rounds=5, acks=2_000))
 
 
+def test_both_logs_lost_after_a_restart_are_named(tmp_path: Path) -> None:
+    """That the inbox is written again stands in the log that is lost, and in the lock's file."""
+    with a_service(tmp_path) as service:
+        deliver(service.port, "before")
+        assert service.end(signal.SIGTERM) == 0
+    with a_service(tmp_path, script=script(NEVER_QUIET)) as service:
+        deliver(service.port, *EVENTS)
+        killed(service)
+    removed(tmp_path / LOG)
+    (tmp_path / f"{INBOX}-wal").unlink()
+    with pytest.raises(ConfigurationError, match="deliveries are lost is unknown"):
+        asyncio.run(start(tmp_path))
+
+
 def test_a_log_that_is_whole_after_a_kill_is_no_gap(tmp_path: Path) -> None:
     told = served(tmp_path, act=killed)
     asyncio.run(start(tmp_path))
