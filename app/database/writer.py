@@ -255,7 +255,10 @@ class DatabaseFiles:
 
     def _is_cut_off(self, path: Path, size: int) -> bool:
         if path.name.endswith("-wal"):
-            return self._log.is_cut_off(lambda: path.stat().st_size)
+            try:
+                return self._log.is_cut_off(lambda: path.stat().st_size)
+            except FileNotFoundError:  # it has no index yet; or it is gone, as the next look says
+                return False
         # SQLite never makes either of the others shorter, except after `rewrite`.
         longest = self._sizes[path] = max(size, self._sizes.get(path, 0))
         return size < longest
