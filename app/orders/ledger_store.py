@@ -48,7 +48,8 @@ _REPLACE_LEDGER = statements.statement(
 
 _WITHOUT_HISTORY: Final = (
     "NOT EXISTS (SELECT 1 FROM events WHERE events.order_key = ledgers.order_key) "
-    "AND NOT EXISTS (SELECT 1 FROM records WHERE records.order_key = ledgers.order_key)"
+    "AND NOT EXISTS (SELECT 1 FROM records WHERE records.order_key = ledgers.order_key "
+    "AND records.kind <> 'redated')"
 )
 WITHOUT_HISTORY: Final = statements.statement(
     "SELECT order_key FROM ledgers WHERE {without_history}", without_history=_WITHOUT_HISTORY

@@ -285,7 +285,7 @@ def spoken_of(history: History) -> bool:
     of no payment that name its order."""
     aside = judge_shops([delivery.event for delivery in history.deliveries]).aside
     made = bool(made_by(history))
-    return bool(history.records) or any(
+    return any(record.kind != "redated" for record in history.records) or any(
         delivery.event.order in (None, history.order)
         and delivery.event.key not in aside
         and (made or not (delivery.event.standalone and delivery.event.order))

@@ -61,7 +61,8 @@ _LAST: Final = statement(
 _ALONE: Final = (
     "events.standalone = 1 AND events.order_key IS NOT NULL "
     "AND events.standing <> 'unconfirmed' "
-    "AND NOT EXISTS (SELECT 1 FROM records WHERE records.order_key = events.order_key) "
+    "AND NOT EXISTS (SELECT 1 FROM records WHERE records.order_key = events.order_key "
+    "AND records.kind <> 'redated') "
     "AND NOT EXISTS (SELECT 1 FROM contested WHERE contested.order_key = events.order_key) "
     "AND NOT EXISTS (SELECT 1 FROM events AS making WHERE making.order_key = events.order_key "
     "AND making.standing <> 'unconfirmed' AND making.standalone IS NULL)"
