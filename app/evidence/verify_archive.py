@@ -179,11 +179,12 @@ def attached(bundle: Bundle) -> list[dict[str, Any]]:
 
 def redated(bundle: Bundle) -> dict[str, int]:
     """Return from when each thing counts that a clock that was ahead dated, by its name in the log.
-    A record of the kind `redated` says so, at that instant."""
-    found = {}
+    Records of the kind `redated` say so, at that instant; the earliest counts."""
+    found: dict[str, int] = {}
     for each in bundle.document("history.json")["records"]:
         if each["kind"] == "redated":
             if not each["at"] == each["recorded_at"] < each.get("expires_at", ""):
                 raise Wrong(f"{each['record_id']} redates something to another instant")
-            found[each.get("replaces")] = micros(each["at"])
+            thing, at = each.get("replaces"), micros(each["at"])
+            found[thing] = min(found.get(thing, at), at)
     return found

@@ -58,7 +58,8 @@ class ClockState(Enum):
 
     RIGHT    nothing is dated later than now that is not redated
     UNREAD   unread deliveries are dated later than now
-    BEHIND   providers date what is later than now so, too: it is this clock that is wrong
+    BEHIND   providers date what is later than now so, too: it is this clock that is wrong; or none
+             dates it, and this process did not see the clock set back
     """
 
     RIGHT = "right"
@@ -124,15 +125,22 @@ async def put_right(context: AppContext, *, seen: ClockCorrection | None = None)
         newest = await database.on_snapshot(store.newest_ahead, now)
     if newest - now <= CLOCKS_DIFFER:
         return ClockState.RIGHT
-    if not await database.on_snapshot(store.providers_agree, now, looked_at=COMPARED):
+    agree = await database.on_snapshot(store.providers_agree, now, looked_at=COMPARED)
+    if agree is None and seen is None:
+        log.warning("nothing tells whether this clock is behind, or was ahead; set it by NTP")
+        return ClockState.BEHIND
+    if agree is False:
         log.warning("this clock is behind what providers have dated; set it by NTP")
         return ClockState.BEHIND
     since = None if seen is None else seen.since
     if since is None:
         since = await database.on_snapshot(store.last_before, now)
     latest = newest if seen is None else max(newest, seen.latest)
-    things, at = 0, now
-    while more := await database.writer.commit(_redate, now, at):
+    things, at, is_all = 0, now, False
+    while not is_all:
+        now = context.clock.now()
+        at = max(at, now)  # after what a moment ago was still later than now
+        more, is_all = await database.writer.commit(_redate, now, at)
         things, at = things + more, Instant(at + more * TICK)
     orders = await _fold_again(context, now)
     correction, leapt = ClockCorrection(since, now, latest), None if seen is None else seen.since
@@ -145,14 +153,14 @@ async def put_right(context: AppContext, *, seen: ClockCorrection | None = None)
     return ClockState.RIGHT
 
 
-def _redate(connection: PlainConnection, now: Instant, at: Instant) -> int:
-    """Redate some things, the earliest first. Return how many.
+def _redate(connection: PlainConnection, now: Instant, at: Instant) -> tuple[int, bool]:
+    """Redate some things, the earliest first. Return how many, and whether that was all.
 
     Each counts from an instant of its own, so that their order stays: of two prices, the one that
     was recorded later counts.
     """
     take_lock(connection, REDATING)
-    found = store.dated_ahead(connection, now=now, limit=AT_ONCE)
+    found, is_all = store.dated_ahead(connection, now=now, limit=AT_ONCE)
     records = [
         Record(
             record_id=new_id("rec_", now),
@@ -167,7 +175,7 @@ def _redate(connection: PlainConnection, now: Instant, at: Instant) -> int:
         for place, each in enumerate(found)
     ]
     keep_records(connection, records)
-    return len(records)
+    return len(records), is_all
 
 
 async def _fold_again(context: AppContext, now: Instant) -> int:
@@ -232,7 +240,8 @@ async def clock_alarm(context: AppContext) -> Alarm | None:
             reason="dated_later_than_now",
             sentence=f"Something here is dated {format_instant(newest)}, "
             f"{format_duration(newest - now)} later than this machine's clock: set the clock by "
-            "NTP; if it is right, it was ahead, and a running service puts right what it dated.",
+            "NTP; if it is right, it was ahead, and a running service puts right what it dated, "
+            "where providers' dates or the setting back of the clock tell so.",
         )
     if last is None or not now - REPORTED_FOR < last.until <= now:
         return None

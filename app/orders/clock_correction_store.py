@@ -5,7 +5,9 @@ from typing import Final, NamedTuple
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from app.core.clock import CLOCKS_DIFFER
 from app.core.ids import first_id
+from app.database.mapping import AUDIT_AT, DELIVERY_AT, RECORD_AT, REVISION_AT
 from app.database.statements import PlainConnection, run, statement
 from app.receiving.refusal_store import newest_refusal_ahead
 from reconcile.instants import Instant
@@ -13,31 +15,37 @@ from reconcile.ledger.records import NO_ORDER
 
 _REDATED: Final = (
     "EXISTS (SELECT 1 FROM records AS moved WHERE moved.kind = 'redated' "
-    "AND moved.replaces = {thing})"
+    "AND moved.replaces = {thing} AND moved.at <= ?)"
 )
+"""The instant: now, and by how much clocks differ. What counts from later, because the clock was
+put right in two steps, is redated again."""
 
 _DELIVERIES: Final = statement(
-    "SELECT deliveries.id, deliveries.received_at, events.order_key FROM deliveries "
+    "SELECT deliveries.id, deliveries.received_at, events.order_key, {at} FROM deliveries "
     "LEFT JOIN events ON events.event_id = deliveries.event_id "
     "AND events.source = deliveries.source AND events.digest = deliveries.digest "
     "WHERE deliveries.id >= ? AND deliveries.received_at > ? AND NOT {redated} "
     "ORDER BY deliveries.id LIMIT ?",
     redated=statement(_REDATED, thing="deliveries.id"),
+    at=DELIVERY_AT,
 )
 _RECORDS: Final = statement(
-    "SELECT id, recorded_at, order_key FROM records WHERE id >= ? AND id < 'rec_g' "
+    "SELECT id, recorded_at, order_key, {at} FROM records WHERE id >= ? AND id < 'rec_g' "
     "AND recorded_at > ? AND kind <> 'redated' AND NOT {redated} ORDER BY id LIMIT ?",
     redated=statement(_REDATED, thing="records.id"),
+    at=RECORD_AT,
 )
 _REVISIONS: Final = statement(
-    "SELECT 'revision:' || seq, at, order_key FROM revisions WHERE at > ? AND NOT {redated} "
+    "SELECT 'revision:' || seq, at, order_key, {at} FROM revisions WHERE at > ? AND NOT {redated} "
     "ORDER BY at, seq LIMIT ?",
     redated=statement(_REDATED, thing="'revision:' || revisions.seq"),
+    at=REVISION_AT,
 )
 _ATTACHING: Final = statement(
-    "SELECT 'deed:' || number, at, order_key FROM audit "
+    "SELECT 'deed:' || number, at, order_key, {at} FROM audit "
     "WHERE order_key IS NOT NULL AND at > ? AND NOT {redated} ORDER BY at, number LIMIT ?",
     redated=statement(_REDATED, thing="'deed:' || audit.number"),
+    at=AUDIT_AT,
 )
 """Audit entries that a bundle of their order holds: a file was attached or removed."""
 _DATED_SO: Final = (
@@ -63,32 +71,38 @@ class DatedAhead(NamedTuple):
     thing   its id; of a revision `revision:` and its number, of an entry `deed:` and its number
     stored  the instant that it has
     order   its order; NO_ORDER where it has none
+    at      the instant that it counts from: another where it was redated before
     """
 
     thing: str
     stored: Instant
     order: str
+    at: Instant
 
 
-def dated_ahead(connection: PlainConnection, *, now: Instant, limit: int) -> list[DatedAhead]:
-    """Return about `limit` things dated later than now that are not redated, the earliest first."""
-    deliveries, records = first_id("dlv_", now), first_id("rec_", now)
+def dated_ahead(
+    connection: PlainConnection, *, now: Instant, limit: int
+) -> tuple[list[DatedAhead], bool]:
+    """Return about `limit` things dated later than now that are not redated, the earliest first,
+    and whether there are no more."""
+    deliveries, records, soon = first_id("dlv_", now), first_id("rec_", now), now + CLOCKS_DIFFER
     found, complete = list[DatedAhead](), list[Instant]()
     for rows in (
-        connection.ask(_DELIVERIES, (deliveries, now, limit)),
-        connection.ask(_RECORDS, (records, now, limit)),
-        connection.ask(_REVISIONS, (now, limit)),
-        connection.ask(_ATTACHING, (now, limit)),
+        connection.ask(_DELIVERIES, (deliveries, now, soon, limit)),
+        connection.ask(_RECORDS, (records, now, soon, limit)),
+        connection.ask(_REVISIONS, (now, soon, limit)),
+        connection.ask(_ATTACHING, (now, soon, limit)),
     ):
-        some = [DatedAhead(row[0], row[1], row[2] or NO_ORDER) for row in rows]
+        some = [DatedAhead(row[0], row[1], row[2] or NO_ORDER, row[3]) for row in rows]
         found += some
         if len(some) == limit:  # of its kind there may be more, after the last of these
             complete.append(some[-1].stored)
     until = min(complete, default=None)
-    return sorted(
+    earliest = sorted(
         (each for each in found if until is None or each.stored <= until),
-        key=lambda each: (each.stored, each.thing),
+        key=lambda each: (each.at, each.stored, each.thing),
     )
+    return earliest, until is None
 
 
 _NEWEST: Final = (
@@ -118,18 +132,21 @@ _NEWEST: Final = (
 def newest_ahead(connection: PlainConnection, now: Instant) -> Instant:
     """Return the latest instant that anything has and that is not redated, but at least now. Of the
     audit trail, only the last entry counts: a correction adds one."""
-    values = ((first_id("dlv_", now), now), (first_id("rec_", now), now), (now,), (now,), (now,))
+    soon = now + CLOCKS_DIFFER
+    ids = (first_id("dlv_", now), now, soon), (first_id("rec_", now), now, soon)
+    values = (*ids, (now, soon), (now, soon), (now,))
     found = [connection.ask(sql, given) for sql, given in zip(_NEWEST, values, strict=True)]
     stored = [rows[0][0] for rows in found if rows]
     return Instant(max([newest_refusal_ahead(connection, now), *stored]))
 
 
-def providers_agree(connection: PlainConnection, now: Instant, *, looked_at: int) -> bool:
+def providers_agree(connection: PlainConnection, now: Instant, *, looked_at: int) -> bool | None:
     """Return whether most of the newest deliveries that are dated later than now carry no later
-    date of their provider's. Otherwise it is this clock that is behind."""
+    date of their provider's; None: none carries a date. Where they do not agree, it is this clock
+    that is behind."""
     first = first_id("dlv_", now)
     ((dated, later),) = connection.ask(_DATED_SO, (now, first, now, looked_at))
-    return int(later) * 2 <= int(dated)
+    return int(later) * 2 <= int(dated) if dated else None
 
 
 def last_before(connection: PlainConnection, now: Instant) -> Instant | None:

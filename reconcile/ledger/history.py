@@ -5,7 +5,7 @@ Leaves out: any sequence among its members, and any judgement.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
 
 from reconcile.instants import Instant
@@ -51,20 +51,27 @@ class History:
         time caught up with them.
         """
         heard = [d.received_at for d in self.deliveries]
-        recorded = [r.recorded_at for r in self.records]
+        recorded = [r.recorded_at for r in self.records if r.kind != "redated"]
         return max([now, *heard, *recorded])
 
     def as_stored(self) -> History:
         """Return the history with the instants that a clock that was ahead dated its members by."""
-        stored = {r.replaces: r.expires_at or r.at for r in self.records if r.kind == "redated"}
-        return self._moved(stored) if stored else self
+        return self._moved((r.replaces, r.expires_at or r.at) for r in self._redatings())
 
     def as_it_counts(self) -> History:
-        """Undo `as_stored`: a redated member counts from when the clock was put right."""
-        counts = {r.replaces: r.at for r in self.records if r.kind == "redated"}
-        return self._moved(counts) if counts else self
+        """Undo `as_stored`: a redated member counts from when the clock was put right, at last."""
+        return self._moved((r.replaces, r.at) for r in self._redatings())
 
-    def _moved(self, instants: Mapping[str | None, Instant]) -> History:
+    def _redatings(self) -> list[Record]:
+        return [r for r in self.records if r.kind == "redated"]
+
+    def _moved(self, moves: Iterable[tuple[str | None, Instant]]) -> History:
+        """Return the history with members moved, each to the earliest instant given for it."""
+        instants: dict[str | None, Instant] = {}
+        for thing, at in moves:
+            instants[thing] = min(instants.get(thing, at), at)
+        if not instants:
+            return self
         return History(
             order=self.order,
             deliveries=frozenset(

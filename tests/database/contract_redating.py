@@ -21,10 +21,14 @@ from app.database.statements import run
 from app.evidence.attachment_store import counted_entries
 from app.orders.clock_correction import ClockState, put_right
 from app.orders.clock_correction_store import ClockCorrection, last_correction, newest_ahead
+from app.orders.history_store import histories_of
 from app.orders.hold_store import holds_of
-from app.orders.ledger_store import revisions_of_order
+from app.orders.index_store import drop_index
+from app.orders.ledger_store import WITHOUT_HISTORY, revisions_of_order
+from app.orders.read_orders import spoken_of
 from app.orders.record_store import add_records, hold_record, order_records
 from app.orders.refold import refold_until_quiet
+from app.orders.unallocated_store import unplaced_keys
 from app.receiving.inbox import Inbox
 from app.receiving.refusal_store import Rejection, RejectionRing, kept_rejections
 from reconcile.instants import TICK, Instant
@@ -35,6 +39,9 @@ from tests.reconcile.build import seconds
 
 AHEAD, RIGHT = 86_400, 600
 """Seconds after T: what the clock showed, and when it was put right."""
+
+SEEN = ClockCorrection(None, seconds(RIGHT), seconds(AHEAD))
+"""As a process sees it that runs while the clock is put right."""
 
 
 async def receive(inbox: Inbox, event: Event, *, at: int) -> None:
@@ -69,6 +76,25 @@ class RedatingContract:
             known = await revisions_of_order(connection, "A", until=seconds(RIGHT + 1), limit=9)
         assert [each.outcome for each in known] == ["pending", "timed_out", "pending"]
 
+    async def test_what_was_only_redated_places_nothing(self, inbox: Inbox) -> None:
+        """Neither a refund of no payment that names an order, nor the ledger of an order whose
+        evidence is read differently now."""
+        alone = said("e1", "refunded", order="71", payment="R1", standalone=True)
+        for event in (alone, paid("B")):
+            await receive(inbox, event, at=AHEAD)
+        await fold(inbox, at=AHEAD)
+        assert await put_right(context(inbox, at=RIGHT)) is ClockState.RIGHT
+        keys = await fetch(inbox, run, unplaced_keys, source=None, after=0, limit=9)
+        assert [key for key, _ in keys] == [("shop", "R1")]
+        history = (await fetch(inbox, run, histories_of, ["71"]))["71"]
+        assert [each.kind for each in history.records] == ["redated"]
+        assert not spoken_of(history)
+        await fold(inbox, at=RIGHT + 1)
+        async with inbox.database.writing() as connection:
+            await drop_index(connection, now=seconds(RIGHT + 1))
+            rows = await connection.exec_driver_sql(WITHOUT_HISTORY)
+            assert "B" in [each[0] for each in rows]
+
     async def test_a_hold_of_that_time_is_released_by_a_later_record(self, inbox: Inbox) -> None:
         """By when they count, not by the instants that were stored."""
         held = hold_record(
@@ -77,7 +103,7 @@ class RedatingContract:
         )  # fmt: skip
         async with inbox.database.writing() as connection:
             await add_records(connection, [held])
-        await put_right(context(inbox, at=RIGHT))
+        await put_right(context(inbox, at=RIGHT), seen=SEEN)
         (hold,) = await fetch(inbox, holds_of, ["A"])
         assert hold.since == seconds(RIGHT)
         released = hold_record(
@@ -106,7 +132,7 @@ class RedatingContract:
         async with inbox.database.writing() as connection:
             await run(connection, ring.append, refused)
         assert await fetch(inbox, run, newest_ahead, seconds(RIGHT)) == seconds(AHEAD + 1)
-        assert await put_right(context(inbox, at=RIGHT)) is ClockState.RIGHT
+        assert await put_right(context(inbox, at=RIGHT), seen=SEEN) is ClockState.RIGHT
         assert await fetch(inbox, run, newest_ahead, seconds(RIGHT)) == seconds(RIGHT)
         async with inbox.database.reading() as connection:
             kept = await kept_rejections(connection, after="", at_once=9)
@@ -121,7 +147,7 @@ class RedatingContract:
         )  # fmt: skip
         async with inbox.database.writing() as connection:
             await add_entry(connection, entry)
-        await put_right(context(inbox, at=RIGHT))
+        await put_right(context(inbox, at=RIGHT), seen=SEEN)
         async with inbox.database.reading() as connection:
             for at, count in ((RIGHT - 1, 0), (RIGHT, 1)):
                 entries = await counted_entries(connection, "A", until=seconds(at))

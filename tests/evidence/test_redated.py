@@ -93,6 +93,27 @@ def test_what_came_later_than_the_bundle_needs_its_redating(
     assert "deliveries" in failed(forged)
 
 
+async def test_a_bundle_of_what_was_redated_twice_verifies(tmp_path: Path) -> None:
+    """The clock was put right in two steps."""
+    async with driving(tmp_path, with_worker=False, looking=True, at=Instant(T + 2 * DAY)) as at:
+        watch = ClockWatch(at.context)
+        await watch.look()
+        await at.api("PUT", "/orders/ORD-1", json={"amount": "1500.00", "currency": "KES"})
+        await at.send(event("e1", customer=CUSTOMER))
+        await seal_now(at)
+        for right in (T + DAY, RIGHT):
+            at.clock.put(Instant(right))
+            await watch.look()
+            await seal_now(at)
+        at.clock.put(Instant(RIGHT + MINUTE))
+        bundle = await build(at, as_of=None)
+        assert failed(bundle) == []
+        ledger = json.loads(unpack(bundle)["ledger.json"])
+        assert {each["received_at"][:19] for each in ledger["timeline"]} == {
+            format_instant(RIGHT)[:19]
+        }
+
+
 async def test_a_bundle_with_a_payment_that_was_assigned_later_verifies(tmp_path: Path) -> None:
     """It was redated while no order had it."""
     async with driving(tmp_path, with_worker=False, looking=True, at=Instant(T + DAY)) as driver:

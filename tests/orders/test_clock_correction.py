@@ -6,13 +6,27 @@ from typing import Any
 import pytest
 
 from app.core.errors import StoreUnavailable
+from app.core.ids import new_id
+from app.database.statements import PlainConnection
 from app.monitoring.monitoring_store import last_delivery
-from app.orders import clock_correction
+from app.orders import clock_correction, clock_correction_store
 from app.orders.clock_correction import ClockState, ClockWatch, clock_alarm, put_right
+from app.orders.clock_correction_store import ClockCorrection
+from app.orders.record_store import hold_record, keep_records
 from app.orders.refold import publishable, refold_until_quiet
 from app.receiving.reader import read_some
 from app.receiving.source_state import source_states
-from reconcile.instants import DAY, EARLIEST, HOUR, MINUTE, SECOND, TICK, Instant, format_instant
+from reconcile.instants import (
+    DAY,
+    EARLIEST,
+    HOUR,
+    MINUTE,
+    SECOND,
+    TICK,
+    Duration,
+    Instant,
+    format_instant,
+)
 from tests.api.driving import Driver, driving, of_order, reader_of
 from tests.reconcile.build import T
 from tests.waiting import soon
@@ -190,6 +204,68 @@ async def test_a_clock_that_is_behind_changes_nothing(tmp_path: Path) -> None:
         assert driver.rows("SELECT count(*) FROM records WHERE kind='redated'") == [(0,)]
 
 
+async def test_what_no_provider_dates_is_redated_only_where_the_clock_was_seen_to_be_set_back(
+    tmp_path: Path,
+) -> None:
+    """Else this clock may as well be behind."""
+    async with driving(tmp_path, with_worker=False, at=Instant(T + DAY)) as driver:
+        await placed(driver, 1)
+        driver.clock.put(RIGHT)
+        assert await put_right(driver.context) is ClockState.BEHIND
+        assert driver.rows("SELECT count(*) FROM records WHERE kind='redated'") == [(0,)]
+        seen = ClockCorrection(None, RIGHT, Instant(T + DAY))
+        assert await put_right(driver.context, seen=seen) is ClockState.RIGHT
+        assert driver.rows("SELECT count(*) FROM records WHERE kind='redated'") == [(1,)]
+
+
+async def test_a_clock_that_is_put_right_in_two_steps_is_right_in_the_end(tmp_path: Path) -> None:
+    """What was redated at the first step counts from the second, and is known from then on."""
+    async with driving(tmp_path, with_worker=False, at=Instant(T + 2 * DAY)) as driver:
+        watch = ClockWatch(driver.context)
+        await watch.look()
+        await driver.send(of_order("B", "paid"))
+        await placed(driver, 1)
+        driver.clock.put(Instant(T + DAY))
+        await watch.look()
+        await placed(driver, 2)
+        driver.clock.put(RIGHT)
+        await watch.look()
+        await fold(driver)
+        assert await clock_alarm(driver.context) is not None
+        shown = (await driver.api("GET", "/orders/B")).json()
+        assert shown["timeline"][0]["received_at"] == format_instant(RIGHT)
+        price = (await driver.api("GET", "/orders/P")).json()["totals"]["expected"]["amount"]
+        assert price == "2.00"  # the one that was stated last, though it is dated earlier
+        assert driver.rows("SELECT max(as_of) < ? FROM ledgers", RIGHT + MINUTE) == [(1,)]
+
+
+@pytest.mark.parametrize("ahead", [0, 5 * MINUTE])
+async def test_the_correction_ends_though_more_arrives_at_each_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ahead: Duration
+) -> None:
+    """What arrives meanwhile by a right clock is not redated; by one that differs a little, some
+    is."""
+    async with driving(tmp_path, with_worker=False) as driver:
+        watch = await day_ahead(driver)
+        find, calls = clock_correction_store.dated_ahead, list[Instant]()
+
+        def found(connection: PlainConnection, *, now: Instant, limit: int) -> Any:
+            calls.append(Instant(driver.clock.now() + ahead))
+            assert len(calls) < 9
+            name = new_id("rec_", calls[-1])
+            arrived = hold_record("H", "held", at=calls[-1], record_id=name, reason="rules_changed")
+            keep_records(connection, [arrived])
+            driver.clock.put(Instant(driver.clock.now() + SECOND))
+            return find(connection, now=now, limit=limit)
+
+        monkeypatch.setattr(clock_correction, "AT_ONCE", 2)
+        monkeypatch.setattr(clock_correction_store, "dated_ahead", found)
+        await watch.look()
+        redated = driver.rows("SELECT count(*) FROM records WHERE kind='redated' AND order_key='H'")
+        assert len(calls) > 1
+        assert (redated != [(0,)]) is (ahead > 0)
+
+
 async def test_prices_of_that_time_keep_their_order(tmp_path: Path) -> None:
     """Also those of one millisecond, whose ids do not sort. One that is stated after the correction
     outweighs all."""
@@ -197,8 +273,10 @@ async def test_prices_of_that_time_keep_their_order(tmp_path: Path) -> None:
         for number in range(1, 21):
             driver.clock.put(Instant(T + DAY + number * TICK))
             await placed(driver, number)
+        watch = ClockWatch(driver.context)
+        await watch.look()
         driver.clock.put(RIGHT)
-        await ClockWatch(driver.context).look()
+        await watch.look()
         assert (await driver.api("GET", "/orders/P")).json()["totals"]["expected"]["amount"] == (
             "20.00"
         )
