@@ -93,8 +93,12 @@ def test_what_came_later_than_the_bundle_needs_its_redating(
     assert "deliveries" in failed(forged)
 
 
-async def test_a_bundle_of_what_was_redated_twice_verifies(tmp_path: Path) -> None:
-    """The clock was put right in two steps."""
+async def test_a_bundle_of_what_was_redated_twice_verifies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The clock was put right in two steps, and the bundle is made when both instants are past."""
+    later = Instant(T + 3 * DAY)
+    monkeypatch.setattr(verify_evidence_module, "SystemClock", lambda: SetClock(later))
     async with driving(tmp_path, with_worker=False, looking=True, at=Instant(T + 2 * DAY)) as at:
         watch = ClockWatch(at.context)
         await watch.look()
@@ -105,7 +109,7 @@ async def test_a_bundle_of_what_was_redated_twice_verifies(tmp_path: Path) -> No
             at.clock.put(Instant(right))
             await watch.look()
             await seal_now(at)
-        at.clock.put(Instant(RIGHT + MINUTE))
+        at.clock.put(later)
         bundle = await build(at, as_of=None)
         assert failed(bundle) == []
         ledger = json.loads(unpack(bundle)["ledger.json"])
