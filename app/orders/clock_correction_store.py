@@ -125,7 +125,7 @@ _NEWEST: Final = (
         "ORDER BY at DESC LIMIT 1",
         redated=statement(_REDATED, thing="'deed:' || audit.number"),
     ),
-    "SELECT at FROM (SELECT at FROM audit ORDER BY number DESC LIMIT 1) AS last WHERE at > ?",
+    "SELECT at FROM audit WHERE number = (SELECT max(number) FROM audit) AND at > ?",
 )
 
 

@@ -106,13 +106,13 @@ async def _tell_apart(
 ) -> None:
     """Add what events state of the customer beside the person's number or address. Deliveries that
     name somebody by none of these are another's."""
-    told = dict[str, tuple[set[str], set[str]]]()
+    stated_by = dict[str, tuple[set[str], set[str]]]()
     for order in sorted(found.orders):
-        told |= await _stated(context, connection, order)
-    for _, stated in told.values():
+        stated_by |= await _stated(context, connection, order)
+    for _, stated in stated_by.values():
         if person in stated:
             found.identifiers |= stated
-    for name, (phones, stated) in told.items():
+    for name, (phones, stated) in stated_by.items():
         if (phones if person.isdecimal() else stated) and not stated & found.identifiers:
             found.of_others.add(name)
 

@@ -91,7 +91,7 @@ def read_after_a_kill(folder: Path, unread: int) -> str:
 
 
 def test_what_waited_unread_is_read_and_folded_after_a_kill(tmp_path: Path) -> None:
-    assert "unread after a kill" in read_after_a_kill(tmp_path, 500)
+    assert "unread after a kill" in read_after_a_kill(tmp_path, 200)
 
 
 @pytest.mark.soak
@@ -174,14 +174,15 @@ def told_of_shop(folder: Path, **settings: str) -> tuple[str, str]:
     return next((each["state"], each["sentence"]) for each in told if each["what"] == "shop")
 
 
-def notified_after_absence(folder: Path, *, orders: int, away_s: float) -> str:
+def notified_after_absence(folder: Path, *, orders: int, away_s: float, script: str = "") -> str:
     """Have a shop away while orders are paid, and return how long it then took to notify it."""
     shop, names = Shop(), [f"away{number}-1" for number in range(orders)]
     settings = shop.settings()
-    with a_service(folder, **settings) as service:
+    with a_service(folder, script=script, **settings) as service:
         began = time.monotonic()
         acknowledged = {answer.delivery for answer in deliver(service.port, *names)}
         until(lambda: rows(folder, "SELECT count(*) FROM revisions") == [(orders,)])
+        until(lambda: b"the shop takes no notifications" in service.process.log)
         time.sleep(max(0.0, away_s - (time.monotonic() - began)))
         assert told_of_shop(folder, **settings) == (
             "must",
@@ -206,7 +207,7 @@ def notified_after_absence(folder: Path, *, orders: int, away_s: float) -> str:
 
 def test_a_shop_that_comes_back_hears_of_every_order(tmp_path: Path) -> None:
     """`doctor` names it meanwhile; the log has one line when it goes, and one at its return."""
-    print(notified_after_absence(tmp_path, orders=60, away_s=8.0))
+    print(notified_after_absence(tmp_path, orders=40, away_s=1.0, script=SOON))
 
 
 @pytest.mark.soak
@@ -234,7 +235,7 @@ def notified_slowly(folder: Path, *, orders: int, delay_s: float) -> str:
 
 
 def test_a_slow_shop_holds_no_provider_up(tmp_path: Path) -> None:
-    print(notified_slowly(tmp_path, orders=24, delay_s=1.0))
+    print(notified_slowly(tmp_path, orders=24, delay_s=0.5))
 
 
 @pytest.mark.soak

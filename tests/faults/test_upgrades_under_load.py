@@ -34,7 +34,7 @@ folding.withheld = lambda case, judgement: (Reason(code="price_unknown", cites=(
 
 PROFILES = Path(providers.__file__).with_name("profiles")
 
-ACKS = 60
+ACKS = 30
 
 SHIPS = "SELECT order_key FROM ledgers WHERE fulfillable"
 
