@@ -26,8 +26,8 @@ from app.checkout.request import (
     PaymentNotOverError,
 )
 from app.context.context import AppContext
-from app.core.compute import computed
 from app.core.errors import NotFoundError
+from app.core.jobs import computed
 from app.core.problems import ApiProblem, problem
 from app.orders.order_facts import ReferenceTaken, TendersDoNotFit, tell_order
 from app.orders.read_feed import outcome_documents, read_feed, read_from, superseded_of

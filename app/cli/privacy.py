@@ -52,14 +52,14 @@ _JOURNAL = "the journal of erasures with its key (*.erasures, *.erasures.key)"
 
 
 privacy_group = typer.Typer(
-    help="What a person may ask for: a copy of their data. `erase` erases them.",
+    help="Requests of a person about their data: a copy of them. `erase` deletes them.",
     no_args_is_help=True,
 )
 
 
 @privacy_group.callback()
 def privacy() -> None:
-    """What a person may ask for: a copy of their data. `erase` erases them."""
+    """Requests of a person about their data: a copy of them. `erase` deletes them."""
 
 
 def register(application: typer.Typer) -> None:

@@ -25,6 +25,6 @@ class Signals:
         self.closing = asyncio.Event()
         """Set when the service stops: nobody should wait for news any more."""
         self.dated_ahead = False
-        """Whether unread deliveries were seen that a clock that was ahead dated."""
+        """Set while unread deliveries may be dated later than now: a clock was ahead."""
         self.folded_elsewhere = False
         """Whether another process folds and seals what this one reads."""

@@ -11,8 +11,8 @@ from reconcile.instants import Instant
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backlog:
-    """What is not read yet, without what is set aside: records, bytes, and when the oldest and the
-    newest came.
+    """Unread records without those set aside: their number, their bytes, and the oldest and newest
+    arrival.
 
     copied_up_to  date of the newest commit that a standby has replayed; None on a primary
     """

@@ -6,7 +6,6 @@ __all__ = (
     "child",
     "child_processes",
     "clock",
-    "compute",
     "errors",
     "hosts",
     "http",

@@ -5,13 +5,14 @@ moment.
 """
 
 import time
+from time import monotonic
 from typing import Final, Protocol
 
-from reconcile.instants import MINUTE, Duration, Instant
+from reconcile.instants import MINUTE, SECOND, Duration, Instant
 
 CLOCKS_DIFFER: Final[Duration] = 15 * MINUTE
-"""How far clocks of several machines may differ, and one may be stepped. What a clock so little
-ahead has published comes true by itself within that time; what is dated later was dated wrongly."""
+"""Largest difference between clocks that counts as usual. A revision dated so little ahead comes
+true by itself; a date further ahead was set by a wrong clock."""
 
 
 class Clock(Protocol):
@@ -20,6 +21,30 @@ class Clock(Protocol):
     def now(self) -> Instant:
         """Return microseconds since the Unix epoch, UTC."""
         ...
+
+
+LEAP_REST_S: Final = 86_400.0
+"""Seconds for which nothing is deleted by date after the clock went ahead by itself: a day for
+somebody to see it, since what a wrong date deletes is gone."""
+
+
+class LeapGuard:
+    """Guard of deletions by date: it compares the clock with elapsed time, which nobody sets."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._seen: tuple[Instant, float] | None = None
+        self._rests_until = 0.0
+
+    def has_leapt(self) -> bool:
+        """Return whether the clock went ahead within LEAP_REST_S, as far as calls have seen."""
+        now, elapsed = self._clock.now(), monotonic()
+        if self._seen is not None:
+            leap = now - self._seen[0] - round((elapsed - self._seen[1]) * SECOND)
+            if leap > CLOCKS_DIFFER:
+                self._rests_until = elapsed + LEAP_REST_S
+        self._seen = now, elapsed
+        return elapsed < self._rests_until
 
 
 class SystemClock:

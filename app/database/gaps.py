@@ -19,8 +19,8 @@ from app.database.statements import PlainConnection
 from reconcile.instants import Instant, format_instant
 
 GapKind = Literal["database", "inbox"]
-"""What lost something: `database`, its newest commits, which may hold deliveries and all that does
-not pass through the inbox; `inbox`, deliveries that were acknowledged and not read yet."""
+"""Place of a loss. `database`: its newest commits, with deliveries and with all that does not pass
+through the inbox. `inbox`: deliveries that were acknowledged and not read yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,11 +122,6 @@ _RAISE: Final = (
     "INSERT INTO counters (name, value) VALUES (?, ?) "
     "ON CONFLICT (name) DO UPDATE SET value=max(counters.value + 1, excluded.value)"
 )
-
-
-def gap_id(at: Instant) -> str:
-    """Return an id for a gap that is accepted now."""
-    return new_id("gap_", at)
 
 
 def add_gap(connection: PlainConnection, gap: Gap) -> None:

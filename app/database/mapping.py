@@ -119,7 +119,7 @@ DELIVERY_AT: Final = statement(COUNTS_FROM, thing="deliveries.id", stored="deliv
 EVENT_AT: Final = statement(COUNTS_FROM, thing="events.delivery_id", stored="events.received_at")
 RECORD_AT: Final = statement(COUNTS_FROM, thing="records.id", stored="records.recorded_at")
 LATER_AT: Final = statement(COUNTS_FROM, thing="later.id", stored="later.recorded_at")
-"""The same of a record that is named `later`."""
+"""RECORD_AT for the table alias `later`."""
 REVISION_AT: Final = statement(
     COUNTS_FROM, thing="'revision:' || revisions.seq", stored="revisions.at"
 )

@@ -23,7 +23,7 @@ from sqlalchemy.exc import OperationalError
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlalchemy.util import await_only
 
-from app.core.compute import computed
+from app.core.jobs import computed
 
 if TYPE_CHECKING:
     from sqlalchemy import MetaData

@@ -172,8 +172,8 @@ class LogLength:
 
 
 class Folded(NamedTuple):
-    """How far a log was folded. `alone`: no other connection was in the way; `complete`: the file
-    has all of the log, and is synced."""
+    """Result of a checkpoint. `alone`: no other connection was in the way; `complete`: the file has
+    all of the log, and is synced."""
 
     alone: bool
     complete: bool
@@ -198,7 +198,7 @@ START_NAMES_LOSS: Final = (
     "start the service again, which names what may be lost and says how to go on"
 )
 START_MAKES_ANEW: Final = "start the service again, which makes this file anew; nothing is lost"
-"""What to do about a file that is gone, or was replaced or cut off."""
+"""Next steps after a file was removed, replaced or cut off."""
 REPLACED: Final = "was replaced"
 
 
@@ -234,7 +234,7 @@ class DatabaseFiles:
         return f"{path} {what} while the service was running; nothing more is acknowledged: {mend}"
 
     def lost(self) -> tuple[Path, str] | None:
-        """Return the same as the file and what became of it; None also before any was opened."""
+        """Return the lost file and what became of it; None also before any was opened."""
         for path in self._opened:
             try:
                 status = path.stat()
@@ -430,7 +430,7 @@ class Writer:
         return None if self._place is None else self._place.loss()
 
     def lost(self) -> tuple[Path, str] | None:
-        """Return the same as the file and what became of it."""
+        """Return the lost file and what became of it; None while there is none."""
         return None if self._place is None else self._place.lost()
 
     async def _wait_for_turn(self) -> None:

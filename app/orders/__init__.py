@@ -2,7 +2,6 @@
 
 __all__ = (
     "accept_findings",
-    "after_loss",
     "clock_correction",
     "clock_correction_store",
     "counter_store",
@@ -36,6 +35,7 @@ __all__ = (
     "retention_store",
     "search_store",
     "set_aside",
+    "shop_facts_store",
     "sought",
     "unallocated",
     "unallocated_store",

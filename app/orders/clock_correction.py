@@ -54,7 +54,7 @@ not decide."""
 
 
 class ClockState(Enum):
-    """What is stored, held against this machine's clock.
+    """Result of comparing stored dates with this machine's clock.
 
     RIGHT    nothing is dated later than now that is not redated
     UNREAD   unread deliveries are dated later than now
@@ -82,21 +82,30 @@ class ClockWatch:
         self._again = False
         self._look_at = 0
 
-    async def look(self) -> None:
-        """Call up what waits for a wrong instant, and put right what is dated by one: at the start,
-        after the clock was set back, and now and then where others write by clocks of their own."""
-        context, elapsed = self._context, round(monotonic() * SECOND)
-        now, latest = context.clock.now(), self._latest
-        if latest is not None:
+    def note(self) -> None:
+        """Note what the clock says, after anything that dates by it: one that was ahead for less
+        than a round of the worker would not be noticed otherwise."""
+        elapsed = round(monotonic() * SECOND)
+        now, latest = self._context.clock.now(), self._latest
+        if latest is None:
+            self._again = True
+        else:
             leap = now - latest - (elapsed - self._elapsed)
             if leap > CLOCKS_DIFFER:
                 self._leap = latest, leap
+            if now < latest - STEP:
+                self._set_back = self._seen(latest, now)
+                self._again = True  # until it is done: the store may be busy
         self._latest, self._elapsed = now, elapsed
+
+    async def look(self) -> None:
+        """Make due what waits for a wrong instant, and redate what is dated by one: at the start,
+        after the clock was set back, and now and then where others write by clocks of their own."""
+        context = self._context
+        self.note()
+        elapsed = self._elapsed
         if context.signals.dated_ahead:
             self._again = True
-        if latest is None or now < latest - STEP:
-            self._set_back = None if latest is None else self._seen(latest, now)
-            self._again = True  # until it is done: the store may be busy
         if not (self._again or (context.database.shared and elapsed >= self._look_at)):
             return
         self._look_at = elapsed + CLOCKS_DIFFER
@@ -228,7 +237,7 @@ def _note(
 
 
 REPORTED_FOR: Final[Duration] = DAY
-"""How long the alarm lasts after a correction: sessions ended, and providers may have given up."""
+"""Duration of the alarm after a correction: sessions ended, and providers may have given up."""
 
 
 async def clock_alarm(context: AppContext) -> Alarm | None:

@@ -10,8 +10,8 @@ from functools import partial
 from typing import Any, Final, Literal, NamedTuple
 
 from app.context.context import AppContext
-from app.core.compute import computed
 from app.core.errors import NotFoundError
+from app.core.jobs import computed
 from app.core.masking import DOT, is_code
 from app.core.text import counted
 from app.database.engine import Connection

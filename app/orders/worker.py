@@ -89,6 +89,7 @@ class FoldWorker:
         if await self._taking_up.some():
             return
         folded = await refold_due(context, limit=self._batch, pace=self._pace)
+        self._clock_watch.note()
         if folded:
             log.debug("folded", count=folded)
         if not folded:

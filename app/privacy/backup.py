@@ -37,10 +37,9 @@ from app.database.schema import SUFFIX as MADE
 from app.database.schema import Made
 from app.database.statements import run
 from app.evidence import seal
-from app.orders.after_loss import follow_loss
 from app.privacy import backup_store
 from app.privacy.backup_moment import shown_name
-from app.privacy.gap import accept_gap, check_accepted
+from app.privacy.gap import accept_gap, check_accepted, follow_loss
 from app.privacy.replay_erasures import ErasureReplay, Replayed, Without, replay_after_restore
 from app.receiving import inbox_file_store, inbox_loss_store, inbox_store
 from app.receiving.inbox import Inbox, open_inbox
@@ -250,8 +249,8 @@ class Followed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Restored:
-    """What stands in the database's place now, where the one before it is kept, if any, and which
-    gap was accepted."""
+    """Result of a restore: the new contents, the path of the replaced database if it is kept, and
+    the accepted gap."""
 
     contents: backup_store.Contents
     kept: Path | None

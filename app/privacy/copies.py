@@ -26,7 +26,7 @@ _TAKEN: Final[dict[Action, str]] = {
     "unmasked": "numbers or a body in full",
     "data_exported": "a copy of a person's data",
 }
-"""What the trail calls taken of an order, in words."""
+"""Wording of the trail's actions by which data of an order were taken away."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -103,7 +103,7 @@ NO_TIME: Final = Duration(0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Periods:
-    """How long an erasure keeps what, by the settings.
+    """Periods for which an erasure keeps data, from the settings.
 
     minimum      everything, after its last word
     accounts     accounting records: orders after their last word, lines of banks after booking
@@ -167,7 +167,7 @@ LOOK_AGAIN: Final[Duration] = DAY
 """Time from one look to the next, where the end is not known: it is a person's act, mostly."""
 
 LOOK_AT_BOOKS: Final[Duration] = Duration(30 * DAY)
-"""The same for what only the books keep: what came meanwhile, such as a late refund, goes then."""
+"""Time between two looks at an order that only accounting keeps: a late refund is erased then."""
 
 
 def next_look(now: Instant, why: str, until: Instant | None) -> Instant:

@@ -32,7 +32,7 @@ from reconcile.matching.books import match_key
 
 @dataclass(slots=True)
 class Found:
-    """What is kept about a person, as keys of rows.
+    """Keys of the rows that are kept about a person.
 
     identifiers  by which texts are known to be theirs; `named_by`: of them, those that were asked
     own          by table, rows of their own; `named`: by `table.column`, rows that name them

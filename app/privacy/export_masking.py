@@ -1,4 +1,4 @@
-"""What one person may read of stored text: theirs as it stands, other people's masked.
+"""Masking of other people's data in the copy that a person gets.
 
 A row of the person's own is shown whole; of a row of somebody else, only where it names the person.
 Leaves out: which rows are whose (`export`).

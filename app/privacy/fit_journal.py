@@ -97,7 +97,7 @@ async def fitted(context: AppContext, path: Path) -> erasure_journal.ErasureJour
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JournalState:
-    """What a look at the journal shows.
+    """State of the journal of erasures.
 
     path     where it lies; None: it has no place
     begun    whether this database is with one

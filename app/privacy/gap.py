@@ -4,10 +4,14 @@
     2 keep     the gap, with its reason, and an entry in the trail
     3 go on    from what the inbox file says has left it
 
+`follow_loss` is for every database that lost something, a restored one too: published numbers go on
+beyond all that may have been given, and what the shop stated since is unknown.
+
 Leaves out the orders that are held for it, and answers about its time (`orders/`, `finance/`).
 """
 
 from pathlib import Path
+from typing import NamedTuple
 
 from app.access.operators import note_in_trail, owner
 from app.config.settings import Settings
@@ -18,7 +22,7 @@ from app.database.facts import damage
 from app.database.faults import PUT_BACK
 from app.database.gaps import ACCEPT, FoundGap, add_gap
 from app.database.statements import run
-from app.orders.after_loss import follow_loss
+from app.orders import published_store, shop_facts_store
 from app.receiving.inbox import open_inbox
 from app.receiving.inbox_file_store import facts_at
 from app.receiving.inbox_store import FileFacts, go_on_from
@@ -75,3 +79,23 @@ def check_accepted(found: FoundGap | None, accepts: str | None, *, command: str)
         )
     if found is None and accepts is not None:
         raise UsageError("nothing is missing: leave --accept-gap and its --reason out")
+
+
+class Numbers(NamedTuple):
+    """The last revision that the database has, and the number of the next one."""
+
+    head: int
+    first: int
+
+
+async def follow_loss(connection: Connection, *, at: Instant, given: int = 0) -> Numbers:
+    """Let published numbers rise, and note that statements of the shop are lost, in the caller's
+    transaction.
+
+    given  the last number that was given, where that is known
+    """
+    head = await published_store.head_of(connection)
+    first = published_store.first_after_restore(head, at, given=given)
+    await published_store.go_on_from(connection, first)
+    await shop_facts_store.note_loss(connection, at=at)
+    return Numbers(head, first)

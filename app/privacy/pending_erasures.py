@@ -16,9 +16,11 @@ from typing import Final
 import structlog
 
 from app.context.context import AppContext
+from app.core.clock import CLOCKS_DIFFER, LeapGuard
 from app.core.errors import ConfigurationError, StoreUnavailable, UnreachableError
 from app.core.jobs import silent
 from app.database.statements import PlainConnection, run
+from app.orders.clock_correction_store import newest_ahead
 from app.privacy import erase_store
 from app.privacy.erase_finding import Erasure, ErasureFinder
 from app.privacy.erase_rules import LOOK_AGAIN, next_look
@@ -48,6 +50,7 @@ class PendingErasures:
 
     def __init__(self, context: AppContext) -> None:
         self._context = context
+        self._guard = LeapGuard(context.clock)
         self._next: Instant | None = None
 
     async def work(self) -> int:
@@ -57,6 +60,8 @@ class PendingErasures:
         now, path = context.clock.now(), context.settings.erasure_journal_path
         waiting, due, self._next = await context.database.on_snapshot(_look, now)
         pending = {each.number for each in waiting}
+        if self._guard.has_leapt() or await self._dated_ahead(now, due):
+            due = []  # by a wrong clock no period ends
         if path is None or not (pending or due):
             return 0
         try:
@@ -73,6 +78,13 @@ class PendingErasures:
         except (ConfigurationError, UnreachableError) as error:  # an alarm says what is pending
             log.error("pending erasures wait", problem=str(error))
         return len(pending)
+
+    async def _dated_ahead(self, now: Instant, due: list[RestrictionRow]) -> bool:
+        """Return whether anything is dated later than now, where that matters."""
+        if not due:
+            return False
+        newest = await self._context.database.on_snapshot(newest_ahead, now)
+        return newest - now > CLOCKS_DIFFER
 
     def rest_s(self, pending: int) -> float:
         """Return how long to rest after a round."""

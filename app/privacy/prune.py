@@ -23,7 +23,7 @@ from collections.abc import (
 )
 from dataclasses import dataclass, field
 from itertools import chain
-from time import monotonic, perf_counter
+from time import perf_counter
 from typing import Any, Final, TypeVar
 
 import structlog
@@ -32,7 +32,7 @@ from app.access import operator_store
 from app.access.operators import SERVICE, note_in_trail, who_may
 from app.config.settings import Settings
 from app.context.context import AppContext
-from app.core.clock import CLOCKS_DIFFER
+from app.core.clock import CLOCKS_DIFFER, LeapGuard
 from app.core.errors import ConfigurationError, StoreUnavailable, UsageError
 from app.core.text import counted
 from app.database.statements import run
@@ -45,7 +45,7 @@ from app.privacy.erase_rules import NO_TIME, disputable_until, periods_of
 from app.providers.source import Source
 from app.receiving import due_store, phone_store
 from app.sealing import log_queue_store
-from reconcile.instants import DAY, SECOND, Duration, Instant, format_instant
+from reconcile.instants import DAY, Duration, Instant, format_instant
 from reconcile.ledger.fold import fold, is_settled, last_heard
 from reconcile.ledger.history import History
 from reconcile.ledger.ledger import Outcome
@@ -520,11 +520,6 @@ PASS_S: Final = 3_600.0
 """Seconds from the end of one pass to the next. What is pruned is weeks old; an hour is soon."""
 
 
-LEAP_REST_S: Final = 86_400.0
-"""Seconds for which nothing is pruned after the clock went ahead by itself: a day for somebody to
-see it, since what is pruned by a wrong date is gone."""
-
-
 class Pruner:
     """Passes over the store until it is stopped."""
 
@@ -532,8 +527,7 @@ class Pruner:
         self._context = context
         self._retention = retention
         self._stopping = asyncio.Event()
-        self._seen: tuple[Instant, float] | None = None
-        self._rests_until = 0.0
+        self._guard = LeapGuard(context.clock)
         self.alive = False
         """Tells readiness whether it is running."""
 
@@ -567,24 +561,14 @@ class Pruner:
             log.info("bodies and headers pruned", count=pruning.deliveries)
 
     async def _prune(self, pruning: Pruning) -> None:
-        if self._clock_leapt():
+        if self._guard.has_leapt():
+            log.warning("nothing is pruned for a day: the clock went ahead")
             return
         began = perf_counter()
         async for _ in _pass(self._context, self._retention, pruning, dry_run=False):
-            if await self._rest((perf_counter() - began) * REST_SHARE) or self._clock_leapt():
+            if await self._rest((perf_counter() - began) * REST_SHARE) or self._guard.has_leapt():
                 return
             began = perf_counter()
-
-    def _clock_leapt(self) -> bool:
-        """Return whether the clock went ahead of elapsed time within LEAP_REST_S."""
-        now, elapsed = self._context.clock.now(), monotonic()
-        if self._seen is not None:
-            leap = now - self._seen[0] - round((elapsed - self._seen[1]) * SECOND)
-            if leap > CLOCKS_DIFFER:
-                log.warning("nothing is pruned for a day: the clock went ahead")
-                self._rests_until = elapsed + LEAP_REST_S
-        self._seen = now, elapsed
-        return elapsed < self._rests_until
 
     async def _rest(self, seconds: float) -> bool:
         """Rest, and return whether it was stopped meanwhile."""

@@ -1,5 +1,6 @@
-"""Whose data: reads a phone number, email address or order that somebody names, and writes it so
-that the trail and proposals, which are kept for ever, may hold it.
+"""Parsing of the phone number, email address or order that an erasure or copy is about.
+
+It also builds the pseudonym that the trail and proposals may keep for ever.
 """
 
 from typing import Final

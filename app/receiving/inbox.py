@@ -115,7 +115,7 @@ class Inbox(InboxRows):
         self._memory = LinkMemory()
         self._intake: Intake | None = None
         self._opened = False
-        """Whether the file was opened to be written, and its end is to be noted."""
+        """Set once the file is open for writing, so that closing it is noted."""
 
     def context(self, *, clock: Clock, policy: Policy | None = None) -> AppContext:
         """Build a context on this inbox and its database.
@@ -242,8 +242,8 @@ class Inbox(InboxRows):
             await self._open_intake()
 
     async def gap(self) -> FoundGap | None:
-        """What the database lacks of what it had, by its inbox file; None where it lacks nothing,
-        or there is no such file."""
+        """Return the commits that the database has lost, by its inbox file; None where it lost
+        none, or has no such file."""
         path = self.database.path
         file = None if path is None else facts_at(path)  # first: the database only goes on
         return None if file is None else await self.database.on_snapshot(found_gap, file)
@@ -310,6 +310,8 @@ class Inbox(InboxRows):
             identity = facts.identity
             lock.write(note_of(identity, last))
             self.writer.on_kept = lambda seq: lock.write(note_of(identity, seq))
+            # Without the log too, the database says that the file is written from now on.
+            await sync_file(self.database.writer, file.database)
         await sync_file(file.writer, file.path)
         self._opened = True
 

@@ -213,7 +213,7 @@ class InboxFile:
 
 
 def facts_at(database: Path) -> FileFacts | None:
-    """What the inbox beside a database says of itself; None where none can be read."""
+    """Read the facts of the inbox beside a database; None where it has none or cannot be read."""
     path = path_of(database)
     if not path.exists():
         return None

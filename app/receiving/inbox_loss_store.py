@@ -31,14 +31,15 @@ from app.receiving.inbox_store import (
     CLOSED,
     IDENTITY,
     KEEP,
+    LAST_ARRIVAL,
     OPENED,
     POSITION,
     adopt,
     counter,
     fact,
-    last_number,
     position_of,
     put_counter,
+    put_fact,
 )
 from reconcile.instants import EARLIEST, Duration, Instant
 
@@ -49,11 +50,11 @@ AT_ONCE: Final = 8
 """Rows saved in one transaction, of up to 8 MiB each."""
 
 UNWRITTEN: Final = bytes(32)
-"""What stands where a page was cut off. Neither a head, its sizes nor a JSON body holds as much."""
+"""Zero bytes in place of a page that was cut off: more than a head or a JSON body ever holds."""
 
 
 class Kept(NamedTuple):
-    """What a row holds: how many deliveries, and when the first and the last of them came."""
+    """Content of a row: its number of deliveries, and the first and last arrival."""
 
     deliveries: int
     since: Instant
@@ -123,7 +124,7 @@ def noted_in(content: bytes, identity: str) -> Noted | None:
 
 
 class Left(NamedTuple):
-    """How the database was left, as far as its inbox is concerned.
+    """State of the inbox as the database noted it last.
 
     known     the id of the file that it reads; None: none yet
     position  up to which number it has read
@@ -142,7 +143,7 @@ class Left(NamedTuple):
 
 def left(connection: PlainConnection) -> Left:
     """Read it."""
-    noted, newest = fact(connection, LOST), connection.ask(_NEWEST)
+    noted, newest = fact(connection, LOST), connection.ask(LAST_ARRIVAL)
     since = max(counter(connection, OPENED), newest[0][0] if newest else 0)
     return Left(
         fact(connection, IDENTITY),
@@ -151,9 +152,6 @@ def left(connection: PlainConnection) -> Left:
         None if noted is None else FoundGap(**json.loads(noted)),
         Instant(since) if since else None,
     )
-
-
-_NEWEST: Final = "SELECT received_at FROM deliveries ORDER BY id DESC LIMIT 1"
 
 
 def note_closed(connection: PlainConnection, last: int) -> None:
@@ -170,11 +168,7 @@ def note_open(connection: PlainConnection, *, last: int, now: Instant) -> None:
 
 def note_lost(connection: PlainConnection, lost: FoundGap) -> None:
     """Note a loss for the next start."""
-    connection.ask(
-        "INSERT INTO meta (name, value) VALUES (?, ?) "
-        "ON CONFLICT (name) DO UPDATE SET value=excluded.value",
-        (LOST, json.dumps(asdict(lost))),
-    )
+    put_fact(connection, LOST, json.dumps(asdict(lost)))
 
 
 def save(connection: PlainConnection, rows: Sequence[Sequence[Any]], up_to: int) -> None:
@@ -231,14 +225,6 @@ def readable(connection: PlainConnection, numbers: Iterable[int]) -> list[tuple[
 
 
 _WHOLE: Final = "SELECT seq, count, received_at, size, records FROM inbox WHERE seq=?"
-
-
-def last_known(connection: PlainConnection) -> int | None:
-    """Return the last number that was given; None where the file does not tell."""
-    try:
-        return last_number(connection)
-    except sqlite3.DatabaseError:
-        return None
 
 
 def wrong_with(path: Path, *, look: Callable[[], bool]) -> str | None:

@@ -167,8 +167,8 @@ def tidied(connection: PlainConnection) -> int:
 
 
 class Progress(NamedTuple):
-    """What the database says of the file: up to which number its rows have been read, up to which
-    one nothing is to be left of them, and up to which one they may be deleted; and LAST_COMMIT."""
+    """Numbers of the file's rows in the database: the last one read, the last of which an erasure
+    wants nothing left, the last that may be deleted; and LAST_COMMIT."""
 
     position: int
     tidy_up_to: int
@@ -311,8 +311,8 @@ def put_fact(connection: PlainConnection, name: str, value: str) -> None:
 
 
 class FileFacts(NamedTuple):
-    """What the file says of itself: its id, LAST_COMMIT as it was noted, up to which number rows
-    were deleted, and how many records those held."""
+    """Facts that the file keeps: its id, the noted LAST_COMMIT, the number of the last deleted row,
+    and how many records the deleted rows held."""
 
     identity: str
     last_commit: int
@@ -326,11 +326,7 @@ def adopt(connection: PlainConnection, file: FileFacts | None) -> None:
     if file is None:
         connection.ask("DELETE FROM meta WHERE name=?", (IDENTITY,))
         return
-    connection.ask(
-        "INSERT INTO meta (name, value) VALUES (?, ?) "
-        "ON CONFLICT (name) DO UPDATE SET value=excluded.value",
-        (IDENTITY, file.identity),
-    )
+    put_fact(connection, IDENTITY, file.identity)
     for name in (POSITION, COVERED, RECORDS_READ, CLOSED, OPENED):
         put_counter(connection, name, 0)
     go_on_from(connection, file)
@@ -361,7 +357,7 @@ def found_gap(connection: PlainConnection, file: FileFacts | None) -> FoundGap |
     elif since >= file.last_commit:
         return None
     if lost:  # what is lost came after what was read last
-        for (arrived,) in connection.ask(_LAST_ARRIVAL):
+        for (arrived,) in connection.ask(LAST_ARRIVAL):
             since = min(since, arrived)
     return FoundGap(
         kind="database",
@@ -404,7 +400,7 @@ def gap_of_inbox(
     if known is None or (file is not None and file.identity == known):
         return None
     since = Instant(counter(connection, LAST_COMMIT))
-    for (arrived,) in connection.ask(_LAST_ARRIVAL):
+    for (arrived,) in connection.ask(LAST_ARRIVAL):
         since = min(since, arrived)
     return FoundGap(
         kind="inbox",
@@ -415,7 +411,7 @@ def gap_of_inbox(
     )
 
 
-_LAST_ARRIVAL: Final = "SELECT received_at FROM deliveries ORDER BY id DESC LIMIT 1"
+LAST_ARRIVAL: Final = "SELECT received_at FROM deliveries ORDER BY id DESC LIMIT 1"
 
 
 # --- suspects ------------------------------------------------------------------------------------

@@ -96,7 +96,7 @@ class InboxWriter:
         self.on_kept: Callable[[int], None] = lambda seq: None
         """Called with the number of each row that is durable, before its senders are answered."""
         self.kept: dict[int, Kept] = {}
-        """What each row holds that was kept here and is not known to be read."""
+        """Content of each row that was kept here and is not known to be read."""
         self._unread: deque[tuple[int, int, int, Instant]] = deque()
         """(number, records, bytes, arrival) of each row that is not known to be read."""
         self._read: deque[tuple[int, int]] = deque()

@@ -43,8 +43,8 @@ _AGAIN: Final = (
     "look_at = excluded.look_at, erasure = excluded.erasure "
     "WHERE excluded.erasure > restrictions.erasure"
 )
-"""What is restricted again is so since it first was. A line that a restore repeats changes nothing
-where it was carried out."""
+"""Keep the first `since` of a thing that is restricted again. A journal line that a restore repeats
+changes nothing where it was carried out."""
 _BESIDE: Final = (
     "SELECT min(thing) FROM restrictions WHERE kind = 'order' AND erasure = ? "
     "AND why NOT IN ('accounts', 'in_the_reference')"

@@ -19,7 +19,7 @@ import pytest
 from app.access.tokens import issue_token
 from app.api import routes
 from app.console.application import build_console
-from app.core import compute
+from app.core import jobs
 from app.evidence.seal import open_signer, seal_all
 from app.orders import read_orders
 from tests.api.driving import driving, event
@@ -124,7 +124,7 @@ async def test_an_order_with_many_deliveries_is_computed_in_another_thread(
 ) -> None:
     """Of the API and of the console: the fold, the document, and the answer's fingerprint."""
     copy_of(with_heavy_order, tmp_path)
-    monkeypatch.setattr(compute, "LARGE", DELIVERIES)
+    monkeypatch.setattr(jobs, "LARGE", DELIVERIES)
     here, there = list[str](), list[str]()
 
     def noted(name: str, work: Any) -> Any:

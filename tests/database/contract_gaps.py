@@ -9,7 +9,6 @@ import pytest
 from app.database.gaps import FoundGap, Gap, accepted_gaps
 from app.finance.coverage_store import coverage
 from app.orders import refold
-from app.orders.after_loss import follow_loss
 from app.orders.gap_holds import gaps_with_holds
 from app.orders.holds import release
 from app.orders.order_facts import OrderFacts, tell_order
@@ -46,7 +45,7 @@ async def accept_gap(at_: HasDatabase, *, since: int, until: int, at: int) -> Ga
     )
     async with at_.database.writing() as connection:
         await gap.accept_gap(connection, found, at=seconds(at), reason="the disk was replaced")
-        await follow_loss(connection, at=seconds(at))
+        await gap.follow_loss(connection, at=seconds(at))
     return (await at_.database.on_snapshot(accepted_gaps))[-1]
 
 

@@ -111,6 +111,20 @@ async def test_it_is_stored_from_when_to_when_the_clock_was_ahead(tmp_path: Path
         assert driver.rows("SELECT count(*) FROM audit WHERE action='clock_put_right'") == [(1,)]
 
 
+async def test_a_clock_that_was_ahead_within_one_round_is_noticed(tmp_path: Path) -> None:
+    """The worker notes it after it has folded."""
+    async with driving(tmp_path, with_worker=False) as driver:
+        watch = ClockWatch(driver.context)
+        await watch.look()
+        driver.clock.put(T + DAY)
+        await driver.send(of_order("B", "paid"))
+        await fold(driver)
+        watch.note()
+        driver.clock.put(RIGHT)
+        await watch.look()
+        assert driver.rows("SELECT count(*) FROM audit WHERE action='clock_put_right'") == [(1,)]
+
+
 async def test_a_store_that_is_busy_then_is_corrected_afterwards(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

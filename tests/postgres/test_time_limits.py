@@ -6,8 +6,8 @@ from threading import current_thread, main_thread
 import pytest
 
 from app.access.operators import register_operator
-from app.core.compute import LARGE
 from app.core.errors import StoreUnavailable
+from app.core.jobs import LARGE
 from app.database import postgresql
 from app.database.statements import PlainConnection, compute
 from app.receiving.inbox import Inbox

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from app.core import clock
 from app.core.errors import UsageError
 from app.orders.refold import refold_until_quiet
 from app.privacy import prune
@@ -52,7 +53,7 @@ async def test_the_service_prunes_by_itself(
 ) -> None:
     """After the time it lets bodies go, says so with the ledger, and the ledger is the same."""
     monkeypatch.setattr(prune, "PASS_S", 0.01)
-    monkeypatch.setattr(prune, "LEAP_REST_S", 0.0)
+    monkeypatch.setattr(clock, "LEAP_REST_S", 0.0)
     async with driving(tmp_path, looking=True, **ON) as driver:
         await filled(driver)
         driver.clock.put(T + 30 * DAY - TICK)
@@ -87,15 +88,15 @@ async def test_nothing_is_pruned_for_a_day_after_the_clock_went_ahead(
         await soon(lambda: looks[0] > before + 3)
 
     monkeypatch.setattr(prune, "PASS_S", 0.01)
-    monkeypatch.setattr(prune, "monotonic", monotonic)
+    monkeypatch.setattr(clock, "monotonic", monotonic)
     async with driving(tmp_path, looking=True, **ON) as driver:
         await filled(driver)
         await looked()
         driver.clock.put(T + 30 * DAY)
-        for elapsed[0] in (0.0, prune.LEAP_REST_S - 1):
+        for elapsed[0] in (0.0, clock.LEAP_REST_S - 1):
             await looked()
             assert driver.rows("SELECT count(*) FROM deliveries WHERE pruned_at > 0") == [(0,)]
-        elapsed[0] = prune.LEAP_REST_S
+        elapsed[0] = clock.LEAP_REST_S
         await until_pruned(driver, 2)
 
 
@@ -132,7 +133,7 @@ async def test_a_pruner_that_fails_stops_nothing(
         return sound(*words, **options)
 
     monkeypatch.setattr(prune, "PASS_S", 0.01)
-    monkeypatch.setattr(prune, "LEAP_REST_S", 0.0)
+    monkeypatch.setattr(clock, "LEAP_REST_S", 0.0)
     monkeypatch.setattr(prune, "settled_orders", failing)
     async with driving(tmp_path, looking=True, **ON) as driver:
         await filled(driver)

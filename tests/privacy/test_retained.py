@@ -11,6 +11,7 @@ from sqlalchemy import text
 
 from app.access.operators import Proven, asking_by_token, register_operator
 from app.access.proposals import Proposals
+from app.core import clock
 from app.evidence.attachments import AttachRequest, attach
 from app.finance.place_payment import Placing, place_payment, placing_kinds
 from app.orders.refold import refold_until_quiet
@@ -18,7 +19,7 @@ from app.privacy.erase import ErasureRequest, erase
 from app.privacy.erase_finding import Erasure, ErasureFinder
 from app.privacy.pending_erasures import ENDED, PendingErasures
 from app.privacy.prune import prune_settled, retention_of
-from reconcile.instants import DAY
+from reconcile.instants import DAY, HOUR
 from tests.api.driving import Driver, driving, event, of_order
 from tests.contexts import with_settings
 from tests.privacy.test_erase import OTHER, PHONE, paid, quiet
@@ -141,6 +142,31 @@ async def test_what_was_kept_is_erased_by_itself_when_its_period_ends(driver: Dr
     assert restricted(driver) == [("ORD-1", "accounts", 365)]
     await round_on(driver, day=365)
     assert restricted(driver) == []
+
+
+async def test_no_period_ends_by_a_clock_that_went_ahead_or_is_behind(
+    driver: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It waits for a day after a leap, and while anything is dated later than now."""
+    elapsed = [0.0]
+    monkeypatch.setattr(clock, "monotonic", lambda: elapsed[0])
+    await driver.send(paid("ORD-1", "e1"))
+    await erased(driver, day=10)
+    task = PendingErasures(driver.context)
+    await task.work()
+    driver.clock.put(T + 121 * DAY)
+    await task.work()
+    assert bodies(driver) == 1
+    elapsed[0] = clock.LEAP_REST_S
+    await driver.send(paid("ORD-2", "e2"))
+    driver.clock.put(T + 121 * DAY - HOUR)
+    await task.work()
+    assert bodies(driver) == 2
+    await PendingErasures(driver.context).work()
+    assert bodies(driver) == 2
+    driver.clock.put(T + 121 * DAY)
+    await PendingErasures(driver.context).work()
+    assert bodies(driver) == 1
 
 
 async def test_what_came_later_of_a_restricted_order_is_erased_too(driver: Driver) -> None:

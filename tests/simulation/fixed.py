@@ -46,6 +46,7 @@ def everything_fixed(loop: VirtualLoop, chance: random.Random) -> Iterator[None]
         "app.receiving.diagnose.asyncio": SimpleNamespace(to_thread=_inline),
         "app.orders.read_feed.monotonic": loop.time,
         "app.orders.clock_correction.monotonic": loop.time,
+        "app.core.clock.monotonic": loop.time,
         "app.receiving.inbox_writer_store.monotonic": loop.time,
         "app.checkout.client.time": SimpleNamespace(monotonic=loop.time),
         "sqlalchemy.pool.base.time": SimpleNamespace(time=loop.time),

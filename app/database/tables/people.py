@@ -247,8 +247,8 @@ class PendingErasureRow(Table, table=True):
 
 
 class RestrictionRow(Table, table=True):
-    """What an erasure may not empty yet: an order, a delivery, a file or a bank's line. `why` is
-    the code of the reason; it ends at `until`, NULL while nobody knows when, and is judged again at
+    """Thing that an erasure may not empty yet: order, delivery, file or bank line. `why` is the
+    code of the reason; it ends at `until`, NULL while nobody knows when, and is judged again at
     `look_at`. `erasure` is the instant of the erasure that last restricted it."""
 
     __tablename__ = "restrictions"
