@@ -439,7 +439,9 @@ async def test_a_probe_of_a_clock_that_was_ahead(serve: Serve) -> None:
         await tried(driver, 1)
         shop.is_away = False
         driver.clock.put(driver.clock.now() - DAY)
-        await soon(lambda: driver.rows("SELECT count(delivered_at) FROM notifications") == [(1,)])
+        # The correction of the clock may have published another one meanwhile.
+        delivered = "SELECT delivered_at IS NOT NULL FROM notifications WHERE seq = 1"
+        await soon(lambda: driver.rows(delivered) == [(1,)])
 
 
 async def test_a_shop_that_hangs_does_not_hold_up_the_door(
