@@ -475,10 +475,10 @@ class Writer:
         return False
 
     async def fold(self, mode: Mode) -> bool:
-        """Fold the log as far as readers allow. Return whether the file has all of it. Raises as
-        `transaction` does."""
+        """Fold the log as far as readers allow, without waiting for them. Return whether the file
+        has all of it. Raises as `transaction` does."""
         async with self._alone() as connection:
-            return (await self._fold(connection, mode)).complete
+            return (await self._fold(connection, mode, wait_ms=0)).complete
 
     async def _fold(
         self, connection: AsyncConnection, mode: Mode, *, wait_ms: int = INSIST_MS

@@ -37,7 +37,6 @@ from app.core.child_processes import (
     tell_news,
 )
 from app.core.errors import ConfigurationError
-from app.core.logs import Repeating
 from app.core.process import why_ended
 
 log = structlog.get_logger()
@@ -99,7 +98,6 @@ class FoldingProcess:
         self._loading: asyncio.subprocess.Process | None = None
         """The child until it has begun."""
         self._stopping = asyncio.Event()
-        self._ended = Repeating()
         self.working = False
         """Return whether a child folds and seals now."""
         self.alive = False
@@ -165,10 +163,7 @@ class FoldingProcess:
         if await ended_by_kill(process, within_s=ENDING_S):
             log.error("the second process does not end; it is killed")
         code = await process.wait()
-        ends_well = code == 0 or self._stopping.is_set()
-        if not (ends_well or self._ended.times(str(code))):
-            return code
-        note = log.info if ends_well else log.error
+        note = log.info if code == 0 or self._stopping.is_set() else log.error
         why = None if code == 0 else why_ended(code)
         lasted = round(monotonic() - began)
         note("the second process has ended", code=code, problem=why, seconds=lasted)

@@ -115,6 +115,27 @@ async def test_a_long_reader_is_waited_for_rarely(
         assert inbox.database.writer._log.pages() < PAGES
 
 
+async def test_folding_while_it_is_quiet_waits_for_no_reader(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It holds the turn to write."""
+    waited, over, fold = [], asyncio.Event(), wal.fold_log
+
+    def noted(connection: PlainConnection, mode: wal.Mode, *, wait_ms: int) -> wal.Folded:
+        waited.append(wait_ms)
+        return fold(connection, mode, wait_ms=wait_ms)
+
+    async with opened(url) as inbox:
+        reader = asyncio.create_task(look(inbox, over, seconds=None))
+        await asyncio.sleep(0.05)
+        await keep(inbox, arrival(said("e1", order="A")))
+        monkeypatch.setattr(wal, "fold_log", noted)
+        assert [await inbox.database.writer.fold("TRUNCATE"), waited] == [False, [0]]
+        over.set()
+        await reader
+        assert await inbox.database.writer.fold("TRUNCATE")
+
+
 async def test_room_is_kept_for_a_long_log(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     free, over = [2**40], asyncio.Event()
     monkeypatch.setattr(Space, "free_bytes", lambda space: free[0])

@@ -20,6 +20,7 @@ pytestmark = pytest.mark.slow
 BEGAN = b"a second process folds and seals"
 FAILED = b'"event":"a part of the worker failed"'
 ENDED = b"the second process has ended"
+KILLED = b'"event":"the second process has ended","code":-9'
 
 FAILS_BESIDE = """
 import sys
@@ -76,7 +77,7 @@ def test_one_that_is_killed_again_and_again_leaves_nothing_undone(tmp_path: Path
             driver.until(len(driver.ledger.acknowledged) + 40)
             until(lambda: second(service, first) is not None)
             os.kill(second(service, first) or 0, signal.SIGKILL)
-            until(lambda kills=kills: service.process.log.count(ENDED) > kills)
+            until(lambda kills=kills: service.process.log.count(KILLED) > kills)
         driver.until(len(driver.ledger.acknowledged) + 40)
         driver.stop()
         until(lambda: all_folded(database), otherwise=lambda: service.process.log.decode())
