@@ -1,8 +1,7 @@
 """Uploads: files kept from their dry run until they are imported or discarded.
 
-1 receive  write the form's bytes to a file as they come; read one that is too long to its end, and
-           refuse it
-2 split    move each file among the form's fields to a place of its own, with its digest
+1 receive  read a form to its end; refuse one that is too long
+2 take     copy each file among its fields to a place of its own, with its digest
 3 keep     at most MOST_KEPT files, for an hour; one more replaces its sender's oldest, else the
            oldest
 4 forget   after the import, after an hour, and when the console ends
@@ -14,17 +13,19 @@ one deletes every such folder that no living console has locked.
 import asyncio
 import fcntl
 import hashlib
-import mmap
 import os
 import re
 import shutil
 import stat
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Final
 
+from starlette.datastructures import FormData, UploadFile
+from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import ClientDisconnect, Request
 
 from app.core.clock import Clock
@@ -69,17 +70,13 @@ KEPT_FOR: Final[Duration] = HOUR
 
 MAX_FIELDS: Final = 20
 MAX_FIELD_BYTES: Final = 4_096
-MAX_HEAD_BYTES: Final = 4_096
 MAX_NAME_BYTES: Final = 120
 """Longest name of a file, in characters: disks allow 255 bytes."""
 
 PREFIX: Final = "tallyhook-uploads-"
 
-_BOUNDARY: Final = re.compile(
-    r'multipart/form-data;.*\bboundary=(?:"([^"]{1,70})"|([^\s;"]{1,70}))'
-)
-_NAME: Final = re.compile(rb'\bname="([^"]*)"', re.IGNORECASE)
-_FILE_NAME: Final = re.compile(rb'\bfilename="([^"]*)"', re.IGNORECASE)
+_LAST: Final = b"--\r\n"
+"""End of a form's last line."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -184,30 +181,37 @@ class Uploads:
                 await self._turns.acquire()
         except TimeoutError:
             async with asyncio.timeout(RECEIVED_WITHIN_S):
-                await _read(request, None)
+                async for _ in _whole_body(request):
+                    pass
             raise UsageError(
                 f"{MOST_RECEIVED} files are being received: send it again in a minute"
             ) from None
 
     async def _receive(self, request: Request) -> tuple[dict[str, str], list[ReceivedFile]]:
-        found = _BOUNDARY.match(request.headers.get("content-type", ""))
-        if found is None:
-            raise UsageError("this is no form of this console")
-        folder = self._place()
-        body = folder / "body"
-        try:
-            async with asyncio.timeout(RECEIVED_WITHIN_S):
-                with body.open("xb") as file:
-                    size = await _read(request, file)
-            if size > MAX_FORM_BYTES:
+        """Read a form. What is wrong with it is said after its end, or no browser would show it."""
+        body = _whole_body(request)
+        parser = MultiPartParser(
+            request.headers,
+            body,
+            max_files=MAX_FIELDS + MOST_KEPT,
+            max_fields=MAX_FIELDS,
+            max_part_size=MAX_FIELD_BYTES,
+        )
+        async with asyncio.timeout(RECEIVED_WITHIN_S):
+            try:
+                form = await parser.parse()
+            except (MultiPartException, KeyError):  # KeyError: without a content type
+                with suppress(UsageError):
+                    async for _ in body:
+                        pass
                 raise UsageError(
-                    f"what was sent is larger than {MAX_FILE_BYTES >> 20} MiB: send fewer files, "
-                    "cut one in parts, or import it on the machine (tallyhook import)"
-                )
-            boundary = (found[1] or found[2]).encode("latin-1")
-            return await asyncio.to_thread(_split, body, boundary, self._place)
+                    "this is no form of this console, or a field of it is longer than "
+                    f"{MAX_FIELD_BYTES:,} bytes"
+                ) from None
+        try:
+            return await asyncio.to_thread(_taken_from, form, self._place)
         finally:
-            shutil.rmtree(folder, ignore_errors=True)
+            await form.close()
 
     def _place(self) -> Path:
         """Create a folder for one form, or one file."""
@@ -308,46 +312,46 @@ def _must(be: Callable[[int], bool], found: os.stat_result) -> None:
         raise PermissionError("not of this console's user")
 
 
-# --- splitting a form (RFC 7578) ------------------------------------------------------------------
+# --- what a form holds ----------------------------------------------------------------------------
 
 
-async def _read(request: Request, file: BinaryIO | None) -> int:
-    """Read a body up to READ_ON_BYTES, and write it while it isn't too long. Returns its size."""
-    size = 0
+async def _whole_body(request: Request) -> AsyncGenerator[bytes]:
+    """Yield a form's bytes as they arrive; read one that is too long on to READ_ON_BYTES.
+
+    Raises UsageError at its end if it is too long, or lacks a form's last mark (RFC 2046, 5.1.1).
+    """
+    size, end = 0, b""
     async for part in request.stream():
-        size += len(part)
-        if file is not None and size <= MAX_FORM_BYTES:
-            file.write(part)
+        size, end = size + len(part), (end + part)[-len(_LAST) :]
+        if size <= MAX_FORM_BYTES:
+            yield part
         elif size > READ_ON_BYTES:
             break
-    return size
+    if size > MAX_FORM_BYTES:
+        raise UsageError(
+            f"what was sent is larger than {MAX_FILE_BYTES >> 20} MiB: send fewer files, "
+            "cut one in parts, or import it on the machine (tallyhook import)"
+        )
+    if not end.rstrip(b"\r\n").endswith(b"--"):
+        raise UsageError("the form did not come whole: send it again")
 
 
-def _split(
-    body: Path, boundary: bytes, place: Callable[[], Path]
+def _taken_from(
+    form: FormData, place: Callable[[], Path]
 ) -> tuple[dict[str, str], list[ReceivedFile]]:
     """Return the fields and files of a form. place: makes a folder for one file."""
     fields: dict[str, str] = {}
     files: list[ReceivedFile] = []
-    if not body.stat().st_size:
-        raise UsageError("this is no form of this console")
     try:
-        with (
-            body.open("rb") as opened,
-            mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as data,
-        ):
-            for number, (head, start, end) in enumerate(_parts(data, boundary)):
-                name = _NAME.search(head)
-                if name is None or number == MAX_FIELDS + MOST_KEPT:
+        for name, value in form.multi_items():
+            if isinstance(value, str):
+                if "\0" in value:
                     raise UsageError("this is no form of this console")
-                sent = _FILE_NAME.search(head)
-                if sent is None:
-                    last = min(end, start + MAX_FIELD_BYTES + 1)
-                    fields[_text(name[1])] = _text(data[start:last])
-                elif len(files) == MOST_KEPT:
+                fields[name] = value
+            elif value.size:
+                if len(files) == MOST_KEPT:
                     raise UsageError(f"send at most {MOST_KEPT} files at a time")
-                elif end > start:
-                    files.append(_move(data, start, end, folder=place(), name=_file_name(sent[1])))
+                files.append(_copied(value, place()))
     except BaseException:
         for each in files:
             each.drop()
@@ -355,54 +359,24 @@ def _split(
     return fields, files
 
 
-def _parts(data: mmap.mmap, boundary: bytes) -> Iterator[tuple[bytes, int, int]]:
-    """Yield (headers, start of the content, its end) of each part."""
-    mark = b"--" + boundary
-    at = len(mark)
-    if data[:at] != mark:
-        raise UsageError("this is no form of this console")
-    while data[at : at + 2] != b"--":
-        begins = data.find(b"\r\n\r\n", at, at + MAX_HEAD_BYTES)
-        ends = -1 if begins < 0 else data.find(b"\r\n" + mark, begins + 4)
-        if ends < 0:
-            raise UsageError("the form did not come whole: send it again")
-        yield data[at:begins], begins + 4, ends
-        at = ends + 2 + len(mark)
-
-
-def _text(value: bytes) -> str:
-    try:
-        text = value.decode()
-    except UnicodeDecodeError:
-        raise UsageError("this is no form of this console") from None
-    if "\0" in text:
-        raise UsageError("this is no form of this console")
-    if len(value) > MAX_FIELD_BYTES:
-        raise UsageError(f"a field of the form is longer than {MAX_FIELD_BYTES:,} bytes")
-    return text
-
-
-def _file_name(sent: bytes) -> str:
-    """Return the file's name without its folder, cut and printable."""
-    name = printable(re.split(r"[/\\]", sent.decode(errors="replace"))[-1]).lstrip(".")
-    return name.encode()[:MAX_NAME_BYTES].decode(errors="ignore") or "file"
-
-
-def _move(data: mmap.mmap, start: int, end: int, *, folder: Path, name: str) -> ReceivedFile:
-    """Write a part of the form to a file in the folder."""
-    if end - start > MAX_FILE_BYTES:
+def _copied(sent: UploadFile, folder: Path) -> ReceivedFile:
+    """Copy a file of a form into the folder."""
+    if (size := sent.size or 0) > MAX_FILE_BYTES:
         raise UsageError(f"the file is larger than {MAX_FILE_BYTES >> 20} MiB")
     place = folder / "file"
     place.mkdir(mode=0o700)
-    content = memoryview(data)[start:end]
-    try:
-        path = place / name
-        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-            file.write(content)
-        digest = hashlib.sha256(content).hexdigest()
-    finally:
-        content.release()
-    return ReceivedFile(folder=folder, path=path, size=end - start, sha256=digest)
+    path = place / _file_name(sent.filename or "")
+    with open(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600), "w+b") as file:
+        shutil.copyfileobj(sent.file, file)
+        file.seek(0)
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    return ReceivedFile(folder=folder, path=path, size=size, sha256=digest)
+
+
+def _file_name(sent: str) -> str:
+    """Return the file's name without its folder, cut and printable."""
+    name = printable(re.split(r"[/\\]", sent)[-1]).lstrip(".")
+    return name.encode()[:MAX_NAME_BYTES].decode(errors="ignore") or "file"
 
 
 def mappings_in(folder: Path | None) -> dict[str, Path]:
