@@ -11,6 +11,7 @@ __all__ = (
     "marks",
     "postgresql",
     "schema",
+    "servers",
     "statements",
     "tables",
     "writer",

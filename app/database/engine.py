@@ -9,19 +9,19 @@ import os
 import re
 import tempfile
 import weakref
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, Final
 
-from sqlalchemy import create_mock_engine, event, text
+from sqlalchemy import create_mock_engine, event
 from sqlalchemy.engine import make_url
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 from sqlalchemy.pool import AsyncAdaptedQueuePool
 
 from app.core.errors import ConfigurationError, StoreUnavailable
-from app.database import postgresql
+from app.database import postgresql, servers
 from app.database.faults import why_not_opened
 from app.database.statements import (
     CallingConnection,
@@ -29,104 +29,6 @@ from app.database.statements import (
     run,
     statement,
 )
-
-# --- whether a PostgreSQL server keeps what it has confirmed --------------------------------------
-
-
-_OFF: Final = """
-SELECT name FROM pg_settings WHERE setting = 'off'
-AND name IN ('fsync', 'full_page_writes', 'synchronous_commit') ORDER BY name
-"""
-
-_STANDBYS: Final = """
-SELECT coalesce(sync_state, 'unknown'), current_setting('synchronous_standby_names'),
-       current_setting('synchronous_commit')
-FROM pg_stat_replication
-WHERE state IS DISTINCT FROM 'backup' AND application_name NOT IN ('pg_basebackup', 'pg_receivewal')
-  AND pid NOT IN (SELECT active_pid FROM pg_replication_slots
-                  WHERE slot_type = 'logical' AND active_pid IS NOT NULL)
-"""
-"""Streaming standbys. The state is NULL for a user who may not read the server's statistics."""
-
-_AWAITED: Final = """
-SELECT current_setting('synchronous_standby_names'),
-       (SELECT count(*) FROM pg_stat_replication
-        WHERE coalesce(sync_state, 'unknown') <> 'async')
-WHERE current_setting('synchronous_standby_names') <> '' AND NOT pg_is_in_recovery()
-AND current_setting('synchronous_commit') NOT IN ('local', 'off')
-"""
-"""Names of the standbys that each commit waits for, and how many connected standbys may be one of
-them; no row where commits wait for none."""
-
-_HOW_MANY: Final = re.compile(r"\s*(?:(?:FIRST|ANY)\s+)?(\d+)\s*\(", re.IGNORECASE)
-
-AWAITS_STANDBY: Final = (
-    "the server waits for a standby that is not connected (synchronous_standby_names), and "
-    "confirms nothing before it is; start the standby, or change that setting on the server"
-)
-
-
-def check_server(cursor: Any) -> None:
-    """Raise ConfigurationError when a crash of the server would lose confirmed commits, and
-    StoreUnavailable when commits would wait for a standby without end."""
-    cursor.execute(_OFF)
-    off = [row[0] for row in cursor.fetchall()]
-    if off:
-        raise ConfigurationError(
-            [
-                f"TALLYHOOK_DATABASE_URL: the server has {name}=off and would lose what was "
-                "acknowledged; turn it on"
-                for name in off
-            ]
-        )
-    cursor.execute(_AWAITED)
-    if _too_few(cursor.fetchall()):
-        raise StoreUnavailable(AWAITS_STANDBY)
-
-
-def _too_few(rows: Sequence[Any]) -> bool:
-    """Return whether fewer standbys are connected than commits wait for, from _AWAITED's rows."""
-    if not rows:
-        return False
-    names, there = rows[0]
-    number = _HOW_MANY.match(names)
-    return bool(there < (1 if number is None else int(number[1])))
-
-
-async def awaits_standby(connection: AsyncConnection) -> bool:
-    """Return whether `check_server` would refuse the server because it waits for a standby."""
-    return _too_few((await connection.execute(text(_AWAITED))).all())
-
-
-async def switched_off(connection: AsyncConnection) -> list[str]:
-    """List the settings for which `check_server` would refuse the server."""
-    return [str(row[0]) for row in await connection.execute(text(_OFF))]
-
-
-async def unsafe_standbys(connection: AsyncConnection) -> list[str]:
-    """Say what would be lost if a standby took over, one sentence each; empty without standbys."""
-    if connection.dialect.name == "sqlite":
-        return []
-    standbys = (await connection.execute(text(_STANDBYS))).all()
-    if not standbys:
-        return []
-    states = {row[0] for row in standbys}
-    names, commit = standbys[0][1], standbys[0][2]
-    if not names or (states == {"async"}):
-        return [
-            "the standby is asynchronous: if it took over, the last acknowledged deliveries would "
-            "be lost; set synchronous_standby_names on the server"
-        ]
-    if commit in ("local", "off"):
-        return [
-            f"synchronous_commit={commit} does not wait for the standby: if it took over, the last "
-            "acknowledged deliveries would be lost; set it to on"
-        ]
-    return []
-
-
-# --- connections ----------------------------------------------------------------------------------
-
 
 Connection = AsyncConnection
 """A connection as use cases hold it: they only pass it on to a store."""
@@ -231,7 +133,7 @@ IN_MEMORY: Final = "PRAGMA temp_store=MEMORY"
 def writing_engine(url: str, *, purpose: postgresql.Purpose = "alone") -> AsyncEngine:
     """Make the engine of the one connection that writes and checkpoints."""
     if not is_sqlite(url):
-        return postgresql.writing_engine(url, purpose=purpose, check=check_server)
+        return postgresql.writing_engine(url, purpose=purpose, check=servers.check_server)
     engine = create_async_engine(
         url,
         poolclass=AsyncAdaptedQueuePool,

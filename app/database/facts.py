@@ -8,7 +8,7 @@ from typing import Any, Literal
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.database.engine import awaits_standby, switched_off, unsafe_standbys
+from app.database.servers import awaits_standby, switched_off, unsafe_standbys
 
 AGAIN_S = 0.05
 

@@ -9,8 +9,9 @@ from typing import Any, Final
 from app.context.context import AppContext
 from app.context.unread import Backlog
 from app.core.errors import StorePoisoned, StoreUnavailable
-from app.database.engine import Connection, unsafe_standbys
+from app.database.engine import Connection
 from app.database.facts import server_moved
+from app.database.servers import unsafe_standbys
 from app.database.statements import run
 from app.orders import counter_store, notification_store
 from app.privacy.backup_moment import last_backup

@@ -14,9 +14,9 @@ from app.access.operator_store import TokenEntry
 from app.core.alarm import Alarm
 from app.core.http import Exchange
 from app.core.text import counted
-from app.database.engine import AWAITS_STANDBY
 from app.database.facts import DatabaseFacts
 from app.database.gaps import Gap
+from app.database.servers import AWAITS_STANDBY
 from app.monitoring.service_note import ANSWERED_BY, ServiceNote
 from app.privacy.fit_journal import JournalState
 from app.providers.provider_client import Probe

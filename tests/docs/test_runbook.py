@@ -14,7 +14,7 @@ import yaml
 from app.cli.golive import FOLDER
 from app.core.child_processes import WorkerProcess
 from app.core.errors import NotStored, TallyhookError
-from app.database import engine, faults
+from app.database import faults, servers
 from app.database.writer import DatabaseFiles, Space
 from app.monitoring import health
 from app.monitoring.watchdog import WATCHES
@@ -109,7 +109,7 @@ REASONS = [
         if said.count(" ") > 2 and not said.startswith(PARTS)
     ],
     inbox_queue._SLOW,
-    engine.AWAITS_STANDBY,
+    servers.AWAITS_STANDBY,
 ]
 
 

@@ -21,9 +21,9 @@ from sqlalchemy.engine import make_url
 from app.access.operators import register_operator
 from app.core.clock import SystemClock
 from app.core.errors import ConfigurationError, NotAllRead, StorePoisoned, StoreUnavailable
-from app.database import engine, postgresql
-from app.database.engine import AWAITS_STANDBY, unsafe_standbys
+from app.database import postgresql, servers
 from app.database.facts import database_facts
+from app.database.servers import AWAITS_STANDBY, unsafe_standbys
 from app.database.writer import Writer
 from app.monitoring.health import refusal
 from app.monitoring.preflight import of_database
@@ -142,7 +142,7 @@ async def test_a_server_that_does_not_wait_for_its_disk_is_caught(
 ) -> None:
     """The control: with synchronous_commit off, killing the server loses acknowledged
     deliveries."""
-    monkeypatch.setattr(engine, "check_server", lambda cursor: None)
+    monkeypatch.setattr(servers, "check_server", lambda cursor: None)
     careless = ("synchronous_commit=off", "wal_writer_delay=10s")
     await in_thread(server.stop)
     await in_thread(server.start, *careless)
