@@ -65,6 +65,7 @@ def upgrade() -> None:
             for verb in ("update", "delete"):
                 op.execute(statement(SQLITE_TRIGGER, table=table, verb=verb))
         return
+    op.create_primary_key("pk_events", "events", ["event_id", "source", "digest"])
     op.execute(POSTGRESQL_FUNCTION)
     for table in APPEND_ONLY:
         op.execute(statement(POSTGRESQL_TRIGGER, table=table))
