@@ -228,8 +228,8 @@ Loaded = TypeVar("Loaded")
 
 
 def _once(load: Callable[[], Loaded]) -> Callable[[], Awaitable[Loaded]]:
-    """What is loaded when it is first asked for, which few receivers are, and not on the loop that
-    answers webhooks."""
+    """Load something once, when it is first asked for, which few receivers are, and not on the loop
+    that answers webhooks."""
     loaded: list[Loaded] = []
 
     async def loading() -> Loaded:

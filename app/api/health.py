@@ -144,8 +144,8 @@ class Health:
         ]
 
     def _without_names(self, value: Any) -> Any:
-        """Number the sources that sign nothing, in all texts: who knows the name of one knows its
-        address, which is all that protects it."""
+        """Replace the names of sources that sign nothing by numbers, in all texts: who knows the
+        name of one knows its address, which is all that protects it."""
         if isinstance(value, dict):
             return {name: self._without_names(each) for name, each in value.items()}
         if isinstance(value, list):

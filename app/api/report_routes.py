@@ -196,8 +196,8 @@ class ReportRoutes:
 
 
 async def _preview(context: AppContext, rules: str) -> dict[str, Any] | tuple[str, ...]:
-    """What these rules would change; or every mistake in them: reading them takes seconds where
-    someone means it to."""
+    """Return how these rules would change matches, or every mistake in them. Reading them takes
+    seconds where someone means it to."""
     try:
         return (await preview_rules(context, rules)).document()
     except ConfigurationError as error:

@@ -111,7 +111,7 @@ def show(name: Name, form: printing.DocumentOption = printing.Format.table) -> N
 
 
 def _reasons(candidate: dict[str, Any]) -> str:
-    """What speaks for it, with the points of each reason."""
+    """List the reasons for a candidate, each with its points."""
     reasons = [f"{each['words']} ({each['points']})" for each in candidate["reasons"]]
     return ", ".join(reasons) or "it is merely the nearest"
 
@@ -328,7 +328,8 @@ def _many(
 
 
 def _check_chosen(chosen: ChosenBreaks, seen: str | None) -> None:
-    """Raises UsageError where they may not be decided about together, or are not what was shown."""
+    """Raise UsageError where they may not be decided about together, or are not those that were
+    shown."""
     if seen is not None and seen.strip() != chosen.mark:
         raise UsageError(
             "they have changed since they were shown: look at what is meant now, and say its mark; "

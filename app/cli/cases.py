@@ -242,7 +242,7 @@ def _exhibits(made: Letter) -> str:
 
 
 def _say_missing(case: DisputeCase) -> None:
-    """What is missing before the deadline, on standard error: the letter itself says nothing of
+    """Print to standard error what is missing before the deadline: the letter itself does not say
     it."""
     missing = [each for each in case.items if not each.there]
     _say_deadline(case)

@@ -175,7 +175,7 @@ def _source_name(
 
 
 def _own(source: str) -> str:
-    """The beginning of the variables of a source."""
+    """Return the beginning of the names of a source's variables."""
     return f"{PREFIX}SOURCES__{source.upper()}__"
 
 
@@ -190,8 +190,8 @@ def _sharing(
     wanted: Mapping[str, str],
     before: Mapping[str, str],
 ) -> dict[str, str]:
-    """The answer to whether others use the account, as given or typed, unless it is known. Raises
-    UsageError for a yes without what tells their payments apart."""
+    """Return the setting that says whether others use the account, as given or typed; nothing if it
+    is known. Raises UsageError for a yes without a way to tell their payments apart."""
     from app.providers.configured import ways_to_tell_apart
 
     own, known = _own(source), {**before, **os.environ, **wanted}
@@ -224,8 +224,8 @@ def _address(
     before: Mapping[str, str],
     path: Path,
 ) -> dict[str, str]:
-    """The source's secret address, where that is all that protects it and there is none yet, or
-    another is asked for; with the old ones, each with its end. Raises UsageError."""
+    """Return the source's secret address with the old ones and their ends, where it is all that
+    protects the source and there is none yet or another is asked for. Raises UsageError."""
     from app.config.settings import DatedSecret, addresses
     from app.providers.schemes import UNSIGNED
     from reconcile.instants import DAY, format_instant
@@ -255,7 +255,7 @@ def _address(
 def _wanted(
     source: str, provider: str, asked: Mapping[str, str | None], *, before: Mapping[str, str]
 ) -> dict[str, str]:
-    """The settings that are no secrets."""
+    """Return the settings that are no secrets."""
     own = _own(source)
     environment = asked["ENVIRONMENT"]
     if environment is None and f"{PREFIX}ENVIRONMENT" not in {**before, **os.environ}:
@@ -347,7 +347,7 @@ def _texts(text: str, option: str) -> dict[str, str]:
 
 
 def _read(file: Path) -> str:
-    """What a file holds, or standard input. Its words are in no error."""
+    """Return the content of a file, or of standard input. Its words are in no error."""
     try:
         if file == Path("-"):
             content = sys.stdin.buffer.read(MAX_SECRET_BYTES + 1)
@@ -369,7 +369,8 @@ def sits_at_a_terminal() -> bool:
 
 
 def _asked(sentence: str, name: str) -> str:
-    """What a person types, unseen. Raises UsageError where there is no terminal to type at."""
+    """Ask a person for a text that is not shown. Raises UsageError where there is no terminal to
+    type at."""
     if not sits_at_a_terminal():
         raise UsageError(
             f"{sentence}. There is no terminal to ask at: give --secret-file FILE, or - to read it"
@@ -402,8 +403,7 @@ def _of_environment() -> dict[str, str]:
 
 
 def _checked(environ: Mapping[str, str]) -> Settings:
-    """The settings as `serve` would read them. Raises ConfigurationError before anything is
-    written."""
+    """Read the settings as `serve` would. Raises ConfigurationError before anything is written."""
     from app.config.load import load_settings
     from app.golive.examine import problems_of_sources
 

@@ -125,7 +125,7 @@ class Played:
 
 
 def order_of(scenario: Scenario) -> str:
-    """The demo's order for a scenario."""
+    """Return the reference of the demo's order for a scenario."""
     return f"DEMO-{scenario.ending}"
 
 
@@ -274,8 +274,8 @@ STOP_S = 15.0
 
 
 def listener_on(wanted: int) -> socket.socket:
-    """A socket that listens on the wanted port of the loopback address, or on any free one if
-    another process does. From now on no other can: callers wait until it is served."""
+    """Bind a socket to the wanted port of the loopback address, or to any free one if another
+    process has it. From now on no other can: callers wait until it is served."""
     for port in (wanted, 0):
         listener = socket.socket()
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -290,14 +290,14 @@ def listener_on(wanted: int) -> socket.socket:
 
 
 def address_of(listener: socket.socket) -> tuple[str, int]:
-    """The host and the port on which it listens."""
+    """Return the host and the port on which it listens."""
     host, port = listener.getsockname()[:2]
     return host, port
 
 
 def inherited(number: int) -> socket.socket:
-    """The listening socket that whoever started this process handed over, by its number. Raises
-    UsageError where it is none."""
+    """Return the listening socket with this number, which the process that started this one handed
+    over. Raises UsageError where it is none."""
     try:
         listener = socket.socket(fileno=number)
         if listener.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
@@ -343,7 +343,7 @@ class Child:
         return self
 
     def _clean(self) -> dict[str, str]:
-        """This process's environment with no setting of Tallyhook's but the given ones."""
+        """Return the environment with no settings of Tallyhook's but the given ones."""
         kept = {k: v for k, v in os.environ.items() if not k.startswith("TALLYHOOK_")}
         return kept | dict(self._environ)
 
@@ -365,14 +365,14 @@ class Child:
             await process.wait()
 
     def check(self) -> None:
-        """Raises UnreachableError, with the end of its log, when the process has ended."""
+        """Raise UnreachableError, with the end of its log, when the process has ended."""
         if self._process is not None and self._process.returncode is not None:
             tail = self.log.read_text(errors="replace")[-600:].strip()
             why = why_ended(self._process.returncode)
             raise UnreachableError(f"the {self.name} ended: {why}; the end of {self.log}:\n{tail}")
 
     async def ended(self) -> None:
-        """Returns when the process has ended."""
+        """Wait until the process has ended."""
         assert self._process is not None
         await self._process.wait()
 
@@ -425,7 +425,7 @@ class _ShopServer(uvicorn.Server):
 
 @asynccontextmanager
 async def listening(seen: ShopSeen, listener: socket.socket) -> AsyncIterator[None]:
-    """The endpoint at work on a socket."""
+    """Serve the endpoint on a socket."""
     application = Starlette(routes=[Route(PATH, seen.outcome, methods=["POST"])])
     config = uvicorn.Config(application, lifespan="off", log_config=None, access_log=False)
     server = _ShopServer(config)
@@ -483,8 +483,8 @@ class _Interruption:
         self._playing.cancel()
 
     async def or_result(self, work: Awaitable[int]) -> int:
-        """The exit code of this work; of the interruption, if one came before it failed or in the
-        same moment."""
+        """Return the exit code of this work, or of the interruption, if one came before it failed
+        or in the same moment."""
         try:
             return await work
         except (asyncio.CancelledError, TallyhookError):
@@ -606,7 +606,7 @@ async def _play(context: AppContext, http: httpx2.AsyncClient, party: Party) -> 
 
 
 def _environ(provider_port: int, shop_port: int) -> dict[str, str]:
-    """The demo's settings, also written to a file that later commands can use."""
+    """Return the demo's settings, which are also written to a file for later commands."""
     environ = {
         "TALLYHOOK_ENVIRONMENT": "sandbox",
         "TALLYHOOK_DATABASE_URL": f"sqlite+aiosqlite:///{FOLDER.absolute()}/tallyhook.db",
@@ -655,7 +655,7 @@ def _notified(seen: ShopSeen, played: Sequence[Played]) -> str:
 
 
 def _invite(party: Party) -> None:
-    """The addresses to open, and the commands to try."""
+    """Print the addresses to open, and the commands to try."""
     auth = f"-H 'Authorization: Bearer {party.token}'"
     config = f"TALLYHOOK_CONFIG={FOLDER}/tallyhook.env"
     print(

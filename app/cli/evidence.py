@@ -201,8 +201,8 @@ def _reason(with_personal_data: bool, reason: str | None) -> str | None:
 
 
 def refuse_existing(path: Path, *, binary: bool = False) -> None:
-    """Raises UsageError for a file that is there, for a folder that is not, and for a terminal
-    where it is not text."""
+    """Raise UsageError for a file that exists, for a folder that does not, and for a terminal where
+    the content is no text."""
     if path == printing.STANDARD:
         return printing.check_output(path, binary=binary, what="a bundle")
     if path.exists() or path.is_symlink():

@@ -29,7 +29,7 @@ _WORDS: Final = {
 
 
 def page_of(rows: Sequence[Mapping[str, Any]], *, environment: str, at: Instant) -> str:
-    """The list as HTML; `rows` as `Item.document` makes them."""
+    """Render the list as HTML; `rows` as `Item.document` makes them."""
     from app.core.pages import page
 
     values = {
@@ -106,7 +106,7 @@ def golive(
     ] = None,
     form: printing.FormatOption = printing.Format.table,
 ) -> None:
-    """The checklist before real money moves: what a program can check, and what people sign.
+    """Show the checklist before real money moves: what a program can check, and what people sign.
 
     Checks keys, the public endpoint and the environment, adds what was rehearsed and signed, and
     prints the list. Exit code 1 until it is complete.
@@ -213,5 +213,5 @@ def show(
 
 
 def files_of(name: str) -> list[Path]:
-    """The files of a set, by name."""
+    """List the files of a set, by name."""
     return sorted(FOLDER.joinpath(name).iterdir())

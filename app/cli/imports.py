@@ -238,7 +238,7 @@ def _covered_name(name: str, wallet: str | None) -> str:
 
 
 def _few(names: Sequence[str], *, of: int | None = None) -> str:
-    """The first names of columns, or of rows; how many more there are, of so many in all."""
+    """Name the first columns or rows, and count the others; of: how many there are in all."""
     shown = ", ".join(names[:COLUMNS_NAMED])
     more = (len(names) if of is None else of) - COLUMNS_NAMED
     return f"{shown}, and {more:,} more" if more > 0 else shown

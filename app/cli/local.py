@@ -41,7 +41,7 @@ YesOption = Annotated[bool, typer.Option("--yes", help="Also to an address beyon
 
 @asynccontextmanager
 async def sending() -> AsyncIterator[httpx2.AsyncClient]:
-    """The client with which requests are sent on; tests put another in its place."""
+    """Open the client that sends requests on; tests put another in its place."""
     from app.core.http import outgoing_client
     from app.core.recorded import SEND_LIMIT_S
 
@@ -57,7 +57,8 @@ def stays_here(to: str) -> bool:
 
 
 def check_target(to: str, *, yes: bool, what: str) -> None:
-    """Raises UsageError for what is no address, and beyond this machine without a word for it."""
+    """Raise UsageError for a text that is no address, and for an address beyond this machine that
+    was not confirmed."""
     from app.core.recorded import target_of
 
     target_of(to, "")
@@ -68,7 +69,7 @@ def check_target(to: str, *, yes: bool, what: str) -> None:
 
 
 def tell_answer(answer: Exchange, *, to: str) -> None:
-    """The answer in one line. Raises UnreachableError where there was none; exit code 1 for a
+    """Print the answer in one line. Raises UnreachableError where there was none; exit code 1 for a
     refusal."""
     if answer.status is None:
         why = (answer.problem or "").replace("_", " ")
@@ -159,7 +160,7 @@ def _sends_its_secret(signer: Source) -> bool:
 
 
 def _signer(provider: str, given: str | None) -> tuple[Settings, Source]:
-    """The source that signs. Raises UsageError unless exactly one fits, or where it is live."""
+    """Return the source that signs. Raises UsageError if it is live, or not exactly one fits."""
     from app.config.load import load_settings
     from app.providers.configured import compile_sources
 
@@ -321,7 +322,7 @@ def _send_file(path: Path, forward: str) -> None:
 
 @contextmanager
 def _appending(path: Path) -> Iterator[IO[str]]:
-    """A file for its owner alone, at its end. Raises UsageError where it cannot be written."""
+    """Open a file at its end, for its owner alone. Raises UsageError where it cannot be written."""
     try:
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
         with open(os.open(path, flags, 0o600), "a", encoding="utf-8") as file:

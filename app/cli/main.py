@@ -218,8 +218,8 @@ def _is_of_a_text(error: BaseException) -> bool:
 
 
 def application_for(words: Sequence[str]) -> typer.Typer:
-    """The application with the one command or group that the first word names: to prepare all of
-    them takes longer than most of them run. The whole where it names none."""
+    """Build the application with the one command or group that the first word names, or whole where
+    it names none. To prepare all of them takes longer than most of them run."""
     alone = copy(application)
     alone.registered_commands = [
         each
@@ -233,7 +233,7 @@ def application_for(words: Sequence[str]) -> typer.Typer:
 
 
 def _typed(words: Sequence[str]) -> int:
-    """What Typer ends with; it says itself where the words do not fit."""
+    """Run the command and return its exit code. Typer itself says where the words do not fit."""
     try:
         application_for(words)(list(words), prog_name="tallyhook")
     except SystemExit as end:
@@ -248,7 +248,8 @@ def _typed(words: Sequence[str]) -> int:
 
 
 def _unwritten(error: OSError) -> int:
-    """The exit code where the result found no place. Who closes a pipe has read enough."""
+    """Return the exit code for a result that could not be written. Who closes a pipe has read
+    enough."""
     sys.stdout = open(os.devnull, "w")  # noqa: SIM115  # else it is tried once more at the end
     if isinstance(error, BrokenPipeError):
         return 0
@@ -257,8 +258,8 @@ def _unwritten(error: OSError) -> int:
 
 
 def _unforeseen(error: Exception) -> int:
-    """The exit code where we are at fault. The error's own message stays unsaid: it may quote a
-    phone or a secret, as a database's quotes every value of its statement."""
+    """Report a fault of ours and return the exit code. The error's own message is left out: it may
+    quote a phone number or a secret, as a database's quotes every value of its statement."""
     from app.core.logs import class_and_places
 
     kind, places = class_and_places(error)

@@ -343,7 +343,7 @@ TRAIL_COLUMNS = ("number", "at", "who", "role", "action", "subject", "reason", "
 
 @audit_group.callback()
 def audit() -> None:
-    """The audit trail: who did what, to what, when and why; append-only."""
+    """Show the audit trail: who did what, to what, when and why. It is append-only."""
 
 
 @audit_group.command("list")
@@ -406,7 +406,7 @@ Reason = Annotated[str, typer.Option(help="Why, in your words.")]
 
 
 def proposal_notice(proposal: Proposal) -> str:
-    """What a command says that has proposed its act."""
+    """Say what a command proposed instead of doing it."""
     from reconcile.instants import format_instant
 
     return (

@@ -93,7 +93,7 @@ def print_ledger(
 async def _refused(
     context: AppContext, ledger: Mapping[str, Any], as_of: Instant | None
 ) -> list[str]:
-    """The ids of refused deliveries in which the order or a payment of it is named."""
+    """List the ids of refused deliveries that name the order or a payment of it."""
     from app.orders.delivery_log import refused_that_may_be_of
 
     names = {ledger["order"], *(attempt["reference"] for attempt in ledger["attempts"])}
@@ -112,7 +112,7 @@ def _print_refused(refused: Sequence[str]) -> None:
 
 
 def _record(record: Mapping[str, Any]) -> dict[str, Any]:
-    """A row of one record: what it names, and who stated it."""
+    """Return a row of one record: its content, and who stated it."""
     named = [f"{kind} {record[kind]}" for kind in ("session", "payment") if kind in record]
     money = record.get("money")
     amounts = [] if money is None else [f"{money['currency']} {money['amount']}"]

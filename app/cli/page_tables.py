@@ -48,7 +48,7 @@ TABLES: Final[Mapping[str, Callable[[], str]]] = {
 
 
 def with_table(page: str, table: str) -> str:
-    """The page with this table in the place of the one that has its heading. Raises ValueError
+    """Return the page with this table in place of the one with the same heading. Raises ValueError
     where there is none."""
     lines, rows = page.split("\n"), table.rstrip("\n").split("\n")
     begin = lines.index(rows[0])

@@ -38,7 +38,7 @@ OrderArguments = Annotated[
 
 
 def moment(text: str | None, option: str) -> Instant | None:
-    """An RFC 3339 moment, or the beginning of a day of the merchant's; None for None. Raises
+    """Read an RFC 3339 instant, or the beginning of a day of the merchant's; None for None. Raises
     UsageError."""
     return None if text is None else _ends(text, option)[0]
 
@@ -56,12 +56,12 @@ def _ends(text: str, option: str) -> tuple[Instant, Instant]:
 
 
 def end_of(text: str | None, option: str) -> Instant | None:
-    """The same for an end: of a day, all of it is within; a moment itself is not."""
+    """Read the end of a span: a day is within it, an instant itself is not. Raises UsageError."""
     return None if text is None else _ends(text, option)[1]
 
 
 def deadline(text: str | None, option: str) -> Instant | None:
-    """The same for the last moment of something: of a day, its last second."""
+    """Read a deadline: an instant, or the last second of a day. Raises UsageError."""
     end = end_of(text, option)
     return Instant(end - SECOND) if end is not None and _is_day(str(text)) else end
 
@@ -77,14 +77,14 @@ def merchant_zone() -> tzinfo:
 def local_sentence(
     row: Mapping[str, Any], zone: tzinfo, *, name: str = "sentence"
 ) -> dict[str, Any]:
-    """A row for people: its sentence gives times in the zone, which it names."""
+    """Return a row for people: its sentence gives times in the zone, which it names."""
     from app.core.zones import local_text
 
     return {**row, name: local_text(row[name], zone, named=True)}
 
 
 def local_moment(row: Mapping[str, Any], zone: tzinfo, *, name: str) -> dict[str, Any]:
-    """A row for people: a moment as the zone's clocks show it, of a day alone that day."""
+    """Return a row for people: an instant as the zone's clocks show it, a day alone as that day."""
     from app.core.zones import local_moment as shown
 
     return {**row, name: shown(parse_instant(row[name]), zone)}
@@ -105,7 +105,7 @@ OutputOption = Annotated[
 
 
 def check_output(path: Path | None, *, binary: bool, what: str) -> None:
-    """Raises UsageError where the bytes would go to a terminal, or the folder is not there."""
+    """Raise UsageError where the bytes would go to a terminal, or the folder does not exist."""
     if binary and path is None:
         raise UsageError(f"{what} is not text: say -o FILE, or -o - into a pipe")
     if binary and path == STANDARD and sys.stdout.isatty():
@@ -166,8 +166,9 @@ def print_file(text: str) -> None:
 
 
 def _encoded(form: Format | None) -> Format | None:
-    """What a program reads is UTF-8, as in a file, whatever the terminal's encoding is. CSV for a
-    spreadsheet is behind a byte order mark, which no program expects in a pipe."""
+    """Have standard output take what programs read as UTF-8, as in a file, whatever the terminal's
+    encoding is. CSV for a spreadsheet begins with a byte order mark, which no program expects in a
+    pipe."""
     if form not in (None, Format.table):
         _in_utf_8()
     if form is not Format.csv_excel:
@@ -219,7 +220,7 @@ def emit(rows: Sequence[Mapping[str, Any]], *, columns: Sequence[str], form: For
 def emit_up_to(
     limit: int, rows: Sequence[Mapping[str, Any]], *, columns: Sequence[str], form: Format
 ) -> None:
-    """The same for rows of which no more than `limit` were asked for: says so where it is met."""
+    """Print rows like `emit`, and say so where as many as `limit` were found: there may be more."""
     emit(rows, columns=columns, form=form)
     if len(rows) == limit:
         note(f"There may be more than {these(rows)}: raise --limit.")
@@ -346,7 +347,7 @@ def note(sentence: str) -> None:
 
 @contextmanager
 def progress(label: str, total: int | None) -> Iterator[Any]:
-    """A progress bar on standard error, on a terminal only. Yields `advance(count)`."""
+    """Show a progress bar on standard error, on a terminal only. Yields `advance(count)`."""
     with _bar() as bar:
         if bar is None:
             yield lambda count: None
@@ -357,7 +358,7 @@ def progress(label: str, total: int | None) -> Iterator[Any]:
 
 @contextmanager
 def progress_ahead(label: str) -> Iterator[Any]:
-    """The same for work that finds out how much it is. Yields `ahead(total)` and
+    """Show a progress bar for work that finds out how much it is. Yields `ahead(total)` and
     `advance(count)`."""
     with _bar() as bar:
         if bar is None:
@@ -372,7 +373,7 @@ def progress_ahead(label: str) -> Iterator[Any]:
 
 @contextmanager
 def measure(label: str) -> Iterator[Any]:
-    """The same for work that knows how far it is. Yields `show(done, total)`."""
+    """Show a progress bar for work that knows how far it is. Yields `show(done, total)`."""
     with _bar() as bar:
         yield _shown_as(bar, label)
 
@@ -444,7 +445,7 @@ async def print_document(head: Mapping[str, Any], items: Items, *, name: str, fo
 
 
 async def print_items(items: Items, *, columns: Sequence[str], form: Format) -> int:
-    """A listing. Returns how many rows a table left out; other formats leave none out."""
+    """Print a listing. Returns how many rows a table left out; other formats leave none out."""
     if form is Format.json:
         await _print_array(items)
         return 0

@@ -59,7 +59,7 @@ privacy_group = typer.Typer(
 
 @privacy_group.callback()
 def privacy() -> None:
-    """Requests of a person about their data: a copy of them. `erase` deletes them."""
+    """Answer a person's request for a copy of their data. `erase` deletes the data."""
 
 
 def register(application: typer.Typer) -> None:
@@ -171,8 +171,8 @@ def _tell_owner(database: Path | None) -> None:
 def stated_losses(
     without_erasures: bool, accept_gap: bool, *, reason: str, by: str | None
 ) -> tuple[Without | None, str | None]:
-    """The word to go on without the journal, and the reason to go on with a gap; one reason serves
-    both. Raises UsageError for half of either."""
+    """Return the word to go on without the journal, and the reason to go on with a gap; one reason
+    serves both. Raises UsageError for half of either."""
     from app.privacy.replay_erasures import Without
 
     if not accept_gap and without_erasures != bool(reason.strip()):
@@ -182,8 +182,8 @@ def stated_losses(
 
 
 def stated_gap(said: bool, *, reason: str) -> str | None:
-    """The reason to go on with a gap; None where none is accepted. Raises UsageError for half of
-    it."""
+    """Return the reason to go on with a gap; None where none is accepted. Raises UsageError for
+    half of it."""
     if said != bool(reason.strip()):
         raise UsageError("--accept-gap and --reason are said together, or neither")
     return reason if said else None

@@ -22,7 +22,7 @@ CSV = (*BREAKS[:-1], "assignee", "since", "cites", "next_step", "sentence")
 
 
 async def print_run(context: AppContext, found: Ran, form: printing.Format) -> None:
-    """The totals and ties of a run, then its breaks as they are read."""
+    """Print the totals and ties of a run, then its breaks as they are read."""
     from app.finance.reconcile_period import run_document
 
     people = form is printing.Format.table
@@ -178,7 +178,7 @@ def _run(asked: RunRequest, jobs: int, form: printing.Format) -> Ran:
 
 
 def _interrupted(number: int | None = None) -> str:
-    """What an interrupted run leaves, and how to go on. number: of one that had ended before."""
+    """Say what an interrupted run leaves, and how to go on. number: of the last that ended."""
     if number is not None:
         return (
             f"Interrupted while printing: run {number} is kept, and `tallyhook reconcile show "
@@ -318,7 +318,7 @@ def save(
 
 
 def _text_of(file: Path) -> str:
-    """The text of a file of rules without mistakes; those are reported with the file's name."""
+    """Return the text of a file of rules without mistakes; report those with the file's name."""
     from app.finance.rule_file import MAX_BYTES, read_rules
 
     try:

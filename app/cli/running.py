@@ -90,8 +90,8 @@ _MOST_BYTES: Final = 1_000
 
 
 def given_token() -> str | None:
-    """The operator's token that was given: in a file, else by the environment. Raises UsageError
-    where the file cannot be read."""
+    """Return the operator's token: from a file, else from the environment. Raises UsageError where
+    the file cannot be read."""
     path = GIVEN_FILE.get()
     if path is None:
         return os.environ.get(BY_OWN) or None

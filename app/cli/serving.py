@@ -36,7 +36,7 @@ TokenOption = Annotated[
 
 
 def check_nothing_to_play(context: typer.Context) -> None:
-    """Raises UsageError for an option that would do nothing without --play.
+    """Raise UsageError for an option that would do nothing without --play.
 
     A token in the environment may be there for another command.
     """
@@ -48,7 +48,7 @@ def check_nothing_to_play(context: typer.Context) -> None:
 
 
 def check_webhook_url(url: str) -> None:
-    """Raises UsageError for what is no address to send events to."""
+    """Raise UsageError for a text that is no address to send events to."""
     from app.sandbox.settings import is_absolute_http
 
     if not is_absolute_http(url):

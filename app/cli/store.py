@@ -42,7 +42,7 @@ def register(application: typer.Typer) -> None:
 
 
 def _brought(before: str | None, after: str) -> str:
-    """What an upgrade has done, in one sentence."""
+    """Say in one sentence what an upgrade has done."""
     if before is None:
         return f"The database was empty; it has its tables now and is at version {after}."
     if before == after:

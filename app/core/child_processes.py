@@ -157,8 +157,8 @@ class WorkerProcess:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """A child at work; on leaving, it has read what was accepted, where it drains, or was
-        killed."""
+        """Keep a child at work. On leaving, it has read all that was accepted, where it drains, or
+        was killed."""
         for signalled in self._news:
             signalled.elsewhere = self._tell
         keeping = asyncio.create_task(self._keep())
@@ -243,8 +243,8 @@ class WorkerProcess:
 async def started(
     settings: object, *words: str
 ) -> tuple[asyncio.subprocess.Process, asyncio.StreamReader, asyncio.StreamWriter]:
-    """A worker that has just been started, and its parent's end of the pair of sockets. words:
-    further ones of its command line."""
+    """Start a worker; return it with its parent's end of the pair of sockets. words: further ones
+    of its command line."""
     ours, theirs = socket.socketpair()
     with theirs, handed_over(settings) as memory:
         process = await asyncio.create_subprocess_exec(
@@ -266,7 +266,7 @@ class Parent:
     """The same pair of sockets, for the child."""
 
     def __init__(self, number: int) -> None:
-        """number: of the descriptor that was handed over."""
+        """Take the number of the descriptor that was handed over."""
         self._socket = socket.socket(fileno=number)
         self._writer: asyncio.StreamWriter | None = None
 
@@ -352,7 +352,7 @@ async def ended_by_kill(process: asyncio.subprocess.Process, *, within_s: float)
 
 
 async def bytes_of(reader: asyncio.StreamReader) -> bytes:
-    """What was said; nothing at the end."""
+    """Read what has arrived, at most 4,096 bytes; nothing at the end."""
     try:
         return await reader.read(4_096)
     except ConnectionError:
@@ -373,7 +373,7 @@ CONSOLE_STOP_S: Final = 10.0
 
 @asynccontextmanager
 async def console_beside(*, host: str, port: int, settings: object) -> AsyncIterator[None]:
-    """A console in a process of its own until the block ends."""
+    """Run a console in a process of its own until the block ends."""
     stopping = asyncio.Event()
     keeping = asyncio.create_task(_keep(stopping, host=host, port=port, settings=settings))
     try:

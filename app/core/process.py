@@ -1,5 +1,5 @@
-"""This process's open files, garbage collection, core dumps, the signals that end it, and what a
-child's end means."""
+"""Open files, garbage collection, core dumps and ending signals of a process, and what its child's
+end means."""
 
 import gc
 import os

@@ -224,7 +224,7 @@ async def _database(settings: Settings, client: httpx2.AsyncClient) -> list[Chec
 
 
 async def _services(settings: Settings, client: httpx2.AsyncClient) -> list[Check]:
-    """The provider, whose clock counts, the shop, and the company's sign-in."""
+    """Check the provider, whose clock counts, the shop, and the company's sign-in."""
     clock, checks = SystemClock(), list[Check]()
     provider = settings.checkout.base_url
     if provider is None:

@@ -45,8 +45,8 @@ class PersonalCopy:
     def __init__(
         self, identifiers: Collection[str], *, things: Collection[str], staff: Collection[str]
     ) -> None:
-        """identifiers: of the person, as `written_pattern` takes them; things: references of their
-        orders and payments; staff: names of operators."""
+        """Take whose copy it is. identifiers: of the person, as `written_pattern` takes them;
+        things: references of their orders and payments; staff: names of operators."""
         own = [written_pattern(each) for each in sorted(identifiers)]
         self._things = frozenset(things)
         self._own = (*own, *_words(each for each in things if len(each) >= TELLING))

@@ -162,7 +162,7 @@ def _settles(answer: Event) -> bool:
 
 
 async def _store(confirmer: Confirmer, due: Confirmation, asked: AnsweredQuestion) -> Event | None:
-    """The answer as an event, once it is stored; None where there is no usable answer."""
+    """Store the answer, and return its event; None where there is no usable answer."""
     status, context = asked.answer.status, confirmer.context
     if status in NOT_FOUND and due.tries + 1 < SURE_NOT_FOUND:
         return None

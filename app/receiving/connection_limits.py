@@ -76,7 +76,7 @@ class ConnectionLimits:
         return True
 
     def leaves(self, connection: Guarded) -> None:
-        """The connection has ended. Harmless for one that was not let in."""
+        """Forget a connection that has ended. Harmless for one that was not let in."""
         network = self.open.pop(connection, None)
         if network is not None:
             self._of_address[network] -= 1

@@ -111,7 +111,8 @@ class Linking:
             yield one
 
     def load_of(self, connection: PlainConnection, events: Sequence[Event]) -> None:
-        """What `assign` must know first: these events' links, and whether there are orphans."""
+        """Load all that `assign` must know first: these events' links, and whether there are
+        orphans."""
         self.load(connection, [key for event in events for key in keys_of(event)])
         self._look_for_orphans(connection)
 
@@ -283,12 +284,12 @@ def _of_return(key: LinkKey) -> LinkKey:
 
 
 def keys_of(event: Event) -> list[LinkKey]:
-    """The references of an event that lead to an order."""
+    """List the references of an event that lead to an order."""
     return keys_of_references(event.source, event.payment, event.session)
 
 
 def keys_of_references(source: str, payment: str | None, session: str | None) -> list[LinkKey]:
-    """The same of what a record names."""
+    """List the references of a record that lead to an order."""
     keys = []
     if payment is not None:
         keys.append((payment, "payment", source))

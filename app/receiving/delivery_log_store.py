@@ -239,7 +239,7 @@ LAST: Final = "\U0010ffff"
 
 
 async def newest_arrival(connection: AsyncConnection) -> str:
-    """The id of the latest arrival, refused or not; empty where there is none."""
+    """Return the id of the latest arrival, refused or not; empty where there is none."""
     rows = await connection.execute(
         text("SELECT max(id) FROM (SELECT max(id) AS id FROM deliveries UNION ALL "
              "SELECT max(id) AS id FROM rejections) AS latest")
@@ -264,8 +264,8 @@ async def arrivals_since(connection: AsyncConnection, first: int) -> dict[int, t
 
 
 async def last_arrivals(connection: AsyncConnection, source: str) -> tuple[int | None, int | None]:
-    """The minute in which a delivery of a source was last taken, and that in which one was last
-    refused; None where none is counted."""
+    """Return the minutes in which a delivery of a source was last taken and last refused; None
+    where none is counted."""
     row = (await connection.execute(text(LAST_ARRIVALS), {"source": source})).one()
     return row[0], row[1]
 

@@ -28,7 +28,8 @@ class Diagnosed:
 async def diagnose_delivery(
     context: AppContext, delivery_id: str, *, accounts: Mapping[str, Account]
 ) -> Diagnosed:
-    """Raises NotFoundError for no such rejection, UsageError where too little of it was kept."""
+    """Say why a delivery was refused. Raises NotFoundError for no such rejection, UsageError where
+    too little of it was kept."""
     async with context.database.reading() as connection:
         rejection = await find_rejection(connection, delivery_id)
     if rejection is None:
@@ -64,8 +65,8 @@ async def diagnose_delivery(
 
 
 def unexplained(verdict: str, account: Account | None) -> str:
-    """What is left to look for. Where no signature came, no secret can be the wrong one; else the
-    sentence says which of the provider's secrets is meant, as it may have several."""
+    """Say what is left to look for. Where no signature came, no secret can be the wrong one; else
+    the sentence says which of the provider's secrets is meant, as it may have several."""
     beginning = "No known mistake explains it:"
     if verdict in ("signature_missing", "timestamp_missing"):
         missing = verdict.removesuffix("_missing")

@@ -137,7 +137,7 @@ class Webhooks:
         return (b"allow", ", ".join(methods).encode("ascii"))
 
     def _refused(self, headers: list[Header]) -> int | None:
-        """The status for what is refused by its headers alone."""
+        """Return the status if the headers alone refuse the request, else None."""
         size = 0
         for name, value in headers:
             size += len(name) + len(value)
@@ -156,7 +156,7 @@ class Webhooks:
         return (429 if decided == "too_many" else status), code
 
     async def _body(self, headers: list[Header], receive: Receive) -> bytes | None:
-        """The body's bytes; None once they go over the cap. Nothing beyond the cap is kept."""
+        """Read the body; return None once it exceeds the limit, and keep nothing beyond it."""
         if _declared(headers) > self._limits.max_body_bytes:
             return None
         message = await receive()
@@ -166,7 +166,7 @@ class Webhooks:
         return await self._long_body(message, receive)
 
     async def _long_body(self, message: Message, receive: Receive) -> bytes | None:
-        """A body in several parts. Raises NoRoom when those under way are too much together."""
+        """Read a body in several parts. Raises NoRoom if all under way are too much together."""
         body, counted = bytearray(), 0  # kept by themselves, tiny parts take twenty times the room
         try:
             while True:
@@ -188,7 +188,7 @@ class Webhooks:
 
 
 def _declared(headers: list[Header]) -> int:
-    """What the sender says the body's length will be; 0 where it does not say."""
+    """Return the body's length as the sender declares it, or 0."""
     for name, value in headers:
         if name == b"content-length" and value.isdigit():
             return int(value[:19])
@@ -201,8 +201,8 @@ def _address(scope: Scope) -> str:
 
 
 def _url(scope: Scope, source: str) -> str:
-    """The path and query as requested, the source's name in place of a secret end. Schemes that
-    sign a URL get their own from the profile; their sources have no such end."""
+    """Return the path and query as requested, with the source's name in place of a secret end.
+    Schemes that sign a URL get their own from the profile; their sources have no such end."""
     query = scope.get("query_string", b"")
     path: str = scope["path"]
     if scope["path_params"]["source"] != source:

@@ -45,7 +45,7 @@ class DamagedRow(ValueError):
 
 
 def framed(items: Sequence[Item]) -> bytes:
-    """The bytes of a row that holds these."""
+    """Frame these items as the bytes of one row."""
     return b"".join([_framed(item) for item in items])
 
 
@@ -60,7 +60,7 @@ def _framed(item: Item) -> bytes:
 
 
 def items_in(records: bytes) -> Iterator[Item]:
-    """What was framed. Raises DamagedRow."""
+    """Yield the items of a row. Raises DamagedRow."""
     at = 0
     while at < len(records):
         try:

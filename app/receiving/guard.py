@@ -52,7 +52,7 @@ def _is_host(value: bytes) -> bool:
 
 
 def _answer(status: int, code: str, detail: str, *, more: bytes = b"") -> bytes:
-    """A whole answer, made once: whoever is refused by the thousand costs one write each."""
+    """Make a whole answer, once: whoever is refused by the thousand costs one write each."""
     body = problem_body(status, code, detail)
     lines = [
         b"HTTP/1.1 %d %b" % (status, HTTPStatus(status).phrase.encode()),
@@ -209,9 +209,9 @@ class GuardedConnection(HttpToolsProtocol):
                 self._refuse(_HEAD, "head_too_large")
 
     def eof_received(self) -> bool:  # type: ignore[override]
-        """The sender will send no more (FIN). What it sent whole is still answered, then we close
-        (RFC 9112, 9.6); of a request that has not come whole nothing more can be made. True keeps
-        our side open."""
+        """Note that the sender will send no more (FIN). Answer all requests that came whole, then
+        close (RFC 9112, 9.6); nothing more can be made of one that has not. True keeps our side
+        open."""
         cycle = cast("RequestResponseCycle | None", self.cycle)
         if cycle is None or cycle.response_complete or cycle.more_body:
             return False
@@ -226,14 +226,14 @@ class GuardedConnection(HttpToolsProtocol):
                 cast("dict[str, Any]", cycle.scope)[HUNG_UP] = True
 
     def on_message_begin(self) -> None:
-        """A request begins: from now on its sender owes us the rest."""
+        """Begin a request: from now on its sender owes us the rest."""
         super().on_message_begin()
         self._stage, self._idle_since = "head", None
         if self._owed_since is None:
             self._owed_since = self.loop.time()
 
     def on_headers_complete(self) -> None:
-        """The head is complete: refused unless its framing and its addressee are certain."""
+        """Refuse the request by its head unless its framing and its addressee are certain."""
         version = self.parser.get_http_version()
         if version not in ("1.1", "1.0"):
             raise AmbiguousRequest("a version without header fields, or of the future")
@@ -255,13 +255,13 @@ class GuardedConnection(HttpToolsProtocol):
         self._stage, self._fields = "body", len(self.headers)
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
-        """The application begins to answer."""
+        """Let the application begin to answer."""
         self._answering, self._running = _Answering(self), cycle
         cycle.transport = cast(Any, self._answering)
         super()._start_asgi_task(cycle, app)
 
     def on_body(self, body: bytes) -> None:
-        """A part of the body."""
+        """Take a part of the body."""
         self._unframed = 0
         if self.cycle.response_complete:
             self._throw_away(len(body))
@@ -269,7 +269,7 @@ class GuardedConnection(HttpToolsProtocol):
             super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """The whole request is here: now we owe the answer."""
+        """Take the end of the request: now we owe the answer."""
         if len(self.headers) != self._fields:
             raise AmbiguousRequest("header fields behind the body, where nobody looks for them")
         self._stage, self._unframed = "", 0
@@ -279,7 +279,7 @@ class GuardedConnection(HttpToolsProtocol):
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
-        """The answer is out. A request behind it had to wait for us; its time begins now.
+        """Take up the next request after an answer. It had to wait for us, so its time begins now.
 
         In place of uvicorn's, which sets a timer for the rest that may follow: the limits look at
         all connections anyway, and a timer costs every delivery.
@@ -300,8 +300,8 @@ class GuardedConnection(HttpToolsProtocol):
             self._idle_since = now
 
     def shutdown(self) -> None:
-        """The service stops. What is under way is answered, and so is a request that comes within
-        LAST_S on a connection that is open: its answer says that the connection ends.
+        """Stop with the service: answer all that is under way, and a request that comes within
+        LAST_S on an open connection; the answer says that the connection ends.
 
         In place of uvicorn's, which closes a connection whose first request it has not read yet:
         behind a socket that stays open, that delivery would be the only one lost in a restart.
@@ -332,7 +332,7 @@ class GuardedConnection(HttpToolsProtocol):
         self.flow.resume_reading()
 
     def _throw_away(self, count: int) -> None:
-        """What comes of a body after its answer, be the connection one that is kept or not."""
+        """Throw away the rest of a body after its answer, also where the connection is kept."""
         self._thrown_away += count
         if self._thrown_away > LINGER_BYTES:
             self.transport.close()
@@ -383,7 +383,7 @@ class GuardedConnection(HttpToolsProtocol):
         return None
 
     def resume_writing(self) -> None:
-        """The reader has taken most of what was waiting."""
+        """Go on writing: the reader has taken most of what waited."""
         self._unread = None
         super().resume_writing()
 
@@ -394,5 +394,5 @@ class GuardedConnection(HttpToolsProtocol):
 
 
 def guarded(connection_limits: ConnectionLimits) -> type[asyncio.Protocol]:
-    """The class of connections that a server under these limits makes."""
+    """Return the class of connections that a server under these limits makes."""
     return type("Connection", (GuardedConnection,), {"connection_limits": connection_limits})

@@ -29,8 +29,8 @@ URL: Final = ":url"
 def write_headers(
     headers: Headers, *, method: str = "POST", url: str = "", private: frozenset[bytes]
 ) -> str:
-    """The lines to keep. `private` are headers of which this source's tokens are the value: kept
-    is their SHA-256, so that a wrong token can be distinguished from a right one later."""
+    """Return the lines to keep. Of a header in `private`, whose value may be a token of this
+    source, only the SHA-256 is kept: it tells a wrong token from a right one later."""
     before = "" if method == "POST" else f"{METHOD}: {method}\n"
     if "?" in url:
         before += f"{URL}: {url}\n"
@@ -67,7 +67,7 @@ def is_left_out(value: bytes) -> bool:
 
 
 def restored(headers: Headers, tokens: Iterable[bytes]) -> list[tuple[bytes, bytes]]:
-    """The headers, each token that was left out put back if it is one of these."""
+    """Return the headers, and put each token that was left out back if it is one of these."""
     known = {left_out(each): each for each in tokens}
     return [(name, known.get(value, value)) for name, value in headers]
 

@@ -24,8 +24,8 @@ class Kept(NamedTuple):
 
 
 def no_delivery(delivery_id: str) -> NotFoundError:
-    """The refusal of an id that stands in no log, and of one that whoever asks may not know of: the
-    same words, so that nobody learns of which it is."""
+    """Make the refusal of an id that stands in no log, and of one that whoever asks may not know
+    of. The words are the same, so that nobody learns which it is."""
     return NotFoundError(
         f"there is no delivery {delivery_id!r}: `tallyhook deliveries list` shows the newest, and "
         "old refused ones are deleted"
@@ -33,7 +33,7 @@ def no_delivery(delivery_id: str) -> NotFoundError:
 
 
 async def kept_request(context: AppContext, delivery_id: str, *, to: str, by: str | None) -> Kept:
-    """The request that brought a delivery; who takes it where stands in the audit trail.
+    """Return the request that brought a delivery; the audit trail notes who takes it where.
 
     Raises NotFoundError where there is no such delivery, UsageError where its body is not kept
     whole or restricted, and for who may not see bodies.

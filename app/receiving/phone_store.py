@@ -35,7 +35,7 @@ _ORDERS: Final = (
 
 
 def phone_note(digest: bytes, order: str | None, delivery_id: str, now: Instant) -> PhoneNote:
-    """What is noted of one event's customer."""
+    """Return the note of one event's customer."""
     kind, thing = ("delivery", delivery_id) if order is None else ("order", order)
     return digest, kind, thing, now
 
@@ -110,7 +110,7 @@ async def recipient_notes(connection: AsyncConnection, digests: Iterable[bytes])
 
 
 async def a_note(connection: AsyncConnection) -> bytes | None:
-    """The digest of one note of an event; None where none is noted."""
+    """Return the digest of any note of an event; None where there is none."""
     found: bytes | None = await connection.scalar(
         text("SELECT digest FROM phones WHERE kind <> 'recipient' LIMIT 1")
     )
@@ -131,7 +131,7 @@ async def has_other_keys(connection: AsyncConnection, name: bytes) -> bool:
 
 
 async def notes_of(connection: AsyncConnection, things: Iterable[str]) -> list[PhoneNote]:
-    """The notes of these orders and deliveries."""
+    """List the notes of these orders and deliveries."""
     rows = await select_in(
         connection,
         sql=NOTES_OF,
@@ -143,7 +143,7 @@ async def notes_of(connection: AsyncConnection, things: Iterable[str]) -> list[P
 async def old_notes(
     connection: AsyncConnection, *, before: Instant, after: PhoneNote | None, limit: int
 ) -> list[PhoneNote]:
-    """Notes that were made before an instant, in the order of their keys."""
+    """List notes that were made before an instant, by key."""
     digest, kind, thing, _ = after or (b"", "", "", 0)
     rows = await connection.execute(
         text(

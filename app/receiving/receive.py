@@ -83,7 +83,7 @@ class Unstored:
         self._at = 0.0
 
     def note(self, reason: NotStored) -> None:
-        """A delivery was not stored."""
+        """Note that a delivery was not stored."""
         if self._lines.times(reason):
             log.error("deliveries are not stored", reason=reason, count=self._count)
         self._reason = reason
@@ -91,7 +91,7 @@ class Unstored:
         self._at = monotonic()
 
     def over(self) -> None:
-        """A delivery was stored."""
+        """Note that a delivery was stored."""
         if self._reason is not None and monotonic() - self._at >= RETRY_AFTER_S:
             log.info("deliveries are stored again", reason=self._reason, count=self._count)
             self._reason, self._count, self._lines = None, 0, Repeating(lambda: monotonic())
@@ -171,7 +171,7 @@ async def receive_delivery(receiver: Receiver, incoming: Incoming) -> ReceiverAn
 
 
 def _decide(receiver: Receiver, incoming: Incoming) -> ReceiverAnswer | Rejected | Received:
-    """Steps 1 to 5: what is to be kept, or what has been decided without it."""
+    """Take steps 1 to 5: return a delivery to keep, or the answer where nothing is to be kept."""
     now = receiver.clock.now()
     delivery_id = new_id("dlv_", now)
     source = receiver.sources.get(incoming.source)
@@ -216,7 +216,7 @@ def _is_long(body: bytes) -> bool:
 
 
 def _accepted(receiver: Receiver, incoming: Incoming, received: Received) -> ReceiverAnswer:
-    """The answer to a delivery that is durably committed."""
+    """Return the answer to a delivery that is durably committed."""
     receiver.unstored.over()
     source = receiver.sources[incoming.source]
     reply = source.acknowledge(incoming)
@@ -226,7 +226,8 @@ def _accepted(receiver: Receiver, incoming: Incoming, received: Received) -> Rec
 def _not_stored(
     receiver: Receiver, received: Received, error: StoreUnavailable | StorePoisoned
 ) -> ReceiverAnswer:
-    """It may have been kept all the same: sent again, it is a duplicate then."""
+    """Return the answer where storing failed. The delivery may have been kept all the same: sent
+    again, it is a duplicate then."""
     receiver.unstored.note(error.reason)
     return ReceiverAnswer(503, None, received.delivery_id, reason=error.reason)
 
@@ -297,5 +298,5 @@ async def _count_not_kept(receiver: Receiver, source: str, delivery_id: str) -> 
 
 
 def _shown_source(name: str) -> str:
-    """A name from the path as it may be kept: short and printable."""
+    """Shorten a name from the path, and make it printable, so that it can be kept."""
     return "".join(c if c.isascii() and c.isprintable() else "?" for c in name[:40])

@@ -138,7 +138,7 @@ def redate_rejections(connection: PlainConnection, now: Instant) -> int:
 
 
 async def find_rejection(connection: AsyncConnection, delivery_id: str) -> Rejection | None:
-    """A kept rejection by its id, its bytes included."""
+    """Return a kept rejection by its id, with its bytes."""
     rows = await connection.execute(
         select(_REJECTIONS).where(_REJECTIONS.c.id == delivery_id),
     )
@@ -160,7 +160,7 @@ async def newest_rejections(connection: AsyncConnection, source: str, *, limit: 
 async def kept_rejections(
     connection: AsyncConnection, *, after: str, at_once: int
 ) -> list[Rejection]:
-    """The next rejections in the order of their arrival, their bytes included."""
+    """List the next rejections in order of arrival, with their bytes."""
     listing = select(_REJECTIONS).where(_REJECTIONS.c.id > after)
     rows = await connection.execute(listing.order_by(_REJECTIONS.c.id).limit(at_once))
     return [_rejection(row) for row in rows]

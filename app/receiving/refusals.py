@@ -64,7 +64,7 @@ class RejectionRate:
         self._addresses: OrderedDict[str, Allowance] = OrderedDict()
 
     def decide(self, address: str) -> Decision:
-        """What becomes of one more rejection from this address."""
+        """Decide whether one more rejection from this address is kept."""
         now = self._clock()
         if not self._of(network_of(address), now).take(now):
             return "too_many"
@@ -108,8 +108,8 @@ def lane_of(address: str) -> int:
 
 @lru_cache(maxsize=1_024)  # each delivery asks, and most come from a few
 def kind_of(address: str) -> str:
-    """What kind of address it is, in place of itself: `loopback`, `private`, `public`, or `none`
-    for a text that is no address, as a socket file's is."""
+    """Return the kind of address: `loopback`, `private`, `public`, or `none` for a text that is no
+    address, as a socket file's is."""
     try:
         found = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
@@ -155,7 +155,7 @@ class RefusedAges:
         self._sources: dict[str, OrderedDict[str, RefusedBody]] = {}
 
     def taken(self, source: str) -> None:
-        """A delivery of this source was genuine and of its time: the clocks agree."""
+        """Note a delivery of this source that was genuine and of its time: the clocks agree."""
         self._sources.pop(source, None)
 
     def refused(
@@ -175,7 +175,7 @@ class RefusedAges:
             bodies.popitem(last=False)
 
     def alarm(self, now: Instant) -> Alarm | None:
-        """The alarm, if so many were refused of a source that a clock may be off."""
+        """Return the alarm if so many were refused of a source that a clock may be off."""
         suspect = {}
         for source, bodies in self._sources.items():
             # Those of a time that is still to come were refused before the clock was set back.

@@ -135,8 +135,8 @@ async def _spans_ahead(context: AppContext) -> list[tuple[Instant, Instant]]:
 
 
 async def previewed(context: AppContext, *, only: str | None) -> Reverified:
-    """What a pass would do now; nothing is changed. What is accepted has its old verdict beside
-    it."""
+    """Say what a pass would do now; change nothing. A delivery that is accepted has its old verdict
+    beside it."""
     done, spans = Reverified(), await _spans_ahead(context)
     async for page in _pages(context):
         for each in page:

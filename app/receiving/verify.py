@@ -67,9 +67,9 @@ def _not_ours(reading: Belonging | Reading | None, *, environment: str) -> Refus
 
 
 def read_delivery(source: Source | None, received: Received, *, environment: str) -> list[Arrival]:
-    """What an accepted request says: an arrival for each event of its body, in its order; one where
-    it cannot be read, with the reason. Nothing that was accepted is refused here: where profile or
-    sources have changed since, it is unreadable.
+    """Return an arrival for each event of an accepted request, in its order; one with the reason
+    where it cannot be read. Nothing that was accepted is refused here: where profile or sources
+    have changed since, it is unreadable.
 
     source  None where there is none of this name any more
     """
@@ -110,7 +110,7 @@ def read_delivery(source: Source | None, received: Received, *, environment: str
 def _several(
     whole: Arrival, reading: Reading, *, source: Source, incoming: Incoming
 ) -> list[Arrival]:
-    """An arrival for each event of a body, by the event's own bytes."""
+    """Return an arrival for each event of a body, by the event's own bytes."""
     return [
         replace(
             whole,
@@ -128,7 +128,7 @@ def _several(
 
 
 def greeting_of(source: Source, incoming: Incoming, *, verified: bool) -> ProviderReply | None:
-    """The answer to what is no delivery but a question before the first, which is not kept.
+    """Return the answer to a provider's question before its first delivery, which is not kept.
 
     verified  whether the request was: a question is answered either before or after that, as its
               provider signs it or not
@@ -139,7 +139,7 @@ def greeting_of(source: Source, incoming: Incoming, *, verified: bool) -> Provid
 
 
 def _parts(reading: Reading) -> list[tuple[bytes, Event | None, str | None]]:
-    """The bytes of each event, and the event or why there is none."""
+    """Return the bytes of each event, with the event or why there is none."""
     read = zip(reading.raws, reading.events, strict=True)
     return [(raw, event, None) for raw, event in read] + [
         (raw, None, why) for raw, why in reading.unread
@@ -147,7 +147,7 @@ def _parts(reading: Reading) -> list[tuple[bytes, Event | None, str | None]]:
 
 
 def readable_url(source: Source, url: str) -> str:
-    """What is kept of an address until it is read: without the values that are secrets."""
+    """Return an address as it is kept until it is read: without the values that are secrets."""
     if not source.private_query:
         return url
     path, _, query = url.partition("?")
@@ -169,7 +169,7 @@ def digest_of(body: bytes, url: str) -> str:
 def kept_head(
     incoming: Incoming, source: Source | None, private: frozenset[bytes] = frozenset()
 ) -> str:
-    """The request's headers as they are kept, and its address where that may say something.
+    """Return the request's headers as they are kept, and its address where that may say something.
 
     private  headers of which the value may be a token, of whatever source
     """

@@ -119,7 +119,7 @@ async def create_database(settings: Settings, *, anew: bool) -> Path:
 
 
 async def preview_upgrade(settings: Settings, *, progress: Callable[[int, int], None]) -> Preview:
-    """What `upgrade_database` and the start after it would do. Nothing is written."""
+    """Say what `upgrade_database` and the start after it would do. Nothing is written."""
     from app.orders.policy_version_store import required_since
     from app.orders.preview import previewed
 

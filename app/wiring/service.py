@@ -71,7 +71,7 @@ ALARMS_REST_S = 5.0
 
 
 def gate_limits(settings: Settings) -> GateLimits:
-    """The part of the settings that connections are held to."""
+    """Return the settings that limit connections."""
     return GateLimits(
         receive_deadline_s=settings.receive_deadline_s,
         send_deadline_s=settings.send_deadline_s,
@@ -84,7 +84,7 @@ def gate_limits(settings: Settings) -> GateLimits:
 
 
 def request_limits(settings: Settings) -> Limits:
-    """The part of the settings that deliveries are held to."""
+    """Return the settings that limit deliveries."""
     return Limits(
         max_body_bytes=settings.max_body_bytes,
         max_header_bytes=settings.max_header_bytes,
@@ -93,7 +93,7 @@ def request_limits(settings: Settings) -> Limits:
 
 
 def notifying(context: AppContext, shop: Shop, client: httpx2.AsyncClient) -> PeriodicTask:
-    """The background task that notifies the shop."""
+    """Make the background task that notifies the shop."""
     notifier = Notifier(context=context, shop=shop, client=client)
     return PeriodicTask(
         lambda: notify_due(notifier), component="notifications", rest=rest_when_idle(IDLE_S)
@@ -126,7 +126,8 @@ def _receiver(context: AppContext, ages: RefusedAges) -> Receiver:
 def _watchdog(
     context: AppContext, ages: RefusedAges, client: httpx2.AsyncClient | None
 ) -> tuple[Watchdog, list[tuple[str, Part]]]:
-    """The watchdog, its task and, where somebody is to be notified of alarms, the task for that."""
+    """Make the watchdog, its task and, where somebody is to be notified of alarms, the task for
+    that."""
     alarms, messages = context.settings.alarms, None
     if client is not None and (alarms.url or alarms.mail_to):
         from app.monitoring.alarm_messages import alarm_messages_of
@@ -153,7 +154,8 @@ def _watchdog(
 def _looking_at_certificate(
     settings: Settings, client: httpx2.AsyncClient | None
 ) -> tuple[PublicCertificate | None, list[tuple[str, Part]]]:
-    """What looks at the certificate of the public URL, where it has one and we may ask others."""
+    """Make the part that looks at the certificate of the public URL, where it has one and we may
+    ask others."""
     address = settings.public_url
     if client is None or address is None or not address.startswith("https://"):
         return None, []
@@ -170,7 +172,7 @@ Parts = Sequence[tuple[str, Part]]
 
 
 def sealing(context: AppContext, signer: CheckpointSigner) -> PeriodicTask:
-    """The background task that seals, and once a day makes the tree of all orders."""
+    """Make the background task that seals, and once a day makes the tree of all orders."""
     sealer = Sealer(context, signer)
 
     async def work() -> int:
@@ -184,7 +186,8 @@ def sealing(context: AppContext, signer: CheckpointSigner) -> PeriodicTask:
 def reading_parts(
     context: AppContext, askers: Mapping[str, ProviderClient]
 ) -> list[tuple[str, Part]]:
-    """What brings deliveries from the inbox to the database, and asks about those that need it."""
+    """Make the parts that bring deliveries from the inbox to the database, and ask about those that
+    need it."""
     assert context.settings.environment is not None
     reads = ReaderContext(
         context, inbox_of(context), context.sources, context.settings.environment, HOLDING
@@ -338,12 +341,13 @@ class Service:
         return self._broken
 
     def fail(self, reason: str) -> None:
-        """A part has failed: readiness turns red, and whoever waits for `stopped` goes on."""
+        """Note that a part has failed: readiness turns red, and whoever waits for `stopped` goes
+        on."""
         self._broken.append(reason)
         self._stop.set()
 
     async def stopped(self) -> None:
-        """Returns when a part of the service has failed."""
+        """Wait until a part of the service has failed."""
         await self._stop.wait()
 
     @asynccontextmanager
@@ -401,7 +405,7 @@ the receiver's own, or in processes that somebody else starts."""
 
 @asynccontextmanager
 async def _behind(service: Service, *, drains: bool) -> AsyncIterator[None]:
-    """The processes behind a receiver, which end after it."""
+    """Run the processes behind a receiver, which end after it."""
     inbox, signals = service.inbox, service.context.signals
     worker = WorkerProcess(
         read=signals.read,
@@ -431,7 +435,7 @@ async def _behind(service: Service, *, drains: bool) -> AsyncIterator[None]:
 async def open_service(
     settings: Settings, *, clock: Clock | None = None, work: Where = "all", drains: bool = True
 ) -> AsyncIterator[Service]:
-    """A service at work on its own database, without a socket.
+    """Run a service on its own database, without a socket.
 
     drains  whether what was accepted is read before it ends, where that is done apart
     """

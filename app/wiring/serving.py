@@ -132,7 +132,7 @@ async def serve(
 
 
 async def _say_what_it_is(service: Service, *, new: str | None) -> None:
-    """new: where a database was made."""
+    """Log what the service is. new: where a database was made."""
     if new is not None:
         log.info("there was no database: a new one is made", database=new)
     if await unfinished(service.context) is not None:
@@ -357,7 +357,7 @@ UPLOAD_S: Final = 300.0
 
 
 def check_reachable(settings: Settings, *, host: str) -> None:
-    """Raises ConfigurationError for a console that others reach without a public https address."""
+    """Raise ConfigurationError for a console that others reach without a public https address."""
     if not is_loopback(host) and not settings.console.public_url:
         raise ConfigurationError(
             [
@@ -508,7 +508,7 @@ async def _end_when_replaced(context: AppContext, end: Callable[[], None]) -> No
 
 
 def _end_on_demand(server: uvicorn.Server, parent: socket | None, live: Live) -> Callable[[], None]:
-    """Returns what ends it."""
+    """Have the server end with its parent, or at a signal; return the function that ends it."""
     loop, ending = asyncio.get_running_loop(), list[asyncio.Task[None]]()
 
     def end() -> None:

@@ -39,7 +39,7 @@ class Ticking(SetClock):
 
 @pytest.fixture
 async def shop(tmp_path: Path) -> AsyncIterator[Shop]:
-    """An open store with a clock."""
+    """Open a store with a clock."""
     path = tmp_path / "tallyhook.db"
     put_new(path)
     async with open_inbox(settings_of(path), purpose="writing") as inbox:
@@ -70,7 +70,7 @@ class Shop:
         return [record.kind.removeprefix("session_") for record in await self.records(order)]
 
     async def details(self, order: str = "ORD-1") -> list[str]:
-        """The details kept beside each of `records`."""
+        """List the details kept beside each of `records`."""
         ids = [record.record_id for record in await self.records(order)]
         sql = "SELECT id, details FROM records WHERE id IN ({})"
         async with self.inbox.database.reading() as connection:

@@ -107,7 +107,7 @@ async def _request(reader: asyncio.StreamReader) -> Seen:
 
 @asynccontextmanager
 async def service(*script: Write) -> AsyncIterator[Service]:
-    """The service, listening on a free port until the block ends."""
+    """Serve these answers on a free port until the block ends."""
     service = Service(script)
     server = await asyncio.start_server(service.accept, "127.0.0.1", 0)
     service.port = server.sockets[0].getsockname()[1]
@@ -119,7 +119,7 @@ async def service(*script: Write) -> AsyncIterator[Service]:
 
 
 def answer(status: int, document: Any = None, *, raw: bytes | None = None, **headers: str) -> Write:
-    """A whole answer; header names are written with _ for -."""
+    """Make a whole answer; header names are written with _ for -."""
     body = json.dumps(document).encode() if raw is None else raw
     lines = [f"HTTP/1.1 {status} X", f"content-length: {len(body)}"]
     lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
@@ -131,7 +131,7 @@ def answer(status: int, document: Any = None, *, raw: bytes | None = None, **hea
 
 
 def opened(reference: str = "cs_1", **more: Any) -> Write:
-    """The answer that opens a session."""
+    """Make the answer that opens a session."""
     document = {
         "reference": reference,
         "status": "open",
@@ -159,7 +159,7 @@ async def silence(writer: asyncio.StreamWriter) -> None:
 
 
 async def drip(writer: asyncio.StreamWriter) -> None:
-    """A byte now and then, for ever: no single read ever takes long."""
+    """Send a byte now and then, for ever: no single read ever takes long."""
     writer.write(b"HTTP/1.1 201 Created\r\ncontent-length: 100000\r\n\r\n")
     while not writer.is_closing():
         writer.write(b" ")
@@ -168,7 +168,7 @@ async def drip(writer: asyncio.StreamWriter) -> None:
 
 
 async def flood(writer: asyncio.StreamWriter) -> None:
-    """A gigabyte, as fast as it is taken."""
+    """Send a gigabyte, as fast as it is taken."""
     writer.write(b"HTTP/1.1 201 Created\r\ncontent-length: 1073741824\r\n\r\n")
     for _ in range(16_384):
         writer.write(b" " * 65_536)
@@ -176,7 +176,7 @@ async def flood(writer: asyncio.StreamWriter) -> None:
 
 
 def asked(order: str = "ORD-1", **changes: Any) -> CheckoutRequest:
-    """A right request."""
+    """Make a valid request."""
     values: dict[str, Any] = {
         "order": order,
         "amount": "1500.00",

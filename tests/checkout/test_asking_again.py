@@ -32,13 +32,13 @@ ONCE = RetrySettings(tries=1, try_s=20.0, total_s=60.0)
 
 
 async def waiting(shop: Shop) -> list[str]:
-    """The requests that are kept because they have no answer yet."""
+    """List the requests that are kept because they have no answer yet."""
     async with shop.inbox.database.reading() as connection:
         return list((await connection.execute(text("SELECT request FROM unanswered"))).scalars())
 
 
 async def later(shop: Shop, client: CheckoutClient) -> int:
-    """A pass at a time when everything that waits is due."""
+    """Run a pass when everything that waits is due."""
     shop.clock.put(shop.clock.now() + LONGEST_PAUSE)
     return await ask_again_due(shop.context, client)
 
@@ -208,7 +208,7 @@ def test_pauses_grow_to_a_bound() -> None:
 
 @asynccontextmanager
 async def asking(shop: Shop, client: CheckoutClient) -> AsyncIterator[PeriodicTask]:
-    """The task at work."""
+    """Run the task until the block ends."""
     task = asking_again(shop.context, client)
     running = asyncio.ensure_future(task.run())
     try:

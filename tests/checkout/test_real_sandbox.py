@@ -20,7 +20,7 @@ from tests.waiting import PATIENCE_S
 
 @asynccontextmanager
 async def sandbox() -> AsyncIterator[str]:
-    """The base URL of a sandbox in this loop, on uvicorn as `serve_sandbox` sets it up."""
+    """Serve a sandbox in this loop, on uvicorn as `serve_sandbox` sets it up. Yields its URL."""
     app = build_sandbox(
         SandboxSettings(unit_s=0.01, retry_after_s=2),
         signer=FakeSigner(),

@@ -33,7 +33,7 @@ async def _send(folder: Path, *orders: str) -> None:
 
 
 def fill(folder: Path, *orders: str) -> None:
-    """A database with one paid order for each reference, published."""
+    """Make a database with one paid order for each reference, published."""
     if (folder / "t.db").exists():
         asyncio.run(_send(folder, *orders))
     else:
@@ -41,7 +41,7 @@ def fill(folder: Path, *orders: str) -> None:
 
 
 def orders_in(path: Path) -> list[str]:
-    """The orders that a database file has."""
+    """List the orders of a database file."""
     with closing(sqlite3.connect(path)) as database:
         found = database.execute("SELECT DISTINCT order_key FROM events ORDER BY order_key")
         return [row[0] for row in found]
@@ -55,8 +55,7 @@ OWN = (
 
 
 def names(folder: Path) -> set[str]:
-    """The files in a folder, without the locks, logs, inbox, keys and journal of the database
-    itself."""
+    """Name the files in a folder, but the database's locks, logs, inbox, keys and journal."""
     return {
         each.name
         for each in folder.iterdir()
@@ -227,7 +226,7 @@ def test_no_database_and_the_other_environment(
 
 @pytest.fixture
 def backed_up(run: Run, tmp_path: Path) -> Path:
-    """A backup of order A; the database has A and B since."""
+    """Back up order A; add B to the database afterwards."""
     fill(tmp_path, "A")
     file = tmp_path / "b.db"
     assert run("backup", str(file)).code == 0

@@ -28,13 +28,13 @@ class Canaries:
         return self._plant(f"2547193{next(self._numbers)}468")
 
     def spelled(self) -> str:
-        """A number as people write it; its groups are looked for, too."""
+        """Return a number as people write it; its groups are looked for, too."""
         number = next(self._numbers)
         self.planted.append(f"719 3{number} 468")
         return f"+254 719 3{number} 468"
 
     def word(self, kind: str) -> str:
-        """A name, a token or a secret."""
+        """Return a name, a token or a secret."""
         return self._plant(f"{kind}-canary-{next(self._numbers)}-{'q' * 12}")
 
     def _plant(self, value: str) -> str:
@@ -96,7 +96,7 @@ async def through_the_routes(driver: Driver, canaries: Canaries) -> str:
 
 
 async def everything_shown(driver: Driver) -> list[str]:
-    """What the routes without a place for anything answer."""
+    """List the answers of all routes without parameters."""
     answers: list[str] = []
     for path in ("/metrics", "/readyz", "/livez", "/api/v1/openapi.json"):
         answers.append((await driver.client.get(path)).text)

@@ -15,7 +15,7 @@ ASKED = ("checkout", "start", "--order", "ORD-1", "--amount", "1500", "--currenc
 
 
 def shopped(folder: Path, *said: dict[str, Any], expires_at: str) -> None:
-    """An order that has its session, and what the provider has said of it."""
+    """Make an order that has its session, and what the provider has said of it."""
 
     async def do() -> None:
         async with shop(folder, opened(expires_at=expires_at)) as (driver, _):

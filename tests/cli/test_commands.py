@@ -54,7 +54,7 @@ def _this_one(chosen: int | None, *, most: int) -> int:
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Runs a command in the environment of the folder's database, half a day after T."""
+    """Run commands in the environment of the folder's database, half a day after T."""
     for name, value in environ(tmp_path).items():
         monkeypatch.setenv(name, value)
     now, ahead = SystemClock.now, T + DAY // 2 - SystemClock().now()
@@ -92,7 +92,7 @@ async def _fill(folder: Path) -> dict[str, str]:
 
 @pytest.fixture
 def filled(tmp_path: Path) -> dict[str, str]:
-    """A store with deliveries of several verdicts. Gives their ids."""
+    """Fill a store with deliveries of several verdicts; return their ids."""
     return dict(copy_of(_fill, tmp_path))
 
 

@@ -31,7 +31,8 @@ Connect = Callable[..., tuple[int, str]]
 
 @pytest.fixture
 def connect(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Output) -> Connect:
-    """Runs it in an empty folder, with this as standard input; its code, and all that it wrote."""
+    """Run the command in an empty folder, with a text as standard input; return its code and all
+    that it wrote."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("TALLYHOOK_CONFIG", raising=False)
 

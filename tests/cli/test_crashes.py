@@ -18,7 +18,7 @@ SOME = 10
 
 
 async def fill(folder: Path, canaries: Canaries) -> None:
-    """A payment, and something of which the ledger does not know yet."""
+    """Store a payment, and something that the ledger does not know yet."""
     async with driving(folder, with_worker=False, looking=True) as driver:
         await driver.send(event("e1", customer={"phone": canaries.phone()}))
         await driver.send(of_order("O-2", "e2", "pending"))

@@ -18,7 +18,7 @@ class Server:
         self.answers, self.asked = list(answers), 0
 
     def __call__(self, request: httpx2.Request) -> httpx2.Response:
-        """The next answer."""
+        """Return the next answer."""
         self.asked += 1
         answer = self.answers[min(self.asked, len(self.answers)) - 1]
         if isinstance(answer, Exception):

@@ -25,7 +25,7 @@ UNITS = files_of("systemd")
 
 
 def assert_is_a_command(words: list[str]) -> None:
-    """The command is there, with the options that it is given."""
+    """Check that the command exists, with the options that it is given."""
     assert list(unknown_commands(f"`{' '.join(words)}`")) == []
 
 
@@ -175,7 +175,7 @@ def test_systemd_takes_them(tmp_path: Path) -> None:
 
 
 def verified(path: Path) -> list[str]:
-    """What systemd says of one unit; of others of this machine it may say more."""
+    """List what systemd says of one unit; of others of this machine it may say more."""
     said = subprocess.run(
         ["systemd-analyze", "verify", str(path)],
         capture_output=True,

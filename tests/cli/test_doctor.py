@@ -18,7 +18,7 @@ __all__ = ["run"]
 
 
 def states_of(found: Any) -> dict[str, str]:
-    """The state of each thing; the worst where it has several."""
+    """Return the state of each thing; the worst where it has several."""
     order = ("ok", "weak", "must")
     states: dict[str, str] = {}
     for each in found:

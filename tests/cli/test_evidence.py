@@ -25,7 +25,7 @@ async def _fill(folder: Path) -> None:
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Runs a command beside a database of ORD-1; gives exit code, output and what else it said."""
+    """Run a command beside a database of ORD-1; return exit code, output and standard error."""
     copy_of(_fill, tmp_path)
     monkeypatch.chdir(tmp_path)
     for name, value in environ(tmp_path).items():

@@ -11,7 +11,7 @@ __all__ = ["run"]
 
 
 async def sent(folder: Path, *bodies: Any) -> list[str]:
-    """The ids of these deliveries."""
+    """Deliver these bodies; return the ids of their deliveries."""
     async with driving(folder, with_worker=False) as driver:
         return [(await driver.send(body)).json()["delivery"] for body in bodies]
 

@@ -45,7 +45,7 @@ def version(path: Path) -> str:
 
 @pytest.fixture
 def older(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An older database, and a program with one more migration."""
+    """Make an older database, and a program with one more migration."""
     path, migrations = tmp_path / "t.db", tmp_path / "migrations"
     (tmp_path / "book.csv").write_text("reference,amount,currency\nORD-1,1500.00,KES\n")
     assert run("records", "import", str(tmp_path / "book.csv")).code == 0

@@ -21,7 +21,7 @@ from tests.reconcile.build import T
 
 @pytest.fixture
 def old(tmp_path: Path) -> None:
-    """A paid order of a year ago."""
+    """Make a paid order of a year ago."""
 
     async def fill() -> None:
         async with driving(tmp_path, with_worker=True) as driver:

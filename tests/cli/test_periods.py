@@ -15,7 +15,7 @@ from tests.finance.shop import LONG_AGO, Shop
 
 @pytest.fixture
 def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shop:
-    """A quiet October that nobody has closed; text is all that is printed of it."""
+    """Make a quiet October that nobody has closed; only the text of commands is returned."""
     monkeypatch.setattr(close_period, "REPORT_FORMATS", ("json", "csv"))
     made = Shop(tmp_path, Month(orders=len(ORDINARY), starts=LONG_AGO))
     made.fill()

@@ -20,7 +20,7 @@ Run = Callable[..., Ended]
 
 
 def one_sentence(ended: Ended, code: int) -> str:
-    """What a command said that ended with this code, which must be one line and no result."""
+    """Return what a command said that ended with this code: one line, and no result."""
     assert (ended.code, ended.out) == (code, "")
     assert len(ended.err.splitlines()) == 1
     assert ended.err.startswith("tallyhook: ")
@@ -170,7 +170,8 @@ DOCUMENTS = {
 @pytest.mark.slow
 @pytest.mark.parametrize("name", DOCUMENTS)
 def test_the_formats_of_one_document(run: Run, filled: dict[str, str], name: str) -> None:
-    """json is one document over lines, jsonl the same on one, csv is refused: it is no list."""
+    """Check that json is one document over lines, jsonl the same on one, and that csv is refused:
+    it is no list."""
     words, key = DOCUMENTS[name]
     words = [filled["paid"] if word == "stored" else word for word in words]
     assert run("refold").code == 0

@@ -67,11 +67,11 @@ class Shop:
         return written.out
 
     def document(self, *words: str, code: int = 0) -> Any:
-        """The same with `--format json`."""
+        """Run a command with `--format json`; return its document."""
         return json.loads(self(*words, "--format", "json", code=code))
 
     def file(self, name: str, text: str) -> str:
-        """A file in the folder."""
+        """Write a file in the folder."""
         path = self.folder / name
         path.write_text(text, encoding="utf-8")
         return str(path)
@@ -96,7 +96,7 @@ async def _heard(folder: Path) -> None:
 def shop(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Shop:
-    """A shop whose orders 1 and 3 were paid, whose book knows of 1 and 2, a month ago."""
+    """Make a shop whose orders 1 and 3 were paid, whose book knows of 1 and 2, a month ago."""
     for name, value in environ(tmp_path).items():
         monkeypatch.setenv(name, value)
     shop = Shop(tmp_path, capsys)
@@ -110,7 +110,7 @@ def shop(
 
 
 def paid(number: str, amount: float = 1500) -> dict[str, Any]:
-    """The event that pays an order."""
+    """Make the event that pays an order."""
     return event(
         f"evt_{number}",
         order={"reference": f"ORD-{number}", "amount": amount},
@@ -175,7 +175,7 @@ def test_a_run_of_the_past_sees_what_was_known_and_changes_nothing(shop: Shop) -
 
 
 def fails(shop: Shop, *words: str, code: int = 2) -> str:
-    """What a command that is refused says."""
+    """Return the message of a command that is refused."""
     shop(*words, code=code)
     return shop.said
 
@@ -213,7 +213,7 @@ def test_a_period_takes_whole_orders_by_when_they_were_placed(shop: Shop) -> Non
 
 
 def own_token(shop: Shop, name: str) -> str:
-    """The file of a person's own token."""
+    """Make a person's own token; return its file."""
     token = shop("operators", "token", name, "--until", "30d", "--by", "ann")
     return shop.file(f"{name}.token", token)
 
@@ -574,7 +574,7 @@ def test_money_is_matched_by_hand_from_either_of_its_breaks(shop: Shop) -> None:
 
 
 async def interrupted(*_: object) -> None:
-    """What is under way when somebody presses Ctrl-C."""
+    """Stand for the work under way when somebody presses Ctrl-C."""
     signal.raise_signal(signal.SIGINT)
     await asyncio.Event().wait()
 

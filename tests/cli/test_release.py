@@ -28,7 +28,7 @@ async def _by_an_earlier_version(folder: Path) -> None:
 
 @pytest.fixture
 def upgraded(run: Run, tmp_path: Path) -> Run:
-    """This version's commands beside what an earlier one has left: two paid orders that it called
+    """Run this version's commands on a database of an earlier one: two paid orders that it called
     unresolved, and one that failed."""
     copy_of(_by_an_earlier_version, tmp_path)
     return run

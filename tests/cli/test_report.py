@@ -23,7 +23,7 @@ YEAR = ("--from", "2020-01-01", "--to", "2026-12-31")
 def run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> Run:
-    """Runs a command over two orders, one paid: its exit code, output and errors."""
+    """Run a command over two orders, one paid; return its exit code, output and errors."""
     for name, value in environ(tmp_path).items():
         monkeypatch.setenv(name, value)
     copy_of(_fill, tmp_path)

@@ -23,7 +23,7 @@ __all__ = ["run"]
 
 @pytest.fixture
 def backed_up(run: Run, tmp_path: Path) -> Path:
-    """A backup of order A; the database has A and B since."""
+    """Back up order A; add B to the database afterwards."""
     fill(tmp_path, "A")
     file = tmp_path / "b.db"
     assert run("backup", str(file)).code == 0
@@ -39,7 +39,7 @@ def change(path: Path, *statements: str) -> None:
 
 
 def planted(backup: Path, *statements: str) -> Path:
-    """A copy of the backup that somebody changed."""
+    """Copy the backup as somebody changed it."""
     copy = backup.with_name("planted.db")
     copy.unlink(missing_ok=True)
     shutil.copy(backup, copy)
@@ -48,7 +48,7 @@ def planted(backup: Path, *statements: str) -> Path:
 
 
 def only_sentence(ended: Ended, code: int) -> str:
-    """What it said; nothing else, and nothing on standard output."""
+    """Return the one sentence that it said, with nothing on standard output."""
     assert (ended.code, ended.out) == (code, ""), ended
     (line,) = ended.err.splitlines()
     return line
@@ -180,7 +180,7 @@ def test_revisions_go_on_higher(run: Run, tmp_path: Path, backed_up: Path) -> No
 
 
 def origin(run: Run) -> str:
-    """The log's, as its newest checkpoint has it."""
+    """Return the log's origin, as its newest checkpoint has it."""
     assert run("log", "seal").code == 0
     found: str = run("log", "checkpoint").out.split("\n")[0]
     return found

@@ -32,7 +32,7 @@ WITHOUT = ("--without-erasures", "--reason", "the disk is lost")
 
 
 def bought(reference: str, phone: str, **more: Any) -> dict[str, Any]:
-    """A paid order's event with its customer."""
+    """Make a paid order's event with its customer."""
     found = of_order(reference, f"e-{reference}")
     found["data"]["customer"] = {"phone": phone, **more}
     return found
@@ -61,7 +61,7 @@ def restore(run: Run, file: Path, *more: str) -> Ended:
 
 
 def rows(folder: Path, sql: str) -> list[tuple[Any, ...]]:
-    """What is in the database."""
+    """Ask the database."""
     with closing(sqlite3.connect(folder / "t.db")) as database:
         return database.execute(sql).fetchall()
 
@@ -79,7 +79,7 @@ def journal(folder: Path) -> Path:
 
 @pytest.fixture
 def file(run: Run, tmp_path: Path) -> Path:
-    """A backup in which a customer is who has been erased since."""
+    """Make a backup that has a customer who was erased afterwards."""
     copy_of(_two_who_bought, tmp_path)
     backup = tmp_path / "old.backup"
     assert run("backup", str(backup)).code == 0

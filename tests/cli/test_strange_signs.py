@@ -22,7 +22,7 @@ SHOWN = r"A\x1b[2J\r\x07\x9b31m\u202e\udcff[b]"
 
 @pytest.fixture(autouse=True)
 def database(tmp_path: Path) -> None:
-    """An empty one, made beforehand."""
+    """Make an empty database beforehand."""
     put_new(tmp_path / "t.db")
 
 

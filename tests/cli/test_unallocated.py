@@ -23,7 +23,7 @@ async def sent(folder: Path) -> None:
 
 @pytest.fixture
 def people(run: Run, tmp_path: Path) -> dict[str, tuple[str, str]]:
-    """The options by which Ann and Ben of finance prove who they are."""
+    """Return the options by which Ann and Ben of finance prove who they are."""
     asyncio.run(sent(tmp_path))
     run("operators", "add", "Boss", "--role", "admin")
     options = {}

@@ -62,7 +62,7 @@ class Meddler:
         return fault
 
     async def _meddle(self, request: bytes, fault: str, order: str) -> bytes:
-        """What the client is sent; nothing where it is cut off."""
+        """Return what the client is sent; nothing where it is cut off."""
         self._next.set()
         if fault == "cut before":
             return b""
@@ -107,7 +107,7 @@ async def _request(reader: asyncio.StreamReader) -> tuple[bytes, str]:
 
 @asynccontextmanager
 async def meddling(seed: int, *, target: int = 0) -> AsyncIterator[Meddler]:
-    """A meddler at work until the block ends."""
+    """Run a meddler until the block ends."""
     meddler = Meddler(seed, target)
     server = await asyncio.start_server(meddler.accept, "127.0.0.1", 0)
     meddler.port = server.sockets[0].getsockname()[1]

@@ -115,7 +115,7 @@ class Process:
         return status, json.loads(answer)
 
     def became(self, answer: dict[str, Any]) -> str:
-        """The verdict of a delivery that was accepted, once it was read."""
+        """Wait until an accepted delivery is read; return its verdict."""
         assert answer["verdict"] == "accepted"
 
         def verdicts() -> list[str]:
@@ -127,12 +127,12 @@ class Process:
         return verdicts()[0]
 
     def get(self, path: str, token: str = "") -> Any:
-        """The JSON at a path."""
+        """Get the JSON at a path."""
         headers = [("Authorization", f"Bearer {token}")] if token else []
         return json.loads(self.request("GET", path, headers=headers)[2])
 
     def raw(self, data: bytes, *, hang_up: bool = False) -> bytes:
-        """What is answered to any bytes at all, before or after we have hung up."""
+        """Send any bytes; return the answer that comes before or after we hang up."""
         with socket.create_connection(("127.0.0.1", self.port), PATIENCE_S) as connection:
             found = b""
             try:
@@ -193,7 +193,8 @@ def running(
     within: Sequence[str] = (),
     **more: str,
 ) -> Iterator[Process]:
-    """A command, or a Python script, that is surely gone afterwards; by itself unless it stays.
+    """Run a command, or a Python script, that surely ends with the block; by itself unless it
+    stays.
 
     What stays begins with a database of the newest version, unless another is named.
     within: words in front of the command, which become it (`exec`).
@@ -224,7 +225,7 @@ def serving(folder: Path, *words: str, **more: Any) -> Any:
 
 
 def command(folder: Path, *words: str, **more: str) -> subprocess.CompletedProcess[bytes]:
-    """A command that ends by itself."""
+    """Run a command that ends by itself."""
     clean = {k: v for k, v in os.environ.items() if not k.startswith("TALLYHOOK_")}
     return run(
         [sys.executable, "-m", "app", *words],
@@ -234,6 +235,6 @@ def command(folder: Path, *words: str, **more: str) -> subprocess.CompletedProce
 
 
 def token(folder: Path, **more: str) -> str:
-    """A token for the shop, made beside whatever serves."""
+    """Make a token for the shop, beside whatever serves."""
     made = command(folder, "tokens", "add", "shop", "--format", "json", **more)
     return str(json.loads(made.stdout)["token"])

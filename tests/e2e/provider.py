@@ -22,7 +22,7 @@ UNIT_OF_PEOPLE_S = 60.0
 
 
 def checkout_settings(port: int) -> dict[str, Any]:
-    """The settings of a service that opens sessions at this port."""
+    """Return the settings of a service that opens sessions at this port."""
     return {
         "SOURCES__SHOP__SECRETS": SANDBOX_SECRET,
         "CHECKOUT__BASE_URL": f"http://127.0.0.1:{port}",
@@ -33,7 +33,7 @@ def checkout_settings(port: int) -> dict[str, Any]:
 
 
 def get(port: int, path: str) -> Any:
-    """The JSON at a path."""
+    """Get the JSON at a path."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_S)
     try:
         connection.request("GET", path)
@@ -44,7 +44,7 @@ def get(port: int, path: str) -> Any:
 
 @contextmanager
 def provider(*, webhook_port: int, seed: int = 0, unit_s: float = UNIT_S) -> Iterator[int]:
-    """The provider's port, once it answers. It is surely gone afterwards."""
+    """Run the provider until the block ends; yield its port, once it answers."""
     port = free_port()
     words = ["sandbox", "--port", str(port), "--unit", str(unit_s), "--seed", str(seed)]
     words += ["--webhook-url", f"http://127.0.0.1:{webhook_port}/webhooks/shop"]

@@ -41,7 +41,7 @@ LATER = SystemClock().now() + 30 * DAY
 
 
 def now() -> Instant:
-    """The machine's own time, by which a real process judges ages."""
+    """Return the machine's own time, by which a real process judges ages."""
     return SystemClock().now()
 
 
@@ -90,13 +90,13 @@ class Load:
         self.look_at_senders()
 
     def look_at_senders(self) -> None:
-        """Raises what one of them has raised."""
+        """Raise what one of the senders has raised."""
         for each in self.sending:
             if each.done():
                 each.result()
 
     def stall_s(self, began: float, ended: float) -> float:
-        """The longest time between two acknowledgements, of those between two moments."""
+        """Return the longest time between two acknowledgements, of those between two instants."""
         times = [began, *(each for each in sorted(self.times) if began < each < ended), ended]
         return max(later - earlier for earlier, later in pairwise(times))
 
@@ -115,13 +115,14 @@ def loaded(process: Process, mark: str) -> Iterator[Load]:
 
 
 def rows(path: Path, sql: str) -> list[tuple[Any, ...]]:
-    """What a database file holds."""
+    """Ask a database file."""
     with closing(sqlite3.connect(f"file:{path}?mode=ro&immutable=1", uri=True)) as database:
         return database.execute(sql).fetchall()
 
 
 async def rebuilt(folder: Path) -> None:
-    """The restored store is sound, and every ledger is byte-identical after a rebuild."""
+    """Check that the restored store is sound, and that every ledger is byte-identical after a
+    rebuild."""
 
     def quiet(count: int) -> None:
         pass
@@ -174,7 +175,8 @@ def backed_up_and_restored(folder: Path, rounds: int) -> None:
 
 
 def restored(place: Path, file: Path, acknowledged: set[str], held: int) -> None:
-    """The backup in a place of its own: whole, and with all that it must have."""
+    """Restore the backup in a place of its own; check that it is whole, and has all that it must
+    have."""
     place.mkdir()
     for name in ("t.erasures", "t.erasures.key"):  # which no backup holds
         shutil.copy(place.parent / "live" / name, place / name)

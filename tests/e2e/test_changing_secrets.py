@@ -97,7 +97,7 @@ class Provider:
 
 @contextmanager
 def sending(port: int, name: str, key: bytes) -> Iterator[Provider]:
-    """A provider that sends nothing any more afterwards."""
+    """Run a provider that sends until the block ends."""
     provider = Provider(port, name, key)
     try:
         yield provider

@@ -26,7 +26,7 @@ AT_ONCE = 40
 
 
 def asked(number: int) -> dict[str, Any]:
-    """The start of one order; its scenario follows from its number."""
+    """Make the start of one order; its scenario follows from its number."""
     ending = sorted(SCENARIOS)[number % len(SCENARIOS)]
     return {
         "order": {"reference": f"ORD-{number}", "amount": f"{100 + number}.50", "currency": "KES"},

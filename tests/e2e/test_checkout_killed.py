@@ -92,7 +92,7 @@ def start(process: Process, shop: str, order: str, **more: str) -> dict[str, Any
 
 
 def paid(process: Process, shop: str, order: str) -> dict[str, Any]:
-    """The order's ledger, once it is paid; at once where nothing is known of the order."""
+    """Return the order's ledger once it is paid; at once where nothing is known of the order."""
     ledger: dict[str, Any] = {}
 
     def is_known() -> bool:
@@ -140,7 +140,8 @@ def killed_in_starts(tmp_path: Path, *, every: int) -> None:
 
 
 def gone_on_with(process: Process, shop: str, order: str) -> None:
-    """What was committed ends well without the shop; what was not, the shop's next call starts."""
+    """Check that what was committed ends well without the shop, and that the shop's next call
+    starts what was not."""
     assert paid(process, shop, order).get("outcome") in (None, "succeeded")
     answer = start(process, shop, order)
     assert answer is not None

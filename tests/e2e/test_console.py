@@ -39,7 +39,7 @@ asyncio.run(main())
 def parent(
     folder: Path, port: int, **settings: str
 ) -> Iterator[tuple[Started, Callable[[], None]]]:
-    """A process with a console beside it, and what tells it to end."""
+    """Start a process with a console beside it; yield it with the function that tells it to end."""
     own = environment() | {
         "TALLYHOOK_ENVIRONMENT": "sandbox",
         "TALLYHOOK_DATABASE_URL": f"sqlite+aiosqlite:///{folder / 't.db'}",
@@ -75,7 +75,7 @@ def answers(port: int) -> bool:
 
 
 def child(process: Started) -> int:
-    """The console's process."""
+    """Return the pid of the console."""
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
     (found,) = (pid for pid in map(int, children) if not is_spare(pid))
     return found
@@ -154,7 +154,7 @@ def test_beyond_this_machine_it_says_what_is_missing(tmp_path: Path) -> None:
 
 
 async def signed_in(folder: Path) -> str:
-    """The cookie of somebody who may look."""
+    """Return the cookie of somebody who may look."""
     async with open_context(load_settings(environ(folder)), purpose="writing") as context:
         await register_operator(context, name="Ann", role="admin", by=None)
         return await session_for(context, "Ann")

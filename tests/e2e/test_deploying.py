@@ -108,7 +108,7 @@ class Made(Protocol):
 
 
 def nginx(folder: Path, *, port: int, service: int) -> list[str]:
-    """nginx with the shipped configuration, but for names, certificates and ports."""
+    """Run nginx with the shipped configuration, but for names, certificates and ports."""
     shipped = (FOLDER / "proxy" / "nginx.conf").read_text()
     plain = re.sub(r"\s*ssl_certificate[^;]*;", "", shipped)
     plain = plain.replace("listen 443 ssl;", f"listen 127.0.0.1:{port};")
@@ -185,7 +185,7 @@ HOST = {"Host": "payments.shop.example"}
 
 
 def ask(port: int, method: str, path: str, *, sender: str = "127.0.0.1", says: str = "") -> int:
-    """The status of an answer. says: what the sender claims his address to be."""
+    """Return the status of an answer. says: the address that the sender claims to have."""
     connection = http.client.HTTPConnection(
         "127.0.0.1", port, timeout=PATIENCE_S, source_address=(sender, 0)
     )

@@ -33,7 +33,7 @@ def is_open(port: int) -> bool:
 
 @contextmanager
 def provider(port: int, receiver: str) -> Iterator[None]:
-    """The simulated provider, thirty times as fast, delivering to an address."""
+    """Run the simulated provider, thirty times as fast, delivering to an address."""
     words = ["sandbox", "--port", str(port), "--unit", "0.03", "--webhook-url", receiver]
     process = Process([sys.executable, "-m", "app", *words], {})
     try:

@@ -50,7 +50,7 @@ def instructions() -> Iterator[tuple[str, str]]:
 
 
 def stages() -> list[Stage]:
-    """What the Containerfile says. Fails at an instruction that is not understood here."""
+    """Read the Containerfile. Fails at an instruction that is not understood here."""
     found: list[Stage] = []
     for word, rest in instructions():
         if word == "FROM":

@@ -204,7 +204,7 @@ def denials(texts: Sequence[str]) -> list[str]:
 
 
 async def check_order(driver: Driver, world: World, order: str) -> None:
-    """The document of the order: its answer, what withholds it, what is listed, and 404."""
+    """Check the document of the order: its answer, what withholds it, what is listed, and 404."""
     answer = await driver.api("GET", f"/orders/{order}")
     document = answer.json()
     hidden, read = world.hidden(order), world.read(order)
@@ -230,7 +230,7 @@ async def check_order(driver: Driver, world: World, order: str) -> None:
 
 
 async def check_search(driver: Driver, world: World) -> None:
-    """The search by order and by payment: what is known is found, or said not to be read."""
+    """Check the search by order and by payment: what is known is found, or said not to be read."""
     for message in world.messages:
         for text in (message.order, message.payment):
             found = await find_orders(driver.context, text, limit=10)
@@ -249,7 +249,7 @@ async def check_search(driver: Driver, world: World) -> None:
 
 
 async def check_evidence(driver: Driver, world: World, order: str) -> None:
-    """The signed bundle of the order. It is refused while deliveries are unread."""
+    """Check the signed bundle of the order. It is refused while deliveries are unread."""
     request = BundleRequest(order=order)
     if world.has_unread:
         with pytest.raises(NotAllRead):
@@ -272,7 +272,7 @@ async def check_evidence(driver: Driver, world: World, order: str) -> None:
 
 
 async def check_letter(driver: Driver, world: World, order: str) -> None:
-    """The letter about the order, whose money is not told as nothing where it is not known."""
+    """Check the letter about the order: money that is not known is not stated as nothing."""
     request = CaseRequest(order=order)
     if world.has_unread:
         with pytest.raises(NotAllRead):
@@ -284,7 +284,7 @@ async def check_letter(driver: Driver, world: World, order: str) -> None:
 
 
 async def check_report(driver: Driver, world: World) -> None:
-    """The month's report: what is of no order has a line, and what is unread refuses it."""
+    """Check the month's report: money of no order has a line, and unread deliveries refuse it."""
     scope = Scope(
         start=parse_instant("2026-11-01T00:00:00Z"),
         end=parse_instant("2026-12-01T00:00:00Z"),

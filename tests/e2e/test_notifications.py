@@ -42,17 +42,17 @@ class Shop:
         self.port = 0
 
     def orders(self) -> set[str]:
-        """The orders of which success was heard."""
+        """List the orders whose success was heard."""
         return {d["data"]["order"] for _, d in list(self.heard) if d["data"]["fulfillable"]}
 
     def heard_of(self, order: str) -> list[str]:
-        """The ids of what was heard of an order, one behind the other."""
+        """List the ids of all that was heard of an order, one after the other."""
         return [name for name, d in list(self.heard) if d["data"]["order"] == order]
 
 
 @contextmanager
 def listening(shop: Shop) -> Iterator[Shop]:
-    """The endpoint on a free port."""
+    """Serve the endpoint on a free port."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
@@ -67,7 +67,7 @@ def listening(shop: Shop) -> Iterator[Shop]:
 
     class Server(ThreadingHTTPServer):
         def handle_error(self, request: Any, address: Any) -> None:
-            """A caller that was killed."""
+            """Pass over a caller that was killed."""
 
     server = Server(("127.0.0.1", 0), Handler)
     shop.port = server.server_address[1]
@@ -87,7 +87,7 @@ def heard_again(shop: Shop, webhook: str) -> bool:
 
 
 def send_events(service: Process, order: str, *kinds: str) -> None:
-    """The provider's events of an order."""
+    """Send the provider's events of an order."""
     for kind in kinds:
         body = of_order(order, f"{kind}-{order}", kind)
         assert service.send(body, at=SystemClock().now())[0] == 200

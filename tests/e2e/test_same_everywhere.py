@@ -67,7 +67,7 @@ class Installation:
         return answer.json()
 
     async def command(self, *words: str, code: int = 0) -> str:
-        """What a command prints before it ends with this."""
+        """Run a command; return what it prints before it ends with this code."""
         written = io.StringIO()
 
         def work() -> None:
@@ -78,7 +78,7 @@ class Installation:
         return written.getvalue()
 
     async def page(self, path: str, **words: str) -> str:
-        """What the console shows."""
+        """Return the text of a page of the console."""
         async with self.console.signed_in("admin") as client:
             answer = await client.get(path, params=words)
         assert answer.status_code == 200, answer.text
@@ -173,7 +173,7 @@ def _letters(text: str) -> str:
 async def _unknown_then(
     installation: Installation, order: str, sentence: str, *, moment: str
 ) -> None:
-    """What came later was not known by then: every way says so in the same words."""
+    """Check that what came later was not known by then, in the same words everywhere."""
     assert sentence.endswith(f"as of {moment}; what is known of it came later.")
     said = io.StringIO()
     with contextlib.redirect_stderr(said):
@@ -192,7 +192,7 @@ BESIDE: Final = ("fulfilled_at", "canceled_at", "expected_by", "method_class", "
 async def _same_evidence(
     installation: Installation, ledger: dict[str, Any], as_of: Instant
 ) -> None:
-    """The bundle as of the moment that the ledger was read at."""
+    """Check the bundle as of the instant that the ledger was read at."""
     members = unpack(await build(installation.driver, ledger["order"], as_of=as_of))
     findings = [
         {name: value for name, value in each.items() if name not in ("plain", "staff")}
@@ -215,7 +215,7 @@ async def test_every_order_is_described_the_same(installation: Installation) -> 
 
 
 def _as_listed(ledger: dict[str, Any]) -> dict[str, Any]:
-    """What a list says of an order, by its ledger."""
+    """Return a list's row of an order, by its ledger."""
     same = ("order", "outcome", "fulfillable", "totals", "next_decision_at", *BESIDE)
     return {name: ledger[name] for name in same} | {
         "findings": list(dict.fromkeys(each["code"] for each in ledger["findings"])),

@@ -27,18 +27,18 @@ PHONE = "254711223344"
 
 
 def now() -> Instant:
-    """The machine's own time, by which a real process judges ages."""
+    """Return the machine's own time, by which a real process judges ages."""
     return SystemClock().now()
 
 
 def rows(folder: Path, sql: str) -> list[tuple[Any, ...]]:
-    """What the database holds, seen from here."""
+    """Ask the database from this process."""
     with closing(sqlite3.connect(folder / "t.db")) as database:
         return database.execute(sql).fetchall()
 
 
 def feed(process: Process, shop: str, *, least: int) -> list[dict[str, object]]:
-    """The whole feed, once it has at least so many changes and none came for a second."""
+    """Return the whole feed, once it has at least so many changes and none came for a second."""
     found: list[dict[str, object]] = []
 
     def ended() -> bool:
@@ -186,7 +186,7 @@ def test_on_sqlite_the_service_has_its_own_worker(tmp_path: Path, words: tuple[s
 
 @pytest.fixture
 def dumps_are_allowed() -> Iterator[None]:
-    """What is started here may leave core dumps, unless it says otherwise itself."""
+    """Let processes that are started here leave core dumps, unless they themselves forbid it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_CORE)
     if hard == 0:
         pytest.skip("this machine allows no core dumps anyway")
@@ -234,7 +234,7 @@ def test_a_log_that_nobody_reads_holds_up_neither_reading_nor_the_end(tmp_path: 
 
 
 def headers_of(body: bytes) -> bytes:
-    """The head of a genuine request, without its last blank line."""
+    """Return the head of a genuine request, without its last blank line."""
     fields = b"".join(name + b": " + value + b"\r\n" for name, value in signed(body, at=now()))
     return b"POST /webhooks/shop HTTP/1.1\r\nhost: x\r\nconnection: close\r\n" + fields
 
@@ -336,7 +336,7 @@ def test_a_sender_that_hangs_up(service: Process) -> None:
 
 
 def posted(name: str, *more: bytes, path: bytes = b"/webhooks/shop") -> bytes:
-    """A whole, genuine delivery as bytes on the wire."""
+    """Return a whole, genuine delivery as bytes on the wire."""
     body = json.dumps(of_order(name, name)).encode()
     fields = [b"%b: %b" % each for each in signed(body, at=now())]
     fields += [b"host: a", b"content-length: %d" % len(body), *more]

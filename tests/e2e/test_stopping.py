@@ -115,14 +115,14 @@ asyncio.run(serve_sandbox(Starlette(lifespan=lifespan), port={free_port()}))
 
 
 def clean() -> dict[str, str]:
-    """This process's environment without settings of ours, finding the program from anywhere."""
+    """Return the environment without settings of ours, finding the program from anywhere."""
     kept = {k: v for k, v in os.environ.items() if not k.startswith("TALLYHOOK_")}
     return kept | {"PYTHONPATH": str(ROOT)}
 
 
 @contextmanager
 def a_demo(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """A demo in the folder; it and its children are surely gone afterwards."""
+    """Run a demo in the folder; it and its children surely end with the block."""
     words = [sys.executable, "-m", "app", "demo"]
     with (folder / "out").open("wb") as out:
         demo = subprocess.Popen(
@@ -142,7 +142,7 @@ def a_demo(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
 
 
 def children(pid: int, *, count: int) -> set[int]:
-    """The processes that it has started, once there are so many."""
+    """Return the processes that it has started, once there are so many."""
     found: set[int] = set()
 
     def are_there() -> bool:
@@ -163,7 +163,7 @@ def alive(pid: int) -> bool:
 
 
 def ports(folder: Path, *pids: int) -> list[int]:
-    """The ports that the demo gave to its children, from their command lines."""
+    """List the ports that the demo gave to its children, from their command lines."""
     found = []
     for pid in pids:
         words = Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")
@@ -179,7 +179,7 @@ def is_open(port: int) -> bool:
 
 @contextmanager
 def held(port: int) -> Iterator[None]:
-    """A port that nobody else can take; it is as well if somebody has it."""
+    """Hold a port, so that nobody else can take it; it is as well if somebody has it."""
     with socket.socket() as taken:
         with suppress(OSError):
             taken.bind(("127.0.0.1", port))

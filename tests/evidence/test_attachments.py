@@ -40,7 +40,7 @@ JPEG = b"\xff\xd8\xff\xe0 a picture \xff\xd9"
 
 
 def asked(content: bytes = PDF, **words: Any) -> AttachRequest:
-    """What is attached: to ORD-1, a delivery, unless said otherwise."""
+    """Ask to attach a file: to ORD-1, a delivery, unless said otherwise."""
     given: dict[str, Any] = {
         "about": "order", "subject": "ORD-1",
         "name": "Kamau.png" if content == PNG else "Kamau.pdf", "content": content,
@@ -98,7 +98,7 @@ def test_a_file_is_whole_and_what_its_name_says(
 
 
 async def lived(driver: Driver) -> AppContext:
-    """A service that knows ORD-1 and ORD-2."""
+    """Make a service that knows ORD-1 and ORD-2."""
     await driver.send(of_order("ORD-1", "e1"))
     await driver.send(of_order("ORD-2", "e2"))
     return driver.service.context
@@ -217,7 +217,7 @@ def test_a_picture_of_billions_of_pixels_is_refused(high: int, wide: int) -> Non
 
 @pytest.fixture(scope="module")
 def exhibits(tmp_path_factory: pytest.TempPathFactory) -> Bundles:
-    """A redacted and a full bundle with what was attached; `again`: one that did not ask."""
+    """Build a redacted and a full bundle with what was attached; `again`: one that did not ask."""
     folder = tmp_path_factory.mktemp("attachments")
 
     async def world() -> Bundles:
@@ -281,7 +281,7 @@ def _one_more(listed: list[dict[str, Any]]) -> None:
 
 
 def _kept_though_removed(members: dict[str, bytes]) -> None:
-    """The entry of a removal stands beside a file that is here."""
+    """Put the entry of a removal beside a file that is here."""
 
     def change(listed: list[dict[str, Any]]) -> None:
         listed[0]["removed"] = listed[2]["removed"]
@@ -290,7 +290,7 @@ def _kept_though_removed(members: dict[str, bytes]) -> None:
 
 
 def _another_file(members: dict[str, bytes]) -> None:
-    """The file, its digest in attachments.json and in the entry: all but the leaf."""
+    """Change the file, its digest in attachments.json and in the entry: all but the leaf."""
     name = next(each for each in members if each.endswith(".pdf"))
     members[name] = b"%PDF-1.7 another"
     digest = hashlib.sha256(members[name]).hexdigest()

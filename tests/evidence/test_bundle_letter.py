@@ -40,7 +40,7 @@ def test_what_is_left_is_without_all_that_went_back_in_whichever_way() -> None:
 
 
 def page_of(*arrivals: LetterArrival) -> str:
-    """The letter of an order of which these arrived."""
+    """Render the letter of an order with these arrivals."""
     paid = [event(f"e{n}", "succeeded", payment="p", money=DUE) for n in range(len(arrivals))]
     heard = zip(arrivals, paid, strict=True)
     one = history(*[delivery(e.event_id, (a.received_at - T) // SECOND, e) for a, e in heard])

@@ -40,7 +40,7 @@ SIGNED = signed_checkpoint(KEY, POINT)
 
 
 def verified(note: str) -> Checkpoint:
-    """What a note says that our key signed for our log. Raises NotACheckpoint for another."""
+    """Return the checkpoint that our key signed for our log. Raises NotACheckpoint for another."""
     found = read_checkpoint(note)
     if found.origin != ORIGIN or not note_holds(note, name=ORIGIN, public=KEY.public):
         raise NotACheckpoint

@@ -140,8 +140,8 @@ def _body(order: str, name: str, kind: str, payment: str, at: int, **more: Any) 
 
 
 async def disputed(driver: Driver) -> None:
-    """A paid and shipped order that is disputed; three earlier ones, of which one was, too; one
-    that came later."""
+    """Make a paid and shipped order that is disputed; three earlier ones, one of them disputed,
+    too; and one that came later."""
     for number in range(3):
         at = T - HOUR + number * MINUTE
         await driver.send(_body(f"ORD-{number}", f"p{number}", "succeeded", f"pay_{number}", at))
@@ -175,7 +175,8 @@ def _pdf(pages: int) -> bytes:
 
 
 async def exhibits(driver: Driver) -> None:
-    """A PDF of two pages, a picture, a text, and a file that only begins and ends as a PDF does."""
+    """Attach a PDF of two pages, a picture, a text, and a file that only begins and ends as a PDF
+    does."""
     picture = typst.compile(b"#set page(width: 2cm, height: 2cm)\nPaid", format="png")
     for name, content, kind, more in (
         ("parcel.pdf", _pdf(2), "delivery", {"carrier": "DHL", "tracking": "JD01"}),
@@ -587,8 +588,8 @@ BUYER = {
 
 
 async def card_dispute(driver: Driver, code: str = "10.4") -> None:
-    """A payment by card that the customer says they did not make, and three before it by the same
-    card: one of them too late. Somebody else has the name, and a card that ends alike."""
+    """Make a payment by card that the customer says they did not make, and three before it by the
+    same card: one of them too late. Somebody else has the name, and a card that ends alike."""
     body = _body("ORD-8", "p8", "succeeded", "pay_8", T - 250 * DAY)
     body["data"]["payment"] |= CARD | {"credential": "fp_8"}
     other = {"phone": "254722000111", "name": BUYER["name"]}
@@ -669,7 +670,7 @@ async def test_a_letter_that_is_only_looked_at_names_no_customer(tmp_path: Path)
 
 
 def noise(width: int, height: int) -> bytes:
-    """A PNG that nothing makes smaller but fewer dots."""
+    """Make a PNG that nothing makes smaller but fewer dots."""
     rows = b"".join(b"\0" + random.Random(n).randbytes(width * 3) for n in range(height))
 
     def chunk(kind: bytes, data: bytes) -> bytes:

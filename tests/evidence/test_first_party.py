@@ -25,7 +25,7 @@ SAME = {
 
 
 def purchase(order: str, days: int, stated: dict[str, Any] | None = None, **more: Any) -> Purchase:
-    """A purchase so many days before the disputed one."""
+    """Make a purchase so many days before the disputed one."""
     given = {"settled": True, "disputed": False, "stated": SAME if stated is None else stated}
     return Purchase(order=order, processed_at=Instant(T - days * DAY), **(given | more))
 

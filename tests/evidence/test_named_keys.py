@@ -29,7 +29,7 @@ OTHER = "whsec_" + base64.b64encode(b"another key, of enough bytes").decode()
 
 
 def delivery_in(archive: bytes) -> dict[str, Any]:
-    """The one delivery of a bundle."""
+    """Return the one delivery of a bundle."""
     files = unpack(archive)
     (name,) = (each for each in files if each.startswith("delivery-") and each.endswith(".json"))
     document: dict[str, Any] = json.loads(files[name])
@@ -37,7 +37,7 @@ def delivery_in(archive: bytes) -> dict[str, Any]:
 
 
 async def built(driver: Driver, folder: Path, **sources: str) -> bytes:
-    """A full bundle, with what is configured by now."""
+    """Build a full bundle, with what is configured by now."""
     settings = load_settings(environ(folder) | {f"TALLYHOOK_{k}": v for k, v in sources.items()})
     context = replace(driver.context, settings=settings)
     request = BundleRequest(order="ORD-1", as_of=LATER, reason="why")
@@ -79,7 +79,7 @@ async def test_what_was_signed_is_what_the_provider_signs(tmp_path: Path) -> Non
 
 @pytest.fixture
 def ed25519(tmp_path: Path) -> tuple[Ed25519PrivateKey, dict[str, Any]]:
-    """A provider that signs with a key of which the shop has the public half."""
+    """Make a provider that signs with a key whose public half the shop has."""
     key = Ed25519PrivateKey.from_private_bytes(b"p" * 32)
     public = base64.b64encode(key.public_key().public_bytes_raw()).decode()
     profile = tmp_path / "ed.toml"

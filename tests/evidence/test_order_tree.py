@@ -31,7 +31,7 @@ ENTRIES = st.dictionaries(COMMITMENTS, st.tuples(st.integers(1, 9), st.integers(
 
 
 def by_the_rule(entries: list[OrderEntry], shared: int = 0) -> Hash:
-    """The root as the documentation says it, bit by bit."""
+    """Compute the root as the documentation says it, bit by bit."""
     if not entries:
         return EMPTY
     if len(entries) == 1:

@@ -25,7 +25,7 @@ from tests.reconcile.build import T
 
 
 def steps(archive: bytes) -> dict[str, bool | None]:
-    """What became of each step."""
+    """Return the result of each step."""
     return {each.name: each.passed for each in verify_evidence(archive).steps}
 
 

@@ -51,13 +51,13 @@ async def _scenario(folder: Path) -> OrderScenario:
 
 @pytest.fixture
 def scenario(tmp_path: Path) -> OrderScenario:
-    """The scenario of the whole story of ORD-1."""
+    """Write the scenario of the whole story of ORD-1."""
     return copy_of(_scenario, tmp_path)
 
 
 @pytest.fixture
 def fresh(tmp_path: Path) -> Path:
-    """The folder of an instance that knows nothing."""
+    """Make the folder of an instance that knows nothing."""
     folder = tmp_path / "fresh"
     folder.mkdir(0o700)
     return folder
@@ -66,7 +66,7 @@ def fresh(tmp_path: Path) -> Path:
 async def played(
     folder: Path, document: Any, *, start: Instant, speed: float = 1.0, **settings: Any
 ) -> list[str]:
-    """What came otherwise in a fresh instance that begins at `start` and knows the sandbox."""
+    """List what came otherwise in a fresh instance that begins at `start` and knows the sandbox."""
     scenario = folder / "scenario.json"
     scenario.write_text(json.dumps(document))  # nobody waits
     said: list[str] = []

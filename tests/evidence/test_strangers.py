@@ -23,7 +23,7 @@ LATE = format_instant(NOW)
 
 @pytest.fixture
 def folder(tmp_path: Path, bundles: Bundles) -> Path:
-    """A folder with the bundle and what is in it."""
+    """Make a folder with the bundle and its content."""
     (tmp_path / "bundle.zip").write_bytes(bundles.redacted)
     for name, data in unpack(bundles.redacted).items():
         (tmp_path / name).write_bytes(data)
@@ -31,7 +31,7 @@ def folder(tmp_path: Path, bundles: Bundles) -> Path:
 
 
 def plain_python() -> str:
-    """An interpreter without the project's packages."""
+    """Return an interpreter without the project's packages."""
     return str(Path(sys.base_prefix) / "bin" / "python3")
 
 
@@ -124,7 +124,7 @@ def test_a_reader_learns_how_long_verify_py_is(folder: Path) -> None:
 
 
 def commands(folder: Path) -> list[str]:
-    """The commands in README.txt, continued lines joined."""
+    """List the commands in README.txt, continued lines joined."""
     text = (folder / "README.txt").read_text().replace("\\\n", " ")
     return re.findall(r"^     (\S.*)$", text, re.MULTILINE)
 

@@ -61,7 +61,7 @@ def anyio_backend() -> tuple[str, dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 async def sealed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A database in which everything is sealed, in several batches."""
+    """Make a database in which everything is sealed, in several batches."""
     path = tmp_path_factory.mktemp("sealed") / "t.db"
     async with opened(f"sqlite+aiosqlite:///{path}") as inbox:
         await begin(inbox)
@@ -83,7 +83,7 @@ async def sealed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def copy(sealed: Path, tmp_path: Path) -> Path:
-    """A copy of it to change, by somebody who has taken away what forbids that."""
+    """Copy it for somebody to change, without the triggers that forbid that."""
     path = Path(shutil.copy(sealed, tmp_path / "t.db"))
     change(path, without_triggers)
     return path
@@ -92,7 +92,7 @@ def copy(sealed: Path, tmp_path: Path) -> Path:
 async def verified(
     path: Path, *, against: str | None = None, own: PublicKey | None = None
 ) -> VerifiedLog:
-    """What a verification of the file says, all of its problems listed."""
+    """Verify the file, and list all of its problems."""
     settings = settings_of(path)
     async with open_inbox(settings, purpose="reading") as inbox:
         return await verify_log(
@@ -119,7 +119,7 @@ def without_triggers(connection: sqlite3.Connection) -> None:
 
 
 def asked(path: Path, sql: str) -> list[tuple[Any, ...]]:
-    """What a query finds in the file."""
+    """Ask the file."""
     with closing(sqlite3.connect(path)) as connection:
         return connection.execute(sql).fetchall()
 

@@ -88,7 +88,7 @@ class TestWitness:
         return f"{self.name}+{self.id.hex()}+{base64.b64encode(bytes([4]) + public).decode()}"
 
     def cosignature(self, body: str) -> str:
-        """The line of a note, with its newline."""
+        """Return the line of a note, with its newline."""
         time = self.seconds()
         signed = self.private.sign(f"cosignature/v1\ntime {time}\n{body}".encode())
         blob = self.id + time.to_bytes(8, "big") + signed
@@ -98,7 +98,7 @@ class TestWitness:
         return self.answers(self.judge((await request.body()).decode()))
 
     def judge(self, text: str) -> Response:
-        """The answer to a request's body."""
+        """Answer a request's body."""
         head, _, note = text.partition("\n\n")
         first, *hashes = head.split("\n")
         body = note.partition("\n\n")[0] + "\n"

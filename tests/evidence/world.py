@@ -39,7 +39,7 @@ Words = dict[str, Any]
 
 
 def record(name: str, kind: Any, at: Instant, **more: Any) -> Record:
-    """A record of ORD-1 in a checkout session."""
+    """Make a record of ORD-1 in a checkout session."""
     return Record(
         record_id=f"rec_{name}", recorded_at=at, kind=kind, order="ORD-1", at=at,
         **{"source": "shop", "key": "key_0001"} | more,
@@ -47,7 +47,7 @@ def record(name: str, kind: Any, at: Instant, **more: Any) -> Record:
 
 
 async def open_session(context: AppContext) -> None:
-    """What opening a checkout session leaves in the store."""
+    """Store what opening a checkout session leaves."""
     price = Money(minor=150_000, currency="KES")
     async with context.database.writing() as connection:
         asked = record("asked", "session_requested", T, money=price)

@@ -28,14 +28,14 @@ NOT_KNOWN = "by which settings the orders were folded is not known; all were set
 
 @pytest.fixture
 def log() -> io.StringIO:
-    """What the process logs during the test."""
+    """Capture the process's log during the test."""
     stream = io.StringIO()
     configure_logging(format="json", level="info", stream=stream)
     return stream
 
 
 def set_due(log: io.StringIO) -> list[tuple[str, int]]:
-    """The lines about orders set due, and of how many."""
+    """List the lines about orders set due, with their counts."""
     lines = [json.loads(line) for line in log.getvalue().splitlines()]
     return [(line["event"], line["count"]) for line in lines if "set due" in line["event"]]
 
@@ -45,12 +45,12 @@ def quiet(count: int) -> None:
 
 
 def feed(driver: Driver) -> list[str]:
-    """The outcomes in the feed, in its order."""
+    """List the outcomes in the feed, in its order."""
     return [row[0] for row in driver.rows("SELECT outcome FROM revisions ORDER BY seq")]
 
 
 def noted(driver: Driver) -> list[tuple[str, str]]:
-    """What stands in `meta` of the policy."""
+    """List what `meta` notes of the policy."""
     return driver.rows("SELECT name, value FROM meta WHERE name='policy'")
 
 
@@ -60,12 +60,12 @@ def marks(driver: Driver) -> list[tuple[Any, ...]]:
 
 
 async def read(driver: Driver) -> str:
-    """What the API says of the order now."""
+    """Return the API's answer about the order now."""
     return str((await driver.api("GET", "/orders/ORD-1")).json()["outcome"])
 
 
 async def opened(folder: Path, *, until: Duration, expected: list[str], **settings: Any) -> None:
-    """A service in which an order was published as pending, and which ran until so much later."""
+    """Run a service in which an order was published as pending, until so much later."""
     async with driving(folder, **settings) as driver:
         await driver.send(event("e1", "pending"))
         await soon(lambda: feed(driver) == ["pending"])

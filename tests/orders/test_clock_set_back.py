@@ -15,12 +15,12 @@ from tests.waiting import soon
 
 
 async def outcomes(driver: Driver) -> list[str]:
-    """What was published, in its order."""
+    """List the published outcomes, in order."""
     return [each["outcome"] for each in (await driver.api("GET", "/outcomes")).json()["outcomes"]]
 
 
 async def ahead(driver: Driver) -> None:
-    """The clock is a day ahead, an event comes, and the clock is set right."""
+    """Put the clock a day ahead, let an event come, and set the clock right."""
     driver.clock.put(T + DAY)
     await driver.send(event("e1"))
     driver.clock.put(T)
@@ -86,7 +86,7 @@ async def test_the_shop_is_notified_at_once(tmp_path: Path) -> None:
 
 
 async def taken(driver: Driver) -> list[int]:
-    """The numbers of the revisions of which the shop is to be notified now."""
+    """List the revisions that the shop is to be notified of now."""
     async with driver.context.database.writing() as connection:
         now = driver.clock.now()
         found = await take_notifications(connection, now=now, limit=10, lease=LEASE)

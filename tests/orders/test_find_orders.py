@@ -28,7 +28,7 @@ PHONE = "254711223344"
 
 @pytest.fixture
 def sources(tmp_path: Path) -> dict[str, Source]:
-    """The configured sources, as a command has them."""
+    """Return the configured sources, as a command has them."""
     return compile_sources(load_settings(environ(tmp_path)))
 
 

@@ -29,7 +29,7 @@ socket.socket(fileno=int(sys.argv[-1])).recv(1)
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It looks often, and waits for nothing long."""
+    """Look often, and wait for nothing long."""
     for name in ("LOOK_S", "REST_S", "MOST_S", "AGAIN_S", "ENDING_S", "STOP_S"):
         monkeypatch.setattr(folding_process, name, 0.01)
 

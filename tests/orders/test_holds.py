@@ -16,13 +16,13 @@ __all__ = ["serve"]
 
 
 def fulfillable(shop: Shop, order: str) -> list[tuple[str, bool]]:
-    """What the shop was notified of an order."""
+    """List what the shop was notified of an order."""
     said = [document["data"] for _, document in shop.heard]
     return [(each["outcome"], each["fulfillable"]) for each in said if each["order"] == order]
 
 
 async def in_feed(driver: Driver, order: str) -> list[tuple[str, bool]]:
-    """What the feed says of an order."""
+    """List what the feed says of an order."""
     page = (await driver.api("GET", "/outcomes")).json()["outcomes"]
     return [(each["outcome"], each["fulfillable"]) for each in page if each["order"] == order]
 

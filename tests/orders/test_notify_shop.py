@@ -61,7 +61,7 @@ class Shop:
         return httpx2.Response(said, content=_nothing(), headers={"location": "https://other/"})
 
     def outcomes(self, order: str) -> list[str]:
-        """The outcomes heard of an order, in the order of their coming."""
+        """List the outcomes heard of an order, in order of arrival."""
         said = [document["data"] for _, document in self.heard]
         return [each["outcome"] for each in said if each["order"] == order]
 
@@ -72,7 +72,7 @@ async def _nothing() -> AsyncIterator[bytes]:
 
 @pytest.fixture
 def serve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Serve:
-    """A service that notifies this shop."""
+    """Run a service that notifies this shop."""
 
     def make(shop: Shop, **more: Any) -> AbstractAsyncContextManager[Driver]:
         transport = httpx2.MockTransport(shop)
@@ -133,7 +133,7 @@ def _moment(stamp: int) -> Any:
 
 @pytest.fixture
 def rounds(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """What each round of the task that notifies has returned."""
+    """Note the result of each round of the task that notifies."""
     returned: list[int] = []
 
     async def noted(notifier: notify_shop.Notifier) -> int:
@@ -232,7 +232,7 @@ class Away(Shop):
 
 
 async def of_orders(driver: Driver, *orders: str) -> None:
-    """A payment of each, published before the next: the shop hears of them in this order."""
+    """Pay each order and publish it before the next: the shop hears of them in this order."""
     for order in orders:
         await driver.send(of_order(order, f"evt-{order}"))
         asked = f"SELECT count(*) FROM revisions WHERE order_key='{order}'"

@@ -22,14 +22,14 @@ TOLD = {"amount": "1500.00", "currency": "KES"}
 
 @pytest.fixture
 def log() -> io.StringIO:
-    """What is logged of this during the test."""
+    """Capture the log of this during the test."""
     stream = io.StringIO()
     configure_logging(format="json", level="info", stream=stream)
     return stream
 
 
 def noted(driver: Driver) -> list[int]:
-    """The instant that stands in the database, if one does."""
+    """Return the instant in the database, if there is one."""
     rows = driver.rows("SELECT value FROM meta WHERE name='order_record_required_since'")
     return [int(value) for (value,) in rows]
 

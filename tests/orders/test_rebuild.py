@@ -30,8 +30,8 @@ ORDERS = 40
 
 @pytest.fixture(autouse=True)
 def forked_helpers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What helps is forked from one process that has the modules; in the long form each loads them
-    for itself."""
+    """Fork helpers from one process that has the modules; in the long form each loads them for
+    itself."""
     if not EXECUTED:
         context = get_context("forkserver")
         context.set_forkserver_preload([__name__])
@@ -39,7 +39,7 @@ def forked_helpers(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def url_of(path: Path) -> str:
-    """The URL of a database's file."""
+    """Return the URL of a database's file."""
     return f"sqlite+aiosqlite:///{path}"
 
 
@@ -48,7 +48,7 @@ def quiet(count: int) -> None:
 
 
 def story(number: int) -> list[Event]:
-    """What is said of one order: paid, declined, nameless, given back."""
+    """Return the events of one order: paid, declined, nameless, given back."""
     order, payment = f"O-{number:03}", f"p-{number}"
     money: dict[str, Any] = {"order": order, "payment": payment}
     events = [said(f"e{number}-0", **money)]
@@ -63,7 +63,7 @@ def story(number: int) -> list[Event]:
 
 @pytest.fixture
 async def filled(tmp_path: Path) -> Path:
-    """A database of some orders, of which nothing was folded."""
+    """Make a database of some orders, none of them folded."""
     path = tmp_path / "t.db"
     put_new(path)
     async with opened(url_of(path)) as inbox:
@@ -142,7 +142,7 @@ async def test_ranges_hold_every_order_once(filled: Path) -> None:
 
 
 def dying(orders: Range, now: int) -> None:
-    """A process that is killed while it folds."""
+    """Kill the process while it folds."""
     os._exit(9)
 
 

@@ -32,7 +32,7 @@ class PlannedFault(Exception):
 
 @pytest.fixture
 def log() -> io.StringIO:
-    """What the process logs during the test."""
+    """Capture the process's log during the test."""
     stream = io.StringIO()
     configure_logging(format="json", level="info", stream=stream)
     return stream
@@ -40,7 +40,7 @@ def log() -> io.StringIO:
 
 @pytest.fixture
 async def driver(tmp_path: Path, log: io.StringIO) -> AsyncIterator[Driver]:
-    """A service without a worker: the tests fold."""
+    """Run a service without a worker: the tests fold."""
     async with driving(tmp_path, with_worker=False) as driven:
         yield driven
 
@@ -69,7 +69,7 @@ def marks(driver: Driver) -> dict[str, int | None]:
 
 
 def published(driver: Driver) -> list[str]:
-    """The orders in the feed, in its order."""
+    """List the orders in the feed, in its order."""
     return [row[0] for row in driver.rows("SELECT order_key FROM revisions ORDER BY seq")]
 
 

@@ -27,7 +27,7 @@ def quiet(count: int) -> None:
 
 
 def source(folder: Path, **changes: str) -> Source:
-    """A source whose profile is the shipped one with some lines changed."""
+    """Make a source whose profile is the shipped one with some lines changed."""
     text = (SHIPPED / "checkout.toml").read_text(encoding="utf-8")
     for key, value in changes.items():
         text = re.sub(rf"(?m)^{key} = .*$", f"{key} = {value}", text)

@@ -17,14 +17,14 @@ from tests.reconcile.build import T
 
 @pytest.fixture
 async def inbox(tmp_path: Path) -> AsyncIterator[Inbox]:
-    """A store that knows the order A."""
+    """Open a store that knows the order A."""
     async with opened(f"sqlite+aiosqlite:///{tmp_path}/t.db") as inbox:
         await keep(inbox, arrival(said("e1", order="A")))
         yield inbox
 
 
 async def suspects(inbox: Inbox, *orders: str) -> list[Suspect]:
-    """A suspect for each of these, set aside because of that order."""
+    """Set a suspect aside because of each of these orders."""
     record = framed([received(arrival(said("e2", order="A")))])
     columns = ("received_at", "tries", "aside", "orders", "record")
     rows = [(T, 3, 1, order, record) for order in orders]
@@ -33,7 +33,7 @@ async def suspects(inbox: Inbox, *orders: str) -> list[Suspect]:
 
 
 async def held(inbox: Inbox) -> list[str]:
-    """The orders that are held."""
+    """List the orders that are held."""
     async with inbox.database.reading() as connection:
         return [hold.order for hold in await holds_of(connection, ["A"])]
 

@@ -23,7 +23,7 @@ PLACED = {"amount": "1500.00", "currency": "KES"}
 
 
 def unreadable(event_id: str, claim: str = "refunded", **changes: Any) -> dict[str, Any]:
-    """An event whose date is none, so that nobody can read it."""
+    """Make an event whose date is none, so that nobody can read it."""
     return {**event(event_id, claim, **changes), "occurred_at": BAD_DATE}
 
 

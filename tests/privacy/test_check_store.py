@@ -24,12 +24,12 @@ def quiet(count: int) -> None:
 
 
 async def checked(driver: Driver) -> CheckReport:
-    """What the check finds."""
+    """Run the check."""
     return await check_database(driver.context, deep=1, progress=quiet)
 
 
 async def proved(driver: Driver) -> CheckReport:
-    """What the check finds that reads no body and folds no order."""
+    """Run the check that reads no body and folds no order."""
     return await check_database(driver.context, progress=quiet)
 
 
@@ -45,7 +45,7 @@ async def plant(driver: Driver, *statements: str) -> None:
 
 @pytest.fixture(scope="module")
 async def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Instant]:
-    """A store for every test to have a copy of, and when it was made: a paid order with a
+    """Make a store that every test copies, and the instant of its making: a paid order with a
     redelivery, an open one, a canceled one, an orphan, a body that cannot be read, two bodies of
     one id, and two orders that contest a payment; all folded."""
     folder = tmp_path_factory.mktemp("made")
@@ -66,7 +66,7 @@ async def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Instant]
 
 @pytest.fixture
 async def driver(made: tuple[Path, Instant], tmp_path: Path) -> AsyncIterator[Driver]:
-    """A service on a copy of it."""
+    """Run a service on a copy of it."""
     source, at = made
     copytree(source, tmp_path, dirs_exist_ok=True)
     async with driving(tmp_path, with_worker=False, at=at) as driven:

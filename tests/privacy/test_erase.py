@@ -58,14 +58,14 @@ def quiet(count: int) -> None:
 
 
 def paid(reference: str, event_id: str, phone: str = PHONE, **more: Any) -> dict[str, Any]:
-    """A paid order's event, with its customer."""
+    """Make a paid order's event, with its customer."""
     found = of_order(reference, event_id)
     found["data"]["customer"] = {"phone": phone, "name": "Wanjiku Kamau", **more}
     return found
 
 
 async def plant(driver: Driver) -> None:
-    """A number in every place that a customer's number can reach."""
+    """Plant a number in every place that a customer's number can reach."""
     body = json.dumps(paid("ORD-1", "e1")).encode()
     await driver.send(body, [*signed(body, event_id="e1"), (b"x-customer", SPELLED.encode())])
     await driver.send(body, [*signed(body, event_id="e1"), (b"x-customer", SPELLED.encode())])
@@ -118,7 +118,7 @@ async def _planted(folder: Path) -> None:
 
 @pytest.fixture
 async def driver(tmp_path: Path) -> AsyncIterator[Driver]:
-    """A service with everything planted, a month ago."""
+    """Run a service with everything planted, a month ago."""
     copy_of(_planted, tmp_path)
     async with driving(tmp_path, with_worker=False, at=T + 40 * DAY) as driven:
         driven.context = driven.service.context
@@ -153,7 +153,7 @@ async def ledgers(driver: Driver) -> list[dict[str, Any]]:
 
 
 def held(folder: Path, *sought: str) -> set[str]:
-    """The files under a folder that hold one of these texts."""
+    """Return the files under a folder that hold one of these texts."""
     return {
         path.name
         for path in folder.rglob("*")
@@ -446,7 +446,7 @@ async def test_what_finance_has_accepted_is_settled_and_may_go(tmp_path: Path) -
         driver.context = context = driver.service.context
 
         async def next_step() -> str:
-            """What the answer says is to be done; nothing where the order would go."""
+            """Return the next step that the answer names; nothing where the order would go."""
             erasure = await erased(driver, phone=None, order="ORD-1", dry_run=True)
             for each in erasure.kept:
                 assert each.sentence.startswith("a person must settle it first (paid_twice): ")

@@ -110,8 +110,8 @@ EMAIL = "jane.doe@example.com"
 
 
 async def addressed(driver: Driver) -> None:
-    """An email address, in several capitals, in every place that an erasure empties but one's own
-    digest, and of an order that a digest alone leads to."""
+    """Plant an email address, in several capitals, in every place that an erasure empties but its
+    own digest, and of an order that a digest alone leads to."""
     await driver.send(paid("ORD-1", "e1", OTHER, email=EMAIL.title()))
     await driver.send(paid("ORD-4", "e4", OTHER, note=f"write to {EMAIL}, his wife"))
     await driver.send(paid("ORD-9", "e9", OTHER, email=f"mary.{EMAIL}"))

@@ -29,14 +29,14 @@ NEW_KEY = b"what the provider signs with by now"
 
 @pytest.fixture
 async def driver(tmp_path: Path) -> AsyncIterator[Driver]:
-    """A service of which nobody folds in the background."""
+    """Run a service in which nobody folds in the background."""
     async with driving(tmp_path, with_worker=False) as driven:
         driven.context = driven.service.context
         yield driven
 
 
 async def began(driver: Driver) -> None:
-    """The customer of ORD-1 is about to pay."""
+    """Let the customer of ORD-1 be about to pay."""
     pending = of_order("ORD-1", "e1", "pending")
     pending["data"]["customer"] = {"phone": PHONE}
     pending["occurred_at"] = format_instant(driver.clock.now())
@@ -61,7 +61,7 @@ async def unread(driver: Driver) -> str:
 
 
 async def mended(driver: Driver) -> None:
-    """The secret and the profile are put right, and all is judged and read again."""
+    """Put the secret and the profile right; judge and read everything again."""
     right = source(driver.path.parent)
     new = Source(name="shop", profile=right.profile, secrets=[secret(NEW_KEY)])
     await reverify(with_sources(driver.context, {"shop": new}), only=None, progress=quiet)
@@ -76,7 +76,7 @@ async def outcome(driver: Driver) -> str:
 
 
 def kept(erasure: Erasure) -> list[tuple[str, str]]:
-    """What stays, and why."""
+    """List what stays, and why."""
     return [(each.what, each.why) for each in erasure.kept]
 
 
@@ -196,7 +196,7 @@ NUMBERED = CUSTOMERS.replace('payment = "json:payment"', 'payment = "{json:payme
 
 @pytest.fixture
 async def batches(tmp_path: Path) -> AsyncIterator[Driver]:
-    """A service that has one request of two events: the second could not be read."""
+    """Run a service that has one request of two events: the second could not be read."""
     async with service(tmp_path, CUSTOMERS, with_worker=False) as driven:
         driven.context = driven.service.context
         await send(driven, item(1, phone=PHONE), item(2, payment=2, phone=OTHER))

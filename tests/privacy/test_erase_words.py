@@ -25,7 +25,7 @@ GLUED = f"msisdn{PHONE}"
 
 
 def declined(reason: str) -> dict[str, Any]:
-    """An order's event with a reason that holds the customer's number."""
+    """Make an order's event with a reason that holds the customer's number."""
     found = of_order("ORD-1", "e1", "declined")
     found["data"]["customer"] = {"phone": PHONE}
     found["data"]["payment"]["reason"] = reason
@@ -33,7 +33,7 @@ def declined(reason: str) -> dict[str, Any]:
 
 
 async def shown(driver: Driver) -> str:
-    """What the API says of the order and of its revisions."""
+    """Return what the API says of the order and of its revisions."""
     asked = [f"/orders/ORD-1{each}" for each in ("", "/timeline", "/revisions")] + ["/revisions"]
     answers = [await driver.api("GET", each) for each in asked]
     return "".join(each.text for each in answers)
@@ -46,7 +46,7 @@ async def problems(driver: Driver) -> list[str]:
 
 @pytest.fixture
 async def driver(tmp_path: Path) -> AsyncIterator[Driver]:
-    """A service to which nothing has been sent."""
+    """Run a service to which nothing has been sent."""
     async with driving(tmp_path, with_worker=False) as driven:
         driven.context = driven.service.context
         yield driven

@@ -34,12 +34,12 @@ def journal(tmp_path: Path) -> ErasureJournal:
 
 
 def lines(journal: ErasureJournal) -> list[bytes]:
-    """What the file holds."""
+    """List the lines of the file."""
     return journal.path.read_bytes().splitlines(keepends=True)
 
 
 def read(journal: ErasureJournal) -> ErasureJournal:
-    """What another process reads."""
+    """Read the journal as another process does."""
     found = read_journal(journal.path)
     assert found is not None
     return found

@@ -58,7 +58,7 @@ def spoken_of(told: str) -> bool:
 
 
 def holding(path: Path) -> set[str]:
-    """The columns in which the number stands."""
+    """Return the columns in which the number stands."""
     found = set[str]()
     with closing(sqlite3.connect(path)) as connection:
         there = {row[0] for row in connection.execute("SELECT name FROM sqlite_master")}
@@ -77,7 +77,7 @@ def holding(path: Path) -> set[str]:
 
 
 async def everywhere(driver: Driver) -> None:
-    """The number in every place that an erasure empties."""
+    """Plant the number in every place that an erasure empties."""
     await plant(driver)
     failed = of_order("ORD-5", "e9", "declined")
     failed["data"] |= paid("ORD-5", "e9")["data"] | {
@@ -106,7 +106,8 @@ async def everywhere(driver: Driver) -> None:
 
 
 async def answers(driver: Driver, folder: Path) -> str:
-    """What is told of the orders: the API's answers, the command's words, a redacted bundle."""
+    """Return all that is said of the orders: the API's answers, the command's words, a redacted
+    bundle."""
     told = [
         (await driver.api("GET", f"/orders/{order}{part}")).text
         for order in ORDERS

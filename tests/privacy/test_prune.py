@@ -30,7 +30,7 @@ def quiet(count: int) -> None:
 
 
 async def filled(driver: Driver) -> dict[str, Any]:
-    """A settled order whose bodies hold a phone number, and one that is disputed."""
+    """Make a settled order whose bodies hold a phone number, and one that is disputed."""
     private = event("e1", customer={"long": "x" * 9_000, "phone": PHONE})
     answer = (await driver.send(private)).json()
     await driver.send(private)

@@ -40,14 +40,14 @@ RESTRICTED = (
 
 @pytest.fixture
 async def driver(tmp_path: Path) -> AsyncIterator[Driver]:
-    """A service with an order whose customer was erased, and whose payment can be disputed."""
+    """Run a service with an order whose customer was erased, and whose payment can be disputed."""
     async with retaining(tmp_path) as driven:
         await driven.send(paid("ORD-1", "e1"))
         yield driven
 
 
 def delivery_of(driver: Driver, event: str = "e1") -> str:
-    """The delivery that brought an event."""
+    """Return the delivery that brought an event."""
     return str(driver.rows(f"SELECT id FROM deliveries WHERE event_id = '{event}'")[0][0])
 
 

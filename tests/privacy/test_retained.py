@@ -54,7 +54,7 @@ async def erased(driver: Driver, *, day: int, by: str | None = None) -> Erasure:
 
 
 def kept(erasure: Erasure) -> list[tuple[str, str]]:
-    """What stays, and why."""
+    """List what stays, and why."""
     return [(each.what, each.why) for each in erasure.kept]
 
 
@@ -115,7 +115,7 @@ async def round_on(driver: Driver, *, day: int) -> None:
 
 
 def restricted(driver: Driver) -> list[tuple[str, str, int | None]]:
-    """What is restricted, why, and until which day."""
+    """List what is restricted, why, and until which day."""
     rows = driver.rows("SELECT thing, why, until FROM restrictions ORDER BY thing")
     return [(r[0], r[1], None if r[2] is None else (r[2] - T) // DAY) for r in rows]
 

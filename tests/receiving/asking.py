@@ -70,13 +70,13 @@ class Provider:
 
 
 async def stream(body: bytes) -> AsyncIterator[bytes]:
-    """A body as the network brings it."""
+    """Yield a body as the network brings it."""
     yield body
 
 
 @pytest.fixture
 def asking(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
-    """A service whose two sources are unsigned, with this provider behind both."""
+    """Make services whose two sources are unsigned, with one provider behind both."""
     path = tmp_path / "weak.toml"
 
     def make(provider: Any, profile: str = PROFILE, **more: Any) -> Any:
@@ -104,7 +104,7 @@ PAID = {"id": "pay_9", "state": "COMPLETE", "order": "ORD-9", "amount": 700}
 
 
 async def outcome(driver: Driver) -> str:
-    """The outcome of ORD-9 now."""
+    """Return the outcome of ORD-9 now."""
     await refold_until_quiet(driver.context, limit=100, progress=lambda count: None)
     return str((await driver.api("GET", "/orders/ORD-9")).json()["outcome"])
 

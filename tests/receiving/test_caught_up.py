@@ -26,13 +26,13 @@ PHONE = "254711223344"
 
 
 async def nothing(reading: ReaderContext, **_: Any) -> int:
-    """A reader that stands still."""
+    """Read nothing."""
     return 0
 
 
 @pytest.fixture
 def standing_still(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
-    """The reader reads nothing; who waits for it waits a moment only."""
+    """Let the reader read nothing; who waits for it waits a moment only."""
     monkeypatch.setattr(reader, "read_some", nothing)
     monkeypatch.setattr(caught_up, "READ_WITHIN_S", 0.05)
     return monkeypatch

@@ -35,13 +35,13 @@ from tests.reconcile.build import T, seconds
 
 @pytest.fixture
 async def inbox(tmp_path: Path) -> AsyncIterator[Inbox]:
-    """A serving store on a new database."""
+    """Open a serving store on a new database."""
     async with opened(f"sqlite+aiosqlite:///{tmp_path}/t.db") as opened_:
         yield opened_
 
 
 def unconfirmed(event_id: str, **fields: Any) -> Event:
-    """An event that its signature does not cover."""
+    """Make an event that its signature does not cover."""
     return said(event_id, standing=UNCONFIRMED, **{"order": "A", **fields})
 
 

@@ -130,7 +130,7 @@ async def test_one_provider_that_hangs_holds_up_no_other(asking: Any) -> None:
 
 
 async def test_the_index_is_rebuilt_with_what_was_fetched(asking: Any) -> None:
-    """reindex reads kept answers as answers; the order stays paid."""
+    """Check that reindex reads kept answers as answers, and that the order stays paid."""
     provider = Provider({"state": "COMPLETE", "order": "ORD-9", "amount": 700})
     async with asking(provider) as driver:
         await deliver(driver, PAID)

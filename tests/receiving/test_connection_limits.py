@@ -15,11 +15,11 @@ class Connection:
     aborted: int = 0
 
     def overdue(self, now: float) -> str | None:
-        """The reason, once it is."""
+        """Return the reason, once it is overdue."""
         return "receive_deadline" if now >= self.ends else None
 
     def abort(self) -> None:
-        """Counted."""
+        """Count the call."""
         self.aborted += 1
 
 

@@ -23,13 +23,13 @@ ACCOUNTS: Any = {name: SimpleNamespace(name=name) for name in ("shop", "till", "
 
 @pytest.fixture
 async def inbox(tmp_path: Path) -> AsyncIterator[Inbox]:
-    """A serving store on a new database."""
+    """Open a serving store on a new database."""
     async with opened(f"sqlite+aiosqlite:///{tmp_path}/t.db") as opened_:
         yield opened_
 
 
 async def mistakes(inbox: Inbox, kept: Rejection) -> list[str]:
-    """What would explain it."""
+    """List the mistakes that would explain it."""
     await keep(inbox, kept)
     found = await diagnose_delivery(context(inbox), kept.delivery_id, accounts=ACCOUNTS)
     assert found.rejection == kept

@@ -70,7 +70,7 @@ class Door:
         self.noted.append(reason)
 
     def decide(self, address: str) -> str:
-        """What becomes of one more refused request."""
+        """Decide about one more refused request."""
         self.asked.append(address)
         return self.decided
 
@@ -115,7 +115,7 @@ def door(monkeypatch: pytest.MonkeyPatch) -> Door:
 
 
 def length(body: bytes) -> Header:
-    """The header that says it."""
+    """Return the header that gives the body's length."""
     return b"content-length", b"%d" % len(body)
 
 

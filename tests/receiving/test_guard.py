@@ -90,7 +90,7 @@ async def test_a_head_at_its_bound(
 
 
 def changed(**limits: Any) -> Any:
-    """The limits of these tests but for some."""
+    """Return the limits of these tests, some of them changed."""
     return type(LIMITS)(
         **{
             "receive_deadline_s": 600,
@@ -252,7 +252,7 @@ class Moved:
 
 @pytest.fixture
 async def clock(monkeypatch: pytest.MonkeyPatch) -> Moved:
-    """It stands still."""
+    """Make a clock that stands still."""
     return Moved(monkeypatch)
 
 

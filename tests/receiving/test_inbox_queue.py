@@ -61,7 +61,7 @@ class Queue:
         )
 
     async def answers(self, *items: Item) -> list[Any]:
-        """What each sender of these is answered, who came at once."""
+        """Submit these items at once; list the answer to each sender."""
         running = asyncio.create_task(self.queue.run())
         found = await asyncio.gather(
             *(self.queue.submit(item) for item in items), return_exceptions=True

@@ -92,7 +92,7 @@ def kept(plain: Plain, *counts: int) -> list[int]:
 
 
 def found(plain: Plain, after: int, limit: int, most_bytes: int) -> list[int]:
-    """The numbers of the next rows."""
+    """List the numbers of the next rows."""
     rows = rows_after(plain, after, limit=limit, most_bytes=most_bytes, in_file=False)
     assert [row.in_file for row in rows] == [False] * len(rows)
     return [row.seq for row in rows]

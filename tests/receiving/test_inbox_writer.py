@@ -75,7 +75,7 @@ class Files:
         return self.folding
 
     def check_place(self) -> None:
-        """Looked at, until the database is gone."""
+        """Count the looks, and fail once the database is gone."""
         self.places += 1
         if self.gone():
             raise StorePoisoned("gone")
@@ -191,7 +191,7 @@ async def test_after_a_commit_that_was_not_made_the_next_deletes_nothing() -> No
 
 @pytest.fixture
 def seconds(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """What the clock says."""
+    """Make a clock that shows the one number in this list."""
     now = [100.0]
     monkeypatch.setattr(inbox_writer_store, "monotonic", lambda: now[0])
     return now

@@ -46,13 +46,13 @@ from tests.reconcile.build import T, seconds
 
 @pytest.fixture
 async def inbox(tmp_path: Path) -> AsyncIterator[Inbox]:
-    """A serving store on a new database."""
+    """Open a serving store on a new database."""
     async with opened(f"sqlite+aiosqlite:///{tmp_path}/t.db") as opened_:
         yield opened_
 
 
 def entries_of(refused: Rejection, unread: Arrival, taken: Arrival) -> list[LogEntry]:
-    """What the log has of these."""
+    """List the log's entries of these."""
     return [
         LogEntry(
             delivery_id=refused.delivery_id,

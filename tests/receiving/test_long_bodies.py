@@ -18,7 +18,7 @@ def endpoint() -> Webhooks:
 
 
 def parts(*sizes: int | None) -> list[dict[str, Any]]:
-    """The messages of a body in parts of these sizes; None: the sender hangs up."""
+    """List the messages of a body in parts of these sizes; None: the sender hangs up."""
     messages: list[dict[str, Any]] = [
         {"type": "http.disconnect"}
         if size is None
@@ -29,7 +29,7 @@ def parts(*sizes: int | None) -> list[dict[str, Any]]:
 
 
 async def taken(webhooks: Webhooks, *sizes: int | None) -> int | None:
-    """The length of the body that is taken; None where it is too large."""
+    """Return the length of the body that is taken; None where it is too large."""
     left = iter(parts(*sizes))
 
     async def receive() -> dict[str, Any]:

@@ -30,20 +30,20 @@ from tests.waiting import soon
 
 
 async def nothing(reading: Any, **_: Any) -> int:
-    """A reader that reads nothing."""
+    """Read nothing."""
     return 0
 
 
 @pytest.fixture
 def standing_still(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
-    """The reader reads nothing until it is undone; who waits for it waits a moment only."""
+    """Let the reader read nothing until it is undone; who waits for it waits a moment only."""
     monkeypatch.setattr(reader, "read_some", nothing)
     monkeypatch.setattr(caught_up, "READ_WITHIN_S", 0.05)
     return monkeypatch
 
 
 def reading(driver: Driver) -> ReaderContext:
-    """What the service's own reader works with."""
+    """Return the context of the service's own reader."""
     found: ReaderContext = reader_of(driver.service)._reading
     return found
 
@@ -312,7 +312,7 @@ async def test_rows_under_which_a_reader_died_are_read_one_by_one(
 
 
 def driver_rows(folder: Path, sql: str) -> list[tuple[Any, ...]]:
-    """What another connection finds."""
+    """Ask the database on another connection."""
     with closing(sqlite3.connect(folder / "t.db")) as database:
         return database.execute(sql).fetchall()
 
@@ -420,6 +420,6 @@ async def test_what_came_another_way_needs_no_row(driver: Driver) -> None:
 
 @pytest.fixture
 async def driver(tmp_path: Path) -> Any:
-    """A service whose tests fold."""
+    """Run a service whose tests fold."""
     async with driving(tmp_path, with_worker=False) as driven:
         yield driven

@@ -65,14 +65,14 @@ class Store:
         return 1
 
     async def on_snapshot(self, function: Any, *, aside: bool, limit: int) -> list[Suspect]:
-        """The first of the suspects."""
+        """List the first of the suspects."""
         assert (function, aside, limit) == (next_suspects, False, 1)
         return self.suspects[:1]
 
     async def next_rows(
         self, *, limit: int, most_bytes: int, brought: bool = False
     ) -> list[Unread]:
-        """What is there."""
+        """List the rows that are there."""
         assert not brought
         self.asked.append((limit, most_bytes))
         return self.rows
@@ -143,7 +143,7 @@ def row_of(count: int, seq: int = 1) -> Unread:
 
 
 def alone(*, tries: int = 0, damaged: bool = False) -> Suspect:
-    """A record that is read alone."""
+    """Make a record that is read alone."""
     item = None if damaged else received(arrival(said("e1", order="A")))
     return Suspect(7, tries, b"", item, ["B"])
 
@@ -448,8 +448,8 @@ async def test_what_is_read_is_in_the_log(tmp_path: Path, log: StringIO) -> None
 
 
 def waiting_for(oldest: Instant | None) -> tuple[Any, list[InboxEnd]]:
-    """What `behind_s` uses, five seconds after T, with this as the oldest that is not read; and up
-    to where that was asked."""
+    """Make what `behind_s` uses, five seconds after T, with this as the oldest unread arrival; and
+    the list of ends up to which it asked."""
     asked: list[InboxEnd] = []
 
     async def backlog(*, up_to: InboxEnd = EVERYTHING) -> Backlog:

@@ -18,7 +18,7 @@ class Clock:
 
 
 def decisions(rate: RejectionRate, address: str, times: int) -> Counter[str]:
-    """What becomes of so many rejections from one address."""
+    """Count the decisions about so many rejections from one address."""
     return Counter(rate.decide(address) for _ in range(times))
 
 

@@ -82,7 +82,7 @@ def test_the_kind_of_an_address(address: str, kind: str) -> None:
 
 
 def refused(*sent: tuple[str, str, int]) -> RefusedAges:
-    """What a receiver remembers of these: source, digest, and seconds after T."""
+    """Make a receiver's memory of these: source, digest, and seconds after T."""
     found = RefusedAges()
     for source, digest, after in sent:
         found.refused(source, digest=digest, at=Instant(T + after), problem=f"It is old.{after}")

@@ -19,7 +19,7 @@ from tests.reconcile.build import T
 
 
 def ages(*bodies: str, at: Instant = T, source: str = "shop") -> RefusedAges:
-    """What a receiver remembers that refused these bodies, all at once."""
+    """Make the memory of a receiver that refused these bodies, all at once."""
     found = RefusedAges()
     for body in bodies:
         found.refused(source, digest=body, at=at, problem="It is 15 min old.")

@@ -81,7 +81,7 @@ class Service:
     async def takes(
         self, body: bytes | None = BODY, *, source: str = "shop", **more: Any
     ) -> ReceiverAnswer:
-        """What a request is answered; by itself a genuine one."""
+        """Answer a request; by itself a genuine one."""
         headers = more.pop("headers", signed(body or b"", at=T))
         incoming = Incoming(
             headers,
@@ -108,7 +108,7 @@ def service() -> Service:
 
 
 def unsigned() -> Any:
-    """A source that nobody signs for."""
+    """Make a source that nobody signs for."""
     known = Source(name="shop", profile=load_profile("checkout"), secrets=[secret(KEY)])
     weak = SimpleNamespace(**{name: getattr(known, name) for name in ("name", "handshake")})
     weak.unsigned = True
@@ -225,7 +225,7 @@ async def test_what_nobody_signs_is_small_and_within_its_allowance(
 
 @pytest.fixture
 def seconds(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """What the clock says."""
+    """Make a clock that shows the one number in this list."""
     now = [100.0]
     monkeypatch.setattr(receive, "monotonic", lambda: now[0])
     return now

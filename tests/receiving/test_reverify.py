@@ -41,13 +41,13 @@ class Refusals:
     driver: Driver
 
     def kept(self) -> list[tuple[Any, ...]]:
-        """The rejections that are left."""
+        """List the rejections that are left."""
         return self.driver.rows("SELECT id FROM rejections ORDER BY id")
 
 
 @pytest.fixture
 async def refusals(tmp_path: Path) -> AsyncIterator[Refusals]:
-    """The secret of one source is put right, that of the other is as it was."""
+    """Put the secret of one source right; leave that of the other as it was."""
     more: dict[str, Any] = {"SOURCES__OTHER__SECRETS": secret(OTHER), "MAX_BODY_BYTES": "1024"}
     async with driving(tmp_path, with_worker=False, **more) as driver:
         for minute, source, key, body in SENT:
@@ -65,7 +65,7 @@ OTHERS = (1, 0, 0, {"signature_mismatch": 1})
 
 
 def counts(done: Reverified) -> tuple[int, int, int, dict[str, int]]:
-    """What it came to."""
+    """Return the counts of a pass."""
     return done.judged, len(done.accepted), done.cut, done.refused
 
 

@@ -38,7 +38,7 @@ class Ring:
 
 @pytest.fixture
 def table() -> Iterator[Ring]:
-    """An empty one."""
+    """Make an empty ring."""
     with closing(sqlite3.connect(":memory:")) as connection:
         connection.execute(
             "CREATE TABLE rejections (id TEXT PRIMARY KEY, received_at, source, verdict, digest, "

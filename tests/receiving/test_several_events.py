@@ -48,21 +48,21 @@ def item(number: int, action: str = "paid", **more: Any) -> dict[str, Any]:
 
 
 def service(folder: Path, profile: str = PROFILE, **more: Any) -> Any:
-    """A service with one source that sends batches."""
+    """Run a service with one source that sends batches."""
     path = folder / "batches.toml"
     path.write_text(profile)
     return driving(folder, SOURCES__SHOP__PROFILE=str(path), SOURCES__SHOP__SECRETS=KEY, **more)
 
 
 async def again(driver: Driver, folder: Path, **more: str) -> Reindexed:
-    """The index rebuilt, with the profile as the file has it now."""
+    """Rebuild the index, with the profile as the file has it now."""
     return await reindex(
         with_sources(driver.context, now(folder, **more)), progress=lambda count: None
     )
 
 
 def now(folder: Path, **more: str) -> dict[str, Source]:
-    """The sources, with the profile as the file has it now."""
+    """Return the sources, with the profile as the file has it now."""
     path = str(folder / "batches.toml")
     more = {"SOURCES__SHOP__PROFILE": path, "SOURCES__SHOP__SECRETS": KEY, **more}
     return compile_sources(load_settings(environ(folder, **more)))
@@ -78,7 +78,7 @@ async def send(driver: Driver, *items: Any, source: str = "shop") -> dict[str, A
 
 
 async def outcomes(driver: Driver, *orders: str) -> list[str]:
-    """The outcomes of these orders."""
+    """List the outcomes of these orders."""
     await refold_until_quiet(driver.context, limit=100, progress=lambda count: None)
     return [(await driver.api("GET", f"/orders/{order}")).json()["outcome"] for order in orders]
 

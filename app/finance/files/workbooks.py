@@ -572,7 +572,7 @@ class _WrittenSheet:
     """
 
     def __init__(self, path: Path, name: str | None, *, noted: bool, most: int) -> None:
-        """Raises RefusedTable."""
+        """Open the sheet. Raises RefusedTable."""
         file = tempfile.TemporaryFile()  # noqa: SIM115
         weakref.finalize(self, file.close)
         _in_child(sheet_lines, path, name, noted, most, to=file)
