@@ -36,8 +36,8 @@ NEWEST: Final = VERSIONS[-1]
 """The version that this program needs."""
 
 DIGESTS: Final = {
-    "sqlite": "9fc9ee365f14830893e8bb674bd2c0e94b69d00e93f9e8f8cee9e3c84c4b4e9e",
-    "postgresql": "7c235345ae5b9d79069ab4899c1b1924e54103e19f87361efce38310e3ed2e3c",
+    "sqlite": "8fcb9f9edfa9b0c721829c5d06fabfa9baeecd5e54717f32989443fd044dc83a",
+    "postgresql": "76e762bbd4e2afd4f97f984528c1683c38fd490aa4c939e0b6b542581faa702b",
 }
 """SHA-256 of all objects that the migrations make, by dialect; a test prints what belongs here.
 Where the digest of a database differs, the migrations are run to name the first difference."""

@@ -104,6 +104,21 @@ class CounterRow(Table, table=True):
     value: int = big_column()
 
 
+class HolderRow(Table, table=True):
+    """One writing connection to PostgreSQL, and what its process does (`kind`). Each of its
+    transactions sets `newest` to a random mark and moves `until`; another holder that takes over
+    raises `epoch`, which ends this one."""
+
+    __tablename__ = "holders"
+    __table_args__ = CLUSTERED
+    holder: str = text_column(marks.not_personal("a machine's boot id and a process"), primary=True)
+    kind: str = text_column(marks.CODES)
+    host: str = text_column(marks.not_personal("the name of a machine"))
+    epoch: int = big_column()
+    until: int = big_column()
+    newest: str = text_column(marks.CODES)
+
+
 NUMBERED: Final[dict[str, Any]] = {**STRICT, "sqlite_autoincrement": True}
 """For tables whose deleted numbers must not return: a reader could take one for the row it has
 read."""
