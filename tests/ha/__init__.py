@@ -1,0 +1,1 @@
+"""Two database nodes and a witness, as `app/deploy/ha` lays them out, and what a takeover costs."""
