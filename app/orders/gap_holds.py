@@ -40,18 +40,25 @@ def gap_changes(
 
 def _change(history: History, gaps: Sequence[Gap], *, policy: Policy) -> HoldChange | None:
     last = last_word(history, GAP_ACCEPTED)
-    if last is not None and last.kind == "held":
-        since = max(gap.accepted_at for gap in gaps)
-        said = any(each.kind == "order_fulfilled" for each in history.records)
-        if not said and not _answered(history, since):
-            return None
-        ledger = fold(history, policy=policy, as_of=history.instant_at(EARLIEST))
-        paid = _captures(ledger, until=max(gap.until for gap in gaps))
-        if ledger.case.filed.fulfilled is None and not _all_answered(history, paid, since):
-            return None
-        return HoldChange("released", GAP_ACCEPTED, since)
     new = [gap for gap in gaps if last is None or gap.accepted_at >= last.recorded_at]
-    until = max((gap.until for gap in new), default=EARLIEST)
+    # A held order is held again for a later gap: earlier answers say nothing of it.
+    if new and (hold := _hold(history, new, policy=policy)) is not None:
+        return hold
+    if last is None or last.kind != "held":
+        return None
+    since = max(gap.accepted_at for gap in gaps)
+    said = any(each.kind == "order_fulfilled" for each in history.records)
+    if not said and not _answered(history, since):
+        return None
+    ledger = fold(history, policy=policy, as_of=history.instant_at(EARLIEST))
+    paid = _captures(ledger, until=max(gap.until for gap in gaps))
+    if ledger.case.filed.fulfilled is None and not _all_answered(history, paid, since):
+        return None
+    return HoldChange("released", GAP_ACCEPTED, since)
+
+
+def _hold(history: History, new: Sequence[Gap], *, policy: Policy) -> HoldChange | None:
+    until = max(gap.until for gap in new)
     if not _may_have_been_paid(history, until=until):  # most orders: they need no fold
         return None
     ledger = fold(history, policy=policy, as_of=history.instant_at(EARLIEST))

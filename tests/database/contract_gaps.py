@@ -171,18 +171,21 @@ class GapContract:
         assert [kind for _, kind, _, _ in await hold_records(inbox)] == ["held", "released"]
 
     @pytest.mark.parametrize("states", [True, False])
-    async def test_providers_whose_answers_state_a_position_are_asked(
+    async def test_providers_whose_answers_state_a_position_are_asked_after_each_gap(
         self, inbox: Inbox, states: bool
     ) -> None:
         await keep(inbox, arrival(paid("A")))
         rule = SimpleNamespace(states=states)
         source = SimpleNamespace(profile=SimpleNamespace(fetch_back=rule))
-        at = [with_sources(context(inbox, at=each), {"shop": source}) for each in (9, 21)]
+        at = [with_sources(context(inbox, at=each), {"shop": source}) for each in (9, 21, 41)]
         await started(at[0])
-        await accept_gap(inbox, since=2, until=8, at=20)
-        await started(at[1])
-        asked = await rows(inbox, "SELECT event_id, due_at FROM confirmations")
-        assert asked == ([("paid-A", seconds(21))] if states else [])
+        for number, again in enumerate(at[1:], start=1):
+            await accept_gap(inbox, since=2, until=8, at=20 * number)
+            await started(again)
+            asked = await rows(inbox, "SELECT event_id, due_at FROM confirmations")
+            assert asked == ([("paid-A", again.clock.now())] if states else [])
+            assert [held for _, held in await gaps_with_holds(again)][-1] == 1
+        assert len(await hold_records(inbox)) == 2
 
     async def test_orders_with_money_come_due_in_batches_also_after_a_break(
         self, inbox: Inbox, monkeypatch: pytest.MonkeyPatch
