@@ -30,7 +30,7 @@ from app.database.gaps import check_log_is_newer
 from app.database.locks import MIGRATING, ServiceLock, WriteLock, take_lock
 from app.database.postgresql import Purpose
 from app.database.schema import Made, identity_of
-from app.database.statements import Plain, Result, Words, run, run_snapshot
+from app.database.statements import Plain, PlainConnection, Result, Words, run, run_snapshot
 from app.database.writer import MIB, DatabaseFiles, LogLength, Space, Writer
 
 log = structlog.get_logger()
@@ -61,6 +61,9 @@ class Database:
         """Whether the whole file has been checked; else call `look`."""
         self.on_poison: Callable[[str], None] = lambda reason: None
         """Called once with the reason why nothing more may be written."""
+        self.check: Callable[[PlainConnection], None] = lambda connection: None
+        """Called before an existing database is written or upgraded; what it raises prevents
+        that."""
         self._made = None if self.path is None else Made(self.path)
         self.service = None if self.path is None else ServiceLock(self.path)
         """The lock of the serving process; None on PostgreSQL."""
@@ -192,18 +195,26 @@ class Database:
         self._make_folder()
         if self.path is not None:
             check_log_is_newer(self.path)
-        async with self.writer.transaction() as connection:
+        async with self.writer.transaction(noted=False) as connection:
             current = await schema.current_version(connection)
             new = current is None and not self.shared
             if current != schema.NEWEST and not (new or (upgrade and not self.shared)):
                 raise _upgrade_is_due(current)
-            await _bring_up_to_date(connection, current)
+            await self._bring_up_to_date(connection, current)
             self.environment = await schema.stamp_environment(connection, self.environment)
             if self.environment is None:
                 raise _environment_unstated()
             await note_server(connection, once=True)
             identity = await run(connection, identity_of)
         self._note_made(identity)
+
+    async def _bring_up_to_date(self, connection: AsyncConnection, current: str | None) -> None:
+        """Run the migrations that are due. Raise StrangeSchema unless the schema is then ours."""
+        if current is not None:
+            await run(connection, self.check)
+        if current != schema.NEWEST:
+            await schema.upgrade(connection)
+        await schema.require_own(connection)
 
     def _note_made(self, identity: str) -> None:
         if self._made is not None:
@@ -263,12 +274,14 @@ class Database:
         ConfigurationError where a process serves an older SQLite database."""
         with system_errors_explained():
             self._make_folder(stamped=False)
-            async with self.writer.transaction() as connection:
+            if self.path is not None:
+                check_log_is_newer(self.path)
+            async with self.writer.transaction(noted=False) as connection:
                 await run(connection, take_lock, MIGRATING)
                 before = await schema.current_version(connection)
                 if before not in (None, schema.NEWEST) and self.service is not None:
                     self.service.take()
-                await _bring_up_to_date(connection, before)
+                await self._bring_up_to_date(connection, before)
                 await schema.stamp_environment(connection, self.environment)
                 identity = await run(connection, identity_of)
             self._note_made(identity)
@@ -323,13 +336,6 @@ class DatabaseContext(Protocol):
     @property
     def clock(self) -> Clock:
         """The source of the present instant."""
-
-
-async def _bring_up_to_date(connection: AsyncConnection, current: str | None) -> None:
-    """Run the migrations that are due. Raise StrangeSchema unless the schema is then ours."""
-    if current != schema.NEWEST:
-        await schema.upgrade(connection)
-    await schema.require_own(connection)
 
 
 async def sync_file(writer: Writer, path: Path) -> None:

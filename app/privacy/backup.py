@@ -39,7 +39,7 @@ from app.database.statements import run
 from app.evidence import seal
 from app.privacy import backup_store
 from app.privacy.backup_moment import shown_name
-from app.privacy.gap import accept_gap, check_accepted, follow_loss
+from app.privacy.gap import accept_gap, bring_up_to_date, check_accepted, follow_loss
 from app.privacy.replay_erasures import ErasureReplay, Replayed, Without, replay_after_restore
 from app.receiving import inbox_file_store, inbox_loss_store, inbox_store
 from app.receiving.inbox import Inbox, open_inbox
@@ -305,7 +305,7 @@ async def restore(
             now = clock.now()
             copy = settings.for_copy(backup_store.url_of_copy(url, part))
             with backup_store.found_in(backup):
-                await _bring_up_to_date(copy)
+                await bring_up_to_date(copy)  # it may be of an older version
                 async with open_inbox(copy, purpose="alone") as inbox:  # 3
                     replaced = backup_store.replaced_by(database, now=now)
                     file = inbox_file_store.facts_at(database)
@@ -332,15 +332,6 @@ async def restore(
                     )
             kept = backup_store.in_place(part, database, keep_as=keep_as)  # 6
     return Restored(contents=contents, kept=kept, followed=followed, erased=erased, gap=found)
-
-
-async def _bring_up_to_date(copy: Settings) -> None:
-    """Upgrade a copy that nobody serves: the backup may be of an older version."""
-    database = Database(copy, purpose="upgrading")
-    try:
-        await database.upgrade()
-    finally:
-        await database.close()
 
 
 async def after_restore(

@@ -17,6 +17,7 @@ from app.access.operators import note_in_trail, owner
 from app.config.settings import Settings
 from app.core.clock import Clock
 from app.core.errors import ConfigurationError, StoreUnavailable, UsageError
+from app.database.database import Database
 from app.database.engine import Connection
 from app.database.facts import damage
 from app.database.faults import PUT_BACK
@@ -37,6 +38,7 @@ async def accept_found(
 
     follow  whether published numbers rise; where the caller does not do that
     """
+    await bring_up_to_date(settings)
     async with open_inbox(settings, purpose="alone", refuses_gap=False) as inbox:
         found, path, at = await inbox.gap(), inbox.database.path, clock.now()
         check_accepted(found, reason, command="tallyhook serve")
@@ -52,6 +54,15 @@ async def accept_found(
                 await follow_loss(connection, at=at)
             await _go_on(connection, path)
     return found
+
+
+async def bring_up_to_date(settings: Settings) -> None:
+    """Upgrade a database that nobody serves, also one that lost commits: that stays seen."""
+    database = Database(settings)
+    try:
+        await database.upgrade()
+    finally:
+        await database.close()
 
 
 async def _go_on(connection: Connection, database: Path) -> None:

@@ -33,11 +33,11 @@ from app.database.database import (
 from app.database.engine import writing_engine
 from app.database.gaps import ACCEPT, FoundGap
 from app.database.postgresql import Purpose
-from app.database.statements import run
+from app.database.statements import PlainConnection, run
 from app.database.writer import TURN_S, Writer
 from app.receiving.append_store import TRIAL, Arrival, Ready, StoredVerdict, append, append_ready
 from app.receiving.correlation_store import LinkMemory
-from app.receiving.inbox_file_store import InboxFile, facts_at
+from app.receiving.inbox_file_store import InboxFile, facts_at, mend_emptied
 from app.receiving.inbox_loss_store import (
     AT_ONCE,
     WITHOUT_LOG,
@@ -69,6 +69,7 @@ from app.receiving.inbox_store import (
     found_gap,
     last_number,
     tidied,
+    until_now,
 )
 from app.receiving.inbox_writer_store import InboxWriter
 from app.receiving.refusal_store import RejectionRing
@@ -97,8 +98,9 @@ class Inbox(InboxRows):
     def __init__(self, settings: Settings, *, purpose: Purpose, refuses_gap: bool = True) -> None:
         """refuses_gap: whether a database that lost commits is not opened to be written."""
         self.settings = settings
-        self._refuses_gap = refuses_gap
         self.database = Database(settings, purpose=purpose)
+        if refuses_gap:
+            self.database.check = self._check_gap
         self.file: InboxFile | None = None
         if self.database.path is not None:
             low_water_mib = settings.disk_low_water_mb
@@ -236,22 +238,27 @@ class Inbox(InboxRows):
         await self.database.open(purpose)
         if self.file is not None and purpose in ("serving", "working", "alone"):
             drop_cached_pages(self.file.path)
-        if self._refuses_gap and purpose != "reading":
-            await self._refuse_gap()
+            if purpose != "working":
+                mend_emptied(self.file.path)
+        if purpose in ("working", "folding"):
+            await self.database.on_snapshot(self.database.check)
         if purpose == "serving":
             await self._open_intake()
 
     async def gap(self) -> FoundGap | None:
         """Return the commits that the database has lost, by its inbox file; None where it lost
         none, or has no such file."""
-        path = self.database.path
-        file = None if path is None else facts_at(path)  # first: the database only goes on
-        return None if file is None else await self.database.on_snapshot(found_gap, file)
+        return await self.database.on_snapshot(self._found_gap)
 
-    async def _refuse_gap(self) -> None:
-        """Raise ConfigurationError for a database that lost commits: a commit of this process would
-        hide it."""
-        found = await self.gap()
+    def _found_gap(self, connection: PlainConnection) -> FoundGap | None:
+        path = self.database.path
+        file = None if path is None else facts_at(path)
+        return found_gap(connection, file, now=SystemClock().now())
+
+    def _check_gap(self, connection: PlainConnection) -> None:
+        """Raise ConfigurationError for a database that lost commits: a commit of this process, or a
+        migration, would hide it."""
+        found = self._found_gap(connection)
         if found is not None:
             raise ConfigurationError(
                 [
@@ -337,15 +344,18 @@ class Inbox(InboxRows):
                 return None
             what = WITHOUT_LOG
         if state.closed is not None and file.is_there():
-            numbers = range(state.position + 1, state.closed + 1)
-            found = {row[0] for row in await file.on_snapshot(readable, numbers)}
-        return loss_after(
+            for at in range(state.position + 1, state.closed + 1, AT_ONCE):
+                some = range(at, min(at + AT_ONCE, state.closed + 1))
+                found |= {row[0] for row in await file.on_snapshot(readable, some)}
+        now = SystemClock().now()
+        lost = loss_after(
             state,
             detail=f"the inbox {file.path} {what}",
             found=found,
             on_its_way=Duration((self.settings.receive_deadline_s + TURN_S) * SECOND),
-            now=SystemClock().now(),
+            now=now,
         )
+        return await self.database.on_snapshot(until_now, lost, now=now)
 
     async def make_way(self) -> None:
         """Make way for a new file: what can be read of the unread rows is saved, and what is left
@@ -391,8 +401,9 @@ class Inbox(InboxRows):
             what = "was removed" if lost[1] == "is gone" else lost[1]
             what = what if lost[0] == file.path else f"lost its log, which {what},"
             detail = f"the inbox {file.path} {what} while it was served"
-            found = loss_among(gone, kept.kept, detail=detail, now=SystemClock().now())
-            await writer.commit(note_lost, found)
+            now = SystemClock().now()
+            found = loss_among(gone, kept.kept, detail=detail, now=now)
+            found = await writer.commit(note_lost, found, now=now)
         log.error("the inbox was lost", problem=found.sentence(), count=saved)
 
     async def close(self) -> None:

@@ -9,6 +9,7 @@ an older copy, would give numbers again that were read under it: it is lost (`in
 import hashlib
 import os
 import sqlite3
+import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, closing
 from functools import cached_property
@@ -16,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 import structlog
-from sqlalchemy import Connection
+from sqlalchemy import Connection, create_engine
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from app.core.errors import ConfigurationError, StorePoisoned
@@ -215,7 +216,7 @@ class InboxFile:
 def facts_at(database: Path) -> FileFacts | None:
     """Read the facts of the inbox beside a database; None where it has none or cannot be read."""
     path = path_of(database)
-    if not path.exists():
+    if not path.exists() or not path.stat().st_size:  # to open an empty one would delete its log
         return None
     try:
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as inbox:
@@ -229,11 +230,28 @@ def facts_at(database: Path) -> FileFacts | None:
 
 def _is_bare(path: Path) -> bool:
     """Whether nothing is in the file, not even a table. One that cannot be read may have all."""
+    if not path.stat().st_size:
+        return True
     try:
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as inbox:
             return not inbox.execute(_OBJECTS).fetchall()
     except sqlite3.Error:
         return False
+
+
+def mend_emptied(path: Path) -> None:
+    """Put the pages of a new file into one that was emptied, so that what its log holds can be
+    read: SQLite would delete the log. Only while nothing has it open."""
+    log_file = Path(f"{path}-wal")
+    if path.exists() and not path.stat().st_size and log_file.exists() and log_file.stat().st_size:
+        with tempfile.TemporaryDirectory() as folder:
+            new = Path(folder) / "new"
+            engine = create_engine(f"sqlite:///{new}")
+            with engine.begin() as connection:
+                _create(connection)
+            engine.dispose()
+            path.write_bytes(new.read_bytes())
+        log.warning("an emptied inbox is read from its log", database=str(path))
 
 
 def path_of(database: Path) -> Path:

@@ -20,6 +20,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict
 from functools import cache
+from itertools import count
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -40,6 +41,7 @@ from app.receiving.inbox_store import (
     position_of,
     put_counter,
     put_fact,
+    until_now,
 )
 from reconcile.instants import EARLIEST, Duration, Instant
 
@@ -166,9 +168,11 @@ def note_open(connection: PlainConnection, *, last: int, now: Instant) -> None:
         put_counter(connection, OPENED, now)
 
 
-def note_lost(connection: PlainConnection, lost: FoundGap) -> None:
-    """Note a loss for the next start."""
-    put_fact(connection, LOST, json.dumps(asdict(lost)))
+def note_lost(connection: PlainConnection, lost: FoundGap, *, now: Instant) -> FoundGap:
+    """Note a loss for the next start, and return it with no part of it in the future."""
+    found = until_now(connection, lost, now=now)
+    put_fact(connection, LOST, json.dumps(asdict(found)))
+    return found
 
 
 def save(connection: PlainConnection, rows: Sequence[Sequence[Any]], up_to: int) -> None:
@@ -192,22 +196,23 @@ def numbers_in(connection: PlainConnection, after: int) -> set[int]:
     """Return the numbers above one that can be found, from either end of a damaged file."""
     found = set[int]()
     for sql in (_FORWARD, _BACKWARD):
-        last: int | None = None
+        least, most = after, LAST_NUMBER
         try:
-            while rows := connection.ask(sql, (after, last, last)):
-                last = rows[-1][0]
-                found |= {number for (number,) in rows}
+            while rows := connection.ask(sql, (least, most)):
+                ((number,),) = rows
+                found.add(number)
+                least, most = (number, most) if sql is _FORWARD else (least, number)
         except sqlite3.DatabaseError:
             continue
+        break  # all of it could be read
     return found
 
 
-_FORWARD: Final = (
-    "SELECT seq FROM inbox WHERE seq > ? AND (? IS NULL OR seq > ?) ORDER BY seq LIMIT 1"
-)
-_BACKWARD: Final = (
-    "SELECT seq FROM inbox WHERE seq > ? AND (? IS NULL OR seq < ?) ORDER BY seq DESC LIMIT 1"
-)
+LAST_NUMBER: Final = 2**63 - 1
+"""The largest number that SQLite can give a row."""
+
+_FORWARD: Final = "SELECT seq FROM inbox WHERE seq > ? AND seq <= ? ORDER BY seq LIMIT 1"
+_BACKWARD: Final = "SELECT seq FROM inbox WHERE seq > ? AND seq < ? ORDER BY seq DESC LIMIT 1"
 
 
 def readable(connection: PlainConnection, numbers: Iterable[int]) -> list[tuple[Any, ...]]:
@@ -234,11 +239,14 @@ def wrong_with(path: Path, *, look: Callable[[], bool]) -> str | None:
     """
     if not path.exists():
         return "is gone"
+    if not path.stat().st_size:  # to open it would delete its log
+        return "was emptied"
     try:
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as inbox:
             if not inbox.execute("SELECT 1 FROM sqlite_master WHERE name='inbox'").fetchall():
                 return "was emptied"
-            inbox.execute("SELECT value FROM meta").fetchall()
+            if not inbox.execute("SELECT value FROM meta").fetchall():  # see `mend_emptied`
+                return DAMAGED
             found = inbox.execute("PRAGMA quick_check(1)").fetchall() if look() else [("ok",)]
     except sqlite3.DatabaseError as error:
         if getattr(error, "sqlite_errorcode", 0) & 0xFF in (
@@ -305,11 +313,12 @@ def mend_length(path: Path) -> None:
 
 def move_aside(path: Path) -> Path | None:
     """Give what is left of the file and its log another name. Return it; None where nothing is."""
-    number = 1
-    while (kept := path.with_name(f"{path.name}.lost-{number}")).exists():
-        number += 1
-    for suffix in ("-shm", "-wal", ""):
-        file = Path(f"{path}{suffix}")
-        if file.exists():
-            file.rename(f"{kept}{suffix}")
-    return kept if kept.exists() else None
+    suffixes = ("-shm", "-wal", "")
+    left = [suffix for suffix in suffixes if Path(f"{path}{suffix}").exists()]
+    for number in count(1):
+        kept = Path(f"{path}.lost-{number}")
+        if not any(Path(f"{kept}{suffix}").exists() for suffix in suffixes):
+            break
+    for suffix in left:
+        Path(f"{path}{suffix}").rename(f"{kept}{suffix}")
+    return kept if left else None

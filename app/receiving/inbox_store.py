@@ -33,7 +33,7 @@ from app.database.gaps import LAST_COMMIT, FoundGap
 from app.database.locks import READING, HeldFile
 from app.database.statements import Plain, PlainConnection, Result, Words, insert_rows
 from app.receiving.framing import DamagedRow, Item, framed, items_in
-from reconcile.instants import Instant
+from reconcile.instants import EARLIEST, Instant
 
 _TRY: Final = text("SELECT pg_try_advisory_lock(:lock)")
 _ASK: Final = text("SELECT 1")
@@ -342,7 +342,9 @@ def go_on_from(connection: PlainConnection, file: FileFacts) -> None:
         put_counter(connection, name, max(value, counter(connection, name)))
 
 
-def found_gap(connection: PlainConnection, file: FileFacts | None) -> FoundGap | None:
+def found_gap(
+    connection: PlainConnection, file: FileFacts | None, *, now: Instant
+) -> FoundGap | None:
     """Return what the database lacks of what it had, by the file that it reads; None where it lacks
     nothing. A database that knows of no file may have lost the commit that said so."""
     if file is None or fact(connection, IDENTITY) not in (None, file.identity):
@@ -359,13 +361,27 @@ def found_gap(connection: PlainConnection, file: FileFacts | None) -> FoundGap |
     if lost:  # what is lost came after what was read last
         for (arrived,) in connection.ask(LAST_ARRIVAL):
             since = min(since, arrived)
-    return FoundGap(
+    found = FoundGap(
         kind="database",
         since=since,
         until=Instant(max(since, file.last_commit)),
         deliveries=lost,
         detail="the database's newest commits are gone",
     )
+    return until_now(connection, found, now=now)
+
+
+def until_now(connection: PlainConnection, found: FoundGap, *, now: Instant) -> FoundGap:
+    """Return the gap with no part of it in the future. Where a clock was ahead, it began after the
+    newest arrival that is not."""
+    since = found.since
+    if since > now:
+        ((arrived,),) = connection.ask(_ARRIVED_BY, (now,))
+        since = EARLIEST if arrived is None else arrived
+    return replace(found, since=since, until=max(since, min(found.until, now)))
+
+
+_ARRIVED_BY: Final = "SELECT max(received_at) FROM deliveries WHERE received_at <= ?"
 
 
 def gap_since_backup(
@@ -379,13 +395,14 @@ def gap_since_backup(
     has = Instant(counter(connection, LAST_COMMIT))
     if file is not None and fact(connection, IDENTITY) == file.identity:
         noted = max(file.last_commit, last or 0)
-        if (found := found_gap(connection, file._replace(last_commit=noted))) is None:
+        if (found := found_gap(connection, file._replace(last_commit=noted), now=now)) is None:
             return None
         return replace(found, detail=_SINCE_BACKUP)
     if last is not None and last <= has:
         return None
-    until = max(has, now if last is None else Instant(last))
-    return FoundGap(kind="database", since=has, until=until, deliveries=None, detail=_SINCE_BACKUP)
+    until = now if last is None else Instant(last)
+    found = FoundGap(kind="database", since=has, until=until, deliveries=None, detail=_SINCE_BACKUP)
+    return until_now(connection, found, now=now)
 
 
 _SINCE_BACKUP: Final = "what came after the backup is not in it"
@@ -402,13 +419,14 @@ def gap_of_inbox(
     since = Instant(counter(connection, LAST_COMMIT))
     for (arrived,) in connection.ask(LAST_ARRIVAL):
         since = min(since, arrived)
-    return FoundGap(
+    found = FoundGap(
         kind="inbox",
         since=since,
-        until=max(since, now),
+        until=now,
         deliveries=None,
         detail="the inbox file is gone, or another one, and with it what was not read yet",
     )
+    return until_now(connection, found, now=now)
 
 
 LAST_ARRIVAL: Final = "SELECT received_at FROM deliveries ORDER BY id DESC LIMIT 1"

@@ -23,7 +23,7 @@ from app.database.database import Database
 from app.database.engine import database_place, is_sqlite, sqlite_path
 from app.database.postgresql import Purpose
 from app.orders.order_facts import in_force_since, start_requiring
-from app.receiving.inbox import open_inbox
+from app.receiving.inbox import Inbox, open_inbox
 from app.receiving.phone_store import has_other_keys
 
 if TYPE_CHECKING:
@@ -101,11 +101,11 @@ async def _begin_erasure_journal(context: AppContext) -> None:
 
 async def upgrade_database(settings: Settings) -> tuple[str | None, str]:
     """Run the migrations that are due. Returns the versions before and after."""
-    database = Database(settings)
+    inbox = Inbox(settings, purpose="upgrading")
     try:
-        return await database.upgrade()
+        return await inbox.database.upgrade()
     finally:
-        await database.close()
+        await inbox.close()
 
 
 async def create_database(settings: Settings, *, anew: bool) -> Path:

@@ -1,5 +1,6 @@
 """Commands of a newer version beside a service of the older one: none but two changes a schema."""
 
+import asyncio
 import sqlite3
 from contextlib import closing
 from functools import cache
@@ -8,11 +9,15 @@ from shutil import copytree
 
 import pytest
 
+from app.core.clock import SystemClock
 from app.database import schema
 from app.database.locks import ServiceLock
+from app.privacy.gap import accept_found
+from app.receiving.inbox_file_store import path_of
 from tests.cli.test_commands import Run, run
 from tests.console.test_reader_stopped import COMMANDS, WORDS, needed_by
-from tests.contexts import ACCEPTED
+from tests.contexts import ACCEPTED, settings_of
+from tests.database.made import put_new
 
 __all__ = ["run"]
 
@@ -82,6 +87,27 @@ def test_no_command_changes_the_schema_under_a_service(
     assert sum(code == 3 for code in codes.values()) > len(codes) / 2, codes
     assert run("db", "upgrade").code == 0
     assert version(older) == NEWER
+
+
+def test_an_upgrade_hides_no_lost_commit(run: Run, tmp_path: Path, older: Path) -> None:
+    """It is refused before anything is migrated; who accepts the gap upgrades as well."""
+    before, inbox = version(older), path_of(older)
+    put_new(inbox)
+    with closing(sqlite3.connect(older)) as database, closing(sqlite3.connect(inbox)) as file:
+        database.execute("INSERT INTO meta (name, value) VALUES ('inbox', 'inbox_1')")
+        file.execute("INSERT INTO meta (name, value) VALUES ('inbox', 'inbox_1')")
+        file.execute("INSERT INTO counters (name, value) VALUES ('last commit', ?)", (2**60,))
+        database.commit()
+        file.commit()
+    copy = str(tmp_path / "copy.db")
+    assert run("backup", copy).code == 0
+    for words in (["db", "upgrade"], ["serve", "--port", "0"], ["restore", copy, "--force"]):
+        refused = run(*words)
+        assert (refused.code, version(older)) == (3, before), words
+        assert "--accept-gap --reason" in refused.err, refused.err
+    settings, clock = settings_of(older), SystemClock()
+    found = asyncio.run(accept_found(settings, reason="a test", clock=clock))
+    assert (found.kind, version(older)) == ("database", NEWER)
 
 
 def test_a_backup_of_the_older_version_is_made_and_restored_by_the_newer(

@@ -16,7 +16,7 @@ from app.privacy.backup import adopt_inbox
 from app.receiving import inbox as inbox_module
 from app.receiving.inbox import open_inbox
 from app.receiving.inbox_file_store import path_of
-from app.receiving.inbox_loss_store import readable
+from app.receiving.inbox_loss_store import move_aside, readable
 from reconcile.instants import format_instant
 from tests.contexts import settings_of
 from tests.database.builders import arrival, opened, said, submit
@@ -235,15 +235,40 @@ async def test_a_log_that_is_lost_before_anything_was_read_is_missed(
     assert "is older than it was" in await refused(there)
 
 
+@pytest.mark.parametrize("left", [4_096, 0])
+@pytest.mark.parametrize("looked_at", [False, True])
 async def test_a_file_that_was_cut_off_is_given_up_where_its_log_still_has_all_rows(
-    path: Path, tmp_path: Path
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, left: int, looked_at: bool
 ) -> None:
-    there = await killed(path, tmp_path / "there")
-    os.truncate(path_of(there), 4_096)
+    """Few rows are looked at, and held in memory, at once; no command that only reads destroys
+    the log of an emptied file."""
+    there, at_once = await killed(path, tmp_path / "there"), list[int]()
+
+    def some(connection: PlainConnection, numbers: Collection[int]) -> list[Any]:
+        at_once.append(len(numbers))
+        return readable(connection, numbers)
+
+    monkeypatch.setattr(inbox_module, "AT_ONCE", 1)
+    monkeypatch.setattr(inbox_module, "readable", some)
+    os.truncate(path_of(there), left)
+    if looked_at:
+        async with open_inbox(settings_of(url_of(there)), purpose="reading") as inbox:
+            await inbox.backlog()
+            await inbox.gap()
     async with opened(url_of(there)) as inbox:
         await take(inbox, "e5")
         assert await read(inbox) == ["e1", "e2", "e3", "e4", "e5"]
     assert there.with_name("t.db.inbox.lost-1").exists()
+    assert at_once == [1] * 4
+
+
+def test_a_file_that_is_kept_beside_overwrites_none_of_another(tmp_path: Path) -> None:
+    """Of the last loss only the log was left."""
+    for name in ("t.lost-1-wal", "t", "t-wal"):
+        (tmp_path / name).write_text(name)
+    assert move_aside(tmp_path / "t") == tmp_path / "t.lost-2"
+    found = {each.name: each.read_text() for each in tmp_path.iterdir()}
+    assert found == {"t.lost-1-wal": "t.lost-1-wal", "t.lost-2": "t", "t.lost-2-wal": "t-wal"}
 
 
 async def test_nothing_is_lost_with_the_file_of_a_killed_service_that_had_read_all(

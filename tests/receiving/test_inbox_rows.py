@@ -1,5 +1,6 @@
 """Rows of the inbox, its positions and its suspects, asked as the reader and the receiver ask."""
 
+import itertools
 import json
 import sqlite3
 import struct
@@ -13,6 +14,7 @@ import pytest
 from app.context.unread import Backlog
 from app.database.gaps import LAST_COMMIT
 from app.receiving.framing import DamagedRow, Received, framed, items_in
+from app.receiving.inbox_loss_store import numbers_in
 from app.receiving.inbox_store import (
     IDENTITY,
     POSITION,
@@ -43,9 +45,18 @@ from app.receiving.inbox_store import (
     try_again,
     uncount_try,
 )
-from reconcile.instants import Instant
+from reconcile.instants import EARLIEST, Instant
 from tests.database.builders import rejection
 from tests.database.made import put_new
+
+DELIVERED = (
+    "INSERT INTO deliveries (id, received_at, source, verdict, digest, size, headers) "
+    "VALUES (?, ?, 'shop', 'stored', '', 0, '')"
+)
+
+
+STEPS_A_ROW = 20
+"""Steps of SQLite's that a statement for one row may take."""
 
 
 class Plain:
@@ -55,6 +66,12 @@ class Plain:
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
+        self._steps = itertools.count()
+        connection.set_progress_handler(lambda: next(self._steps) < 0, 1)
+
+    def steps(self) -> int:
+        """Return how many steps SQLite has taken."""
+        return next(self._steps)
 
     def ask(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """One statement."""
@@ -218,9 +235,10 @@ def test_what_a_database_lacks_of_what_it_had(
     for name, value in ((POSITION, 3), (RECORDS_READ, 5), (LAST_COMMIT, 70)):
         put_counter(plain, name, value)
     file = FileFacts("a", noted, deleted, held)
-    found = found_gap(plain, file)
-    assert found_gap(plain, file._replace(identity="b")) is None
-    assert found_gap(plain, None) is None
+    now = Instant(99)
+    found = found_gap(plain, file, now=now)
+    assert found_gap(plain, file._replace(identity="b"), now=now) is None
+    assert found_gap(plain, None, now=now) is None
     if lost is None:
         assert found is None
         return
@@ -228,7 +246,29 @@ def test_what_a_database_lacks_of_what_it_had(
     assert (found.kind, found.since, found.until) == ("database", 70, noted)
     assert found.deliveries == lost
     go_on_from(plain, file)
-    assert found_gap(plain, file) is None
+    assert found_gap(plain, file, now=now) is None
+
+
+@pytest.mark.parametrize(
+    ("now", "since", "until"), [(80, 70, 80), (60, 40, 60), (30, EARLIEST, 30)]
+)
+def test_no_gap_lies_in_the_future_where_a_clock_was_ahead(
+    plain: Plain, now: int, since: int, until: int
+) -> None:
+    """It began after the newest delivery that is not dated by that clock, if there is one."""
+    for at in (40, 70):
+        plain.ask(DELIVERED, (f"dlv_{at}", at))
+    put_counter(plain, LAST_COMMIT, 70)
+    found = found_gap(plain, FileFacts("a", 90, 0, 0), now=Instant(now))
+    assert found is not None
+    assert (found.since, found.until) == (since, until)
+
+
+def test_the_search_for_what_a_damaged_file_still_holds_grows_with_its_rows(plain: Plain) -> None:
+    kept(plain, *[1] * 200)
+    begun = plain.steps()
+    assert numbers_in(plain, 0) == {*range(1, 201)}
+    assert plain.steps() - begun < 200 * STEPS_A_ROW
 
 
 def test_a_suspect_has_its_tries_and_is_set_aside(plain: Plain) -> None:
