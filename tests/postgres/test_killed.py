@@ -51,7 +51,7 @@ class Promised:
         again = deliver(port, *driver.unpromised)
         assert {answer.status for answer in again} <= {200}
         answers = [*driver.ledger.acknowledged, *again]
-        assert {answer.status for answer in driver.ledger.answers} == {200, 503}
+        assert driver.ledger.statuses() <= {200, 503}
         self.deliveries |= {answer.delivery for answer in answers}
         self.orders |= {f"ORD-{answer.event[:-1]}" for answer in answers}
         self.refused += len(driver.ledger.answers) - len(driver.ledger.acknowledged)
