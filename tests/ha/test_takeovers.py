@@ -17,7 +17,7 @@ from typing import Any, Final
 import pytest
 
 from app.core.clock import SystemClock
-from reconcile.instants import SECOND, Instant
+from reconcile.instants import SECOND
 from tests.database.builders import opened
 from tests.e2e.processes import Process, command, running, serving, token
 from tests.faults.load import Load, load
@@ -162,10 +162,6 @@ def services(folder: Path, cluster: Cluster) -> Iterator[dict[str, Process]]:
             assert all("Traceback" not in str(line) for line in process.lines)
 
 
-def acknowledged_at(driver: Load) -> list[Instant]:
-    return [answer.at for answer in driver.ledger.acknowledged]
-
-
 def goes_on(drivers: Mapping[str, Load]) -> None:
     """Wait until each driver has fifty more acknowledgements."""
     for driver in drivers.values():
@@ -251,9 +247,12 @@ def played(
             f"{(mended - began) / SECOND:.1f} s; the engine was silent for {engine.lasted_s:.1f} s"
         )
         for way, driver in drivers.items():
-            ours = silence(acknowledged_at(driver), since=began)
-            later = (ours.until - engine.until) / SECOND
-            print(f"  {way}: silent for {ours.lasted_s:.1f} s; {later:+.1f} s after the engine")
+            times = [answer.at for answer in driver.ledger.acknowledged]
+            first = min(at for at in times if at >= engine.until)
+            print(
+                f"  {way}: silent for {silence(times, since=began).lasted_s:.1f} s; first "
+                f"acknowledged {(first - engine.until) / SECOND:.2f} s after the engine's silence"
+            )
         print(f"  wrong: {wrong}")
     return wrong
 

@@ -25,6 +25,26 @@ REST_S: Final = 0.05
 _REFUSALS: Final = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
 
 
+def can_commit(url: str) -> bool:
+    """Return whether a node confirms a commit within TRY_S."""
+
+    async def committed() -> bool:
+        connection = None
+        try:
+            async with asyncio.timeout(TRY_S):
+                connection = await asyncpg.connect(url.replace("+asyncpg", ""))
+                # A transaction that writes nothing would not wait for its standby.
+                await connection.execute("SELECT pg_logical_emit_message(true, 'probe', '')")
+        except (OSError, *_REFUSALS):
+            return False
+        finally:
+            if connection is not None:
+                connection.terminate()
+        return True
+
+    return asyncio.run(committed())
+
+
 @dataclass(frozen=True, slots=True)
 class Silence:
     """The longest time without a success since a fault, in seconds, and when it ended."""
