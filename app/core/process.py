@@ -1,11 +1,49 @@
-"""Open files, garbage collection, core dumps and ending signals of a process, and what its child's
-end means."""
+"""Name, open files, garbage collection, core dumps and ending signals of a process, and what its
+child's end means."""
 
 import gc
 import os
 import resource
 import signal
+from functools import cache
+from pathlib import Path
 from typing import Final
+
+
+@cache
+def _place() -> str:
+    """Return the machine's boot id and the name space of process ids."""
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    return f"{boot}:{os.stat('/proc/self/ns/pid').st_ino}"
+
+
+def _started(process: int) -> str | None:
+    """Return when a process of this machine started, in ticks since the boot; an empty text where
+    it has ended, None where that cannot be seen."""
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return ""
+    except PermissionError:
+        pass
+    try:
+        state, *rest = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return None
+    return "" if state == "Z" else rest[18]
+
+
+def process_name() -> str:
+    """Return a name of this process that no other has, on any machine, before or after it."""
+    return f"{_place()}:{os.getpid()}:{_started(os.getpid())}"
+
+
+def has_ended(name: str) -> bool:
+    """Return whether a named process has surely ended: it ran on this machine, since its boot, and
+    where its number can be seen from here."""
+    place, process, started = name.rsplit(":", 2)
+    return place == _place() and _started(int(process)) not in (started, None)
+
 
 SPARE_FILES: Final = 128
 """Open files that the service needs besides one for each connection."""

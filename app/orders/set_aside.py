@@ -14,6 +14,7 @@ from app.context.context import AppContext
 from app.core.errors import NotFoundError
 from app.core.ids import new_id
 from app.database.engine import Connection
+from app.database.locks import LINKING, take_lock
 from app.database.statements import run
 from app.orders.customers import checked_reason
 from app.orders.history_store import gather
@@ -93,12 +94,14 @@ async def hold_orders(context: AppContext, one: Suspect, orders: Sequence[str]) 
     """Set one aside, and hold the orders that it concerns unless another one already does."""
     name = None if one.item is None else one.item.delivery_id
     async with context.database.writing() as connection:
+        await run(connection, take_lock, LINKING)  # what one reader holds, another may release
         messages = _messages(context, one)
         named = set(orders) | await run(connection, orders_named, messages)
+        if not await run(connection, set_aside, one, orders=sorted(named)):
+            return  # another reader has it
         await run(connection, keep_unread, messages)
         standing = await _standing(connection, named)
         await _record(context, connection, named - standing, kind="held")
-        await run(connection, set_aside, one, orders=sorted(named))
     context.signals.evidence_arrived.set()
     context.signals.alarming.set()
     log.error("a delivery is set aside", delivery=name, count=len(orders))
@@ -120,6 +123,7 @@ async def release_orders(context: AppContext, orders: Collection[str]) -> None:
     if not orders:
         return
     async with context.database.writing() as connection:
+        await run(connection, take_lock, LINKING)
         others = await run(connection, orders_waiting)
         held = await _standing(connection, set(orders) - others)
         await _record(context, connection, held, kind="released")

@@ -275,11 +275,12 @@ def count_read(connection: PlainConnection, appended: Appended) -> None:
         rows=sorted(counted.items()),
         conflict="ON CONFLICT (name) DO UPDATE SET value=counters.value+excluded.value",
     )
-    connection.ask("UPDATE counters SET value=0 WHERE name=? AND value<>0", (STARTS,))
+    if connection.dialect == "sqlite":
+        connection.ask("UPDATE counters SET value=0 WHERE name=? AND value<>0", (STARTS,))
 
 
 STARTS: Final = "reader starts"
-"""The counter of readers that began and have not appended anything yet."""
+"""The counter of readers that began and have not appended anything yet, on SQLite."""
 
 
 def read_counts(connection: PlainConnection) -> dict[tuple[str, str], int]:

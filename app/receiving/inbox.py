@@ -32,6 +32,7 @@ from app.database.database import (
 )
 from app.database.engine import writing_engine
 from app.database.gaps import ACCEPT, FoundGap
+from app.database.locks import HeldFile
 from app.database.postgresql import Purpose
 from app.database.statements import PlainConnection, run
 from app.database.writer import TURN_S, Writer
@@ -61,7 +62,6 @@ from app.receiving.inbox_queue import InboxQueue
 from app.receiving.inbox_store import (
     IDENTITY,
     InboxRows,
-    ReadersTurn,
     adopt,
     ask_to_tidy,
     cover,
@@ -108,9 +108,9 @@ class Inbox(InboxRows):
             self.database.writer.on_folded = cover
         super().__init__(self.database, self.file)
         self.signals = Signals()
-        self.turn = ReadersTurn(
-            self.database.reader, self.database.path, judged=self.database.writer.judged
-        )
+        path = self.database.path
+        self.turn = None if path is None else HeldFile(path, ".reading")
+        """The lock of the one reader of an SQLite database."""
         self._ring = RejectionRing(
             max_count=settings.rejections_max_count, max_bytes=settings.rejections_max_bytes
         )
@@ -231,7 +231,7 @@ class Inbox(InboxRows):
 
     async def _open(self, purpose: Purpose) -> None:
         ends = monotonic() + SERVER_S
-        while purpose == "working" and self.file is not None and not await self.turn.take():
+        while purpose == "working" and self.turn is not None and not self.turn.take():
             if monotonic() > ends:
                 raise StoreUnavailable("another process reads this inbox; end it", reason="busy")
             await asyncio.sleep(AGAIN_S)
@@ -409,7 +409,8 @@ class Inbox(InboxRows):
     async def close(self) -> None:
         """Give everything back. Harmless where nothing was opened."""
         try:
-            await self.turn.release()
+            if self.turn is not None:
+                self.turn.release()
             if self.file is not None and self._opened:
                 await self._conclude(self.file, self.writer)
         except (StorePoisoned, StoreUnavailable) as error:

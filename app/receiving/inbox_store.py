@@ -6,92 +6,37 @@
 A row is durable before its senders are answered, and it is taken out in the transaction that
 appends what it says: nothing is read twice, and nothing is lost, whoever dies when.
 
-On PostgreSQL it is a table of the database. Numbers commit out of order where several receive, so
-the reader's transaction deletes exactly the rows that it has read. On SQLite it is a file of its
+On PostgreSQL it is a table of the database. Numbers commit out of order where several receive, and
+several read: each claims rows first (`claim_store`), and its transaction deletes exactly those that
+it has read and that are still its own. On SQLite it is a file of its
 own (`inbox_file`), so that no import, fold or backup holds a sender up. Its one writer is the
 receiver, in whose commits numbers rise; the reader's transaction keeps its position in the
 database. A row is read if it lies at or below the position, and is deleted once the database's file
 holds that position without its write-ahead log: a log that vanishes takes no delivery along. The
 database has the table, too: a backup carries in it what its copy had not read.
 
-A row under which a reader died, or that the database refused, becomes suspects: each of its records
-alone in a row of the database. A suspect's tries are committed before each; one that has failed
-three times alone is set aside.
+A row under which readers died, or that the database refused, becomes suspects: each of its records
+alone in a row of the database. It is claimed before it is read; one whose claim has run out, or
+that has failed, three times is set aside.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol
 
-from sqlalchemy import text
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
-
 from app.context.unread import EVERYTHING, Backlog, InboxEnd
-from app.database.faults import driver_errors
 from app.database.gaps import LAST_COMMIT, FoundGap
-from app.database.locks import READING, HeldFile
-from app.database.statements import Plain, PlainConnection, Result, Words, insert_rows
+from app.database.statements import (
+    Plain,
+    PlainConnection,
+    Result,
+    Words,
+    insert_rows,
+    select_rows,
+    statement,
+)
 from app.receiving.framing import DamagedRow, Item, framed, items_in
 from reconcile.instants import EARLIEST, Instant
-
-_TRY: Final = text("SELECT pg_try_advisory_lock(:lock)")
-_ASK: Final = text("SELECT 1")
-
-
-class ReadersTurn:
-    """`take` it before each look at the inbox; `release` it at the end."""
-
-    def __init__(
-        self,
-        engine: AsyncEngine,
-        database: Path | None,
-        *,
-        judged: Callable[[Exception], Exception],
-    ) -> None:
-        """engine: of connections that read; database: the SQLite file, None on PostgreSQL; judged:
-        what a driver's error means."""
-        self._engine = engine
-        self._judged = judged
-        self._lock = None if database is None else HeldFile(database, ".reading")
-        self._connection: AsyncConnection | None = None
-
-    async def take(self) -> bool:
-        """Whether it is ours now; False while somebody else has it. Raises StoreUnavailable where
-        that cannot be known."""
-        if self._lock is not None:
-            return self._lock.take()
-        try:
-            if self._connection is not None:
-                await self._connection.execute(_ASK)
-                return True
-            return await self._try()
-        except driver_errors() as error:
-            await self.release()
-            raise self._judged(error) from error
-
-    async def _try(self) -> bool:
-        connection = await self._engine.connect()
-        try:
-            # A transaction that lies idle for long is ended by the server.
-            await connection.execution_options(isolation_level="AUTOCOMMIT")
-            if await connection.scalar(_TRY, {"lock": READING}):
-                self._connection = connection
-                return True
-        finally:
-            if self._connection is None:
-                await connection.close()
-        return False
-
-    async def release(self) -> None:
-        """Let another have it; harmless where it was not ours."""
-        if self._lock is not None:
-            self._lock.release()
-        if self._connection is not None:
-            connection, self._connection = self._connection, None
-            await connection.invalidate()  # the lock is the connection's
-            await connection.close()
-
 
 MOST_TRIES: Final = 3
 """Times that a delivery may fail alone; then it is set aside."""
@@ -130,12 +75,13 @@ OPENED: Final = "inbox opened"
 IDENTITY: Final = "inbox"
 """The fact that says which file the position is of: an id of its own that the file carries, too."""
 
-_SUSPECT_COLUMNS: Final = ("received_at", "tries", "aside", "orders", "record")
+_NEW_SUSPECT: Final = ("received_at", "tries", "aside", "orders", "record")
 
 
 class Unread(NamedTuple):
     """One row, which holds so many records. items: None where its bytes are damaged; in_file: it is
-    of the file, and not of the table."""
+    of the file, and not of the table; taken_by: the claim under which it is read, None without;
+    tries: how many earlier claims of it ran out."""
 
     seq: int
     holds: int
@@ -143,17 +89,21 @@ class Unread(NamedTuple):
     records: bytes
     items: Sequence[Item] | None
     in_file: bool
+    taken_by: str | None = None
+    tries: int = 0
 
 
 class Suspect(NamedTuple):
     """One record that is read alone. tries: how often that has begun and not ended well; orders:
-    those that are held because of it, or would be, as far as they are known."""
+    those that are held because of it, or would be, as far as they are known; taken_by: the claim
+    under which it is read."""
 
     seq: int
     tries: int
     record: bytes
     item: Item | None
     orders: Sequence[str]
+    taken_by: str | None
 
 
 def ask_to_tidy(connection: PlainConnection, up_to: int) -> None:
@@ -212,7 +162,7 @@ def rows_after(
         last = seq
     rows = connection.ask(_ROWS, (after, last)) if heads else []
     return [
-        Unread(seq, holds, at, bytes(found), _items(bytes(found)), in_file)
+        Unread(seq, holds, at, bytes(found), items_of(bytes(found)), in_file)
         for seq, holds, at, found in rows
     ]
 
@@ -223,7 +173,8 @@ _ROWS: Final = (
 )
 
 
-def _items(records: bytes) -> list[Item] | None:
+def items_of(records: bytes) -> list[Item] | None:
+    """Return the items of a row; None where its bytes are damaged."""
     try:
         return list(items_in(records))
     except DamagedRow:
@@ -246,10 +197,19 @@ def cover(connection: PlainConnection) -> None:
 
 
 def take_out(connection: PlainConnection, rows: Sequence[Unread]) -> list[Unread]:
-    """Rows that are read in this transaction; only those that nobody else has read meanwhile. Who
-    reads a row of the table that is being taken out waits until that is over."""
-    ours = [row for row in rows if not row.in_file and connection.ask(_DELETE, (row.seq,))]
+    """Delete rows that are read in this transaction, all of one claim or of none. Return those that
+    were still there, and of the claim: what another reader has claimed meanwhile is no longer
+    ours. Who reads a row of the table that is being taken out waits until that is over."""
     in_file = [row for row in rows if row.in_file]
+    table = [row for row in rows if not row.in_file]
+    claim = table[0].taken_by or "" if table else ""
+    gone = {
+        row[0]
+        for row in select_rows(
+            connection, sql=_DELETE, values=[row.seq for row in table], first=(claim,)
+        )
+    }
+    ours = [row for row in table if row.seq in gone]
     if in_file:
         position = position_of(connection)
         read = [row for row in in_file if row.seq > position]
@@ -259,7 +219,7 @@ def take_out(connection: PlainConnection, rows: Sequence[Unread]) -> list[Unread
     return ours
 
 
-_DELETE: Final = "DELETE FROM inbox WHERE seq=? RETURNING seq"
+_DELETE: Final = "DELETE FROM inbox WHERE coalesce(taken_by, '') = ? AND seq IN ({}) RETURNING seq"
 
 
 def position_of(connection: PlainConnection) -> int:
@@ -444,31 +404,29 @@ def suspect(connection: PlainConnection, rows: Sequence[Unread]) -> None:
             alone.append((row.received_at, MOST_TRIES, 0, "", row.records))
             continue
         alone += [(item.received_at, 0, 0, "", framed([item])) for item in row.items]
-    insert_rows(connection, table="suspects", columns=_SUSPECT_COLUMNS, rows=alone)
+    insert_rows(connection, table="suspects", columns=_NEW_SUSPECT, rows=alone)
 
 
 def next_suspects(connection: PlainConnection, *, aside: bool, limit: int) -> list[Suspect]:
     """Suspects that are to be read, the oldest first; or those that are set aside."""
-    rows = connection.ask(
-        "SELECT seq, tries, orders, record FROM suspects WHERE aside=? ORDER BY seq LIMIT ?",
-        (int(aside), limit),
-    )
-    found = []
-    for seq, tries, orders, record in rows:
-        items = _items(bytes(record))
-        item = items[0] if items else None
-        found.append(Suspect(seq, tries, bytes(record), item, orders.split("\n") if orders else []))
-    return found
+    rows = connection.ask(_SUSPECTS, (int(aside), limit))
+    return [suspect_of(row) for row in rows]
 
 
-def count_try(connection: PlainConnection, one: Suspect) -> None:
-    """A suspect is about to be read once more."""
-    connection.ask("UPDATE suspects SET tries=tries+1 WHERE seq=?", (one.seq,))
+SUSPECT_COLUMNS: Final = "seq, tries, orders, record, taken_by"
+"""Columns from which a suspect is made."""
+
+_SUSPECTS: Final = statement(
+    "SELECT {columns} FROM suspects WHERE aside=? ORDER BY seq LIMIT ?", columns=SUSPECT_COLUMNS
+)
 
 
-def uncount_try(connection: PlainConnection, one: Suspect) -> None:
-    """What ended its reading was no fault of its own."""
-    connection.ask("UPDATE suspects SET tries=tries-1 WHERE seq=?", (one.seq,))
+def suspect_of(row: Sequence[Any]) -> Suspect:
+    """Return the suspect in a row of SUSPECT_COLUMNS."""
+    seq, tries, orders, record, taken_by = row
+    items = items_of(bytes(record))
+    named = orders.split("\n") if orders else []
+    return Suspect(seq, tries, bytes(record), items[0] if items else None, named, taken_by)
 
 
 def note_orders(connection: PlainConnection, one: Suspect, *, orders: Sequence[str]) -> None:
@@ -476,15 +434,26 @@ def note_orders(connection: PlainConnection, one: Suspect, *, orders: Sequence[s
     connection.ask("UPDATE suspects SET orders=? WHERE seq=?", ("\n".join(orders), one.seq))
 
 
-def set_aside(connection: PlainConnection, one: Suspect, *, orders: Sequence[str]) -> None:
-    """Read it no more until a person says so. orders: those that are held meanwhile."""
-    connection.ask("UPDATE suspects SET aside=1 WHERE seq=?", (one.seq,))
-    note_orders(connection, one, orders=orders)
+def set_aside(connection: PlainConnection, one: Suspect, *, orders: Sequence[str]) -> bool:
+    """Read it no more until a person says so. Return False where another reader has it.
+
+    orders  those that are held meanwhile
+    """
+    found = connection.ask(
+        "UPDATE suspects SET aside=1, taken_by=NULL, orders=? "
+        "WHERE seq=? AND coalesce(taken_by, '')=? RETURNING seq",
+        ("\n".join(orders), one.seq, one.taken_by or ""),
+    )
+    return bool(found)
 
 
 def take_suspect_out(connection: PlainConnection, one: Suspect) -> bool:
-    """It is read in this transaction. False where somebody else has."""
-    return bool(connection.ask("DELETE FROM suspects WHERE seq=? RETURNING seq", (one.seq,)))
+    """Delete one that is read in this transaction. Return False where another reader has it."""
+    found = connection.ask(
+        "DELETE FROM suspects WHERE seq=? AND coalesce(taken_by, '')=? RETURNING seq",
+        (one.seq, one.taken_by or ""),
+    )
+    return bool(found)
 
 
 def orders_waiting(connection: PlainConnection) -> set[str]:

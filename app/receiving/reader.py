@@ -1,6 +1,7 @@
 """The way of a delivery from the inbox to its order, in the background.
 
-    1 take     rows of the inbox, the oldest first                     receiving/inbox_store.py
+    1 take     rows of the inbox, the oldest first; on PostgreSQL they
+               are claimed, since several readers read                 receiving/claim_store.py
     2 read     each delivery as its source's profile reads it now      receiving/verify.py
     3 append   events, links and due marks, and take those rows out,
                in one transaction                                      receiving/append_store.py
@@ -8,16 +9,17 @@
 A repeat is harmless: what was not committed is still in the inbox. What cannot be read is stored as
 `unreadable`; nothing that was accepted is dropped.
 
-Rows under which a reader ended, or which the database refuses, become suspects: each of their
-records is read alone, and a try of it is committed before it begins. One that has failed three
-times alone is set aside, kept and reported, its orders are held where they are known, and the
-others go on. That a reader ended is seen by the next one: it counts its beginnings, and whoever
-appends anything sets the count to nothing.
+Rows under which two readers ended, or which the database refuses, become suspects: each of their
+records is read alone, under a claim of its own. One that has failed three times alone is set aside,
+kept and reported, its orders are held where they are known, and the others go on. That a reader
+ended is seen by its claims. On SQLite, where one reads a file that it does not write, the next
+reader sees it: it counts its beginnings, and whoever appends anything sets the count to nothing.
 """
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
 import structlog
@@ -28,6 +30,16 @@ from app.core.logs import LogLine, Repeating
 from app.database.statements import PlainConnection
 from app.providers.source import Source
 from app.receiving.append_store import STARTS, Arrival, Ready, StoredVerdict
+from app.receiving.claim_store import (
+    MOST_CLAIMS,
+    Claimant,
+    claim_rows,
+    claim_suspect,
+    failed_alone,
+    give_back,
+    heads_of_rows,
+    heads_of_suspects,
+)
 from app.receiving.framing import Item, Received
 from app.receiving.inbox import Inbox
 from app.receiving.inbox_store import (
@@ -35,13 +47,10 @@ from app.receiving.inbox_store import (
     MOST_TRIES,
     Suspect,
     Unread,
-    count_try,
     counter,
-    next_suspects,
     note_orders,
     put_counter,
     suspect,
-    uncount_try,
 )
 from app.receiving.pace import Pace
 from app.receiving.verify import read_delivery
@@ -69,10 +78,13 @@ LOOK_SHARED_S: Final = 0.05
 """The same on PostgreSQL: receivers on other machines fill the inbox without one."""
 
 TURN_S: Final = 0.5
-"""Between two tries to be the one who reads."""
+"""Between two tries to be the one who reads, on SQLite."""
 
 TRY_AGAIN_S: Final = 0.5
 """Pause after the store could not take what was read: a full disk or a busy database."""
+
+LEFT_S: Final = 60.0
+"""Between two looks for orders that another reader has left held, on a database of several."""
 
 BEAT_S: Final = 5.0
 """Between two signs of life where there is nothing to read, on a database of several processes."""
@@ -96,7 +108,8 @@ class Holding(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class ReaderContext:
     """What reading needs: the context, its inbox, the sources as they are configured now, the
-    environment, what to do about the orders of what cannot be read, and failures to append."""
+    environment, what to do about the orders of what cannot be read, failures to append, and the
+    claims of this reader and of others."""
 
     context: AppContext
     inbox: Inbox
@@ -104,24 +117,27 @@ class ReaderContext:
     environment: str
     holding: Holding
     failed: Repeating = field(default_factory=Repeating)
+    claimant: Claimant = field(default_factory=Claimant)
 
 
 class Reader:
-    """Reads the inbox until it is stopped, while no other process does. `alive` shows readiness
-    whether it is running."""
+    """Reads the inbox until it is stopped: on SQLite while no other process does, on PostgreSQL
+    beside others. `alive` shows readiness whether it is running."""
 
     def __init__(self, reading: ReaderContext) -> None:
-        self._reading = reading
+        # Who has the lock of an SQLite file reads alone.
+        claimant = Claimant(alone=not reading.context.database.shared)
+        self._reading = replace(reading, claimant=claimant)
         self._inbox = reading.inbox
         self._database = reading.context.database
+        self._turn = reading.inbox.turn
         self._signals = reading.context.signals
         self._stopping = False
         self._draining = False
         self._began = False
-        self._released = False
-        """Whether nothing is held of which all is read: a reader may have ended just then."""
-        self._tried: set[int] = set()
-        """Suspects of which a try was counted that has not ended in any way yet."""
+        self._left_from = 0.0
+        """When to look next for orders that are held though all is read: a reader may have ended
+        just before it released them."""
         self._seen_at = 0.0
         self._pace = Pace(first=AT_ONCE, most=AT_ONCE)
         self._unread = Repeating()
@@ -140,8 +156,8 @@ class Reader:
                 self._signals.accepted.clear()
                 ending = self._stopping  # what comes during a look is seen by the next one
                 try:
-                    if not await self._inbox.turn.take():
-                        self._began = self._released = False
+                    if self._turn is not None and not self._turn.take():
+                        self._began, self._left_from = False, 0.0
                         pause = TURN_S
                     else:
                         look = LOOK_SHARED_S if self._database.shared else LOOK_S
@@ -161,11 +177,13 @@ class Reader:
         finally:
             self.alive = False
             self._signals.drained.set()
-            await self._inbox.turn.release()
+            if self._turn is not None:
+                self._turn.release()
 
     async def read_brought(self) -> None:
         """Read all that the database itself holds unread, such as what a backup brought, and of its
         inbox file nothing. For a database that nobody serves; raises StoreUnavailable."""
+        self._reading.claimant.alone = True
         while await self._read_suspect() or await read_some(self._reading, brought=True):
             pass
 
@@ -183,25 +201,32 @@ class Reader:
             await self._begin()
         await self._beat()
         found = await self._read_suspect() or await read_some(self._reading, pace=self._pace)
-        if not (found or self._released):
+        if not found and asyncio.get_running_loop().time() >= self._left_from:
             await self._reading.holding.release_left(self._reading.context)
-            self._released = True
+            self._all_released()
         return found
 
+    def _all_released(self) -> None:
+        # The readers of other machines may end for good.
+        now = asyncio.get_running_loop().time()
+        self._left_from = now + LEFT_S if self._database.shared else math.inf
+
     async def _begin(self) -> None:
+        self._began = True
+        if self._database.shared:
+            return
         starts = await self._database.writer.commit(_begin)
         if starts > 1:  # the one before ended without having appended anything
             rows = await self._inbox.next_rows(limit=AT_ONCE, most_bytes=AT_ONCE_BYTES)
-            if rows and not await self._suspects():
+            if rows and not await self._database.on_snapshot(heads_of_suspects):
                 log.warning("a reader has ended under these rows", count=len(rows))
                 await self._database.writer.commit(suspect, rows)
-        self._began = True
 
     async def _end(self) -> None:
         """Ended by itself: what is unread is no suspect."""
         if self._began:
             try:
-                await self._database.writer.commit(put_counter, STARTS, 0)
+                await self._database.writer.commit(_end, self._reading.claimant)
             except StoreUnavailable as error:
                 log.warning("the inbox is not read", reason=error.reason)
 
@@ -212,20 +237,18 @@ class Reader:
             await self._database.writer.commit(put_counter, BEAT, at)
             self._seen_at = now
 
-    async def _suspects(self) -> list[Suspect]:
-        return await self._database.on_snapshot(next_suspects, aside=False, limit=1)
-
     async def _read_suspect(self) -> int:
-        """Read the next suspect alone, if there is one."""
-        for one in await self._suspects():
-            if one.item is None or (one.tries >= MOST_TRIES and one.seq not in self._tried):
-                await self._reading.holding.hold(self._reading.context, one, one.orders)
+        """Read the next suspect alone, if there is one that nobody else reads."""
+        heads = await self._database.on_snapshot(heads_of_suspects)
+        claimant, writer = self._reading.claimant, self._database.writer
+        for head in claimant.free(heads)[:1]:
+            one = await writer.commit(claim_suspect, claimant, head)
+            if one is None:  # another was faster
                 return 1
-            if one.seq not in self._tried:
-                await self._database.writer.commit(count_try, one)
-                self._tried.add(one.seq)
-            await self._read_alone(one, one.item)
-            self._tried.discard(one.seq)
+            if one.item is None or one.tries >= MOST_TRIES:
+                await self._reading.holding.hold(self._reading.context, one, one.orders)
+            else:
+                await self._read_alone(one, one.item)
             return 1
         return 0
 
@@ -242,8 +265,6 @@ class Reader:
         except Exception as error:
             why = await self._inbox.cannot_append()
             if why is not None:  # it is not what is in this one
-                await self._database.writer.commit(uncount_try, one)
-                self._tried.discard(one.seq)
                 raise StoreUnavailable(why, reason="refused") from error
             log.error("a delivery cannot be appended", delivery=item.delivery_id, exc_info=error)
             if one.tries + 1 >= MOST_TRIES:
@@ -251,10 +272,12 @@ class Reader:
                     self._reading.context, ready.arrivals
                 )
                 await self._reading.holding.hold(self._reading.context, one, orders)
+            else:
+                await self._database.writer.commit(failed_alone, one)
         else:
-            self._released = False
+            self._left_from = 0.0
             await self._reading.holding.release(self._reading.context, one.orders)
-            self._released = True
+            self._all_released()
 
 
 async def read_some(
@@ -265,7 +288,10 @@ async def read_some(
     inbox, writer = reading.inbox, reading.context.database.writer
     drained, pace = reading.context.signals.drained, pace or Pace(first=AT_ONCE, most=AT_ONCE)
     limit = pace.fitting(reading.context.database)
-    rows = await inbox.next_rows(limit=limit, most_bytes=AT_ONCE_BYTES, brought=brought)
+    if reading.context.database.shared:
+        rows = await _claimed(reading)
+    else:
+        rows = await inbox.next_rows(limit=limit, most_bytes=AT_ONCE_BYTES, brought=brought)
     if not rows:
         return 0
     records = sum(len(row.items or ()) for row in rows)
@@ -275,6 +301,10 @@ async def read_some(
         drained.set()
     if any(row.items is None for row in rows):
         log.error("a row of the inbox is damaged")
+        await writer.commit(suspect, rows)
+        return len(rows)
+    if any(row.tries >= MOST_CLAIMS for row in rows):
+        log.warning("a reader has ended under these rows", count=len(rows))
         await writer.commit(suspect, rows)
         return len(rows)
     try:
@@ -292,10 +322,26 @@ async def read_some(
     return len(rows)
 
 
+async def _claimed(reading: ReaderContext) -> list[Unread]:
+    """Claim rows, if a look finds any that is free: most looks find nothing, and write nothing."""
+    claimant, database = reading.claimant, reading.context.database
+    if not claimant.free(await database.on_snapshot(heads_of_rows)):
+        return []
+    return await database.writer.commit(
+        claim_rows, claimant, limit=AT_ONCE, most_bytes=AT_ONCE_BYTES
+    )
+
+
 def _begin(connection: PlainConnection) -> int:
     starts = counter(connection, STARTS) + 1
     put_counter(connection, STARTS, starts)
     return starts
+
+
+def _end(connection: PlainConnection, claimant: Claimant) -> None:
+    give_back(connection, claimant)
+    if connection.dialect == "sqlite":
+        put_counter(connection, STARTS, 0)
 
 
 async def _append(reading: ReaderContext, ready: Sequence[Ready]) -> None:

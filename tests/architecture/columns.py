@@ -16,7 +16,7 @@ LEFT_OUT: dict[tuple[str, str], frozenset[str]] = {
     ("app/receiving/confirmation_store.py", "confirmations"): frozenset(
         {"taken_until", "answered_at"}
     ),
-    ("app/receiving/inbox_store.py", "suspects"): frozenset({"seq"}),
+    ("app/receiving/inbox_store.py", "suspects"): frozenset({"seq", "taken_by"}),
     ("app/sealing/leaf_store.py", "deliveries"): frozenset(
         {"body", "event_id", "problem", "verdict"}
     ),

@@ -1,6 +1,5 @@
 """The inbox as a table: several receivers write to it, and rows are read however they commit."""
 
-import asyncio
 import socket
 from types import SimpleNamespace
 from typing import Any
@@ -13,11 +12,9 @@ from app.database.statements import run
 from app.orders.set_aside import HOLDING
 from app.receiving.inbox import Inbox
 from app.receiving.inbox_store import keep_row, rows_after
-from app.receiving.reader import Reader, ReaderContext, read_some
+from app.receiving.reader import ReaderContext, read_some
 from tests.database.builders import SOURCES, arrival, context, received, rows, said, submit
-from tests.postgres.conftest import ask_in_loop
 from tests.postgres.test_sharing import several
-from tests.waiting import soon
 
 pytestmark = pytest.mark.postgres
 
@@ -42,45 +39,6 @@ async def test_a_row_that_commits_after_a_later_one_was_read_is_read(url: str) -
         found = await rows(other, "SELECT event_id FROM events ORDER BY 1")
         assert found == [("fast",), ("slow",)]
         assert await rows(other, "SELECT count(*) FROM inbox") == [(0,)]
-
-
-async def test_two_that_read_the_same_rows_append_them_once(url: str) -> None:
-    """The lock of the one reader may be lost unnoticed."""
-    async with several(url) as stores:
-        for number in range(10):
-            batch = [arrival(said(f"e{number}-{each}", order="A")) for each in range(5)]
-            await asyncio.gather(*(submit(stores[0], each) for each in batch))
-            await asyncio.gather(*(read_some(reading(inbox)) for inbox in stores))
-        while await read_some(reading(stores[0])):
-            pass
-        verdicts = await rows(stores[0], "SELECT verdict, count(*) FROM deliveries GROUP BY 1")
-        assert verdicts == [("stored", 50)]
-
-
-async def test_one_reads_and_another_takes_over(url: str) -> None:
-    """By a lock of the connection."""
-    async with several(url) as stores:
-        readers = [Reader(reading(inbox)) for inbox in stores]
-        first = asyncio.create_task(readers[0].run())
-        await soon(lambda: readers[0]._began)
-        second = asyncio.create_task(readers[1].run())
-        await submit(stores[1], arrival(said("e1", order="A")))
-        await until_stored(stores[1], 1)
-        assert not readers[1]._began
-        await ask_in_loop(
-            url,
-            "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype='advisory' "
-            "AND objid=7411008 AND granted",
-        )
-        await submit(stores[1], arrival(said("e2", order="A")))
-        await until_stored(stores[1], 2)
-        readers[0].stop()
-        await first
-        await submit(stores[1], arrival(said("e3", order="A")))
-        await until_stored(stores[1], 3)
-        await soon(lambda: readers[1]._began)
-        readers[1].stop()
-        await second
 
 
 async def test_a_machine_that_is_gone_without_a_word_does_not_keep_others_from_reading(
@@ -110,10 +68,3 @@ async def test_a_server_that_is_gone_without_a_word_is_given_up(
             names = (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_USER_TIMEOUT)
             found = [ours.getsockopt(socket.IPPROTO_TCP, name) for name in names]
             assert found == [5, 2, SILENCE_MS]
-
-
-async def until_stored(inbox: Inbox, count: int) -> None:
-    """Wait until so many deliveries are stored."""
-    async with asyncio.timeout(30):
-        while await rows(inbox, "SELECT count(*) FROM deliveries") != [(count,)]:  # noqa: ASYNC110
-            await asyncio.sleep(0.05)

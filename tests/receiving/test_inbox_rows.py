@@ -13,6 +13,12 @@ import pytest
 
 from app.context.unread import Backlog
 from app.database.gaps import LAST_COMMIT
+from app.receiving.claim_store import (
+    Claimant,
+    claim_suspect,
+    failed_alone,
+    heads_of_suspects,
+)
 from app.receiving.framing import DamagedRow, Received, framed, items_in
 from app.receiving.inbox_loss_store import numbers_in
 from app.receiving.inbox_store import (
@@ -27,7 +33,6 @@ from app.receiving.inbox_store import (
     adopt,
     ask_to_tidy,
     count_set_aside,
-    count_try,
     counted_after,
     counter,
     delete_up_to,
@@ -43,7 +48,6 @@ from app.receiving.inbox_store import (
     take_out,
     take_suspect_out,
     try_again,
-    uncount_try,
 )
 from reconcile.instants import EARLIEST, Instant
 from tests.database.builders import rejection
@@ -278,7 +282,7 @@ def test_a_suspect_has_its_tries_and_is_set_aside(plain: Plain) -> None:
     suspect(plain, rows_after(plain, 0, limit=9, most_bytes=10**9, in_file=False))
     assert found(plain, 0, 9, 9**9) == []
     first, second, damaged = next_suspects(plain, aside=False, limit=9)
-    assert first == Suspect(1, 0, framed([item(11)]), item(11), [])
+    assert first == Suspect(1, 0, framed([item(11)]), item(11), [], None)
     assert (second.item, second.tries) == (item(10), 0)
     assert (damaged.item, damaged.tries, damaged.record) == (None, 3, b"\0\xff\0")
     size = len(first.record) + len(second.record) + 3
@@ -286,14 +290,20 @@ def test_a_suspect_has_its_tries_and_is_set_aside(plain: Plain) -> None:
         records=3, size=size, oldest=Instant(5), newest=Instant(11)
     )
     assert next_suspects(plain, aside=False, limit=1) == [first]
+    claimant, heads = Claimant(), heads_of_suspects(plain)
     for tries in (1, 2):
-        count_try(plain, second)
+        claimed = claim_suspect(plain, claimant, heads_of_suspects(plain)[1])
+        assert claimed is not None
+        failed_alone(plain, claimed)
         assert [each.tries for each in next_suspects(plain, aside=False, limit=9)] == [0, tries, 3]
-    uncount_try(plain, second)
-    set_aside(plain, second, orders=["A", "B"])
+    assert claim_suspect(plain, Claimant(), heads[1]) is not None
+    assert [take_suspect_out(plain, second), set_aside(plain, second, orders=[])] == [False, False]
+    assert claim_suspect(plain, claimant, heads[1]) is None
+    (claimed,) = [e for e in next_suspects(plain, aside=False, limit=9) if e.taken_by is not None]
+    assert set_aside(plain, claimed, orders=["A", "B"])
     assert [each.seq for each in next_suspects(plain, aside=False, limit=9)] == [1, 3]
     (aside,) = next_suspects(plain, aside=True, limit=9)
-    assert (aside.seq, aside.tries, aside.orders) == (2, 1, ["A", "B"])
+    assert (aside.seq, aside.tries, aside.orders) == (2, 2, ["A", "B"])
     assert (count_set_aside(plain), _in_database(plain, 9)[0].records) == (1, 2)
     assert [try_again(plain), try_again(plain), count_set_aside(plain)] == [1, 0, 0]
     assert [each.tries for each in next_suspects(plain, aside=False, limit=9)] == [0, 0, 3]

@@ -289,13 +289,13 @@ def begin(path: Path, starts: int) -> None:
 async def test_rows_under_which_a_reader_died_are_read_one_by_one(
     tmp_path: Path, starts: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each delivery by itself, with its try committed before."""
+    """Each delivery by itself, claimed before."""
     tried: list[int] = []
     appending = reader._append
 
     async def counted(reading: ReaderContext, ready: Any) -> None:
-        found = driver_rows(tmp_path, "SELECT sum(tries) FROM suspects")
-        tried.append(found[0][0] or 0)
+        ((claimed,),) = driver_rows(tmp_path, "SELECT count(taken_by) FROM suspects")
+        tried.append(claimed)
         await appending(reading, ready)
 
     async with driving(tmp_path, with_worker=False) as driver:

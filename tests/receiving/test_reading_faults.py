@@ -18,7 +18,8 @@ from app.core.errors import StorePoisoned, StoreUnavailable
 from app.orders.set_aside import HOLDING
 from app.receiving import caught_up
 from app.receiving.caught_up import FAR_BEHIND, Patience, behind_s
-from app.receiving.inbox_store import Suspect, Unread, next_suspects
+from app.receiving.claim_store import Claimant, Head, heads_of_rows, heads_of_suspects
+from app.receiving.inbox_store import Suspect, Unread
 from app.receiving.pace import SHORT_S, Pace
 from app.receiving.reader import Holding, Reader, ReaderContext, read_some
 from reconcile.instants import SECOND, TICK, Duration, Instant
@@ -33,7 +34,8 @@ class Store:
     def __init__(self, *, shared: bool = False) -> None:
         self.shared = shared
         self.accepted, self.drained = asyncio.Event(), asyncio.Event()
-        self.turn = self.writer = self
+        self.writer = self
+        self.turn: Any = None if shared else self
         self.turns: list[Any] = []
         self.committed: list[tuple[Any, ...]] = []
         self.rows: list[Unread] = []
@@ -46,14 +48,14 @@ class Store:
         self.released = 0
         self.was_wanted, self.held_s = False, SHORT_S * 4
 
-    async def take(self) -> bool:
+    def take(self) -> bool:
         """Whether it is our turn."""
         found = self.turns.pop(0)
         if isinstance(found, Exception):
             raise found
         return bool(found)
 
-    async def release(self) -> None:
+    def release(self) -> None:
         """Given back."""
         self.released += 1
 
@@ -61,13 +63,20 @@ class Store:
         """Note it; a beginning is the first one."""
         if self.commit_fault is not None:
             raise self.commit_fault
-        self.committed.append((function.__name__, *words, *named.values()))
-        return 1
+        told = [word for word in words if not isinstance(word, Claimant)]
+        self.committed.append((function.__name__, *told, *named.values()))
+        if function.__name__ == "claim_suspect":
+            return self.suspects[0] if self.suspects else None
+        return self.rows if function.__name__ == "claim_rows" else 1
 
-    async def on_snapshot(self, function: Any, *, aside: bool, limit: int) -> list[Suspect]:
-        """List the first of the suspects."""
-        assert (function, aside, limit) == (next_suspects, False, 1)
-        return self.suspects[:1]
+    async def on_snapshot(self, function: Any) -> list[Head]:
+        """List what may be claimed."""
+        if function is heads_of_rows:
+            if self.turns:
+                self.take()
+            return [Head(row.seq, row.holds, 1, "") for row in self.rows]
+        assert function is heads_of_suspects
+        return [head_of(each) for each in self.suspects]
 
     async def next_rows(
         self, *, limit: int, most_bytes: int, brought: bool = False
@@ -87,6 +96,11 @@ class Store:
     async def cannot_append(self) -> str | None:
         """Whether nothing can be."""
         return self.cannot
+
+
+def head_of(one: Suspect) -> Head:
+    """Return a suspect as a look sees it."""
+    return Head(one.seq, 1, len(one.record), one.taken_by or "")
 
 
 class Held:
@@ -145,7 +159,7 @@ def row_of(count: int, seq: int = 1) -> Unread:
 def alone(*, tries: int = 0, damaged: bool = False) -> Suspect:
     """Make a record that is read alone."""
     item = None if damaged else received(arrival(said("e1", order="A")))
-    return Suspect(7, tries, b"", item, ["B"])
+    return Suspect(7, tries, b"", item, ["B"], None)
 
 
 def lines(log: StringIO) -> list[tuple[str, str, Any]]:
@@ -156,25 +170,28 @@ def lines(log: StringIO) -> list[tuple[str, str, Any]]:
     ]
 
 
-@pytest.mark.parametrize(("shared", "look"), [(False, 1.0), (True, 0.05)])
+@pytest.mark.parametrize("shared", [False, True])
 async def test_how_long_it_waits(
-    monkeypatch: pytest.MonkeyPatch, log: StringIO, shared: bool, look: float
+    monkeypatch: pytest.MonkeyPatch, log: StringIO, shared: bool
 ) -> None:
     """Where it is not its turn, where nothing is to be read, and where the store cannot say. On a
-    database of several processes it leaves a sign of life."""
+    database of several processes, where each may read, it leaves a sign of life."""
     reading = Reading(monkeypatch, shared=shared)
     reading.store.turns = [
-        False, True, StoreUnavailable("planted", reason="busy"), RuntimeError("the end"),
-    ]  # fmt: skip
+        *([] if shared else [False]),
+        True,
+        StoreUnavailable("planted", reason="busy"),
+        RuntimeError("the end"),
+    ]
     reading.store.drained.clear()
     with pytest.raises(RuntimeError, match="the end"):
         await reading.reader.run()
-    assert reading.pauses == [0.5, look, 0.5]
+    assert reading.pauses == ([0.05, 0.5] if shared else [0.5, 1.0, 0.5])
     assert lines(log) == [("warning", "the inbox is not read", "busy")]
-    assert (reading.reader.alive, reading.store.released) == (False, 1)
+    assert (reading.reader.alive, reading.store.released) == (False, not shared)
     assert reading.store.drained.is_set()
-    beat = [("put_counter", "reader beat", T)] if shared else []
-    assert reading.store.committed == [("_begin",), *beat]
+    told = [("put_counter", "reader beat", T)] if shared else [("_begin",)]
+    assert reading.store.committed == told
 
 
 async def test_a_full_disk_is_not_filled_by_the_log_of_it(reading: Reading, log: StringIO) -> None:
@@ -208,7 +225,7 @@ async def test_how_it_ends(reading: Reading, drain: bool) -> None:
     reading.store.append = append  # type: ignore[method-assign]
     await reading.reader.run()
     assert len(reading.store.rows) == (not drain)
-    begun = [("_begin",), ("put_counter", "reader starts", 0)]
+    begun = [("_begin",), ("_end",)]
     assert reading.store.committed == (begun if drain else [])
     assert reading.pauses == ([0.0] if drain else [])
 
@@ -261,7 +278,11 @@ async def test_a_row_that_is_larger_than_what_is_short_says_that_there_is_more(
         pace.size = 100
 
 
-async def test_where_there_is_nothing_nothing_is_done(reading: Reading) -> None:
+@pytest.mark.parametrize("shared", [False, True])
+async def test_where_there_is_nothing_nothing_is_done(
+    monkeypatch: pytest.MonkeyPatch, shared: bool
+) -> None:
+    reading = Reading(monkeypatch, shared=shared)
     assert await read_some(reading.context) == 0
     assert (reading.store.appended, reading.store.committed) == ([], [])
 
@@ -275,6 +296,22 @@ async def test_a_damaged_row_makes_suspects_of_all_that_came_with_it(
     assert (reading.store.appended, lines(log)) == (
         [], [("error", "a row of the inbox is damaged", None)]
     )  # fmt: skip
+
+
+@pytest.mark.parametrize("tries", [1, 2])
+async def test_rows_under_which_two_readers_have_ended_are_read_alone(
+    monkeypatch: pytest.MonkeyPatch, log: StringIO, tries: int
+) -> None:
+    """The first end may be any reader's."""
+    reading = Reading(monkeypatch, shared=True)
+    reading.store.rows = [row_of(1), row_of(1, 2)._replace(tries=tries)]
+    assert await read_some(reading.context) == 2
+    claimed = ("claim_rows", 512, 4 * 1024 * 1024)
+    made = [("suspect", reading.store.rows)] if tries == 2 else []
+    assert reading.store.committed == [claimed, *made]
+    assert reading.store.appended == ([] if made else [2])
+    told = [("warning", "a reader has ended under these rows", 2)]
+    assert lines(log) == (told if made else [])
 
 
 @pytest.mark.parametrize("fault", [StoreUnavailable("no", reason="disk"), StorePoisoned("no")])
@@ -325,11 +362,11 @@ async def test_what_could_not_be_released_is_released_when_nothing_is_left_to_re
 
 
 async def test_one_that_is_read_alone_is_tried_and_released(reading: Reading) -> None:
-    """The try is committed before, and its orders are released afterwards."""
+    """It is claimed before, and its orders are released afterwards."""
     suspect = alone(tries=2)
     reading.store.suspects = [suspect]
     assert await reading.reader._read_suspect() == 1
-    assert reading.store.committed == [("count_try", suspect)]
+    assert reading.store.committed == [("claim_suspect", head_of(suspect))]
     assert (reading.store.appended, reading.held.done) == ([1], [("released", ["B"])])
     reading.store.suspects = []
     assert await reading.reader._read_suspect() == 0
@@ -345,7 +382,7 @@ async def test_one_that_has_failed_before_says_first_whose_it_is(
     reading.store.suspects = [suspect]
     assert await reading.reader._read_suspect() == 1
     notes = [("note_orders", suspect, noted)] if noted else []
-    assert reading.store.committed == [("count_try", suspect), *notes]
+    assert reading.store.committed == [("claim_suspect", head_of(suspect)), *notes]
     assert reading.held.done == [("released", noted)]
 
 
@@ -365,32 +402,38 @@ async def test_one_that_cannot_be_read_is_set_aside_after_three_tries(
     reading.store.suspects, reading.store.fault = [suspect], ValueError("planted")
     assert await reading.reader._read_suspect() == 1
     assert reading.held.done == done
-    assert reading.store.committed == ([("count_try", suspect)] if tried else [])
+    counted = [("failed_alone", suspect)] if tried and not done else []
+    assert reading.store.committed == [("claim_suspect", head_of(suspect)), *counted]
     expected = [("error", "a delivery cannot be appended", None)] if tried else []
     assert lines(log) == expected
-    assert reading.reader._tried == set()
 
 
 async def test_a_try_that_failed_for_another_reason_is_not_counted(reading: Reading) -> None:
-    """Where nothing can be appended it is taken back; where the store gave up, it is the same try
-    that goes on."""
+    """Where nothing can be appended, or the store gave up, the same reader tries again."""
     suspect = alone(tries=2)
     reading.store.suspects, reading.store.fault = [suspect], ValueError("planted")
     reading.store.cannot = "nothing can be appended"
     with pytest.raises(StoreUnavailable, match="nothing can be") as raised:
         await reading.reader._read_suspect()
     assert raised.value.reason == "refused"
-    counted = [("count_try", suspect), ("uncount_try", suspect)]
-    assert (reading.store.committed, reading.reader._tried) == (counted, set())
     reading.store.fault = StoreUnavailable("planted", reason="busy")
     for _ in range(2):
-        reading.store.suspects = [suspect]
         with pytest.raises(StoreUnavailable, match="planted"):
             await reading.reader._read_suspect()
-        suspect = suspect._replace(tries=3)
-    assert reading.store.committed == [*counted, ("count_try", alone(tries=2)._replace(
-        item=suspect.item))]  # fmt: skip
+    assert reading.store.committed == [("claim_suspect", head_of(suspect))] * 3
     assert reading.held.done == []
+
+
+async def test_one_that_another_reader_has_claimed_first_is_left_to_it(reading: Reading) -> None:
+    """There may be more to do."""
+
+    async def commit(function: Any, *words: Any) -> None:
+        return None
+
+    reading.store.suspects = [alone()]
+    reading.store.commit = commit  # type: ignore[method-assign]
+    assert await reading.reader._read_suspect() == 1
+    assert (reading.store.appended, reading.held.done) == ([], [])
 
 
 @pytest.mark.parametrize(

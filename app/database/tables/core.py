@@ -59,9 +59,20 @@ def text_column(
     )
 
 
-def big_column(*, null: bool = False, primary: bool = False) -> Any:
-    """Declare a 64-bit integer: minor units of money, microseconds of time, counts."""
-    return Field(sa_column=Column(BIG, nullable=null, primary_key=primary, autoincrement=False))
+def big_column(*, null: bool = False, primary: bool = False, default: str | None = None) -> Any:
+    """Declare a 64-bit integer: minor units of money, microseconds of time, counts.
+
+    default  SQL of the default that the database writes
+    """
+    return Field(
+        sa_column=Column(
+            BIG,
+            nullable=null,
+            primary_key=primary,
+            autoincrement=False,
+            server_default=None if default is None else text(default),
+        )
+    )
 
 
 def numbered_column() -> Any:
@@ -126,7 +137,8 @@ read."""
 
 class InboxRow(Table, table=True):
     """Deliveries and rejections of one commit that are not read yet: `count` framed records in
-    `size` bytes, the oldest from `received_at`."""
+    `size` bytes, the oldest from `received_at`. `taken_by` is the claim under which one of several
+    readers reads them, NULL for none; `tries` counts the claims that ran out."""
 
     __tablename__ = "inbox"
     __table_args__ = NUMBERED
@@ -137,11 +149,14 @@ class InboxRow(Table, table=True):
     records: bytes = blob_column(
         marks.personal("what arrived, until it is read", erased="deleted"), null=False
     )
+    taken_by: str | None = text_column(marks.CODES_DELETED, null=True)
+    tries: int = big_column(default="0")
 
 
 class SuspectRow(Table, table=True):
-    """One record of the inbox that is read alone, because the reader ended or failed on it. `aside`
-    is 1 where it is not tried again; `orders`, one a line, are then held."""
+    """One record of the inbox that is read alone, because readers ended or failed on it. `taken_by`
+    is the claim under which it is read, `tries` counts those that ran out or failed. `aside` is 1
+    where it is not tried again; `orders`, one a line, are then held."""
 
     __tablename__ = "suspects"
     __table_args__ = NUMBERED
@@ -151,6 +166,7 @@ class SuspectRow(Table, table=True):
     aside: int = big_column()
     orders: str = text_column(marks.SET_ASIDE)
     record: bytes = blob_column(marks.SET_ASIDE, null=False)
+    taken_by: str | None = text_column(marks.CODES_DELETED, null=True)
 
 
 class UnreadValueRow(Table, table=True):

@@ -1,0 +1,189 @@
+"""Claims: what one of several readers has in its hands of the inbox, so that no other reads it.
+
+    look   find rows and suspects that are free        on a snapshot
+    claim  mark them, in a transaction of its own      then they are read, outside of any
+    ...    append takes out what is still ours         inbox_store.take_out
+    back   give back what is left, at an orderly end
+
+A claim excludes by its mark in the row alone: an append takes out the rows that bear its reader's
+mark. No clock and no connection decides, so a claim that runs out costs its reader's work, and
+nothing else. It has run out for another reader once that one has seen it for CLAIM_S, looking all
+the time; or at once where its process has ended on this machine. A reader that could not look for a
+while, because its machine slept or the server was away, counts anew: the others could not go on
+either, and nothing of that is held against the rows.
+"""
+
+from collections.abc import Sequence
+from itertools import accumulate
+from time import monotonic
+from typing import Final, NamedTuple
+
+from app.core.ids import new_salts
+from app.core.process import has_ended, process_name
+from app.database.statements import PlainConnection, statement
+from app.receiving.inbox_store import SUSPECT_COLUMNS, Suspect, Unread, items_of, suspect_of
+
+CLAIM_S: Final = 15.0
+"""Seconds after which a claim has run out: reading 512 deliveries takes some 50 ms, and appending
+them waits ten seconds at most for others that append. One that is being appended cannot run out."""
+
+LOOKS_S: Final = 3.0
+"""Seconds between two looks above which a reader has not looked all the time."""
+
+MOST_SEEN: Final = 1_000
+"""Claims that a reader watches at once: many times as many as there are readers."""
+
+MOST_CLAIMS: Final = 2
+"""Claims of a row that may run out; then its records are read alone. The first is any reader's
+death, and costs a second reading; two in a row may be the row's fault."""
+
+HEADS: Final = 512
+"""Rows or suspects that one look sees."""
+
+
+class Head(NamedTuple):
+    """A row of the inbox, or a suspect, as a look sees it. `taken_by` is empty where nobody has
+    claimed it."""
+
+    seq: int
+    records: int
+    size: int
+    taken_by: str
+
+
+class Claimant:
+    """One reader, and the claims of others as far as it has watched them."""
+
+    def __init__(self, *, alone: bool = False) -> None:
+        """alone: nobody else reads, so that no claim but its own holds."""
+        self.alone = alone
+        self._name = f"{process_name()} {new_salts(1)[0].hex()} "
+        self._claims = 0
+        self._seen: dict[str, float] = {}
+        """When each claim was seen first."""
+        self._looked_at = 0.0
+
+    @property
+    def marks(self) -> str:
+        """The pattern of its own marks."""
+        return f"{self._name}%"
+
+    def next_mark(self) -> str:
+        """Return the mark of the next claim."""
+        self._claims += 1
+        return f"{self._name}{self._claims}"
+
+    def ran_out(self, head: Head) -> bool:
+        """Return whether a free one was claimed by another reader, which says nothing more."""
+        return bool(head.taken_by) and not head.taken_by.startswith(self._name)
+
+    def free(self, heads: Sequence[Head]) -> list[Head]:
+        """Return those that may be claimed: nobody's, its own, and those whose claims ran out."""
+        now = monotonic()
+        if now - self._looked_at > LOOKS_S or len(self._seen) > MOST_SEEN:
+            self._seen.clear()
+        self._looked_at = now
+        held = {mark for mark in {head.taken_by for head in heads} if self._holds(mark, now)}
+        return [head for head in heads if head.taken_by not in held]
+
+    def _holds(self, mark: str, now: float) -> bool:
+        if not mark or self.alone or mark.startswith(self._name):
+            return False
+        since = self._seen.setdefault(mark, now)
+        return now - since < CLAIM_S and not has_ended(mark.partition(" ")[0])
+
+
+def heads_of_rows(connection: PlainConnection, *, after: int = 0) -> list[Head]:
+    """Return rows of the table, the oldest first."""
+    return [Head(*row) for row in connection.ask(_ROWS, (after, HEADS))]
+
+
+_ROWS: Final = (
+    "SELECT seq, count, size, coalesce(taken_by, '') FROM inbox WHERE seq > ? ORDER BY seq LIMIT ?"
+)
+
+
+def heads_of_suspects(connection: PlainConnection) -> list[Head]:
+    """Return suspects that are to be read, the oldest first."""
+    return [Head(*row) for row in connection.ask(_SUSPECTS, (HEADS,))]
+
+
+_SUSPECTS: Final = (
+    "SELECT seq, 1, length(record), coalesce(taken_by, '') FROM suspects "
+    "WHERE aside=0 ORDER BY seq LIMIT ?"
+)
+
+
+def claim_rows(
+    connection: PlainConnection, claimant: Claimant, *, limit: int, most_bytes: int
+) -> list[Unread]:
+    """Claim the oldest rows that are free, on PostgreSQL: at least one, if there is any, and so
+    many more as hold no more than these records and bytes together. None waits for another."""
+    mark, after = claimant.next_mark(), 0
+    while heads := heads_of_rows(connection, after=after):
+        free = claimant.free(heads)
+        records, size = accumulate(h.records for h in free), accumulate(h.size for h in free)
+        wanted = [
+            head
+            for head, so_many, so_large in zip(free, records, size, strict=True)
+            if head is free[0] or (so_many <= limit and so_large <= most_bytes)
+        ]
+        if not wanted:
+            after = heads[-1].seq
+            continue
+        seen = [(head.seq, head.taken_by, int(claimant.ran_out(head))) for head in wanted]
+        rows = connection.ask(_CLAIM, (mark, *map(list, zip(*seen, strict=True))))
+        if rows:
+            return [
+                Unread(seq, count, at, bytes(found), items_of(bytes(found)), False, mark, tries)
+                for seq, count, at, found, tries in sorted(rows)
+            ]
+        after = wanted[-1].seq  # another was faster
+    return []
+
+
+_CLAIM: Final = """
+UPDATE inbox SET taken_by=?, tries=inbox.tries + free.ran_out FROM (
+    SELECT inbox.seq, seen.ran_out FROM unnest(?::bigint[], ?::text[], ?::bigint[])
+    AS seen (seq, mark, ran_out) JOIN inbox ON inbox.seq = seen.seq
+    WHERE coalesce(inbox.taken_by, '') = seen.mark FOR UPDATE OF inbox SKIP LOCKED
+) AS free WHERE inbox.seq = free.seq
+RETURNING inbox.seq, inbox.count, inbox.received_at, inbox.records, inbox.tries
+"""
+"""Claims rows that are still as they were seen, and passes over those that another one claims."""
+
+
+def claim_suspect(connection: PlainConnection, claimant: Claimant, head: Head) -> Suspect | None:
+    """Claim a suspect that is free; return None where another reader was faster."""
+    rows = connection.ask(
+        _CLAIM_SUSPECT,
+        (claimant.next_mark(), int(claimant.ran_out(head)), head.seq, head.taken_by),
+    )
+    return suspect_of(rows[0]) if rows else None
+
+
+_CLAIM_SUSPECT: Final = statement(
+    "UPDATE suspects SET taken_by=?, tries=tries + ? "
+    "WHERE seq=? AND coalesce(taken_by, '')=? AND aside=0 RETURNING {columns}",
+    columns=SUSPECT_COLUMNS,
+)
+
+
+def give_back(connection: PlainConnection, claimant: Claimant) -> None:
+    """Leave what was claimed and not read to others; no try is counted."""
+    for sql in _GIVE_BACK:
+        connection.ask(sql, (claimant.marks,))
+
+
+_GIVE_BACK: Final = (
+    "UPDATE inbox SET taken_by=NULL WHERE taken_by LIKE ?",
+    "UPDATE suspects SET taken_by=NULL WHERE taken_by LIKE ?",
+)
+
+
+def failed_alone(connection: PlainConnection, one: Suspect) -> None:
+    """Count a try that failed, and let anybody try again."""
+    connection.ask(
+        "UPDATE suspects SET tries=tries + 1, taken_by=NULL WHERE seq=? AND taken_by=?",
+        (one.seq, one.taken_by),
+    )
