@@ -1,6 +1,7 @@
 """What `deploy` gives out fits the program: its commands, options, settings, figures and alarms."""
 
 import json
+import os
 import re
 import shlex
 import shutil
@@ -213,6 +214,29 @@ def test_nginx_hands_the_consoles_longest_form_on() -> None:
     console = (FOLDER / "proxy" / "nginx.conf").read_text().partition("console.shop.example")[2]
     (most,) = re.findall(r"client_max_body_size (\d+)m;", console)
     assert int(most) << 20 >= MAX_FORM_BYTES
+
+
+# --- two database nodes and a witness -------------------------------------------------------------
+
+
+def test_patroni_keeps_what_was_acknowledged() -> None:
+    """A commit waits for the standby, and a leader that stands still does not go on beside a new
+    one. Its times fit each other: patroni.readthedocs.io, "Dynamic configuration"."""
+    made = yaml.safe_load((FOLDER / "ha" / "patroni.yaml").read_text())
+    dynamic = made["bootstrap"]["dcs"]
+    assert (dynamic["synchronous_mode"], dynamic["synchronous_mode_strict"]) == (True, True)
+    assert dynamic["postgresql"]["parameters"]["synchronous_commit"] == "on"
+    assert dynamic["ttl"] >= dynamic["loop_wait"] + 2 * dynamic["retry_timeout"]
+    assert made["watchdog"]["mode"] == "required"
+
+
+def test_haproxy_takes_the_example() -> None:
+    program = shutil.which("haproxy", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
+    if program is None:
+        pytest.skip("haproxy is not installed")
+    words = [program, "-c", "-f", str(FOLDER / "ha" / "haproxy.cfg")]
+    checked = subprocess.run(words, capture_output=True, timeout=PATIENCE_S, check=False)
+    assert checked.returncode == 0, checked.stderr
 
 
 # --- alarms ---------------------------------------------------------------------------------------
