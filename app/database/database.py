@@ -69,9 +69,11 @@ class Database:
         """The lock of the serving process; None on PostgreSQL."""
         log_length = None if self.path is None else LogLength(self.path)
         self._log = log_length
-        self.reader = engine.reading_engine(self.url)
+        self.hosts = engine.hosts_of(self.url)
+        """The hosts of a PostgreSQL URL; None on SQLite."""
+        self.reader = engine.reading_engine(self.url, hosts=self.hosts)
         self.writer = Writer(
-            engine.writing_engine(self.url, purpose=purpose),
+            engine.writing_engine(self.url, purpose=purpose, hosts=self.hosts),
             lock=None if self.path is None else WriteLock(self.path),
             log=log_length,
             place=(

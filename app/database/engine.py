@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import cache, partial
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from sqlalchemy import create_mock_engine, event
 from sqlalchemy.engine import make_url
@@ -29,6 +29,9 @@ from app.database.statements import (
     run,
     statement,
 )
+
+if TYPE_CHECKING:
+    from app.database.hosts import Hosts
 
 Connection = AsyncConnection
 """A connection as use cases hold it: they only pass it on to a store."""
@@ -130,10 +133,16 @@ IN_MEMORY: Final = "PRAGMA temp_store=MEMORY"
 """Temporary rows stay in memory: nobody would erase them from a temporary file."""
 
 
-def writing_engine(url: str, *, purpose: postgresql.Purpose = "alone") -> AsyncEngine:
-    """Make the engine of the one connection that writes and checkpoints."""
-    if not is_sqlite(url):
-        return postgresql.writing_engine(url, purpose=purpose, check=servers.check_server)
+def writing_engine(
+    url: str, *, purpose: postgresql.Purpose = "alone", hosts: "Hosts | None" = None
+) -> AsyncEngine:
+    """Make the engine of the one connection that writes and checkpoints.
+
+    hosts  of a PostgreSQL URL
+    """
+    if hosts is not None:
+        check = servers.check_server
+        return postgresql.writing_engine(url, purpose=purpose, hosts=hosts, check=check)
     engine = create_async_engine(
         url,
         poolclass=AsyncAdaptedQueuePool,
@@ -155,10 +164,21 @@ def writing_engine(url: str, *, purpose: postgresql.Purpose = "alone") -> AsyncE
     return engine
 
 
-def reading_engine(url: str, *, readers: int = READERS) -> AsyncEngine:
-    """Make the engine of the connections that can only read."""
-    if not is_sqlite(url):
-        return postgresql.reading_engine(url, readers=readers)
+def hosts_of(url: str) -> "Hosts | None":
+    """Return the hosts of a PostgreSQL URL, for all engines of a process; None for SQLite."""
+    if is_sqlite(url):
+        return None
+    from app.database.hosts import Hosts  # with the driver, which takes a fifteenth of a start
+
+    return Hosts()
+
+
+def reading_engine(
+    url: str, *, readers: int = READERS, hosts: "Hosts | None" = None
+) -> AsyncEngine:
+    """Make the engine of the connections that can only read. hosts: of a PostgreSQL URL."""
+    if hosts is not None:
+        return postgresql.reading_engine(url, readers=readers, hosts=hosts)
     file = f"file:{sqlite_path(url).absolute()}"
     engine = create_async_engine(
         make_url(url).set(database=file, query={"mode": "ro", "uri": "true"}),

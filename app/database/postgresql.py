@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Final, Literal
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
 from sqlalchemy import event
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
@@ -19,15 +20,17 @@ from app.database.statements import PlainConnection, Result, run, statement
 if TYPE_CHECKING:
     import asyncpg
 
+    from app.database.hosts import Connection, Hosts
+
 Purpose = Literal["serving", "working", "alone", "upgrading", "writing", "folding", "reading"]
 """What a store is opened for: see `open_store`. Only the first three exclude other processes."""
-
-CONNECT_S: Final = 5
-"""Seconds within which a connection must be made."""
 
 ANSWER_S: Final = 20
 """Seconds within which any statement must be answered, also a commit that waits for a standby. Then
 the connection is given up: whether the transaction committed is unknown."""
+
+COMMIT_S: Final = 5.0
+"""The same for a commit of a receiver or worker: none of their commits is large."""
 
 STATEMENT_MS: Final = 15_000
 """How long the server works on one statement. It does not notice that its client has gone away."""
@@ -64,7 +67,9 @@ VACUUM_S: Final = 24 * 3_600
 """How long a VACUUM may take: hours, where tables are large and the disk is slow."""
 
 
-def writing_engine(url: str, *, purpose: Purpose, check: Callable[[Any], None]) -> AsyncEngine:
+def writing_engine(
+    url: str, *, purpose: Purpose, hosts: Hosts, check: Callable[[Any], None]
+) -> AsyncEngine:
     """Make the engine of the connection that writes. `check` gets a cursor of each new one.
 
     Only the purposes of short transactions have time limits.
@@ -84,11 +89,15 @@ def writing_engine(url: str, *, purpose: Purpose, check: Callable[[Any], None]) 
         "jit": "off",
         "application_name": f"tallyhook {purpose}",
     }
+    commit_s = COMMIT_S if purpose in ("serving", "working") else None
     engine = create_async_engine(
         url,
         pool_size=1,
         max_overflow=0,
-        connect_args=_arguments(settings, answer_s=ANSWER_S if hurried else None),
+        connect_args={
+            **_arguments(settings, answer_s=ANSWER_S if hurried else None),
+            "async_creator_fn": partial(hosts.connect, writes=True, commit_s=commit_s),
+        },
     )
 
     @event.listens_for(engine.sync_engine, "connect")
@@ -107,7 +116,7 @@ def writing_engine(url: str, *, purpose: Purpose, check: Callable[[Any], None]) 
     return engine
 
 
-def reading_engine(url: str, *, readers: int) -> AsyncEngine:
+def reading_engine(url: str, *, readers: int, hosts: Hosts) -> AsyncEngine:
     """Make the engine of connections that only read, each transaction on one snapshot."""
     limits = _limits(0, idle_ms=READING_IDLE_MS)
     settings = {**limits, "application_name": "tallyhook reading"}
@@ -118,7 +127,10 @@ def reading_engine(url: str, *, readers: int) -> AsyncEngine:
         pool_pre_ping=True,  # a server that was restarted costs no reader an error
         isolation_level="REPEATABLE READ",
         execution_options={"postgresql_readonly": True},
-        connect_args=_arguments(settings, answer_s=None),
+        connect_args={
+            **_arguments(settings, answer_s=None),
+            "async_creator_fn": partial(hosts.connect, writes=False),
+        },
     )
     event.listen(engine.sync_engine, "connect", lambda connection, _: keep_alive(connection))
     return engine
@@ -142,7 +154,6 @@ def _limits(statement_ms: int, *, idle_ms: int) -> dict[str, str]:
 
 def _arguments(settings: dict[str, str], *, answer_s: float | None) -> dict[str, Any]:
     return {
-        "timeout": CONNECT_S,
         "command_timeout": answer_s,
         "server_settings": settings | SERVER_KEEPALIVE,
     }
@@ -166,8 +177,7 @@ def _take_place(cursor: Any, purpose: Purpose) -> None:
 
 async def vacuum(connection: AsyncConnection, tables: Sequence[str]) -> None:
     """Vacuum some tables on a connection that is in no transaction, however long it takes."""
-    driver = (await connection.get_raw_connection()).driver_connection
-    assert driver is not None
+    driver = await _driver(connection)
     await driver.execute("SET statement_timeout = 0")
     try:
         sql = statement("VACUUM {tables}", tables=", ".join(tables))
@@ -190,22 +200,28 @@ async def run_transaction(
 async def run_statement(connection: AsyncConnection, sql: str, values: Sequence[Any]) -> None:
     """Run one statement as a transaction, on a connection that is in none. Without SQLAlchemy this
     is one round trip instead of three."""
-    driver = (await connection.get_raw_connection()).driver_connection
-    assert driver is not None
+    driver = await _driver(connection)
     # In a transaction it would wait for a COMMIT that nobody sends, and be acknowledged.
     assert not driver.is_in_transaction()
-    async with _committing(driver):
+    with driver.watched(), _committing(driver):
         await driver.fetch(statements.numbered(sql), *values)
 
 
 @asynccontextmanager
 async def transaction(connection: AsyncConnection) -> AsyncIterator[None]:
     """Open a transaction on a connection that is in none. Raises as `_committing` does."""
+    driver = await _driver(connection)
+    with driver.watched():
+        async with connection.begin() as begun:
+            yield
+            with _committing(driver):
+                await begun.commit()
+
+
+async def _driver(connection: AsyncConnection) -> Connection:
     driver = (await connection.get_raw_connection()).driver_connection
-    async with connection.begin() as begun:
-        yield
-        async with _committing(driver):
-            await begun.commit()
+    assert driver is not None
+    return cast("Connection", driver)
 
 
 _OF_NUMBERS: Final = "varsup.c"
@@ -213,9 +229,10 @@ _OF_NUMBERS: Final = "varsup.c"
 statement that takes one, from forty million numbers before the end on."""
 
 
-@asynccontextmanager
-async def _committing(driver: Any) -> AsyncIterator[None]:
-    """Raise StoreUnavailable where the commit in the block did not wait for the standby.
+@contextmanager
+def _committing(driver: Connection) -> Iterator[None]:
+    """Give up a commit in the block that is not confirmed in time, and raise StoreUnavailable for
+    one that did not wait for the standby.
 
     A wait that is broken off ends as a commit with a warning: it could be lost with the server's
     machine, so it must not be acknowledged.
@@ -229,7 +246,8 @@ async def _committing(driver: Any) -> AsyncIterator[None]:
 
     driver.add_log_listener(hear)
     try:
-        yield
+        with driver.confirming():
+            yield
     finally:
         driver.remove_log_listener(hear)
     if warnings:

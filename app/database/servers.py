@@ -7,7 +7,7 @@ from typing import Any, Final
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.core.errors import ConfigurationError, StoreUnavailable
+from app.core.errors import ConfigurationError
 
 _OFF: Final = """
 SELECT name FROM pg_settings WHERE setting = 'off'
@@ -24,7 +24,7 @@ WHERE state IS DISTINCT FROM 'backup' AND application_name NOT IN ('pg_basebacku
 """
 """Streaming standbys. The state is NULL for a user who may not read the server's statistics."""
 
-_AWAITED: Final = """
+AWAITED: Final = """
 SELECT current_setting('synchronous_standby_names'),
        (SELECT count(*) FROM pg_stat_replication
         WHERE coalesce(sync_state, 'unknown') <> 'async')
@@ -43,8 +43,7 @@ AWAITS_STANDBY: Final = (
 
 
 def check_server(cursor: Any) -> None:
-    """Raise ConfigurationError when a crash of the server would lose confirmed commits, and
-    StoreUnavailable when commits would wait for a standby without end."""
+    """Raise ConfigurationError when a crash of the server would lose confirmed commits."""
     cursor.execute(_OFF)
     off = [row[0] for row in cursor.fetchall()]
     if off:
@@ -55,13 +54,10 @@ def check_server(cursor: Any) -> None:
                 for name in off
             ]
         )
-    cursor.execute(_AWAITED)
-    if _too_few(cursor.fetchall()):
-        raise StoreUnavailable(AWAITS_STANDBY)
 
 
-def _too_few(rows: Sequence[Any]) -> bool:
-    """Return whether fewer standbys are connected than commits wait for, from _AWAITED's rows."""
+def too_few(rows: Sequence[Any]) -> bool:
+    """Return whether fewer standbys are connected than commits wait for, from AWAITED's rows."""
     if not rows:
         return False
     names, there = rows[0]
@@ -70,8 +66,8 @@ def _too_few(rows: Sequence[Any]) -> bool:
 
 
 async def awaits_standby(connection: AsyncConnection) -> bool:
-    """Return whether `check_server` would refuse the server because it waits for a standby."""
-    return _too_few((await connection.execute(text(_AWAITED))).all())
+    """Return whether commits would wait for a standby without end."""
+    return too_few((await connection.execute(text(AWAITED))).all())
 
 
 async def switched_off(connection: AsyncConnection) -> list[str]:

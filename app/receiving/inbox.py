@@ -275,7 +275,7 @@ class Inbox(InboxRows):
         if file is not None:
             writer = file.writer
         else:  # a connection of its own: no other write holds a sender up
-            engine = writing_engine(settings.database_url, purpose="serving")
+            engine = writing_engine(database.url, purpose="serving", hosts=database.hosts)
             writer = Writer(engine, lock=None, log=None, place=None, space=database.writer.space)
         database.fail_together(writer)
         inbox = InboxWriter(

@@ -7,7 +7,7 @@ import asyncpg
 import pytest
 
 from app.core.errors import StoreUnavailable
-from app.database.engine import reading_engine
+from app.database.engine import hosts_of, reading_engine
 from app.database.faults import as_store_error, driver_errors, is_not_there_yet
 
 
@@ -19,7 +19,8 @@ async def test_a_missing_file_of_authorities_is_reported(
     monkeypatch.delenv("PGSSLROOTCERT", raising=False)
     if named:
         monkeypatch.setenv("PGSSLROOTCERT", str(tmp_path / "none.crt"))
-    engine = reading_engine("postgresql+asyncpg://u:p@127.0.0.1:1/d?ssl=verify-full")
+    url = "postgresql+asyncpg://u:p@127.0.0.1:1/d?ssl=verify-full"
+    engine = reading_engine(url, hosts=hosts_of(url))
     with pytest.raises(driver_errors()) as refused:
         await engine.connect()
     assert "PGSSLROOTCERT" in str(as_store_error(refused.value))

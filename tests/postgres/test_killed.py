@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from app.core.clock import SystemClock
-from app.database.postgresql import CONNECT_S
+from app.database.hosts import CONNECT_S
 from reconcile.instants import SECOND
 from tests.database.builders import opened
 from tests.e2e.processes import Process, command, running, serving

@@ -1,0 +1,256 @@
+"""The servers that TALLYHOOK_DATABASE_URL names: which is tried first, and when one is left.
+
+    1 connect   to the hosts in turn, until one can be used                  `Hosts.connect`
+    2 watch     a transaction that lasts: whether another server writes now  `Connection.watched`
+    3 leave     that server: its host is tried last                          `Hosts.leave`
+
+A server may take connections and confirm nothing: it is frozen, its disk hangs, or its standby has
+taken over and it does not know. Only a server with a newer timeline proves the last. Once a writer
+has reached another server, all connections to the one before are ended: what they read is out of
+date, and what they write may be lost.
+
+Leaves out: whether the new server has all commits of the one before (`facts`).
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from functools import partial
+from time import monotonic
+from typing import Any, Final, NamedTuple
+from weakref import WeakSet
+
+import asyncpg
+import structlog
+
+from app.core.errors import StoreUnavailable
+from app.database.servers import AWAITED, AWAITS_STANDBY, too_few
+
+log = structlog.get_logger()
+
+CONNECT_S: Final = 5.0
+"""Seconds within which a connection must be made."""
+
+HOST_S: Final = 2.0
+"""The same for each of several hosts, so that a frozen one delays a connection by no more."""
+
+CLOSE_S: Final = 0.5
+"""Seconds to end a connection in order. A frozen server never answers."""
+
+WATCH_S: Final = 1.0
+"""Seconds that a transaction lasts before all hosts are asked whether another server writes, and
+until they are asked again."""
+
+RARELY: Final = 10
+"""Part of a long transaction that passes between two such rounds."""
+
+FORMER: Final = (
+    "the server is on an older timeline than the one used before, so it is a former primary; stop "
+    "it, or start this service again where a backup was restored"
+)
+
+Address = tuple[str | None, int | None]
+"""Host, or folder of its socket, and port; None where the driver is to find it."""
+
+_SERVER: Final = """
+SELECT pg_postmaster_start_time()::text,
+       pg_is_in_recovery() OR current_setting('transaction_read_only') = 'on',
+       CASE WHEN NOT pg_is_in_recovery()
+             AND has_function_privilege('pg_walfile_name(pg_lsn)', 'execute')
+            THEN substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) ELSE '' END
+"""
+
+
+class Server(NamedTuple):
+    """A running server.
+
+    started        when it was started, to the microsecond: no two servers share it
+    refuses_writes whether it is a standby, or read-only
+    timeline       eight hexadecimal digits that grow with each takeover; empty where unknown
+    """
+
+    started: str
+    refuses_writes: bool
+    timeline: str
+
+    def succeeds(self, other: "Server") -> bool:
+        """Return whether this server has taken over from another one, and takes writes."""
+        return not self.refuses_writes and self.timeline > other.timeline
+
+
+class Connection(asyncpg.Connection):  # type: ignore[misc]
+    """A connection that knows its server. Made by `Hosts`."""
+
+    hosts: "Hosts"
+    address: Address
+    server: Server
+    commit_s: float | None
+    """Seconds within which a commit must be confirmed; None: no more than for a statement."""
+
+    async def close(self, *, timeout: float | None = None) -> None:  # noqa: ASYNC109
+        """End it in order, or break it off after CLOSE_S."""
+        try:
+            async with asyncio.timeout(CLOSE_S):
+                await super().close(timeout=timeout)
+        except TimeoutError:
+            self.terminate()
+
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        """Break the connection off once another server writes, if the block lasts so long."""
+        loop, tasks = asyncio.get_running_loop(), list[asyncio.Task[None]]()
+        begin = loop.call_later(
+            WATCH_S, lambda: tasks.append(loop.create_task(self.hosts.watch(self)))
+        )
+        try:
+            yield
+        finally:
+            begin.cancel()
+            for task in tasks:
+                task.cancel()
+
+    @contextmanager
+    def confirming(self) -> Iterator[None]:
+        """Break the connection off if the commit in the block is not confirmed in time. Whether it
+        was made is unknown, as after any lost connection."""
+        limit = None
+        if self.commit_s is not None:
+            loop = asyncio.get_running_loop()
+            leave = partial(self.hosts.leave, self, reason="commit_unconfirmed")
+            limit = loop.call_later(self.commit_s, leave)
+        try:
+            yield
+        finally:
+            if limit is not None:
+                limit.cancel()
+
+
+class Hosts:
+    """The hosts of one URL, for all connections that a process makes by it."""
+
+    def __init__(self) -> None:
+        self._left: dict[Address, float] = {}
+        """When each host was last left, or could not be used."""
+        self._made = WeakSet[Connection]()
+        self._timeline = ""
+        """The newest timeline that was written to."""
+        self._addresses: Sequence[Address] = ()
+        self._words: dict[str, Any] = {}
+
+    async def connect(
+        self,
+        *,
+        writes: bool,
+        commit_s: float | None = None,
+        host: str | Sequence[str] | None = None,
+        port: int | Sequence[int] | None = None,
+        **words: Any,
+    ) -> Connection:
+        """Connect to the first host that can be used, those last that could not be used before.
+
+        Of several hosts one is wanted that takes writes, unless the URL says otherwise. Raises the
+        driver's errors, and StoreUnavailable where a server would not confirm commits.
+
+        words  for the driver
+        """
+        addresses = _addresses(host, port)
+        words |= {"timeout": CONNECT_S if len(addresses) == 1 else HOST_S}
+        if len(addresses) > 1:
+            words.setdefault("target_session_attrs", "read-write")
+        self._addresses, self._words = addresses, words
+        failures = list[Exception]()
+        for address in sorted(addresses, key=lambda each: self._left.get(each, 0.0)):
+            try:
+                connection = await self._reach(address, writes=writes, **words)
+            except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+                failures.append(error)
+            except StoreUnavailable as error:
+                failures.insert(0, error)  # it says more than that others are down or standbys
+            else:
+                connection.commit_s = commit_s
+                return connection
+            self._left[address] = monotonic()
+        raise failures[0]
+
+    async def _reach(self, address: Address, *, writes: bool, **words: Any) -> Connection:
+        """Connect to a host. Raise StoreUnavailable unless its server can be used."""
+        connection = await _connected(address, words)
+        try:
+            async with asyncio.timeout(words["timeout"]):
+                server = connection.server = Server(*await connection.fetchrow(_SERVER))
+                if server.timeline and server.timeline < self._timeline:
+                    raise StoreUnavailable(FORMER)
+                if writes and too_few(await connection.fetch(AWAITED)):
+                    raise StoreUnavailable(AWAITS_STANDBY)
+        except BaseException:
+            connection.terminate()
+            raise
+        connection.hosts, connection.address = self, address
+        if writes:
+            self._timeline = max(self._timeline, server.timeline)
+            for other in list(self._made):
+                if other.server.started != server.started:
+                    other.terminate()
+        self._made.add(connection)
+        return connection
+
+    async def watch(self, connection: Connection) -> None:
+        """Ask all hosts again and again, and leave the connection's server once another one with a
+        newer timeline takes writes."""
+        began, server = monotonic(), connection.server
+        while True:
+            async with _asked(self._addresses, self._words) as others:
+                for other in asyncio.as_completed(others):
+                    found = await other
+                    if found is not None and found.succeeds(server):
+                        return self.leave(connection, reason="another_writes")
+            await asyncio.sleep(max(WATCH_S, (monotonic() - began) / RARELY))
+
+    def leave(self, connection: Connection, *, reason: str) -> None:
+        """Break the connection off, and try its host last from now on."""
+        self._left[connection.address] = monotonic()
+        log.warning("a database server is left", reason=reason, database=connection.address[0])
+        connection.terminate()
+
+
+def _addresses(
+    host: str | Sequence[str] | None, port: int | Sequence[int] | None
+) -> Sequence[Address]:
+    if host is None or isinstance(host, str):
+        return [(host, port if isinstance(port, int) or port is None else port[0])]
+    ports = [port] * len(host) if isinstance(port, int) or port is None else port
+    return list(zip(host, ports, strict=True))
+
+
+async def _connected(address: Address, words: Mapping[str, Any]) -> Connection:
+    named = zip(("host", "port"), address, strict=True)
+    given = {name: value for name, value in named if value is not None}
+    made = await asyncpg.connect(**given, **words, connection_class=Connection)
+    assert isinstance(made, Connection)
+    return made
+
+
+@asynccontextmanager
+async def _asked(
+    addresses: Sequence[Address], words: Mapping[str, Any]
+) -> AsyncIterator[list[asyncio.Task[Server | None]]]:
+    """Ask all hosts at once; the block need not wait for all answers."""
+    tasks = [asyncio.create_task(_ask(each, words)) for each in addresses]
+    try:
+        yield tasks
+    finally:
+        for task in tasks:
+            task.cancel()
+
+
+async def _ask(address: Address, words: Mapping[str, Any]) -> Server | None:
+    """Ask a host which server it is; None where it does not answer in time."""
+    try:
+        async with asyncio.timeout(WATCH_S):
+            connection = await _connected(address, words)
+            try:
+                return Server(*await connection.fetchrow(_SERVER))
+            finally:
+                connection.terminate()
+    except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
+        return None
