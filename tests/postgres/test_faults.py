@@ -160,9 +160,7 @@ async def test_events_stored_twice_are_caught(
     """The control: receivers take every delivery for new, and the server lets them."""
     monkeypatch.setattr(KnownEvents, "judge", lambda *_: "stored")
     async with opened(own_url) as inbox:
-        await ask_in_loop(
-            own_url, "ALTER TABLE events DROP CONSTRAINT uq_events_event_id_source_digest"
-        )
+        await ask_in_loop(own_url, "ALTER TABLE events DROP CONSTRAINT pk_events")
         for _ in range(2):
             await keep(inbox, arrival(paid("A")))
         assert await stored_twice(inbox) == ["paid-A"]
