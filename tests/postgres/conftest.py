@@ -105,7 +105,7 @@ def shared_url(server_url: str) -> Iterator[str]:
         yield url
 
 
-def _emptying() -> str:
+def emptying() -> str:
     """Return one statement that empties every table, past the triggers of append-only ones."""
     tables = ", ".join(f"'{name}'" for name in metadata.tables)
     return f"""DO $$ DECLARE name text; filled boolean; BEGIN
@@ -126,7 +126,7 @@ def url(shared_url: str) -> str:
         shared_url,
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
         "WHERE datname = current_database() AND pid <> pg_backend_pid()",
-        _emptying(),
+        emptying(),
     )
     return shared_url
 
