@@ -79,9 +79,10 @@ def patroni_frozen(cluster: Cluster) -> Mend:
 
 
 def patroni_frozen_unwatched(cluster: Cluster) -> Mend:
-    """Freeze it without a watchdog: both nodes take connections for a while."""
+    """Freeze it without a watchdog: both nodes take connections for half a minute."""
     os.kill(cluster.pid("patroni-one"), signal.SIGSTOP)
-    until(lambda: cluster.members().get("two", {}).get("role") == "leader")
+    led(cluster, "two")
+    waits(30)
     return lambda: os.kill(cluster.pid("patroni-one"), signal.SIGCONT)
 
 
