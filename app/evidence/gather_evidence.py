@@ -27,7 +27,7 @@ from app.orders.unheard import unheard_of
 from app.providers.configured import accounts
 from app.providers.doctor import Account
 from app.providers.fetched import is_answer
-from app.providers.fingerprints import covered, signer_of
+from app.providers.fingerprints import AccountKeys, covered
 from app.providers.profile import profile_text
 from app.providers.request import Incoming
 from app.providers.schemes import NAMED, TOKENS, UNSIGNED
@@ -224,7 +224,7 @@ def evidence_of(
 ) -> list[DeliveryEvidence]:
     """Return the evidence of these deliveries. A repeated one has its body from the one that
     brought it first, which may be among `others`."""
-    brought = [*rows, *others]
+    brought, keys = [*rows, *others], {name: AccountKeys(each) for name, each in accounts.items()}
     bodies = {(row.source, row.digest): row.body for row in brought if row.body is not None}
     found = []
     for row in rows:
@@ -238,24 +238,25 @@ def evidence_of(
                 method=kept.method,
                 url=address + (kept.url or f"/webhooks/{row.source}"),
                 headers=tuple((n.decode("latin-1"), v.decode("latin-1")) for n, v in kept.headers),
-                proven=_proven(row, body, account),
+                proven=_proven(row, body, keys.get(row.source)),
             )
         )
     return found
 
 
 def _proven(
-    row: store.StoredDelivery, body: bytes | None, account: Account | None
+    row: store.StoredDelivery, body: bytes | None, keys: AccountKeys | None
 ) -> ProvenSignature:
     whole = body if row.envelope is None else row.whole
     if is_answer(row.headers):
         return ProvenSignature(
             sentence="Fetched by us from the provider itself, over TLS: not signed."
         )
-    if account is None:
+    if keys is None:
         return ProvenSignature(
             sentence="Its source is no longer configured: nothing can be checked again."
         )
+    account = keys.account
     if account.profile.signature.mac == UNSIGNED:
         return ProvenSignature(
             sentence="This provider signs nothing: its own answer, fetched, counts."
@@ -272,7 +273,7 @@ def _proven(
     request = kept._replace(
         headers=restored(kept.headers, tokens), url=kept.url or f"/webhooks/{row.source}"
     )
-    signer = signer_of(account, request, now=row.received_at)
+    signer = keys.signer_of(request, now=row.received_at)
     over = covered(account, request)
     proven = ProvenSignature(
         sentence="No secret that is configured now makes it: the one it was signed with was taken "

@@ -6,6 +6,7 @@ with the secrets that are configured now. A fingerprint names the key; no secret
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -50,35 +51,43 @@ def key_fingerprint(secret: bytes) -> str:
     return hashlib.sha256(_PREFIX + secret).hexdigest()[:16]
 
 
-def signer_of(account: Account, request: Incoming, *, now: Instant) -> SigningKey | None:
-    """Find the key that makes the request genuine as of its arrival, `now`; None where none does.
+class AccountKeys:
+    """Keys of an account, each compiled once.
 
     Each secret is tried alone, then all named parts together, which some schemes need.
     """
-    tried: list[tuple[Sequence[str] | Mapping[str, str], str]]
-    if isinstance(account.secrets, Mapping):
-        tried = [({name: secret}, secret) for name, secret in account.secrets.items()]
-        parts = sorted(account.secrets.items())
-        tried.append((account.secrets, "\n".join(f"{name}={secret}" for name, secret in parts)))
-    else:
-        valid = (each for each in account.secrets if now < account.ends.get(each, now + 1))
-        tried = [([secret], secret) for secret in valid]
-    for secrets, shown in tried:
-        try:
-            source = Source(
-                name=account.name,
-                profile=account.profile,
-                secrets=secrets,
-                address=account.address,
-                strict=False,
-            )
-        except ConfigurationError:
-            continue
-        if source.verify(request, now=now) is None:
-            public = public_key(account.profile, shown)
-            named = key_fingerprint(public or shown.encode("utf-8"))
-            return SigningKey(fingerprint=named, public=public)
-    return None
+
+    def __init__(self, account: Account) -> None:
+        self.account = account
+        self._tried: list[tuple[Source, str]] = []
+        tried: list[tuple[Sequence[str] | Mapping[str, str], str]]
+        if isinstance(account.secrets, Mapping):
+            tried = [({name: secret}, secret) for name, secret in account.secrets.items()]
+            parts = sorted(account.secrets.items())
+            tried.append((account.secrets, "\n".join(f"{name}={secret}" for name, secret in parts)))
+        else:
+            tried = [([secret], secret) for secret in account.secrets]
+        for secrets, shown in tried:
+            with suppress(ConfigurationError):
+                source = Source(
+                    name=account.name,
+                    profile=account.profile,
+                    secrets=secrets,
+                    address=account.address,
+                    strict=False,
+                )
+                self._tried.append((source, shown))
+
+    def signer_of(self, request: Incoming, *, now: Instant) -> SigningKey | None:
+        """Find the key that makes the request genuine as of its arrival, `now`; None where none
+        does."""
+        ends = self.account.ends
+        for source, shown in self._tried:
+            if now < ends.get(shown, now + 1) and source.verify(request, now=now) is None:
+                public = public_key(self.account.profile, shown)
+                named = key_fingerprint(public or shown.encode("utf-8"))
+                return SigningKey(fingerprint=named, public=public)
+        return None
 
 
 def public_key(profile: sections.Profile, secret: str) -> bytes | None:

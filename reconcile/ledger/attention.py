@@ -3,11 +3,13 @@
 Leaves out: who settles it, and how; `plain` says what to do.
 """
 
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from reconcile.instants import EARLIEST, Instant
 from reconcile.ledger.ledger import Finding, Ledger, Outcome
 from reconcile.ledger.vocabulary import FindingCode
+from reconcile.money import Money
 
 NEEDS_A_PERSON: Final = "needs_a_person"
 """The word under which such orders are counted and listed, beside the codes of findings."""
@@ -37,26 +39,49 @@ def needs_person(ledger: Ledger) -> bool:
 
 def left_to_settle(ledger: Ledger) -> tuple[FindingCode, ...]:
     """Return the codes of findings that are neither settled nor accepted, each once."""
+    found = [each for each in ledger.findings if each.code in ACCEPTABLE]
+    if not found:
+        return ()
+    is_accepted, refunds = acceptance(ledger), dict[_Refund, Instant]()
+    for entry in ledger.entries:
+        if entry.kind == "refunded":
+            refund = (entry.attempt, -entry.money.minor, entry.money.currency)
+            refunds[refund] = max(entry.at, refunds.get(refund, EARLIEST))
     left = [
-        each.code
-        for each in ledger.findings
-        if each.code in ACCEPTABLE and not is_accepted(each, ledger) and not _settled(each, ledger)
+        each.code for each in found if not is_accepted(each) and not _settled(each, ledger, refunds)
     ]
     return tuple(dict.fromkeys(left))
 
 
-def is_accepted(finding: Finding, ledger: Ledger) -> bool:
-    """Return whether a person has accepted a finding since all that it rests on is known."""
-    record = ledger.case.filed.accepted.get(finding.code)
-    if record is None:
-        return False
-    known = [h.first for h in ledger.case.heard if h.event.event_id in finding.cites]
-    known += [r.recorded_at for r in ledger.case.filed.records() if r.record_id in finding.cites]
-    return max(known, default=EARLIEST) <= record.recorded_at
+def acceptance(ledger: Ledger) -> Callable[[Finding], bool]:
+    """Return a function that says whether a person has accepted a finding of this ledger since all
+    that it rests on is known."""
+    accepted, known = ledger.case.filed.accepted, dict[str, Instant]()
+    for heard in ledger.case.heard if accepted else ():
+        event_id = heard.event.event_id
+        known[event_id] = max(heard.first, known.get(event_id, EARLIEST))
+    for record in ledger.case.filed.records() if accepted else ():
+        known[record.record_id] = record.recorded_at
+
+    def is_accepted(finding: Finding) -> bool:
+        record = accepted.get(finding.code)
+        return record is not None and (
+            max((known.get(cited, EARLIEST) for cited in finding.cites), default=EARLIEST)
+            <= record.recorded_at
+        )
+
+    return is_accepted
 
 
-def _settled(finding: Finding, ledger: Ledger) -> bool:
-    """Return whether the money has gone back since: all of it, or as much as failed to."""
+_Refund = tuple[str, int, str]
+"""Attempt, minor units and currency of what went back."""
+
+
+def _settled(finding: Finding, ledger: Ledger, refunds: Mapping[_Refund, Instant]) -> bool:
+    """Return whether the money has gone back since: all of it, or as much as failed to.
+
+    refunds  when as much last went back
+    """
     if finding.code == "paid_after_cancel":
         return ledger.held is not None and ledger.held.minor <= 0
     if finding.code != "refund_failed":
@@ -65,13 +90,9 @@ def _settled(finding: Finding, ledger: Ledger) -> bool:
     if held is not None and held.minor <= 0 and ledger.outcome == "refunded":
         return True
     facts = dict(finding.facts)
-    failed_at, failed = facts["failed_at"], facts["failed"]
+    attempt, failed, failed_at = facts["attempt"], facts["failed"], facts["failed_at"]
+    assert isinstance(attempt, str)
     assert isinstance(failed_at, int)
-    return any(
-        entry.kind == "refunded"
-        and entry.at > Instant(failed_at)
-        and entry.attempt == facts["attempt"]
-        and (-entry.money.minor, entry.money.currency)
-        == (getattr(failed, "minor", None), getattr(failed, "currency", None))
-        for entry in ledger.entries
+    return isinstance(failed, Money) and (
+        refunds.get((attempt, failed.minor, failed.currency), EARLIEST) > failed_at
     )

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from reconcile.instants import Duration, Instant, format_duration, plain_instant
-from reconcile.ledger.attention import is_accepted
+from reconcile.ledger.attention import acceptance
 from reconcile.ledger.declines import WITHOUT_REASON, customer_words
 from reconcile.ledger.grouping import ALIKE, grouped
 from reconcile.ledger.ledger import Facts, FactValue, Finding, Ledger, Outcome, Reason
@@ -351,14 +351,14 @@ def _to_settle(ledger: Ledger) -> list[Finding]:
     finding of the same events says more."""
     filed = ledger.case.filed
     stronger = {"refund_pending": "refund_overdue", "unrecognized_event": "unread_money_event"}
-    known = {(each.code, each.cites) for each in ledger.findings}
+    known, is_accepted = {(each.code, each.cites) for each in ledger.findings}, acceptance(ledger)
     over = {"success_after_deadline"} if filed.fulfilled or filed.canceled else set()
     return [
         each
         for each in ledger.findings
         if each.code not in over
         and (stronger.get(each.code), each.cites) not in known
-        and not is_accepted(each, ledger)
+        and not is_accepted(each)
     ]
 
 
@@ -432,7 +432,7 @@ def _owed_by_staff(ledger: Ledger) -> str:
     """Return what to give back; never what is on its way already, nor what a person accepted."""
     owed, returning = ledger.owed, ledger.returning
     surplus = [each for each in ledger.findings if each.code in ("paid_twice", "overpaid")]
-    accepted = ledger.case.filed.canceled is None and any(is_accepted(f, ledger) for f in surplus)
+    accepted = ledger.case.filed.canceled is None and any(map(acceptance(ledger), surplus))
     if owed is None or accepted:
         return ""
     if MAYBE_OTHERS in ledger.case.filed.holds:

@@ -5,7 +5,7 @@ difference between two folds of one growing set, and `revise` describes that dif
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from reconcile.instants import Instant
@@ -77,21 +77,35 @@ def position_of(ledger: Ledger) -> Position:
         counts = Counter([f.code for f in ledger.findings])
         parts += sorted(counts.keys() - _COUNTS_ONLY)
         parts += [f"{counts[code]} {code}" for code in _EACH_BY_ITSELF if counts[code] > 1]
-        parts += sorted(filter(None, [_restated(f, ledger) for f in ledger.findings]))
+        amounts = _amounts(ledger)
+        parts += sorted(filter(None, [_restated(f, amounts) for f in ledger.findings]))
     return new_position(
         outcome=ledger.outcome, fulfillable=ledger.fulfillable, substance="|".join(parts)
     )
 
 
-def _restated(finding: Finding, ledger: Ledger) -> str:
+_Amounts = Mapping[str, tuple[int, Money]]
+"""By event id: its place among the ledger's events, and the amount that it states."""
+
+
+def _amounts(ledger: Ledger) -> _Amounts:
+    """Return the amounts that events state, where a dispute is open."""
+    found: dict[str, tuple[int, Money]] = {}
+    if any(each.code == "dispute_open" for each in ledger.findings):
+        for place, heard in enumerate(ledger.case.heard):
+            if heard.event.money is not None:
+                found.setdefault(heard.event.event_id, (place, heard.event.money))
+    return found
+
+
+def _restated(finding: Finding, amounts: _Amounts) -> str:
     """Return name and amount of an open dispute if it is no longer about its first amount."""
     if finding.code != "dispute_open":
         return ""
-    events = [heard.event for heard in ledger.case.heard if heard.event.event_id in finding.cites]
-    stated = [each.money for each in events if each.money is not None]
+    stated = [amounts[cited] for cited in finding.cites if cited in amounts]
     facts = dict(finding.facts)
     name, amount = facts["dispute"] or facts["attempt"], facts["disputed"]
-    if not stated or not isinstance(amount, Money) or amount == stated[0]:
+    if not stated or not isinstance(amount, Money) or amount == min(stated)[1]:
         return ""
     return f"{name} of {amount.minor} {amount.currency}".replace("|", "/")
 
@@ -153,11 +167,11 @@ def _differences(before: Position, after: Position, ledger: Ledger) -> list[str]
             "It may be shipped now." if after.fulfillable else "It may not be shipped."
         )
     sentences += attempt_sentences([a for a in ledger.attempts if _attempt_part(a) not in earlier])
-    new = []
+    new, amounts = [], _amounts(ledger)
     for finding in ledger.findings:
         if finding.code in _COUNTS_ONLY:
             continue
-        restated = _restated(finding, ledger)
+        restated = _restated(finding, amounts)
         another = finding.code not in earlier or finding.code in more
         if another or (restated and restated not in earlier):
             new.append(finding)

@@ -1,5 +1,6 @@
 """Which orders need a person: until what was found is settled, or somebody has accepted it."""
 
+from collections.abc import Iterator
 from typing import Any, Final
 
 import pytest
@@ -10,6 +11,7 @@ from reconcile.ledger.fold import fold
 from reconcile.ledger.ledger import Ledger
 from reconcile.ledger.plain import staff_answer
 from reconcile.ledger.records import Record
+from reconcile.ledger.revise import position_of, revise
 from reconcile.money import Money
 from tests.reconcile.build import DUE, POLICY, delivery, event, history, record, seconds
 
@@ -82,3 +84,31 @@ def test_an_acceptance_says_nothing_of_the_order_to_the_shop() -> None:
     accepted = unknown | history(record("rec_9", "finding_accepted", 9, reason="refund_failed"))
     found = [fold(each, policy=POLICY, as_of=seconds(9)) for each in (unknown, accepted)]
     assert found[0].findings == found[1].findings
+
+
+class Counted(list[Any]):
+    """A list that counts how often it is gone through."""
+
+    times = 0
+
+    def __iter__(self) -> Iterator[Any]:
+        self.times += 1
+        return super().__iter__()
+
+
+def test_events_are_gone_through_a_few_times_however_many_findings_there_are() -> None:
+    """Else an order with thousands of disputes and failed refunds takes minutes."""
+    members: list[Delivery | Record] = [
+        paid(1),
+        record("rec_9", "finding_accepted", 2, reason="refund_failed"),
+    ]
+    for number in range(10, 30):
+        refund = REFUND | {"movement": f"re_{number}", "money": LITTLE}
+        members.append(said(number, "refund_failed", **refund))
+        members.append(said(100 + number, "disputed", payment="pay_1", movement=f"dp_{number}"))
+    ledger = ledger_of(*members, at=999)
+    heard = ledger.case.heard = Counted(ledger.case.heard)
+    assert left_to_settle(ledger) == ("refund_failed",)
+    staff_answer(ledger)
+    assert revise(position_of(ledger_of(paid(1), at=999)), ledger) is not None
+    assert heard.times < 20
