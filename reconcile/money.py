@@ -51,7 +51,7 @@ class MoneyError(ValueError):
 
 
 class InexactAmount(MoneyError):
-    """A number with more decimals than its currency has, of which some are not zero."""
+    """A number with more decimals than its currency has, not all of them zero."""
 
 
 @frozen

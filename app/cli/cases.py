@@ -292,7 +292,7 @@ def checklist(
 
 
 def register() -> None:
-    """Add them to their groups."""
+    """Add the commands to their groups."""
     such_as = "Such as: tallyhook evidence attach ORD-1042 parcel.pdf --kind delivery"
     evidence_group.command("attach", epilog=such_as)(attach)
     evidence_group.command("letter", epilog="Such as: tallyhook evidence letter ORD-1042 -o a.pdf")(

@@ -207,8 +207,8 @@ def run(words: Sequence[str]) -> int:
 
 
 def _is_of_a_text(error: BaseException) -> bool:
-    """Whether it came of a text that has no UTF-8; a database's driver wraps that, and is
-    wrapped."""
+    """Return whether the error came of a text that has no UTF-8; a database's driver wraps that,
+    and is wrapped."""
     seen = list[BaseException]()
     cause: BaseException | None = error
     while cause is not None and cause not in seen:  # one may be raised from itself
@@ -270,5 +270,6 @@ def _unforeseen(error: Exception) -> int:
 
 
 def _is_text(word: str) -> bool:
-    """Whether it can be written as UTF-8; bytes that could not be read are half characters."""
+    """Return whether a text can be written as UTF-8; bytes that could not be read are half
+    characters."""
     return word.encode("utf-8", "replace").decode() == word

@@ -380,8 +380,8 @@ def measure(label: str) -> Iterator[Any]:
 
 @contextmanager
 def measure_both(label: str, then: str) -> Iterator[Any]:
-    """For work in two parts, of which the second only counts. Yields `show(done, total)` and
-    `advance(count)`."""
+    """Show a progress bar for work in two parts; the second only counts. Yields `show(done, total)`
+    and `advance(count)`."""
     with _bar() as bar:
         show = _shown_as(bar, label)
         if bar is None:

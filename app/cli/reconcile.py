@@ -155,7 +155,7 @@ MOST_PROCESSES: Final = 2
 
 
 def _run(asked: RunRequest, jobs: int, form: printing.Format) -> Ran:
-    """Run it, and print what it found."""
+    """Run the reconciliation, and print what it found."""
     from app.finance.reconcile_period import reconcile_period
     from app.finance.reconcile_rows import rows_ahead
 

@@ -58,7 +58,7 @@ def check_webhook_url(url: str) -> None:
 
 
 def play_scenario(path: Path, *, webhook_url: str, speed: float, token: str | None) -> None:
-    """Play it. Exit code 1 where something came otherwise than the scenario says."""
+    """Play a scenario. Exit code 1 where something came otherwise than the scenario says."""
     import anyio
 
     from app.sandbox.playing import Stage, play_script, read_script

@@ -145,7 +145,7 @@ async def ask_approve(view: View) -> Form:
 
 
 async def do_approve(view: View, reason: str) -> str | ActionResult:
-    """Approve it; a job does what takes long."""
+    """Approve a proposal; a job does work that takes long."""
     found = await proposal_shown(view, view.needed("proposal"))
     kind, by = view.console.proposals.kinds.get(found.kind), view.person.name
     back, typed = address("proposals", found.id), view.given.get("typed", "")

@@ -54,7 +54,7 @@ _KINDS: Final[tuple[type[TallyhookError], ...]] = (NotFoundError, UnreachableErr
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChildLimits:
-    """What a child may use.
+    """Limits of a child.
 
     memory_mib   address space, with about 50 MiB of the interpreter and all that is imported
     processor_s  whole seconds of processor time

@@ -263,7 +263,7 @@ _GONE: Final = (
 
 
 class Parent:
-    """The same pair of sockets, for the child."""
+    """The child's end of the pair of sockets to its parent."""
 
     def __init__(self, number: int) -> None:
         """Take the number of the descriptor that was handed over."""
@@ -300,7 +300,7 @@ class Parent:
         stop(False)
 
     def fail(self) -> None:
-        """Tell it that the disk has failed us: it is to acknowledge nothing more, either."""
+        """Tell the parent that the disk has failed: it is to acknowledge nothing more, either."""
         if self._writer is not None:
             say(self._writer, FAILED)
             return

@@ -414,7 +414,7 @@ class Mask:
         return "Mask()"
 
     def hide(self, text: str) -> str:
-        """Replace both in a text by `***`."""
+        """Replace the phone number and the token in a text by `***`."""
         return self._phone.sub(HIDDEN, text.replace(self._token, HIDDEN))
 
     def touches(self, text: str) -> bool:

@@ -104,7 +104,8 @@ ID: Final = "att_"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttachRequest:
-    """What is to be attached to what. `carrier` and `tracking` are of a delivery.
+    """File to attach, and the order or break it belongs to. `carrier` and `tracking` are of a
+    delivery.
 
     name  the file's name, as the person knows it
     note  what is said of it
@@ -138,7 +139,7 @@ class Attachment:
         return self.record.gone_at is not None
 
     def document(self) -> dict[str, Any]:
-        """Return it for JSON, with only the last digits of whatever may be a phone number."""
+        """Return its JSON document, with only the last digits of whatever may be a phone number."""
         found = self.record
         return {
             "attachment": found.attachment_id,

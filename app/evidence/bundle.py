@@ -355,7 +355,7 @@ process may be at it for some seconds."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BundleRequest:
-    """What is asked for. `reason` says why personal data go in; without it they stay out.
+    """Order of a bundle. `reason` says why personal data go in; without it they stay out.
     `attachments`: whether the files that people attached go in, or only their digests."""
 
     order: str

@@ -65,8 +65,8 @@ class PublishedOutcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LetterFacts:
-    """What a letter has beside the ledger. It is made of an order when a bundle is built, and of
-    the bundle's own files when one is verified: both must give the same letter.
+    """Facts of a letter beside the ledger. They come from the database when a bundle is built, and
+    from the bundle's own files when one is verified: both must give the same letter.
 
     history     as the bundle has it
     checkpoint  the signed head that the proofs lead to; empty where nothing was sealed yet

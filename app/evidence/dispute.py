@@ -122,7 +122,7 @@ class ReportedDispute:
         return STATE_WORDS[self.state] + part
 
     def document(self, moment: Any) -> dict[str, Any]:
-        """Return it for JSON. `moment`: how an instant is written."""
+        """Return its JSON document. `moment`: how an instant is written."""
         return {
             "reference": self.reference,
             "payment": self.payment,
@@ -285,7 +285,7 @@ class Item:
     do: str
 
     def document(self) -> dict[str, Any]:
-        """Return it for JSON."""
+        """Return its JSON document."""
         do = "" if self.there else self.do
         return {"item": self.name, "there": self.there, "sentence": self.sentence, "do": do}
 

@@ -101,7 +101,7 @@ async def letter_of(
     lines: gather_evidence.ReadsLines,
     personal: bool = False,
 ) -> Letter:
-    """Make the letter, and note nothing: `take_letter` notes who takes one away.
+    """Make the letter without noting that anybody takes it: `take_letter` does.
 
     personal  whether it says who the customer is, as far as messages state that
 

@@ -114,13 +114,13 @@ class Qualification:
 
     @property
     def sentence(self) -> str:
-        """Say it."""
+        """Say in one sentence whether the payment qualifies, and why."""
         if self.orders:
             return f"This payment qualifies for {self.rule.name}: {self.because}."
         return f"This payment does not qualify for {self.rule.name}, because {self.because}."
 
     def document(self) -> dict[str, Any]:
-        """Return it for JSON."""
+        """Return its JSON document."""
         return {
             "rule": self.rule.name, "qualifies": bool(self.orders), "sentence": self.sentence,
             "orders": list(self.orders), "source": self.rule.source, "read": self.rule.read,

@@ -35,7 +35,7 @@ class LetterLimits:
     sources: tuple[str, ...] = ()
 
     def document(self) -> dict[str, Any]:
-        """Return them for JSON."""
+        """Return their JSON document."""
         return {
             "who": self.who, "words": self.words, "files": self.files, "pages": self.pages,
             "bytes": self.size, "bytes_of_one": self.each, "formats": list(self.formats),
@@ -44,7 +44,7 @@ class LetterLimits:
 
     @property
     def words(self) -> str:
-        """Say them."""
+        """Say the limits in words."""
         said = [
             *([f"{self.files:,} files"] if self.files else []),
             *([f"{self.pages:,} pages"] if self.pages else []),

@@ -69,7 +69,7 @@ class InclusionProof:
     path: Sequence[Hash]
 
     def document(self) -> dict[str, Any]:
-        """Return it for JSON, hashes in hex."""
+        """Return its JSON document, hashes in hex."""
         return {
             "id": self.subject,
             "kind": self.kind,

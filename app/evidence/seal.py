@@ -484,7 +484,7 @@ _PACKED: Final = struct.Struct(">32sqq")
 
 @dataclass(slots=True, kw_only=True)
 class _Growing:
-    """What is to be hashed and stored of a tree.
+    """Changes of a tree that are to be hashed and stored.
 
     changed  packed entries that changed, by the first byte of their commitments; others: the rest
     groups   hashes that are new, by bits and place

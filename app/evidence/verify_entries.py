@@ -124,15 +124,15 @@ def inclusion(bundle: Bundle) -> tuple[bool | None, str]:
 
 
 class _Thing(NamedTuple):
-    """Something here that must have a leaf: what that must say beside its name, and the document
-    of which it seals the parts; None for a delivery, whose event the next step compares."""
+    """Part of the bundle that must have a leaf: the members that the leaf must state, and the
+    document whose parts it seals; None for a delivery, whose event the next step compares."""
 
     leaf: dict[str, Any]
     document: dict[str, Any] | None = None
 
 
 class _Things(dict):  # type: ignore[type-arg]  # of Python 3.8, where a base has no brackets
-    """Things by name. None is given twice: a made-up one would stand behind a sealed one."""
+    """Parts by name. None is given twice: a made-up one would stand behind a sealed one."""
 
     def __setitem__(self, name: str, thing: _Thing) -> None:
         if name in self:

@@ -209,7 +209,7 @@ class VerifiedBundle:
         return all(each.passed is not False for each in self.steps)
 
     def document(self) -> dict[str, Any]:
-        """Return it for JSON."""
+        """Return its JSON document."""
         steps = [
             {"step": each.name, "passed": each.passed, "sentence": each.sentence}
             for each in self.steps

@@ -31,7 +31,7 @@ def clean(said: object) -> str:
 
 
 class Either(tuple):  # type: ignore[type-arg]  # of Python 3.8, where a base has no brackets
-    """Forms of which a value has one."""
+    """Several forms; a value must have one of them."""
 
 
 def instant(said: Any) -> bool:

@@ -230,7 +230,7 @@ MAX_PROBLEMS: Final = 50
 
 @dataclass(slots=True, kw_only=True)
 class VerifiedLog:
-    """What was recomputed, and what does not fit.
+    """Result of verifying the log: what was recomputed, and what does not fit.
 
     waiting  rows that wait for a leaf
     reread   deliveries that are read otherwise by now than when they were sealed
@@ -280,7 +280,7 @@ class VerifiedLog:
         return f"{looked} and {checkpoints}: {verdict}{more}.{left}{lost}"
 
     def document(self) -> dict[str, Any]:
-        """Return it for JSON."""
+        """Return its JSON document."""
         return {
             "valid": not self.found,
             "leaves": self.leaves,
@@ -619,8 +619,8 @@ class OrderCounts:
         )
 
     def wrong_trees(self, size: int) -> Iterator[str]:
-        """Yield why trees of the log's first `size` leaves, all of which were counted, are not
-        theirs."""
+        """Yield a reason for each tree of the log's first `size` leaves that these leaves do not
+        give."""
         while self._trees and self._trees[0].size <= size:
             tree = self._trees.popleft()
             if (tree.size, tree.orders, tree.root) != (size, self._tree.count, self._tree.root()):

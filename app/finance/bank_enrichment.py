@@ -92,7 +92,8 @@ def _twice(line: CoverageLine, shared: Sequence[BankDays]) -> str:
 async def enrich(
     connection: Connection, staged: Staged, accounts: Mapping[str, str], *, as_of: Instant
 ) -> list[str]:
-    """Replace staged entries of these accounts by their lines, with the texts that those lack.
+    """Replace staged entries of these accounts by their lines, with the texts that the lines lack.
+    Entries that find no line, or several, are dropped. Returns a note on each account.
 
     Entries that find no line, or several, are dropped. Returns a note on each account.
 

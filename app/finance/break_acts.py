@@ -252,7 +252,7 @@ BREAK_ACTIONS: Final[dict[breaks.Act, operators.Action]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BreakAct:
-    """What a person wants to do: its kind, in whose name, and why.
+    """Act that a person asks for: its kind, in whose name, and why.
 
     value  the assignee, the line to match or to unmatch, or how late money is settled
     """

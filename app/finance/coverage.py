@@ -50,7 +50,8 @@ def days_of_span(line: CoverageLine, calendar: Calendar) -> str:
 
 
 async def declare_coverage(context: AppContext, asked: Declaration) -> CoverageLine:
-    """Store that files of a name cover these days. Returns the stored line.
+    """Store that files of a name cover these days. Returns the stored line. Raises UsageError for
+    days that are none or lie ahead, and NotFoundError for a name without imports.
 
     Raises UsageError for days that are none or lie ahead, and NotFoundError for a name of which
     nothing was imported.

@@ -372,7 +372,7 @@ def _sheets(request: ImportRequest) -> Sequence[str]:
 
 
 async def preview(context: AppContext, request: ImportRequest) -> mapping_draft.TablePreview:
-    """Look at a file of which no column is known. Raises UsageError if it has no table."""
+    """Look at a file whose columns are unknown. Raises UsageError if it has no table."""
     async with _unpacked(context, request) as request:
         try:
             return mapping_draft.preview_table(

@@ -86,7 +86,8 @@ class Ranges:
             ]
 
     async def share(self, context: AppContext, snapshot: Snapshot) -> None:
-        """Let all processes hold this snapshot, of which nothing was read yet.
+        """Let all processes hold this snapshot, before anything is read on it. Raises
+        UnreachableError if a process died.
 
         Raises UnreachableError if a process died.
         """

@@ -175,7 +175,7 @@ Progress = Callable[[int], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """What a matching needs beside its rows; it can be pickled.
+    """Facts that a matching needs beside its rows; they can be pickled.
 
     as_of    the instant
     period   None: all time

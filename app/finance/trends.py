@@ -53,7 +53,8 @@ class MonthFees:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trends:
-    """Both by (source, currency), fees by method too, then by month, the oldest first.
+    """Time to settlement and fees, both by (source, currency) and by month, the oldest first; fees
+    by method, too.
 
     as_of   when the newest reconciliation read the captures; None: there was none
     months  names of the months, such as `2026-10`
@@ -66,7 +67,7 @@ class Trends:
 
 
 async def trends(context: AppContext) -> Trends:
-    """Return the last twelve months, of which the last is the present one."""
+    """Return the trends of the last twelve months, the present one included."""
     now = context.clock.now()
     calendar = Calendar(context.calendar_zone)
     months = _last_months(calendar, now)

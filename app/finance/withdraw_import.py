@@ -72,7 +72,7 @@ class Foreseen:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a person must know, one sentence each."""
+        """Say what a person must know, one sentence each."""
         found = []
         group = GROUPS[self.withdrawn.kind]
         if self.closed:

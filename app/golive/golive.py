@@ -198,7 +198,7 @@ class ChecklistItem:
     sources: tuple[str, ...] = ()
 
     def document(self) -> dict[str, Any]:
-        """Describe it as JSON."""
+        """Return its JSON document."""
         return {
             "item": self.item,
             "state": self.state,

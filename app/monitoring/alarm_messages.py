@@ -59,7 +59,7 @@ class AlarmNotice:
 
     @property
     def over(self) -> bool:
-        """Whether it is the recovery."""
+        """Return whether the message says that the alarm is over."""
         return self.message.over_at is not None
 
     @property

@@ -154,7 +154,7 @@ class People:
     operators: tuple[str, ...]
 
     def document(self) -> dict[str, list[str]]:
-        """Return them for JSON."""
+        """Return their JSON document."""
         return {"tokens": list(self.tokens), "operators": list(self.operators)}
 
 
@@ -174,7 +174,7 @@ class FollowedLog:
     sure: bool = True
 
     def document(self) -> dict[str, Any]:
-        """Return it for JSON."""
+        """Return its JSON document."""
         return {"leaves": self.leaves, "renamed": self.renamed, "compared": self.sure}
 
     def sentences(self) -> list[str]:
@@ -198,7 +198,7 @@ class FollowedLog:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Followed:
-    """What was done to a restored database before its first start.
+    """Steps that were done on a restored database before its first start.
 
     head      the last revision that the backup holds
     first     the number of the next one
@@ -214,7 +214,7 @@ class Followed:
     log: FollowedLog
 
     def document(self) -> dict[str, Any]:
-        """Return it for JSON."""
+        """Return its JSON document."""
         return {
             "next_revision": self.first,
             "compared": self.gone is not None,
@@ -259,7 +259,7 @@ class Restored:
     gap: FoundGap | None
 
     def document(self) -> dict[str, Any]:
-        """Return it for JSON."""
+        """Return its JSON document."""
         return {
             "kept": None if self.kept is None else str(self.kept),
             "gap": None if self.gap is None else self.gap.sentence(),

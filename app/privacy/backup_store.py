@@ -66,7 +66,7 @@ _COUNTED: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contents:
-    """What a database file holds, as it says itself.
+    """Content of a database file, as the file itself states it.
 
     environment    the stamp: sandbox or live
     version        of the schema

@@ -312,7 +312,7 @@ commit."""
 
 @dataclass(slots=True, kw_only=True)
 class CheckReport:
-    """What was looked at, and what does not fit: `found` problems, the first of them listed.
+    """Result of a check: how much was looked at, and the first of the `found` problems.
 
     deep  whether bodies were read and orders folded again
     """
@@ -333,7 +333,7 @@ class CheckReport:
         return f"{looked} {checked}{gone}: {verdict}"
 
     def document(self) -> dict[str, Any]:
-        """Return it for JSON."""
+        """Return its JSON document."""
         return asdict(self)
 
     def add(self, problem: str) -> None:

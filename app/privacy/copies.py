@@ -55,7 +55,7 @@ class TakenCopy:
         )
 
     def document(self) -> dict[str, Any]:
-        """Return it for JSON."""
+        """Return its JSON document."""
         return {
             "what": self.what,
             "name": self.name,

@@ -197,8 +197,9 @@ async def propose_erasure(
     *,
     progress: Callable[[int], None] = silent,
 ) -> Proposal | None:
-    """Propose it, for an operator who proved who they are. Return None for the machine's owner, who
-    may erase. Of a number or an address the proposal holds a pseudonym: who approves types it.
+    """Propose an erasure, for an operator who proved who they are. Return None for the machine's
+    owner, who may erase. Of a number or an address the proposal holds a pseudonym: who approves
+    types it. Raise as `erase` does.
 
     Raise as `erase` does.
     """

@@ -40,7 +40,8 @@ from reconcile.matching.books import match_key
 
 @dataclass(slots=True)
 class JudgedDeliveries:
-    """Ids of what may go, and what stays. `latest`: when the last of what may go arrived.
+    """Ids of deliveries that may go, and of those that stay. `latest`: when the last that may go
+    arrived.
 
     kind    of what is judged
     unread  of what may go, what could not be read; `gone`: of which nothing is left
@@ -135,7 +136,7 @@ class Erasure:
     latest: Instant = EARLIEST
 
     def keep(self, changed: Collection[str]) -> dict[str, list[str]]:
-        """Keep the orders of which something was said meanwhile. Return them with their
+        """Keep the orders about which something arrived meanwhile. Return them with their
         deliveries."""
         self.kept += [erase_rules.KeptData(what=each, why="changed") for each in sorted(changed)]
         stayed = {each: self.brought.pop(each) for each in sorted(changed)}
@@ -148,7 +149,7 @@ class Erasure:
         return stayed
 
     def restricted(self) -> list[erase_rules.KeptData]:
-        """Return what is restricted: what stays, and the orders of which books must be kept."""
+        """Return all that is restricted: what stays, and the orders whose books must be kept."""
         staying = dict[tuple[str, str], erase_rules.KeptData]()
         for each in self.kept:
             if each.kind is not None:  # of two reasons, the one that a person may end
@@ -198,7 +199,7 @@ class Erasure:
         return reported_places(holding, going=self.going, waiting=self.waiting, beside=self.aside)
 
     def document(self) -> dict[str, Any]:
-        """Return it for JSON."""
+        """Return its JSON document."""
         return {
             "subject": self.subject,
             "dry_run": self.dry_run,
@@ -337,7 +338,7 @@ class ErasureFinder:
         return await self._checked(connection, erasure)
 
     async def _checked(self, connection: Connection, erasure: Erasure) -> Erasure:
-        """Add its notes, and drop the orders of which nothing is left."""
+        """Add the notes of a round, and drop the orders that have nothing left."""
         brought = set[str]().union(*erasure.brought.values())
         things = {*erasure.brought, *brought, *erasure.deliveries}
         notes = await phone_store.notes_of(connection, things)

@@ -138,7 +138,7 @@ class SearchedText(NamedTuple):
     received_at: Instant
 
     def whole(self) -> str:
-        """Return both, as they are and without their escapes."""
+        """Return headers and body as one text, without their escapes."""
         decoded = (self.body or b"").decode("utf-8", "replace")
         # What is long in a header is a signature, and no document.
         headers = written_out(self.headers) if "%" in self.headers else self.headers

@@ -74,7 +74,7 @@ class Exported:
     counts: Mapping[str, int]
 
     def document(self) -> dict[str, Any]:
-        """Return it for JSON."""
+        """Return its JSON document."""
         return {
             "sha256": self.sha256,
             "bytes": len(self.archive),
@@ -145,8 +145,8 @@ def _checked_identity(context: AppContext, identity: str, found: Found) -> str:
 async def propose_export(
     context: AppContext, asked: ExportRequest, *, progress: Callable[[int], None] = silent
 ) -> Proposal | None:
-    """Propose it, for an operator who proved who they are. Return None for the machine's owner, who
-    takes the copy at once. Raise as `export` does."""
+    """Propose a copy, for an operator who proved who they are. Return None for the machine's owner,
+    who takes the copy at once. Raise as `export` does."""
     if not proved(await who_may(context, by=asked.by, action="data_exported")):
         return None
     await must_have_read(context)

@@ -197,8 +197,8 @@ async def take_up_begun(context: AppContext) -> None:
 async def take_up(
     context: AppContext, journal: erasure_journal.ErasureJournal
 ) -> Sequence[erasure_journal.JournalLine]:
-    """Note the lines that only the file has, of which a crash left the erasure undone, as pending.
-    Return all that are."""
+    """Note as pending the lines that only the file has: a crash left their erasures undone. Return
+    all that are pending."""
     async with context.database.writing() as connection:
         await note_lines(connection, journal, since=context.clock.now())
         numbers = {each.number for each in await run(connection, erase_store.pending_lines)}

@@ -318,8 +318,8 @@ async def _prove(
 
 
 class Odd(NamedTuple):
-    """A delivery of which the SHA-256 of the body is not the digest: one without a body has that of
-    its query, which stands in its headers."""
+    """Delivery whose digest is not the SHA-256 of its body. Without a body it is that of the query,
+    which stands in the headers."""
 
     delivery_id: str
     digest: str
@@ -335,7 +335,7 @@ class Bodies(NamedTuple):
 
 
 async def count_bodies(connection: AsyncConnection) -> Bodies:
-    """Count them."""
+    """Count the bodies."""
     row = await connection.execute(
         text(
             "SELECT count(body), count(CASE WHEN body IS NULL AND verdict <> 'duplicate' "

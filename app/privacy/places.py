@@ -133,7 +133,7 @@ class ReportedPlace:
     why: str
 
     def document(self) -> dict[str, str | int]:
-        """Return it for JSON."""
+        """Return its JSON document."""
         return {"place": self.where, "went": self.went, "stays": self.stays, "why": self.why}
 
 

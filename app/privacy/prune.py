@@ -270,7 +270,7 @@ class SettledOrder:
     mark: due_store.Due
 
     def document(self) -> dict[str, Any]:
-        """Return it for JSON."""
+        """Return its JSON document."""
         return {
             "order": self.order,
             "outcome": self.outcome,
@@ -296,7 +296,7 @@ class PrunablePage:
 
 @dataclass(slots=True, kw_only=True)
 class Pruning:
-    """What a pass found, or did. `settled` holds the first orders; the figures count all.
+    """Result or preview of a pass. `settled` holds the first orders; the figures count all.
 
     before      the bodies of orders heard of last by then may go; None: none may
     classes     each class of data, and the days for which it is kept
@@ -323,7 +323,7 @@ class Pruning:
         self.settled += page.settled[: max(keep - len(self.settled), 0)]
 
     def document(self) -> dict[str, Any]:
-        """Return it for JSON."""
+        """Return its JSON document."""
         return {
             "before": None if self.before is None else format_instant(self.before),
             "orders": self.orders,
@@ -481,7 +481,7 @@ async def _prune_page(context: AppContext, page: PrunablePage) -> PrunablePage:
 
 
 async def prune_orders(context: AppContext, settled: Sequence[SettledOrder]) -> list[SettledOrder]:
-    """Prune, and return the orders of which nothing was said in between."""
+    """Prune, and return the orders about which nothing arrived in between."""
     left: dict[str, SettledOrder] = {each.order: each for each in settled}
     several = ((each, delivery, size) for each in settled for delivery, size in each.sizes.items())
     for part in _portions(several):

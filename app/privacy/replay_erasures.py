@@ -246,7 +246,7 @@ class Replayed:
     unread: int = 0
 
     def document(self) -> dict[str, Any]:
-        """Return it for JSON."""
+        """Return its JSON document."""
         names = (
             "orders",
             "deliveries",

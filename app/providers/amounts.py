@@ -38,7 +38,7 @@ def _minor(value: Any, currency: str) -> Money:
 
 
 def _in_units(value: Any, currency: str, *, decimals: int) -> Money:
-    """Read a whole number of units, of which a major unit has 10 to the power of `decimals`."""
+    """Read a whole number of the units that `decimals` gives: 10 to its power make a major unit."""
     if type(value) is str and not _DECIMAL_TEXT.fullmatch(value):
         raise MoneyError("the amount is not a whole number of minor units")
     number = Decimal(value)

@@ -36,7 +36,7 @@ class SigningKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Covered:
-    """What a signature is over.
+    """Content that a signature covers.
 
     content    the signed bytes; None where they need the secret, or where code makes them
     signed_at  when it was signed, as the request states it

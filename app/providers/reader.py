@@ -391,8 +391,8 @@ class EventReader:
         )
 
     def belonging(self, body: bytes, incoming: request.Incoming) -> Belonging:
-        """Read whose event a body is, and of which environment; nothing else. Never raises: an
-        unreadable body names no account, and `read` judges its environment."""
+        """Read only whose event a body is, and its environment. Never raises: an unreadable body
+        names no account, and `read` judges its environment."""
         if self._accounts is None and not self._names_environments:
             return NOBODYS
         try:

@@ -315,8 +315,8 @@ class Source:
         return self._reader.read(self._verifier.payload(incoming), incoming, digest=digest)
 
     def belonging(self, incoming: Incoming) -> Belonging:
-        """Read whose event a genuine request is, and of which environment, where the profile says
-        that these are named. Never raises: see `EventReader.belonging`."""
+        """Read whose event a genuine request is, and its environment, where the profile says that
+        they are named. Never raises: see `EventReader.belonging`."""
         try:
             payload = self._verifier.payload(incoming)
         except Unreadable:

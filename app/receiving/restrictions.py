@@ -81,7 +81,7 @@ class Restriction:
         )
 
     def document(self) -> dict[str, Any]:
-        """Return it for JSON."""
+        """Return its JSON document."""
         return {
             "since": format_instant(self.since),
             "until": format_known(self.until),

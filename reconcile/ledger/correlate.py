@@ -457,7 +457,7 @@ def _payment_of(heard: Heard) -> tuple[str, str]:
 
 
 def _renewals(own: Sequence[Heard], claims: Sequence[Record]) -> frozenset[tuple[str, str]]:
-    """Return the payments that renew an agreement of which an earlier payment was captured here.
+    """Return the payments that renew an agreement whose earlier payment was captured here.
 
     Only the first captured payment of an agreement pays the order that its events name: by date,
     then by reference. A person or the shop can name the order of any other.

@@ -72,7 +72,7 @@ class Dispute:
 
     @property
     def was_lost(self) -> bool:
-        """Whether it was ever lost, even if a later win returned the money."""
+        """Return whether the dispute was ever lost, even if a later win returned the money."""
         return any(each.event.claim == "dispute_lost" for each in self.heard)
 
 
@@ -85,7 +85,7 @@ class PendingRefund:
 
     @property
     def begun_at(self) -> Instant:
-        """When it began; at its arrival if it is dated later."""
+        """Return when the dispute began; at its arrival if it is dated later."""
         return min([min(each.at, each.first) for each in self.heard])
 
 

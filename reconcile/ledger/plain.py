@@ -347,8 +347,8 @@ _URGENCY: Final = ("error", "warning", "info")
 
 
 def _to_settle(ledger: Ledger) -> list[Finding]:
-    """Return the findings that say what to do, without accepted ones and those of which another
-    finding of the same events says more."""
+    """Return the findings that say what to do. Accepted ones are left out, and those whose events
+    have another finding that says more."""
     filed = ledger.case.filed
     stronger = {"refund_pending": "refund_overdue", "unrecognized_event": "unread_money_event"}
     known, is_accepted = {(each.code, each.cites) for each in ledger.findings}, acceptance(ledger)

@@ -102,7 +102,7 @@ class Unheard:
 
     @property
     def refusing(self) -> tuple[SourceHeard, ...]:
-        """The sources of which nothing was accepted since refusals began."""
+        """Return the sources that accepted nothing since their refusals began."""
         return tuple(each for each in self.sources if each.refusing_since is not None)
 
 
@@ -110,7 +110,7 @@ NOTHING: Final = Unheard()
 
 
 def unheard_document(unheard: Unheard) -> dict[str, Any]:
-    """Return it as JSON values."""
+    """Return the state as JSON values."""
     return {
         "sources": [
             {

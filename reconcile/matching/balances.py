@@ -17,7 +17,8 @@ balance, or it begins with another one."""
 
 @frozen
 class StatementBalances:
-    """Both balances of one bank statement, in minor units, with the bank's day of each.
+    """Opening and closing balance of one bank statement, in minor units, with the bank's day of
+    each.
 
     difference  what they differ by beyond the entries, as two people accepted
     of_import   number of the import that brought it

@@ -157,7 +157,7 @@ class BankLeg:
         hands: Iterable[HandMatch] = (),
         orders: Iterable[BookLine] = (),
     ) -> None:
-        """Match them. Raises ValueError if sums do not fit in 64 bits.
+        """Match the lines. Raises ValueError if sums do not fit in 64 bits.
 
         orders  book lines paid outside providers, or that a person matched with a bank line
         """

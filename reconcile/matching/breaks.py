@@ -283,7 +283,7 @@ def life(steps: Iterable[Step]) -> Life:
 
 @frozen
 class Accepted:
-    """What a person accepted: the break's money, and what the break leaves unsettled."""
+    """Money that a person accepted: the break's own, and what the break leaves unsettled."""
 
     money: Money
     left: tuple[Money, ...]

@@ -194,7 +194,8 @@ class Deciding:
         return [row for row in rows if subject_of(row.line_id) in partners]
 
     def _may_be_of_a_group(self, pair: Pair) -> bool:
-        """Put both aside if the order may have paid other lines of the group too."""
+        """Put the order and the line aside if the order may have paid other lines of the group,
+        too."""
         funds, lines = pair.funds, pair.lines
         if not lines.groups or amounts_fit(pair) or len(funds.rows) > 1:
             return False

@@ -338,8 +338,8 @@ class Terms:
         return "awaiting_money" if placed_at + self.rules.money_margin > self.as_of else None
 
     def lost_in(self, since: Instant | None, until: Instant | None) -> Span | None:
-        """Return the first accepted gap between two instants, both of which count, or None; of
-        dates that are not known, the first of all."""
+        """Return the first accepted gap between two instants, both included, or None; of dates that
+        are not known, the first of all."""
         return next(
             (
                 span

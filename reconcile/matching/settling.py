@@ -112,7 +112,7 @@ class Settling:
     def _never_taken(self, returns: Sequence[Return]) -> None:
         """Report returns that should have a line by now and have none.
 
-        Those that were taken back again, of which a statement need not know, are none together.
+        Those that were taken back, which a statement need not mention, cancel each other.
         """
         sums: Counter[tuple[str, ...]] = Counter()
         back = {(*each[:4], each.currency) for each in returns if each.minor < 0}

@@ -153,7 +153,7 @@ class Wallets:
         as_of: Instant,
         coverage: Coverage,
     ) -> None:
-        """Check them. Raises ValueError for more transfers or holds than MOST."""
+        """Check the wallets. Raises ValueError for more transfers or holds than MOST."""
         self._covered = {each.name: each.spans for each in coverage.statements}
         self._period = period or Period()
         self._until = as_of if self._period.until is None else min(as_of, self._period.until)
@@ -332,7 +332,8 @@ class Wallets:
         )
 
     def _end_transfers(self, rows: Sequence[WalletRow]) -> None:
-        """Pair both sides by reference, then by amount within a day; report the rest."""
+        """Pair the two sides of transfers by reference, then by amount within a day; report the
+        rest."""
         together: dict[tuple[str, str, str | None], list[WalletRow]] = defaultdict(list)
         for row in rows:
             together[row.source, row.currency, row.reference].append(row)

@@ -200,7 +200,7 @@ class Print:
 
 @frozen
 class Adjusted:
-    """What a report adds to a month closed before."""
+    """Changes that a report makes to a month closed before."""
 
     period: str
     figures: tuple[Figure, ...]

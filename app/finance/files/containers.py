@@ -71,7 +71,7 @@ DAMAGED: Final = (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, ValueE
 
 
 class _ShortReads(io.BufferedReader):
-    """A file of which no more than MAX_READ is read at once."""
+    """File that gives at most MAX_READ bytes at once."""
 
     def read(self, size: int | None = -1, /) -> bytes:
         """Read as any file does. Raises BadZipFile for a longer piece."""

@@ -56,7 +56,7 @@ def preview_table(
     encoding: str | None = None,
     sheet: str | None = None,
 ) -> TablePreview:
-    """Look at a file of which no column is known. Raises as `open_table` does."""
+    """Look at a file whose columns are unknown. Raises as `open_table` does."""
 
     def filled(row: Sequence[str]) -> int:
         return sum(1 for cell in row if cell.strip())

@@ -391,7 +391,8 @@ NEARLY: Final = 3
 
 
 def nearly_recognized(rows: Sequence[FirstRow], *, kind: str | None = None) -> list[str]:
-    """Return a sentence on the shipped preset of which a heading lacks the fewest columns.
+    """Return a sentence on the shipped preset that comes nearest: the heading lacks the fewest of
+    its columns.
 
     Of equal ones, the one that finds most of its columns counts, or each.
     """
@@ -456,7 +457,8 @@ def _accounts(
 def first_rows(
     path: Path, *, encoding: str | None = None, sheet: str | None = None
 ) -> list[FirstRow]:
-    """Return the first rows, each of which may be the heading, under every delimiter.
+    """Return the first rows under every delimiter; each may be the heading. Raises as `open_table`
+    does.
 
     Raises as `open_table` does.
     """

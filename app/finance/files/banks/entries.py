@@ -183,7 +183,7 @@ class Balances:
         return self.closing - self.opening - self.moved
 
     def said(self) -> str:
-        """Say both sums and their difference."""
+        """Say the stated sum, the counted sum and their difference."""
         if self.opening is None or self.closing is None:
             return ""
         between, unit = self.closing - self.opening, f" {self.currency}".rstrip()
