@@ -6,6 +6,7 @@ __all__ = (
     "facts",
     "faults",
     "gaps",
+    "holders",
     "locks",
     "mapping",
     "marks",

@@ -27,6 +27,7 @@ from app.database import engine, schema
 from app.database.facts import damage, note_server
 from app.database.faults import PUT_BACK, driver_errors, is_full, is_not_there_yet, why_not_opened
 from app.database.gaps import check_log_is_newer
+from app.database.holders import Holder
 from app.database.locks import MIGRATING, ServiceLock, WriteLock, take_lock
 from app.database.postgresql import Purpose
 from app.database.schema import Made, identity_of
@@ -72,8 +73,11 @@ class Database:
         self.hosts = engine.hosts_of(self.url)
         """The hosts of a PostgreSQL URL; None on SQLite."""
         self.reader = engine.reading_engine(self.url, hosts=self.hosts)
+        writes = self.shared and purpose not in ("upgrading", "reading")
+        holder = Holder(purpose) if writes else None
         self.writer = Writer(
-            engine.writing_engine(self.url, purpose=purpose, hosts=self.hosts),
+            engine.writing_engine(self.url, purpose=purpose, hosts=self.hosts, holder=holder),
+            holder=holder,
             lock=None if self.path is None else WriteLock(self.path),
             log=log_length,
             place=(

@@ -23,6 +23,7 @@ from sqlalchemy.pool import AsyncAdaptedQueuePool
 from app.core.errors import ConfigurationError, StoreUnavailable
 from app.database import postgresql, servers
 from app.database.faults import why_not_opened
+from app.database.holders import Holder
 from app.database.statements import (
     CallingConnection,
     WholeCursor,
@@ -134,15 +135,25 @@ IN_MEMORY: Final = "PRAGMA temp_store=MEMORY"
 
 
 def writing_engine(
-    url: str, *, purpose: postgresql.Purpose = "alone", hosts: "Hosts | None" = None
+    url: str,
+    *,
+    purpose: postgresql.Purpose = "alone",
+    hosts: "Hosts | None" = None,
+    holder: Holder | None = None,
 ) -> AsyncEngine:
     """Make the engine of the one connection that writes and checkpoints.
 
-    hosts  of a PostgreSQL URL
+    hosts   of a PostgreSQL URL
+    holder  whose transactions it runs there
     """
     if hosts is not None:
-        check = servers.check_server
-        return postgresql.writing_engine(url, purpose=purpose, hosts=hosts, check=check)
+        return postgresql.writing_engine(
+            url,
+            purpose=purpose,
+            hosts=hosts,
+            check=servers.check_server,
+            session=purpose if holder is None else holder.session,
+        )
     engine = create_async_engine(
         url,
         poolclass=AsyncAdaptedQueuePool,

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
-from sqlalchemy import event
+from sqlalchemy import event, text
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
-from app.core.errors import StoreUnavailable, UsageError
-from app.database import statements
+from app.core.errors import StoreUnavailable
+from app.database import holders, statements
 from app.database.faults import TAKES_NO_WRITES
-from app.database.locks import SERVING
+from app.database.holders import POOLED, SESSION, Found, Holder, hold, refuse
 from app.database.statements import PlainConnection, Result, run, statement
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from app.database.hosts import Connection, Hosts
 
 Purpose = Literal["serving", "working", "alone", "upgrading", "writing", "folding", "reading"]
-"""What a store is opened for: see `open_store`. Only the first three exclude other processes."""
+"""What a store is opened for: see `Database.open`. `alone` excludes all others that write."""
 
 ANSWER_S: Final = 20
 """Seconds within which any statement must be answered, also a commit that waits for a standby. Then
@@ -38,8 +39,9 @@ STATEMENT_MS: Final = 15_000
 LOCK_MS: Final = 10_000
 """How long a statement waits for another transaction. Transactions take milliseconds."""
 
-IDLE_MS: Final = 60_000
-"""How long a transaction may be idle before the server ends it and releases its locks."""
+IDLE_MS: Final = 5_000
+"""How long a writing transaction may be idle before the server ends it and releases its locks: a
+frozen process keeps nobody waiting for longer."""
 
 READING_IDLE_MS: Final = 3_600_000
 """The same for one that only reads: it blocks nothing but an upgrade, and a full scan keeps its
@@ -68,17 +70,21 @@ VACUUM_S: Final = 24 * 3_600
 
 
 def writing_engine(
-    url: str, *, purpose: Purpose, hosts: Hosts, check: Callable[[Any], None]
+    url: str, *, purpose: Purpose, hosts: Hosts, check: Callable[[Any], None], session: str
 ) -> AsyncEngine:
     """Make the engine of the connection that writes. `check` gets a cursor of each new one.
 
-    Only the purposes of short transactions have time limits.
+    session  the mark of its connections: see `holders.SESSION`
+
+    Only the purposes of short transactions have limits of statements and locks.
     """
     statements.tables()  # now, not while the first batch waits
     hurried = purpose in ("serving", "working", "writing")
-    limits = _limits(STATEMENT_MS, idle_ms=IDLE_MS) if hurried else {}
     settings = {
-        **limits,
+        **_limits(
+            STATEMENT_MS if hurried else 0, lock_ms=LOCK_MS if hurried else 0, idle_ms=IDLE_MS
+        ),
+        SESSION: session,
         # What is decided under a lock rests on rows that are read after the lock was taken.
         "default_transaction_isolation": "read committed",
         # Statistics lag behind a table that grows a thousandfold within a minute, and every
@@ -87,7 +93,6 @@ def writing_engine(
         # Before version 18 a disabled scan costs so much in plans that each plan with one, of a
         # small table, would be compiled for a second.
         "jit": "off",
-        "application_name": f"tallyhook {purpose}",
     }
     commit_s = COMMIT_S if purpose in ("serving", "working") else None
     engine = create_async_engine(
@@ -95,21 +100,20 @@ def writing_engine(
         pool_size=1,
         max_overflow=0,
         connect_args={
-            **_arguments(settings, answer_s=ANSWER_S if hurried else None),
+            **_arguments(purpose, answer_s=ANSWER_S if hurried else None),
             "async_creator_fn": partial(hosts.connect, writes=True, commit_s=commit_s),
         },
     )
 
     @event.listens_for(engine.sync_engine, "connect")
     def prepare(connection: Any, _record: Any) -> None:
-        keep_alive(connection)
+        set_up(connection, settings)
         cursor = connection.cursor()
         check(cursor)
         # Else nobody would know before the first delivery is refused.
         cursor.execute("SHOW transaction_read_only")
         if cursor.fetchone()[0] == "on":
             raise StoreUnavailable(TAKES_NO_WRITES)
-        _take_place(cursor, purpose)
         cursor.close()
         connection.commit()
 
@@ -118,8 +122,7 @@ def writing_engine(
 
 def reading_engine(url: str, *, readers: int, hosts: Hosts) -> AsyncEngine:
     """Make the engine of connections that only read, each transaction on one snapshot."""
-    limits = _limits(0, idle_ms=READING_IDLE_MS)
-    settings = {**limits, "application_name": "tallyhook reading"}
+    settings = {**_limits(0, lock_ms=LOCK_MS, idle_ms=READING_IDLE_MS), SESSION: "reading"}
     engine = create_async_engine(
         url,
         pool_size=readers,
@@ -128,11 +131,11 @@ def reading_engine(url: str, *, readers: int, hosts: Hosts) -> AsyncEngine:
         isolation_level="REPEATABLE READ",
         execution_options={"postgresql_readonly": True},
         connect_args={
-            **_arguments(settings, answer_s=None),
+            **_arguments("reading", answer_s=None),
             "async_creator_fn": partial(hosts.connect, writes=False),
         },
     )
-    event.listen(engine.sync_engine, "connect", lambda connection, _: keep_alive(connection))
+    event.listen(engine.sync_engine, "connect", lambda made, _: set_up(made, settings))
     return engine
 
 
@@ -144,77 +147,128 @@ def keep_alive(connection: Any) -> None:
             ours.setsockopt(level, option, value)
 
 
-def _limits(statement_ms: int, *, idle_ms: int) -> dict[str, str]:
+def _limits(statement_ms: int, *, lock_ms: int, idle_ms: int) -> dict[str, str]:
     return {
         "statement_timeout": str(statement_ms),
-        "lock_timeout": str(LOCK_MS),
+        "lock_timeout": str(lock_ms),
         "idle_in_transaction_session_timeout": str(idle_ms),
+        **SERVER_KEEPALIVE,
     }
 
 
-def _arguments(settings: dict[str, str], *, answer_s: float | None) -> dict[str, Any]:
+def _arguments(purpose: str, *, answer_s: float | None) -> dict[str, Any]:
     return {
         "command_timeout": answer_s,
-        "server_settings": settings | SERVER_KEEPALIVE,
+        # Poolers refuse or drop other settings here: see `set_up`.
+        "server_settings": {"application_name": f"tallyhook {purpose}"},
     }
 
 
-_ALONE: Final = "SELECT pg_try_advisory_lock($1)"
-_SHARED: Final = "SELECT pg_try_advisory_lock_shared($1)"
+def set_up(connection: Any, settings: dict[str, str]) -> None:
+    """Set a new connection's limits, and read them back in another transaction. Raise
+    StoreUnavailable where they are not in force: a pooler has changed the server's connection."""
+    keep_alive(connection)
+    cursor = connection.cursor()
+    cursor.execute(_SET, (list(settings), list(settings.values())))
+    set_to = cursor.fetchall()
+    connection.commit()
+    cursor.execute(_READ_BACK, (list(settings),))
+    found = cursor.fetchall()
+    cursor.close()
+    connection.commit()
+    if found != set_to:
+        raise StoreUnavailable(POOLED)
 
 
-def _take_place(cursor: Any, purpose: Purpose) -> None:
-    """Take the lock to serve beside others, or to be alone, for as long as the connection lives."""
-    if purpose not in ("serving", "working", "alone"):
-        return
-    cursor.execute(_ALONE if purpose == "alone" else _SHARED, (SERVING,))
-    if cursor.fetchone()[0]:
-        return
-    if purpose != "alone":
-        raise StoreUnavailable("another process rebuilds this database; try again when it is done")
-    raise UsageError("another process serves this database; stop all of them first")
+_SET: Final = (
+    "SELECT name, set_config(name, value, false) FROM unnest($1::text[], $2::text[]) "
+    "AS wanted (name, value)"
+)
+_READ_BACK: Final = (
+    "SELECT name, current_setting(name, true) FROM unnest($1::text[]) AS wanted (name)"
+)
 
 
 async def vacuum(connection: AsyncConnection, tables: Sequence[str]) -> None:
     """Vacuum some tables on a connection that is in no transaction, however long it takes."""
     driver = await _driver(connection)
+    limit = await driver.fetchval("SHOW statement_timeout")
     await driver.execute("SET statement_timeout = 0")
     try:
         sql = statement("VACUUM {tables}", tables=", ".join(tables))
         await driver.execute(sql, timeout=VACUUM_S)  # None would stand for ANSWER_S
     finally:
-        await driver.execute("RESET statement_timeout")
+        await driver.fetchval("SELECT set_config('statement_timeout', $1, false)", limit)
 
 
 # --- transactions --------------------------------------------------------------------------------
 
 
+async def enter(connection: AsyncConnection, holder: Holder) -> None:
+    """Have a holder enter, or come back after its connection was lost, and wait until those in its
+    way that are silent could be heard of. Raises as `holders.enter`.
+
+    A database without the table is of no version that is written: whoever opens it says so.
+    """
+    if await connection.scalar(text("SELECT to_regclass('holders')")) is None:
+        return await connection.rollback()
+    await connection.rollback()
+    silent: list[Found] = []
+    while True:
+        async with transaction(connection, None):
+            silent = await run(connection, holders.enter, holder, silent=silent)
+        if not silent:
+            return
+        await asyncio.sleep(1.25 * holders.BEAT_S)
+
+
+async def leave(connection: AsyncConnection, holder: Holder) -> None:
+    """Delete the holder's row as its process ends."""
+    if holder.epoch:
+        await run_transaction(connection, partial(holders.leave, holder=holder), holder=None)
+
+
 async def run_transaction(
-    connection: AsyncConnection, function: Callable[[PlainConnection], Result]
+    connection: AsyncConnection,
+    function: Callable[[PlainConnection], Result],
+    *,
+    holder: Holder | None,
 ) -> Result:
     """Run a plain function as one transaction, on a connection that is in none."""
-    async with transaction(connection):
+    async with transaction(connection, holder):
         return await run(connection, function)
 
 
-async def run_statement(connection: AsyncConnection, sql: str, values: Sequence[Any]) -> None:
+async def run_statement(
+    connection: AsyncConnection, sql: str, values: Sequence[Any], *, holder: Holder
+) -> None:
     """Run one statement as a transaction, on a connection that is in none. Without SQLAlchemy this
-    is one round trip instead of three."""
+    is one round trip instead of four.
+
+    sql  has HELD in front of it, and gives no row where HELD gives none
+    """
     driver = await _driver(connection)
     # In a transaction it would wait for a COMMIT that nobody sends, and be acknowledged.
     assert not driver.is_in_transaction()
-    with driver.watched(), _committing(driver):
-        await driver.fetch(statements.numbered(sql), *values)
+    before = holder.newest
+    with driver.watched(), _committing(driver, holder):
+        held = await driver.fetch(statements.numbered(sql), *holder.begin(), *values)
+        if not held:
+            holder.newest = before
+            await run_transaction(connection, partial(refuse, holder=holder), holder=None)
 
 
 @asynccontextmanager
-async def transaction(connection: AsyncConnection) -> AsyncIterator[None]:
-    """Open a transaction on a connection that is in none. Raises as `_committing` does."""
+async def transaction(connection: AsyncConnection, holder: Holder | None) -> AsyncIterator[None]:
+    """Open a transaction of a holder on a connection that is in none. Raises as `hold` and
+    `_committing` do."""
     driver = await _driver(connection)
     with driver.watched():
         async with connection.begin() as begun:
+            if holder is not None and holder.epoch:
+                await run(connection, hold, holder)
             yield
-            with _committing(driver):
+            with _committing(driver, holder):
                 await begun.commit()
 
 
@@ -230,9 +284,10 @@ statement that takes one, from forty million numbers before the end on."""
 
 
 @contextmanager
-def _committing(driver: Connection) -> Iterator[None]:
+def _committing(driver: Connection, holder: Holder | None) -> Iterator[None]:
     """Give up a commit in the block that is not confirmed in time, and raise StoreUnavailable for
-    one that did not wait for the standby.
+    one that did not wait for the standby. Until it is known to be made, the holder's row may have
+    either mark.
 
     A wait that is broken off ends as a commit with a warning: it could be lost with the server's
     machine, so it must not be acknowledged.
@@ -245,6 +300,8 @@ def _committing(driver: Connection) -> Iterator[None]:
             warnings.append(message)
 
     driver.add_log_listener(hear)
+    if holder is not None:
+        holder.committing()
     try:
         with driver.confirming():
             yield
@@ -252,3 +309,5 @@ def _committing(driver: Connection) -> Iterator[None]:
         driver.remove_log_listener(hear)
     if warnings:
         raise StoreUnavailable("the server did not wait for its standby; try again")
+    if holder is not None:
+        holder.committed()

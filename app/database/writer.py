@@ -8,7 +8,8 @@ import asyncio
 import os
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from time import monotonic
 from typing import Any, Final, Literal, NamedTuple
@@ -18,9 +19,10 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from app.core.clock import SystemClock
 from app.core.errors import ConfigurationError, StorePoisoned, StoreUnavailable
-from app.database import faults, locks, postgresql
+from app.database import faults, holders, locks, postgresql
 from app.database.engine import BUSY_TIMEOUT_MS, PATIENT
 from app.database.gaps import note_commit
+from app.database.holders import Holder
 from app.database.statements import (
     Plain,
     PlainConnection,
@@ -296,13 +298,17 @@ class Writer:
         self,
         engine: AsyncEngine,
         *,
+        holder: Holder | None = None,
         lock: locks.WriteLock | None,
         log: LogLength | None,
         place: DatabaseFiles | None,
         space: Space,
     ) -> None:
-        """lock, log, place: of an SQLite file; None on PostgreSQL."""
+        """holder: whose transactions these are, on PostgreSQL; lock, log, place: of an SQLite
+        file."""
         self._engine = engine
+        self.holder = holder
+        self._beating: asyncio.Task[None] | None = None
         self._between_processes = lock
         self._log = log
         self._place = place
@@ -314,14 +320,16 @@ class Writer:
         """When this process took the lock between processes; None while it does not hold it."""
         self._wanted_at = -WANTED_S
         """When another process last waited for a transaction here."""
-        self.held_s = 0.0
-        """Duration of the last transaction, its commit included."""
+        self.held_s = self._ended_at = 0.0
+        """Duration of the last transaction, its commit included; and when it ended."""
         self._connection: AsyncConnection | None = None
         self._connected_before = False
         sqlite = self.dialect == "sqlite"
-        self._run_transaction = run_transaction if sqlite else postgresql.run_transaction
+        self._run_transaction = (
+            run_transaction if sqlite else partial(postgresql.run_transaction, holder=holder)
+        )
         self._transaction: Callable[[AsyncConnection], AbstractAsyncContextManager[Any]] = (
-            AsyncConnection.begin if sqlite else postgresql.transaction
+            AsyncConnection.begin if sqlite else partial(postgresql.transaction, holder=holder)
         )
         self._poison: str | None = None
         self.trouble: str | None = None
@@ -414,13 +422,17 @@ class Writer:
                     yield connection
                     self.check_place()
                     await self._fold_long_log(connection)
+                except StorePoisoned as error:  # another process took over
+                    self.fail(str(error))
+                    raise
                 except faults.driver_errors() as error:
                     meaning = self.judged(error)
                     if isinstance(meaning, StoreUnavailable):
                         await self._give_up_connection()
                     raise meaning from error
                 finally:
-                    self.held_s = monotonic() - began
+                    self._ended_at = monotonic()
+                    self.held_s = self._ended_at - began
         finally:
             self._leave()
 
@@ -552,9 +564,10 @@ class Writer:
             return await self._run_transaction(connection, whole)
 
     async def commit_statement(self, sql: str, values: Sequence[Any]) -> None:
-        """Run one statement as a transaction, on PostgreSQL."""
+        """Run one statement as a transaction, on PostgreSQL: see `postgresql.run_statement`."""
+        assert self.holder is not None
         async with self._committing() as connection:
-            await postgresql.run_statement(connection, sql, values)
+            await postgresql.run_statement(connection, sql, values, holder=self.holder)
 
     @asynccontextmanager
     async def _committing(self) -> AsyncIterator[AsyncConnection]:
@@ -590,16 +603,38 @@ class Writer:
     async def _connected(self) -> AsyncConnection:
         if self._connection is None:
             try:
-                self._connection = await self._engine.connect()
+                connection = await self._engine.connect()
             except ConfigurationError as error:
                 if self._connected_before:  # the server was restarted with other settings
                     self.fail(str(error))
                     raise StorePoisoned(str(error)) from error
                 raise
+            if self.holder is not None:
+                await self._enter(connection, self.holder)
+            self._connection = connection
             self._connected_before, self._changes = True, 0
             if self._place is not None:
                 self._place.note()
         return self._connection
+
+    async def _enter(self, connection: AsyncConnection, holder: Holder) -> None:
+        try:
+            await postgresql.enter(connection, holder)
+        except BaseException:
+            await connection.close()
+            raise
+        if self._beating is None:
+            self._beating = asyncio.create_task(self._beat())
+
+    async def _beat(self) -> None:
+        """Renew the holder's row while nothing is written."""
+        while self._poison is None:
+            written = self._ended_at
+            await asyncio.sleep(holders.BEAT_S)
+            if self._ended_at == written and self._connection is not None:
+                with suppress(StoreUnavailable, StorePoisoned):  # told by who writes next
+                    async with self._alone() as connection:
+                        await self._run_transaction(connection, lambda plain: None)
 
     async def _give_up_connection(self) -> None:
         """Drop a PostgreSQL connection: whether it committed is unknown, and it may be dead."""
@@ -622,10 +657,16 @@ class Writer:
     async def close(self) -> None:
         """Close the connection. On SQLite the last to close folds the log into the file."""
         with anyio.CancelScope(shield=True):
+            if self._beating is not None:
+                self._beating.cancel()
+                await asyncio.wait([self._beating])
             if self._connection is not None:
                 await self._take()
             try:
                 if self._connection is not None:
+                    if self.holder is not None and self._poison is None:
+                        with suppress(StoreUnavailable, *faults.driver_errors()):
+                            await postgresql.leave(self._connection, self.holder)
                     await self._connection.close()
                 await self._engine.dispose()
             finally:

@@ -32,6 +32,7 @@ from app.database.database import (
 )
 from app.database.engine import writing_engine
 from app.database.gaps import ACCEPT, FoundGap
+from app.database.holders import Holder
 from app.database.locks import HeldFile
 from app.database.postgresql import Purpose
 from app.database.statements import PlainConnection, run
@@ -275,8 +276,11 @@ class Inbox(InboxRows):
         if file is not None:
             writer = file.writer
         else:  # a connection of its own: no other write holds a sender up
-            engine = writing_engine(database.url, purpose="serving", hosts=database.hosts)
-            writer = Writer(engine, lock=None, log=None, place=None, space=database.writer.space)
+            holder, space = Holder("serving"), database.writer.space
+            engine = writing_engine(
+                database.url, purpose="serving", hosts=database.hosts, holder=holder
+            )
+            writer = Writer(engine, holder=holder, lock=None, log=None, place=None, space=space)
         database.fail_together(writer)
         inbox = InboxWriter(
             writer,

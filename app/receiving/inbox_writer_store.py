@@ -25,7 +25,7 @@ from app.database.writer import Writer
 from app.receiving.framing import Item
 from app.receiving.inbox_loss_store import Kept, kept_of
 from app.receiving.inbox_store import (
-    KEEP,
+    KEEP_HELD,
     TIDIED,
     InboxRows,
     Progress,
@@ -132,7 +132,7 @@ class InboxWriter:
                 reason="queue",
             )
         if self._shared:
-            await self.writer.commit_statement(KEEP, inbox_row(items))
+            await self.writer.commit_statement(KEEP_HELD, inbox_row(items))
             return
         size = sum(len(item.body) for item in items)
         # To delete takes room, too: after a commit that was not made, the next one keeps only.

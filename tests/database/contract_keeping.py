@@ -294,10 +294,11 @@ class KeepingContract:
 
     async def test_upgrading_again_changes_nothing(self, inbox: Inbox) -> None:
         await keep(inbox, arrival(said("e1", order="A")), rejection())
-        before = await dump(inbox, *metadata.tables)
+        tables = sorted(set(metadata.tables) - {"holders"})
+        before = await dump(inbox, *tables)
         newest = schema.NEWEST
         assert await inbox.database.upgrade() == (newest, newest)
-        assert await dump(inbox, *metadata.tables) == before
+        assert await dump(inbox, *tables) == before
 
     async def test_an_unknown_claim_or_kind_in_a_row_is_an_error(self) -> None:
         with pytest.raises(ValueError, match="none of ours"):

@@ -23,6 +23,7 @@ from app.core.clock import SystemClock
 from app.core.errors import ConfigurationError, NotAllRead, StorePoisoned, StoreUnavailable
 from app.database import postgresql, servers
 from app.database.facts import database_facts
+from app.database.holders import Holder
 from app.database.servers import AWAITS_STANDBY, unsafe_standbys
 from app.database.writer import Writer
 from app.monitoring.health import refusal
@@ -480,7 +481,7 @@ async def test_a_row_is_never_kept_inside_a_transaction(own_url: str) -> None:
     async with opened(own_url) as inbox, inbox.database.writing() as connection:
         await connection.execute(text("SELECT 1"))
         with pytest.raises(AssertionError):
-            await postgresql.run_statement(connection, "SELECT 1", ())
+            await postgresql.run_statement(connection, "SELECT 1", (), holder=Holder("serving"))
 
 
 @pytest.mark.parametrize("names", ["nobody", "FIRST 1 (nobody)", "ANY 2 (nobody, else)"])

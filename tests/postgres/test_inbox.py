@@ -5,7 +5,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from sqlalchemy import text
 
 from app.database.postgresql import SILENCE_MS, keep_alive
 from app.database.statements import run
@@ -39,19 +38,6 @@ async def test_a_row_that_commits_after_a_later_one_was_read_is_read(url: str) -
         found = await rows(other, "SELECT event_id FROM events ORDER BY 1")
         assert found == [("fast",), ("slow",)]
         assert await rows(other, "SELECT count(*) FROM inbox") == [(0,)]
-
-
-async def test_a_machine_that_is_gone_without_a_word_does_not_keep_others_from_reading(
-    url: str,
-) -> None:
-    """The server probes its client after five seconds of silence, three times within six. On a Unix
-    socket it need not."""
-    sql = "SELECT reset_val FROM pg_settings WHERE name LIKE 'tcp_keepalives%' ORDER BY name"
-    async with several(url) as (inbox, _):
-        assert [row[0] for row in await rows(inbox, sql)] == ["3", "5", "2"]
-        async with inbox.database.writing() as connection:
-            found = await connection.execute(text(sql))
-            assert [row[0] for row in found] == ["3", "5", "2"]
 
 
 @pytest.mark.parametrize(("family", "asks"), [(socket.AF_INET, 1), (socket.AF_UNIX, 0)])

@@ -1,0 +1,200 @@
+"""Holders: the processes that write a PostgreSQL database, one row for each writing connection.
+
+A transaction begins by locking its own row, where the row's epoch is still the one that its holder
+entered with. Another process takes over by raising that epoch, for which it waits until the
+transaction under way has ended. So neither a connection that is lost, a pooler that changes it, nor
+a clock lets two processes write that exclude each other. `until` only invites others to take over.
+
+Leaves out: the lock files of SQLite (`locks.py`), and locks that last for one transaction.
+"""
+
+import socket
+from collections.abc import Sequence
+from itertools import count
+from typing import Final, NamedTuple
+
+from app.core.clock import Clock, SystemClock
+from app.core.errors import StorePoisoned, StoreUnavailable, UsageError
+from app.core.ids import new_id
+from app.core.process import has_ended, process_name
+from app.database.locks import SERVING, take_lock
+from app.database.statements import PlainConnection
+from reconcile.instants import DAY, EARLIEST, SECOND, Duration, Instant, format_instant
+
+SESSION: Final = "tallyhook.session"
+"""The setting that holds a connection's mark. A server connection without it was made for another
+client, or by a pooler, and has none of our limits."""
+
+HOLD: Final[Duration] = 60 * SECOND
+"""How long a holder that is not heard of is waited for. A machine that is lost keeps `refold --all`
+and `db restored` waiting for as long."""
+
+BEAT_S: Final = 15.0
+"""Seconds after which a holder that writes nothing renews its row: a quarter of HOLD, so that a
+slow server costs none its place."""
+
+KEPT: Final[Duration] = 7 * DAY
+"""How long the row of a holder that is not heard of stays: it tells a holder that was taken over
+so."""
+
+POOLED: Final = (
+    "a pooler such as PgBouncer changes the server's connection between transactions, and this one "
+    "has none of our limits; set pool_mode = session for this database, or name the server itself "
+    "in TALLYHOOK_DATABASE_URL"
+)
+
+_numbers = count()
+
+
+class Holder:
+    """One writing connection's place among those that write, also after it was made anew."""
+
+    def __init__(self, kind: str, *, clock: Clock | None = None) -> None:
+        """kind: what the process does; `alone` excludes all others."""
+        self.kind = kind
+        self.id = f"{process_name()}/{next(_numbers)}"
+        self.session = new_id("ses_", EARLIEST)
+        """The mark of its connections: see SESSION."""
+        self.newest: tuple[str, ...] = ()
+        """Marks of transactions, one of which its row has: the last that was committed, and those
+        since whose commit was not answered. Empty before the first."""
+        self.epoch = 0
+        self.clock = clock or SystemClock()
+        self._begun = ""
+
+    def begin(self) -> tuple[str, Instant, str, int, str]:
+        """Return the values of HELD for a new transaction."""
+        now = self.clock.now()
+        self._begun = new_id("tx_", now)
+        return self._begun, now + HOLD, self.id, self.epoch, self.session
+
+    def committing(self) -> None:
+        """Note that the transaction may be committed from now on."""
+        self.newest = (*self.newest, self._begun)
+
+    def committed(self) -> None:
+        """Note that the transaction is committed."""
+        self.newest = (self._begun,)
+
+
+HELD: Final = (
+    "UPDATE holders SET newest = ?, until = ? WHERE holder = ? AND epoch = ? "
+    "AND current_setting('tallyhook.session', true) = ? RETURNING holder"
+)
+"""Locks a holder's own row until the transaction ends. Gives no row where the holder was taken
+over, or where the connection is none of ours: then the transaction must not write."""
+
+
+def hold(connection: PlainConnection, holder: Holder) -> None:
+    """Begin a transaction of a holder. Raises as `refuse`."""
+    if not connection.ask(HELD, holder.begin()):
+        refuse(connection, holder)
+
+
+def refuse(connection: PlainConnection, holder: Holder) -> None:
+    """Say why HELD gave no row: raise StoreUnavailable for a connection that is not ours, and
+    StorePoisoned where another process took over."""
+    ((session,),) = connection.ask("SELECT current_setting(?, true)", (SESSION,))
+    if session != holder.session:
+        raise StoreUnavailable(POOLED)
+    raise StorePoisoned(_TAKEN_OVER)
+
+
+_TAKEN_OVER: Final = (
+    "another process took this one's place, which had not been heard of for a minute; nothing more "
+    "is written here: start it again"
+)
+
+
+class Found(NamedTuple):
+    """One holder's row."""
+
+    holder: str
+    kind: str
+    host: str
+    epoch: int
+    until: Instant
+    newest: str
+
+
+_ALL: Final = "SELECT holder, kind, host, epoch, until, newest FROM holders"
+_DELETE: Final = "DELETE FROM holders WHERE holder = ANY(?)"
+_ENTER: Final = (
+    "INSERT INTO holders (holder, kind, host, epoch, until, newest) VALUES (?, ?, ?, ?, ?, '')"
+)
+_TAKE_OVER: Final = (
+    "UPDATE holders SET epoch = epoch + 1, kind = 'ended', until = ? WHERE holder = ? "
+    "AND newest = ? RETURNING holder"
+)
+"""Waits for the holder's transaction that is under way. Where that is committed, `newest` is
+another, and nothing is taken over."""
+
+
+def enter(
+    connection: PlainConnection, holder: Holder, *, silent: Sequence[Found] = ()
+) -> list[Found]:
+    """Have a holder enter, or come back, while nobody else enters. Return the holders in its way
+    that should have been heard of; it has entered only where there are none.
+
+    silent  what an earlier call returned, more than BEAT_S ago. Those not heard of since are taken
+            over: no clock of theirs is compared with ours
+
+    Raises StorePoisoned where it was taken over, StoreUnavailable where another is alone, and
+    UsageError where it would be alone and another is there.
+    """
+    take_lock(connection, SERVING)
+    now = holder.clock.now()
+    rows = [Found(*row) for row in connection.ask(_ALL)]
+    own = next((each for each in rows if each.holder == holder.id), None)
+    if own is not None and own.epoch != holder.epoch:
+        raise StorePoisoned(_TAKEN_OVER)
+    gone = [
+        each.holder for each in rows if each.until < now - KEPT or has_ended(_process(each.holder))
+    ]
+    if gone:
+        connection.ask(_DELETE, (gone,))
+    in_way = [
+        each
+        for each in rows
+        if "alone" in (each.kind, holder.kind)
+        and each.kind != "ended"
+        and each.holder not in (holder.id, *gone)
+    ]
+    watched = {each.holder for each in silent}
+    for each in in_way:
+        heard_of = each.holder in watched and each not in silent
+        if heard_of or now < each.until <= now + HOLD:
+            raise _refusal(each, alone=holder.kind == "alone")
+    if unheard := [each for each in in_way if each not in silent]:
+        return unheard
+    for each in in_way:
+        if not connection.ask(_TAKE_OVER, (now, each.holder, each.newest)):
+            raise _refusal(each, alone=holder.kind == "alone")
+    if own is None:
+        holder.epoch += 1
+        host = socket.gethostname()
+        connection.ask(_ENTER, (holder.id, holder.kind, host, holder.epoch, now + HOLD))
+    return []
+
+
+def _process(holder: str) -> str:
+    return holder.rpartition("/")[0]
+
+
+def leave(connection: PlainConnection, holder: Holder) -> None:
+    """Delete the holder's row, in a transaction of its own."""
+    connection.ask(_DELETE, ([holder.id],))
+
+
+def _refusal(other: Found, *, alone: bool) -> Exception:
+    """Say who is in the way, and until when at most."""
+    number = _process(other.holder).rsplit(":", 2)[1]
+    who = (
+        f"process {number} on {other.host}, {other.kind}; if that machine is lost, wait until "
+        f"{format_instant(other.until)}"
+    )
+    if alone:
+        return UsageError(f"another process serves this database; stop all of them first ({who})")
+    return StoreUnavailable(
+        f"another process rebuilds this database; try again when it is done ({who})"
+    )
