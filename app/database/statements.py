@@ -305,24 +305,25 @@ def insert_rows(
     columns: tuple[str, ...],
     rows: Sequence[Sequence[Any]],
     conflict: str = "",
-) -> None:
-    """Insert the rows in as few statements as the parameter limit allows.
+) -> Rows:
+    """Insert the rows in as few statements as the parameter limit allows. Return what a RETURNING
+    at the end of `conflict` gives.
 
     On SQLite a refused row rolls back the whole transaction: to undo one statement alone, SQLite
     would first copy each page it touches into a temporary file. Statements have 1, 2, 4, … rows, so
     that few sizes stay prepared; all sizes would fill hundreds of megabytes.
     """
     if connection.dialect != "sqlite":
-        if rows:
-            sql = _insert_arrays(table, columns, conflict)
-            connection.ask(sql, [list(column) for column in zip(*rows, strict=True)])
-        return
+        values = [list(column) for column in zip(*rows, strict=True)]
+        return connection.ask(_insert_arrays(table, columns, conflict), values) if rows else []
+    found: Rows = []
     most, start = MAX_PARAMETERS // len(columns), 0
     while start < len(rows):
         size = min(_power_of_two(len(rows) - start), MAX_ROWS, most)
         sql = _insert(table, columns, size, conflict)
-        connection.ask(sql, tuple(chain.from_iterable(rows[start : start + size])))
+        found += connection.ask(sql, tuple(chain.from_iterable(rows[start : start + size])))
         start += size
+    return found
 
 
 _PLACE = re.compile(r"\{(\w+)\}")

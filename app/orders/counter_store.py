@@ -12,10 +12,12 @@ from typing import Final
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.database.statements import PlainConnection, insert_rows, run, select_rows, statement
+from app.database.statements import PlainConnection, Rows, insert_rows, run, select_rows, statement
 
 OUTCOME: Final = "outcome "
 FINDING: Final = "finding "
+FEED: Final = "revisions"
+"""Name of the counter of the feed's last number."""
 
 LedgerWords = tuple[str, str]
 """An outcome, and findings as a cached ledger has them: `|one|other|`."""
@@ -34,27 +36,35 @@ def standing(connection: PlainConnection, orders: Iterable[str]) -> dict[str, Le
 
 
 def tally(
-    connection: PlainConnection, *, before: Iterable[LedgerWords], after: Iterable[LedgerWords]
-) -> None:
-    """Count ledgers that replace others.
+    connection: PlainConnection,
+    *,
+    before: Iterable[LedgerWords],
+    after: Iterable[LedgerWords],
+    revisions: int,
+) -> int:
+    """Count ledgers that replace others, and take numbers of the feed for so many revisions. Return
+    the first number.
 
-    Call it last in a transaction: it locks its rows until the commit, in the order of their names.
+    Call it late in a transaction: it locks its rows until the commit, in the order of their names.
+    So numbers are in commit order, and every other publication waits meanwhile.
     """
     change = Counter(name for words in after for name in words_of(*words))
     change.subtract(name for words in before for name in words_of(*words))
-    _add(connection, change)
+    change[FEED] = revisions
+    last: dict[str, int] = dict(_add(connection, change))
+    return last.get(FEED, 0) - revisions + 1
 
 
-def _add(connection: PlainConnection, change: Counter[str]) -> None:
-    rows = sorted((name, count) for name, count in change.items() if count)
-    if rows:
-        insert_rows(
-            connection,
-            table="counters",
-            columns=("name", "value"),
-            rows=rows,
-            conflict="ON CONFLICT (name) DO UPDATE SET value=counters.value+excluded.value",
-        )
+def _add(connection: PlainConnection, change: Counter[str]) -> Rows:
+    """Add to counters. Return names and values of those that changed."""
+    return insert_rows(
+        connection,
+        table="counters",
+        columns=("name", "value"),
+        rows=sorted((name, count) for name, count in change.items() if count),
+        conflict="ON CONFLICT (name) DO UPDATE SET value=counters.value+excluded.value "
+        "RETURNING name, value",
+    )
 
 
 def words_of(outcome: str, findings: str) -> list[str]:

@@ -2,7 +2,8 @@
 
 Publishing compares generations: if evidence arrived while an order was being folded, its mark
 stays, and the next round folds it again. Revisions get their numbers inside the transaction that
-writes them, from a counter, so the feed has no gaps and is in commit order.
+writes them, from a counter, so the feed has no gaps and is in commit order. They are taken last, so
+that other publications wait for little more than the commit.
 """
 
 import json
@@ -16,7 +17,13 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from app.database import statements
 from app.database.mapping import REVISION_AT, REVISION_COLUMNS
 from app.orders.counter_store import FINDING, OUTCOME, count_anew, standing, tally
-from app.orders.listing_store import last_numbers, list_anew, relist
+from app.orders.listing_store import (
+    enter_lists,
+    last_numbers,
+    leave_lists,
+    list_anew,
+    lists_of,
+)
 from app.orders.notification_store import write_notifications
 from app.orders.published_store import REVISIONS, Published, published_of
 from app.receiving.due_store import Due, settle_marks
@@ -183,48 +190,43 @@ def publish(
     notify           when the shop is to be notified of the revisions; None: not at all
     """
     orders = [each.order for each in publications]
-    before, numbers_before = standing(connection, orders), last_numbers(connection, orders)
-    numbers = dict(numbers_before)
+    before, numbers = standing(connection, orders), last_numbers(connection, orders)
     listed = [each for each in publications if each.known]
-    if listed:
-        statements.insert_rows(
-            connection,
-            table="ledgers",
-            columns=LEDGER_COLUMNS,
-            rows=[ledger_row(each) for each in listed],
-            conflict=_REPLACE_LEDGER,
-        )
+    statements.insert_rows(
+        connection,
+        table="ledgers",
+        columns=LEDGER_COLUMNS,
+        rows=[ledger_row(each) for each in listed],
+        conflict=_REPLACE_LEDGER,
+    )
     for each in publications:
         if not each.known:
             connection.ask("DELETE FROM ledgers WHERE order_key=?", (each.order,))
-    revisions = [each.revision for each in publications if each.revision is not None]
-    if revisions:
-        # The counter's row stays locked until the commit, so numbers are in commit order.
-        count = len(revisions)
-        taken = connection.ask(
-            "INSERT INTO counters (name, value) VALUES ('revisions', ?) "
-            "ON CONFLICT (name) DO UPDATE SET value=counters.value+? RETURNING value",
-            (count, count),
-        )
-        first = int(taken[0][0]) - count + 1
-        statements.insert_rows(
-            connection,
-            table="revisions",
-            columns=REVISION_COLUMNS,
-            rows=[_revision_row(first + n, each) for n, each in enumerate(revisions)],
-        )
-        numbers |= {each.order: first + n for n, each in enumerate(revisions)}
-        if notify is not None:
-            write_notifications(connection, revisions, first=first, now=notify)
     if due:
         decisions = {each.order: each.next_decision_at for each in publications}
         settle_marks(
             connection,
             [(m.order, decisions.get(m.order, put_aside_until), m.generation) for m in due],
         )
+    revisions = [each.revision for each in publications if each.revision is not None]
     after = {each.order: (each.position.outcome, each.findings) for each in listed}
-    relist(connection, before=before, numbers_before=numbers_before, after=after, numbers=numbers)
-    tally(connection, before=before.values(), after=after.values())
+    unmoved = after.keys() - {each.order for each in revisions}
+    old = lists_of(before, numbers)
+    leave_lists(connection, old - lists_of({each: after[each] for each in unmoved}, numbers))
+    # Last, what carries the numbers: until the commit nobody else can publish.
+    first = tally(
+        connection, before=before.values(), after=after.values(), revisions=len(revisions)
+    )
+    statements.insert_rows(
+        connection,
+        table="revisions",
+        columns=REVISION_COLUMNS,
+        rows=[_revision_row(first + n, each) for n, each in enumerate(revisions)],
+    )
+    if notify is not None:
+        write_notifications(connection, revisions, first=first, now=notify)
+    numbers |= {each.order: first + n for n, each in enumerate(revisions)}
+    enter_lists(connection, lists_of(after, numbers) - old)
 
 
 def ledger_row(publication: Publication) -> tuple[Any, ...]:

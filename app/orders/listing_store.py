@@ -6,7 +6,7 @@ makes them anew, and `db check` compares.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 from sqlalchemy import text
@@ -23,7 +23,10 @@ _COLUMNS: Final = ("word", "seq", "order_key")
 _LAST: Final = (
     "SELECT order_key, max(seq) FROM revisions WHERE order_key IN ({}) GROUP BY order_key"
 )
-_LEAVE: Final = "DELETE FROM order_listings WHERE word=? AND seq=?"
+_LEAVE: Final = (
+    "DELETE FROM order_listings USING unnest(?::text[], ?::bigint[]) AS gone(word, number) "
+    "WHERE order_listings.word = gone.word AND seq = gone.number"
+)
 _KEPT: Final = "SELECT word, count(*) FROM order_listings GROUP BY word"
 _ALL: Final = (
     "SELECT ledgers.order_key, outcome, findings, seq FROM ledgers JOIN "
@@ -42,43 +45,44 @@ _PUBLISHED: Final = (
 _AT_ONCE: Final = 10_000
 
 
-def last_numbers(connection: statements.PlainConnection, orders: Iterable[str]) -> LastNumbers:
+def last_numbers(connection: statements.PlainConnection, orders: Iterable[str]) -> dict[str, int]:
     """Return the number of the last revision of each order that was ever published."""
     return {row[0]: row[1] for row in statements.select_rows(connection, sql=_LAST, values=orders)}
 
 
-def relist(
-    connection: statements.PlainConnection,
-    *,
-    before: Mapping[str, LedgerWords],
-    numbers_before: LastNumbers,
-    after: Mapping[str, LedgerWords],
-    numbers: LastNumbers,
-) -> None:
-    """Move orders to the lists of their new ledgers and revisions.
-
-    An order that was never published is in no list.
-    """
-    old = _listed(before, numbers_before)
-    new = _listed(after, numbers)
-    for word, seq, _ in sorted(old - new):
-        connection.ask(_LEAVE, (word, seq))
-    statements.insert_rows(
-        connection,
-        table="order_listings",
-        columns=_COLUMNS,
-        rows=sorted(new - old),
-        conflict="ON CONFLICT (word, seq) DO NOTHING",
-    )
+Listed = tuple[str, int, str]
+"""A word, the number of an order's last revision, and the order."""
 
 
-def _listed(ledgers: Mapping[str, LedgerWords], numbers: LastNumbers) -> set[tuple[str, int, str]]:
+def lists_of(ledgers: Mapping[str, LedgerWords], numbers: LastNumbers) -> set[Listed]:
+    """Return where orders are listed; one that was never published is in no list."""
     return {
         (word, numbers[order], order)
         for order, words in ledgers.items()
         if order in numbers
         for word in words_of(*words)
     }
+
+
+def leave_lists(connection: statements.PlainConnection, listed: Collection[Listed]) -> None:
+    """Take orders out of lists."""
+    places = [place[:2] for place in sorted(listed)]
+    if connection.dialect == "sqlite":
+        for place in places:
+            connection.ask("DELETE FROM order_listings WHERE word=? AND seq=?", place)
+    elif places:
+        connection.ask(_LEAVE, [list(column) for column in zip(*places, strict=True)])
+
+
+def enter_lists(connection: statements.PlainConnection, listed: Collection[Listed]) -> None:
+    """Put orders into lists; one that is there already stays."""
+    statements.insert_rows(
+        connection,
+        table="order_listings",
+        columns=_COLUMNS,
+        rows=sorted(listed),
+        conflict="ON CONFLICT (word, seq) DO NOTHING",
+    )
 
 
 async def listed_with(connection: AsyncConnection, outcome: str) -> int:
@@ -94,11 +98,8 @@ async def list_anew(connection: AsyncConnection) -> None:
     await connection.execute(text("DELETE FROM order_listings"))
     async for rows in statements.stream(connection, _ALL, at_once=_AT_ONCE):
         ledgers = {row[0]: (row[1], row[2]) for row in rows}
-        listed = sorted(_listed(ledgers, {row[0]: row[3] for row in rows}))
-        table = "order_listings"
-        await statements.run(
-            connection, statements.insert_rows, table=table, columns=_COLUMNS, rows=listed
-        )
+        listed = lists_of(ledgers, {row[0]: row[3] for row in rows})
+        await statements.run(connection, enter_lists, listed)
 
 
 async def differing_listings(connection: AsyncConnection) -> list[str]:

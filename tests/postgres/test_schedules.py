@@ -289,3 +289,15 @@ async def test_a_schedule_finds_a_fold_published_over_evidence_that_came_meanwhi
     monkeypatch.setattr(due_store, "unchanged", standing)
     with pytest.raises(AssertionError, match="does not follow the one before it"):
         await play_some()
+
+
+async def test_what_follows_the_numbers_of_a_publication_carries_them(
+    url: str, tmp_path: Path
+) -> None:
+    """Every other publication waits until the commit."""
+    _, trace = await played(url, tmp_path, seed=1, of_each=1)
+    mine = [each.removeprefix("worker 0: ") for each in trace if each.startswith("worker 0: ")]
+    taken = [n for n, each in enumerate(mine) if each.endswith("RETURNING name, value")]
+    later = [mine[n + 1 : mine.index("COMMIT;", n)] for n in taken]
+    kinds = {each.partition("(")[0].strip() for some in later for each in some}
+    assert kinds == {"INSERT INTO revisions", "INSERT INTO order_listings"}

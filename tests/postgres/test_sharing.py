@@ -334,9 +334,9 @@ async def test_control_numbers_of_a_sequence_make_readers_miss_revisions(
 ) -> None:
     calls = count()
 
-    def from_a_sequence(connection: PlainConnection, name: str, number: int) -> int:
+    def from_a_sequence(connection: PlainConnection, *, revisions: int, **_: Any) -> int:
         sql = "SELECT min(nextval('elsewhere.places')) FROM generate_series(1, ?::int)"
-        rows = connection.ask(sql, (number,))
+        rows = connection.ask(sql, (revisions,))
         if next(calls) % 3 == 0:
             connection.ask("SELECT pg_sleep(0.2)")  # meanwhile others take numbers, and commit
         return int(rows[0][0])
@@ -345,7 +345,7 @@ async def test_control_numbers_of_a_sequence_make_readers_miss_revisions(
         # Beside the schema of ours, in which nothing may lie that no migration made.
         await connection.execute(text("CREATE SCHEMA elsewhere"))
         await connection.execute(text("CREATE SEQUENCE elsewhere.places"))
-    monkeypatch.setattr(ledger_store, "_take_numbers", from_a_sequence)
+    monkeypatch.setattr(ledger_store, "tally", from_a_sequence)
     try:
         seen = await feed_of_three_workers(url)
     finally:
