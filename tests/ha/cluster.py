@@ -15,7 +15,7 @@ import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import yaml
 
@@ -26,6 +26,10 @@ from tests.waiting import until
 
 NODES: Final = ("one", "two")
 EXAMPLE: Final = FOLDER / "ha"
+Mode = Literal["strict", "loose", "asynchronous"]
+"""Whether a commit waits for a standby: always, as the example has it, only while one is there, or
+never."""
+
 PASSWORD: Final = "password-of-tallyhook"
 ASKED_S: Final = 2.0
 """Longest wait for an answer of Patroni's."""
@@ -34,10 +38,10 @@ ASKED_S: Final = 2.0
 class Cluster:
     """Three etcd members, two nodes and an HAProxy; each process is ended by its number."""
 
-    def __init__(self, tools: Tools, programs: Programs, folder: Path, *, strict: bool) -> None:
+    def __init__(self, tools: Tools, programs: Programs, folder: Path, mode: Mode) -> None:
         """folder: is there, has a short name, and others may enter it."""
         self._tools, self._programs, self._folder = tools, programs, folder
-        self._strict = strict
+        self._mode = mode
         pid = os.getpid()
         base = f"127.{100 + pid // 250 % 100}.{pid % 250 + 1}"
         self.address = {name: f"{base}.{n}" for n, name in enumerate((*NODES, "witness"), 1)}
@@ -73,7 +77,8 @@ class Cluster:
                 "/var/lib/postgresql/15/tallyhook": str(home / "data"),
                 "/var/run/postgresql": str(home),
                 "mode: required": "mode: off",  # no watchdog may restart this machine
-                "synchronous_mode_strict: true": f"synchronous_mode_strict: {self._strict}",
+                "synchronous_mode: true": f"synchronous_mode: {self._mode != 'asynchronous'}",
+                "mode_strict: true": f"mode_strict: {self._mode == 'strict'}",
             },
         )
         document = yaml.safe_load(text)
@@ -201,9 +206,10 @@ class Cluster:
         return None
 
     def is_whole(self) -> bool:
-        """Return whether one node leads and the other is its synchronous standby."""
-        roles = sorted(each["role"] for each in self.members().values())
-        return roles == ["leader", "sync_standby"]
+        """Return whether one node leads and the other follows, synchronously if it shall."""
+        follows = "replica" if self._mode == "asynchronous" else "sync_standby"
+        found = sorted((each["role"], each["state"]) for each in self.members().values())
+        return found == [("leader", "running"), (follows, "streaming")]
 
     def control(self, *words: str) -> str:
         """Run `patronictl` as the runbook shows it; return its output."""

@@ -31,7 +31,7 @@ def test_the_steps_for_nodes_do_what_the_runbook_says(tmp_path: Path) -> None:
     """A switchover, a standby that is gone for long, one copy meanwhile, and a copy made anew."""
     with (
         programs(within=memory()) as (found, folder),
-        whole(Cluster(tools(), found, folder, strict=True)) as cluster,
+        whole(Cluster(tools(), found, folder, "strict")) as cluster,
     ):
 
         def commits(node: str) -> bool:
