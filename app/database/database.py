@@ -17,6 +17,7 @@ from time import monotonic
 from typing import Final, Protocol
 
 import structlog
+from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.config.settings import Settings
@@ -128,6 +129,24 @@ class Database:
         try:
             async with self.reader.connect() as connection:
                 return await run_snapshot(connection, function, *args, **words)
+        except driver_errors() as error:
+            raise self.writer.judged(error) from error
+
+    async def is_pooled(self) -> bool:
+        """Return whether a pooler gives each transaction another connection to the server. Raises
+        StoreUnavailable without a connection."""
+        if not self.shared:
+            return False
+        asked = text("SELECT pg_backend_pid()")
+        again = text("SELECT pg_backend_pid() AS again")  # prepared where it is run
+        try:
+            async with self.reader.connect() as one, self.reader.connect() as other:
+                async with one.begin():
+                    before = await one.scalar(asked)
+                async with other.begin():  # takes the connection that `one` had
+                    await other.scalar(asked)
+                    async with one.begin():
+                        return bool(before != await one.scalar(again))
         except driver_errors() as error:
             raise self.writer.judged(error) from error
 

@@ -8,6 +8,7 @@ from typing import Any, Literal
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from app.database.faults import POOLED
 from app.database.servers import awaits_standby, switched_off, unsafe_standbys
 
 AGAIN_S = 0.05
@@ -51,7 +52,7 @@ async def _set_first(event: asyncio.Event, work: asyncio.Future[Any]) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatabaseFacts:
-    """Facts about one database; the last five are PostgreSQL's.
+    """Facts about one database; the last six are PostgreSQL's.
 
     version       such as (3, 40, 1) of SQLite, (18, 4) of PostgreSQL
     journal_mode  of an SQLite file; None elsewhere
@@ -60,6 +61,7 @@ class DatabaseFacts:
     standbys      what would be lost if a standby took over, one sentence each
     moved         that the server is another than was noted: one sentence, `; `, and what to do
     no_writes     why the server takes no writes: one sentence, `; `, and what to do
+    pooled        that a pooler changes connections between transactions, likewise
     """
 
     kind: Literal["SQLite", "PostgreSQL"]
@@ -70,10 +72,11 @@ class DatabaseFacts:
     standbys: tuple[str, ...] = ()
     moved: str | None = None
     no_writes: str | None = None
+    pooled: str | None = None
 
 
-async def database_facts(connection: AsyncConnection) -> DatabaseFacts:
-    """Collect the facts; nothing is written."""
+async def database_facts(connection: AsyncConnection, *, pooled: bool = False) -> DatabaseFacts:
+    """Collect the facts; nothing is written. `pooled`: see `Database.is_pooled`."""
     if connection.dialect.name == "sqlite":
         mode = (await connection.execute(text("PRAGMA journal_mode"))).scalar_one()
         return DatabaseFacts(
@@ -88,6 +91,7 @@ async def database_facts(connection: AsyncConnection) -> DatabaseFacts:
         standbys=tuple(await unsafe_standbys(connection)),
         moved=await server_moved(connection),
         no_writes=await _no_writes(connection),
+        pooled=POOLED if pooled else None,
     )
 
 

@@ -64,19 +64,19 @@ TAKES_NO_WRITES: Final = (
     "the server takes no writes: it is a standby, or default_transaction_read_only is on"
 )
 
-_POOLED: Final = (
-    "a pooler such as PgBouncer answers in place of the server, or a server that cannot do what "
-    "the driver asks; name the server itself in TALLYHOOK_DATABASE_URL"
+POOLED: Final = (
+    "a pooler such as PgBouncer changes the server's connection between transactions, or cannot do "
+    "what the driver asks; set its pool_mode to session for this database, or name the server "
+    "itself in TALLYHOOK_DATABASE_URL"
 )
-"""Said where time limits of the connection are refused, or statements that were prepared on another
-connection of the pooler."""
+"""Said where a connection has none of our limits, or statements were prepared on another one."""
 
 _REFUSES_LIMITS: Final = "08P01"
 
 _PASSING_POSTGRESQL = {
-    _REFUSES_LIMITS: _POOLED,
-    "26000": _POOLED,
-    "42P05": _POOLED,
+    _REFUSES_LIMITS: POOLED,
+    "26000": POOLED,
+    "42P05": POOLED,
     "25006": TAKES_NO_WRITES,
     "42501": "the user of TALLYHOOK_DATABASE_URL lacks a right on the database, its schema or a "
     "table (the server's log names it); make that user their owner",

@@ -17,6 +17,7 @@ from app.core.clock import Clock, SystemClock
 from app.core.errors import StorePoisoned, StoreUnavailable, UsageError
 from app.core.ids import new_id
 from app.core.process import has_ended, process_name
+from app.database.faults import POOLED
 from app.database.locks import SERVING, take_lock
 from app.database.statements import PlainConnection
 from reconcile.instants import DAY, EARLIEST, SECOND, Duration, Instant, format_instant
@@ -36,12 +37,6 @@ slow server costs none its place."""
 KEPT: Final[Duration] = 7 * DAY
 """How long the row of a holder that is not heard of stays: it tells a holder that was taken over
 so."""
-
-POOLED: Final = (
-    "a pooler such as PgBouncer changes the server's connection between transactions, and this one "
-    "has none of our limits; set pool_mode = session for this database, or name the server itself "
-    "in TALLYHOOK_DATABASE_URL"
-)
 
 _numbers = count()
 
@@ -97,10 +92,10 @@ def refuse(connection: PlainConnection, holder: Holder) -> None:
     ((session,),) = connection.ask("SELECT current_setting(?, true)", (SESSION,))
     if session != holder.session:
         raise StoreUnavailable(POOLED)
-    raise StorePoisoned(_TAKEN_OVER)
+    raise StorePoisoned(TAKEN_OVER)
 
 
-_TAKEN_OVER: Final = (
+TAKEN_OVER: Final = (
     "another process took this one's place, which had not been heard of for a minute; nothing more "
     "is written here: start it again"
 )
@@ -147,7 +142,7 @@ def enter(
     rows = [Found(*row) for row in connection.ask(_ALL)]
     own = next((each for each in rows if each.holder == holder.id), None)
     if own is not None and own.epoch != holder.epoch:
-        raise StorePoisoned(_TAKEN_OVER)
+        raise StorePoisoned(TAKEN_OVER)
     gone = [
         each.holder for each in rows if each.until < now - KEPT or has_ended(_process(each.holder))
     ]

@@ -14,8 +14,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_en
 
 from app.core.errors import StoreUnavailable
 from app.database import holders, statements
-from app.database.faults import TAKES_NO_WRITES
-from app.database.holders import POOLED, SESSION, Found, Holder, hold, refuse
+from app.database.faults import POOLED, TAKES_NO_WRITES
+from app.database.holders import SESSION, Found, Holder, hold, refuse
 from app.database.statements import PlainConnection, Result, run, statement
 
 if TYPE_CHECKING:

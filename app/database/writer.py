@@ -632,9 +632,8 @@ class Writer:
             written = self._ended_at
             await asyncio.sleep(holders.BEAT_S)
             if self._ended_at == written and self._connection is not None:
-                with suppress(StoreUnavailable, StorePoisoned):  # told by who writes next
-                    async with self._alone() as connection:
-                        await self._run_transaction(connection, lambda plain: None)
+                with suppress(StoreUnavailable, StorePoisoned):  # told by `trouble` and `poison`
+                    await self.commit(lambda plain: None)
 
     async def _give_up_connection(self) -> None:
         """Drop a PostgreSQL connection: whether it committed is unknown, and it may be dead."""

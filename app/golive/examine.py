@@ -182,8 +182,10 @@ async def _database(settings: Settings, client: httpx2.AsyncClient) -> list[Chec
     try:
         async with open_inbox(settings, purpose="reading") as inbox:
             context = inbox.context(clock=SystemClock())
+            pooled = await inbox.database.is_pooled()
             async with inbox.database.reading() as connection:
-                checks = list(preflight.of_database(await database_facts(connection)))
+                facts = await database_facts(connection, pooled=pooled)
+                checks = list(preflight.of_database(facts))
                 needed = {EVIDENCE: await identity(connection), PHONES: await a_note(connection)}
                 key = context.phone_key
                 others = key is not None and await has_other_keys(connection, key.name)

@@ -309,6 +309,7 @@ def of_database(facts: DatabaseFacts) -> Iterator[Check]:
     for subject, sentence in (
         ("restored", facts.moved),
         ("writes", facts.no_writes),
+        ("pooler", facts.pooled),
         ("standby", AWAITS_STANDBY if facts.awaits else None),
     ):
         if sentence is not None:

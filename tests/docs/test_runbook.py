@@ -14,7 +14,7 @@ import yaml
 from app.cli.golive import FOLDER
 from app.core.child_processes import WorkerProcess
 from app.core.errors import NotStored, TallyhookError
-from app.database import faults, servers
+from app.database import faults, holders, servers
 from app.database.writer import DatabaseFiles, Space
 from app.monitoring import health
 from app.monitoring.watchdog import WATCHES
@@ -110,6 +110,7 @@ REASONS = [
     ],
     inbox_queue._SLOW,
     servers.AWAITS_STANDBY,
+    holders.TAKEN_OVER,
 ]
 
 

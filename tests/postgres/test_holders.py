@@ -19,10 +19,11 @@ from app.database import holders, postgresql
 from app.database.holders import HOLD, Holder
 from app.database.postgresql import Purpose
 from app.database.statements import statement
+from app.monitoring.health import refusal
 from app.receiving.inbox import Inbox, open_inbox
 from reconcile.instants import HOUR, Instant
 from tests.api.driving import of_order
-from tests.database.builders import arrival, change, keep, opened, rows, said, submit
+from tests.database.builders import arrival, change, context, keep, opened, rows, said, submit
 from tests.e2e.processes import serving
 from tests.postgres.conftest import ask, ask_in_loop
 from tests.waiting import PATIENCE_S
@@ -277,8 +278,9 @@ async def test_a_connection_without_its_mark_writes_nothing(own_url: str) -> Non
             await writer._connection.exec_driver_sql("SET tallyhook.session = 'of another'")
             await writer._connection.commit()
         for act in (write(inbox, "ada"), submit(inbox, arrival(said("e2", order="A")))):
-            with pytest.raises(StoreUnavailable, match="changes the server's connection"):
+            with pytest.raises(StoreUnavailable, match="changes the server"):
                 await act
+        assert "pool_mode" in str(await refusal(context(inbox))), "/readyz says it"
         assert await rows(inbox, "SELECT sum(count) FROM inbox") == [(1,)]
     assert await written(own_url) == []
 
