@@ -49,16 +49,17 @@ def _installed() -> Path:
     if place.stat().st_uid != os.geteuid():
         pytest.skip(f"{place} belongs to another user")
     made = place / "-".join(each.partition("==")[2] for each in PACKAGES)
-    if made.is_dir():
+    if (made / "complete").exists():
         return made
+    shutil.rmtree(made, ignore_errors=True)
     # A script of an environment names its interpreter, so it is made where it stays.
     try:
         subprocess.run([_interpreter(), "-m", "venv", str(made)], check=True, capture_output=True)
         words = [str(made / "bin" / "pip"), "install", "--quiet", "--prefer-binary"]
         subprocess.run([*words, *PACKAGES], check=True, capture_output=True, timeout=INSTALL_S)
         subprocess.run(["chmod", "-R", "a+rX", str(made)], check=True)
+        (made / "complete").touch()
     except (OSError, subprocess.SubprocessError) as error:
-        shutil.rmtree(made, ignore_errors=True)
         said = getattr(error, "stderr", b"") or b""
         pytest.skip(f"patroni and etcd are neither here nor to be installed: {said[-300:]!r}")
     return made
