@@ -99,7 +99,7 @@ def quorum_lost(cluster: Cluster) -> Mend:
     gone = ("two", "witness")
     for machine in gone:
         cluster.kill(f"etcd-{machine}")
-    waits(40)
+    waits(25)
 
     def mend() -> None:
         for machine in gone:
@@ -124,7 +124,7 @@ def disk_full(cluster: Cluster) -> Mend:
                 filler.write(bytes(65_536))
         except OSError:
             pass
-    waits(40)
+    waits(25)
     return file.unlink
 
 
