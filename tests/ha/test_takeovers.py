@@ -163,10 +163,14 @@ def _ends_well(process: Process, *failed: object) -> None:
         assert all("Traceback" not in str(line) for line in process.lines)
 
 
-def goes_on(drivers: Mapping[str, Load]) -> None:
+def goes_on(drivers: Mapping[str, Load], receivers: Mapping[str, Process]) -> None:
     """Wait until each driver has fifty more acknowledgements."""
     for driver in drivers.values():
-        driver.until(len(driver.ledger.acknowledged) + 50)
+        wanted = len(driver.ledger.acknowledged) + 50
+        until(
+            partial(lambda one, count: len(one.ledger.acknowledged) >= count, driver, wanted),
+            otherwise=lambda: [bytes(each.log[-3_000:]) for each in receivers.values()],
+        )
 
 
 # --- what is there afterwards ---------------------------------------------------------------------
@@ -223,13 +227,13 @@ def played(
                     way: stack.enter_context(load(receiver.port, name=way, rest_s=REST_S))
                     for way, receiver in receivers.items()
                 }
-                goes_on(drivers)
+                goes_on(drivers, receivers)
                 began = SystemClock().now()
                 mend = fault(cluster)
                 mended = SystemClock().now()
                 mend()
                 until(cluster.is_whole, otherwise=cluster.said)
-                goes_on(drivers)
+                goes_on(drivers, receivers)
             promised = Promised()
             for way, driver in drivers.items():
                 promised.add(driver, receivers[way].port)
@@ -306,9 +310,9 @@ def test_control_an_asynchronous_standby_loses_and_each_receiver_says_so(tmp_pat
     ):
         receivers = services(tmp_path, cluster, stack)
         with load(receivers["hosts"].port, rest_s=REST_S) as driver:
-            goes_on({"hosts": driver})
+            goes_on({"hosts": driver}, receivers)
             cluster.signal("two", signal.SIGSTOP)
-            goes_on({"hosts": driver})
+            goes_on({"hosts": driver}, receivers)
             cluster.kill_node("one")
             cluster.signal("two", signal.SIGCONT)
             led(cluster, "two")
