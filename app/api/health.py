@@ -17,6 +17,8 @@ from app.golive.golive import unfinished
 from app.monitoring.health import (
     PublicCertificate,
     StoreState,
+    bounded,
+    nodes_of,
     reader_behind,
     refusal,
     store_state,
@@ -73,6 +75,7 @@ class Health:
         self._watchdog = watchdog
         self._read_elsewhere = read_elsewhere
         self._began = context.clock.now()
+        self._nodes = nodes_of(context)
         self._certificate = certificate
         self._checkout_denied = checkout_denied
         # Where a source that signs nothing has no address of its own, its name is its secret.
@@ -102,16 +105,19 @@ class Health:
         reasons, dangers, states = self._reasons(), list[str](), list[SourceState]()
         golive = None
         try:
-            refuses = await refusal(self._context)
-            behind = await reader_behind(
-                self._context,
-                limit_s=self._context.settings.inbox_red_s,
-                elsewhere=self._began if self._read_elsewhere() else None,
-            )
-            reasons += [why for why in (refuses, behind) if why]
-            states = await source_states(self._context)
-            dangers = await unsafe(self._context)
-            golive = await unfinished(self._context)
+            async with bounded():
+                refuses = await refusal(self._context)
+                behind = await reader_behind(
+                    self._context,
+                    limit_s=self._context.settings.inbox_red_s,
+                    elsewhere=self._began if self._read_elsewhere() else None,
+                )
+                reasons += [why for why in (refuses, behind) if why]
+                states = await source_states(self._context)
+                nodes = await self._nodes.look()
+                reasons += nodes.down()
+                dangers = await unsafe(self._context, nodes)
+                golive = await unfinished(self._context)
         except TallyhookError as error:
             reasons += [] if str(error) in reasons else [str(error)]
         status = 503 if reasons else 200
@@ -158,7 +164,7 @@ class Health:
     async def metrics(self, request: Request) -> Response:
         """Answer with metrics for Prometheus."""
         try:
-            state = await store_state(self._context)
+            state, nodes = await store_state(self._context), await self._nodes.look()
         except TallyhookError:
             # What this process knows by itself, and that it can store nothing: just then alerts
             # ask for it, and a scrape that fails would tell them that nobody answers.
@@ -187,6 +193,8 @@ class Health:
         }
         gauges |= {f"orders_{code}": n for code, n in self._watchdog.findings.items()}
         gauges |= _moments(state, self._certificate)
+        if nodes.own is not None:
+            gauges["synchronous_standbys"] = nodes.own.synchronous
         if state.free is not None:
             gauges["disk_free_bytes"] = state.free
         unallocated = self._watchdog.unallocated

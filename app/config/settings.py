@@ -724,6 +724,7 @@ class Settings(BaseSettings):
     unsigned_per_minute: int = _number(1200, 1, 1_000_000)
     unsigned_per_minute_per_address: int = _number(600, 1, 1_000_000)
     disk_low_water_mb: int = _number(64, 0, MIB)
+    standbys: int = _number(0, 0, 100)
 
     retention_days: int = _number(0, 0, 3650)
     retention_phones_days: int = _number(0, 0, 3650)

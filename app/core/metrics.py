@@ -190,5 +190,6 @@ GAUGES: Final = {
     "last_backup_seconds": "Unix time of the last backup that was noted; absent: none.",
     "certificate_ends_seconds": "Unix time when the certificate of TALLYHOOK_PUBLIC_URL expires; "
     "0: it is not trusted; absent: no https address, or no answer there.",
+    "synchronous_standbys": "Connected standbys that commits wait for; absent on SQLite.",
     "disk_free_bytes": "Bytes that are free on the disk of the database.",
 }

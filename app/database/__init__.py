@@ -10,6 +10,7 @@ __all__ = (
     "locks",
     "mapping",
     "marks",
+    "nodes",
     "postgresql",
     "schema",
     "servers",

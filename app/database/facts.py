@@ -9,7 +9,7 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.database.faults import POOLED
-from app.database.servers import awaits_standby, switched_off, unsafe_standbys
+from app.database.servers import server_state
 
 AGAIN_S = 0.05
 
@@ -83,12 +83,13 @@ async def database_facts(connection: AsyncConnection, *, pooled: bool = False) -
             kind="SQLite", version=sqlite3.sqlite_version_info, journal_mode=str(mode)
         )
     number = int((await connection.execute(text("SHOW server_version_num"))).scalar_one())
+    state = await server_state(connection)
     return DatabaseFacts(
         kind="PostgreSQL",
         version=(number // 10_000, number % 10_000),
-        off=tuple(await switched_off(connection)),
-        awaits=await awaits_standby(connection),
-        standbys=tuple(await unsafe_standbys(connection)),
+        off=tuple(state.off),
+        awaits=state.waits_in_vain,
+        standbys=tuple(state.unsafe()),
         moved=await server_moved(connection),
         no_writes=await _no_writes(connection),
         pooled=POOLED if pooled else None,

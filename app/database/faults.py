@@ -64,6 +64,8 @@ TAKES_NO_WRITES: Final = (
     "the server takes no writes: it is a standby, or default_transaction_read_only is on"
 )
 
+SILENT: Final = "the database does not answer; try again"
+
 POOLED: Final = (
     "a pooler such as PgBouncer changes the server's connection between transactions, or cannot do "
     "what the driver asks; set its pool_mode to session for this database, or name the server "
@@ -139,7 +141,7 @@ def as_store_error(error: Exception) -> TallyhookError | None:
             "the database does not answer: its socket, or the file that PGSSLROOTCERT names, is "
             "not there"
         )
-    return StoreUnavailable("the database does not answer; try again")
+    return StoreUnavailable(SILENT)
 
 
 def is_not_there_yet(error: StoreUnavailable) -> bool:

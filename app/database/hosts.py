@@ -24,7 +24,7 @@ import asyncpg
 import structlog
 
 from app.core.errors import StoreUnavailable
-from app.database.servers import AWAITED, AWAITS_STANDBY, too_few
+from app.database.servers import AWAITS_STANDBY, STATE, State, state_of
 
 log = structlog.get_logger()
 
@@ -180,7 +180,7 @@ class Hosts:
                 server = connection.server = Server(*await connection.fetchrow(_SERVER))
                 if server.timeline and server.timeline < self._timeline:
                     raise StoreUnavailable(FORMER)
-                if writes and too_few(await connection.fetch(AWAITED)):
+                if writes and state_of(await connection.fetchval(STATE)).waits_in_vain:
                     raise StoreUnavailable(AWAITS_STANDBY)
         except BaseException:
             connection.terminate()
@@ -201,10 +201,21 @@ class Hosts:
         while True:
             async with _asked(self._addresses, self._words) as others:
                 for other in asyncio.as_completed(others):
-                    found = await other
-                    if found is not None and found.succeeds(server):
+                    row = await other
+                    if row is not None and Server(*row).succeeds(server):
                         return self.leave(connection, reason="another_writes")
             await asyncio.sleep(max(WATCH_S, (monotonic() - began) / RARELY))
+
+    async def states(self) -> dict[str, State | None]:
+        """Ask each host, where several are named; None where one does not answer in time."""
+        if len(self._addresses) < 2:
+            return {}
+        asked = [_answer(each, self._words, STATE) for each in self._addresses]
+        found = zip(self._addresses, await asyncio.gather(*asked), strict=True)
+        return {
+            f"{host}:{port}": None if row is None else state_of(row[0])
+            for (host, port), row in found
+        }
 
     def leave(self, connection: Connection, *, reason: str) -> None:
         """Break the connection off, and try its host last from now on."""
@@ -233,9 +244,9 @@ async def _connected(address: Address, words: Mapping[str, Any]) -> Connection:
 @asynccontextmanager
 async def _asked(
     addresses: Sequence[Address], words: Mapping[str, Any]
-) -> AsyncIterator[list[asyncio.Task[Server | None]]]:
+) -> AsyncIterator[list[asyncio.Task[asyncpg.Record | None]]]:
     """Ask all hosts at once; the block need not wait for all answers."""
-    tasks = [asyncio.create_task(_ask(each, words)) for each in addresses]
+    tasks = [asyncio.create_task(_answer(each, words, _SERVER)) for each in addresses]
     try:
         yield tasks
     finally:
@@ -243,13 +254,15 @@ async def _asked(
             task.cancel()
 
 
-async def _ask(address: Address, words: Mapping[str, Any]) -> Server | None:
-    """Ask a host which server it is; None where it does not answer in time."""
+async def _answer(
+    address: Address, words: Mapping[str, Any], question: str
+) -> asyncpg.Record | None:
+    """Ask a host over a connection of its own; None where it does not answer in time."""
     try:
         async with asyncio.timeout(WATCH_S):
-            connection = await _connected(address, words)
+            connection = await _connected(address, {**words, "target_session_attrs": "any"})
             try:
-                return Server(*await connection.fetchrow(_SERVER))
+                return await connection.fetchrow(question)
             finally:
                 connection.terminate()
     except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError):

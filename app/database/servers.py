@@ -1,38 +1,34 @@
 """PostgreSQL servers: whether they keep what they confirmed, also when a standby takes over."""
 
+import json
 import re
-from collections.abc import Sequence
-from typing import Any, Final
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple
 
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.core.errors import ConfigurationError
+from app.core.text import counted
 
-_OFF: Final = """
-SELECT name FROM pg_settings WHERE setting = 'off'
-AND name IN ('fsync', 'full_page_writes', 'synchronous_commit') ORDER BY name
+STATE: Final = """
+SELECT json_build_object(
+    'off', coalesce((SELECT json_agg(name ORDER BY name) FROM pg_settings WHERE setting = 'off'
+        AND name IN ('fsync', 'full_page_writes', 'synchronous_commit')), '[]'),
+    'names', current_setting('synchronous_standby_names'),
+    'commit', current_setting('synchronous_commit'),
+    'recovers', pg_is_in_recovery(),
+    'awaited', (SELECT count(*) FROM pg_stat_replication
+        WHERE coalesce(sync_state, 'unknown') <> 'async'),
+    'standbys', coalesce((SELECT json_agg(coalesce(sync_state, 'unknown'))
+        FROM pg_stat_replication WHERE state IS DISTINCT FROM 'backup'
+        AND application_name NOT IN ('pg_basebackup', 'pg_receivewal')
+        AND pid NOT IN (SELECT active_pid FROM pg_replication_slots
+                        WHERE slot_type = 'logical' AND active_pid IS NOT NULL)), '[]')
+) #>> '{}'
 """
-
-_STANDBYS: Final = """
-SELECT coalesce(sync_state, 'unknown'), current_setting('synchronous_standby_names'),
-       current_setting('synchronous_commit')
-FROM pg_stat_replication
-WHERE state IS DISTINCT FROM 'backup' AND application_name NOT IN ('pg_basebackup', 'pg_receivewal')
-  AND pid NOT IN (SELECT active_pid FROM pg_replication_slots
-                  WHERE slot_type = 'logical' AND active_pid IS NOT NULL)
-"""
-"""Streaming standbys. The state is NULL for a user who may not read the server's statistics."""
-
-AWAITED: Final = """
-SELECT current_setting('synchronous_standby_names'),
-       (SELECT count(*) FROM pg_stat_replication
-        WHERE coalesce(sync_state, 'unknown') <> 'async')
-WHERE current_setting('synchronous_standby_names') <> '' AND NOT pg_is_in_recovery()
-AND current_setting('synchronous_commit') NOT IN ('local', 'off')
-"""
-"""Names of the standbys that each commit waits for, and how many connected standbys may be one of
-them; no row where commits wait for none."""
+"""One question to any server. The state of a standby is NULL for a user who may not read the
+server's statistics."""
 
 _HOW_MANY: Final = re.compile(r"\s*(?:(?:FIRST|ANY)\s+)?(\d+)\s*\(", re.IGNORECASE)
 
@@ -42,10 +38,80 @@ AWAITS_STANDBY: Final = (
 )
 
 
+class State(NamedTuple):
+    """Settings of a server that protect its data, and the servers that copy it.
+
+    off       settings that must be on and are off
+    names     standbys that each commit waits for, as in `synchronous_standby_names`
+    commit    the setting `synchronous_commit`
+    recovers  whether the server is a standby itself
+    awaited   number of connected receivers that a commit may wait for
+    standbys  state of each connected standby: sync, quorum, potential, async or unknown
+    """
+
+    off: list[str]
+    names: str
+    commit: str
+    recovers: bool
+    awaited: int
+    standbys: list[str]
+
+    @property
+    def waits_in_vain(self) -> bool:
+        """Whether each commit waits for a standby that is not connected."""
+        if not self.names or self.recovers or self.commit in ("local", "off"):
+            return False
+        number = _HOW_MANY.match(self.names)
+        return self.awaited < (1 if number is None else int(number[1]))
+
+    @property
+    def synchronous(self) -> int:
+        """Number of connected standbys that commits wait for, or would if another one left."""
+        if not self.names or self.commit in ("local", "off"):
+            return 0
+        return sum(each != "async" for each in self.standbys)
+
+    def missing(self, expected: int) -> str | None:
+        """Say that fewer synchronous standbys are connected than expected; None if all are."""
+        if self.synchronous >= expected:
+            return None
+        why = "" if self.names else ", and synchronous_standby_names is empty"
+        copies = counted(self.synchronous + 1, "copy", "copies")
+        return (
+            f"{self.synchronous} of {expected} synchronous standbys (TALLYHOOK_STANDBYS) "
+            f"copy the server{why}: what is acknowledged rests on {copies}; start the others"
+        )
+
+    def unsafe(self) -> Iterator[str]:
+        """Yield what would be lost if a standby took over, one sentence each."""
+        if not self.standbys:
+            return
+        if not self.names or set(self.standbys) == {"async"}:
+            yield (
+                "the standby is asynchronous: if it took over, the last acknowledged deliveries "
+                "would be lost; set synchronous_standby_names on the server"
+            )
+        elif self.commit in ("local", "off"):
+            yield (
+                f"synchronous_commit={self.commit} does not wait for the standby: if it took over, "
+                "the last acknowledged deliveries would be lost; set it to on"
+            )
+
+
+def state_of(answer: str) -> State:
+    """Return the state from the answer to STATE."""
+    return State(**json.loads(answer))
+
+
+async def server_state(connection: AsyncConnection) -> State:
+    """Ask the server of a PostgreSQL connection."""
+    return state_of((await connection.execute(text(STATE))).scalar_one())
+
+
 def check_server(cursor: Any) -> None:
     """Raise ConfigurationError when a crash of the server would lose confirmed commits."""
-    cursor.execute(_OFF)
-    off = [row[0] for row in cursor.fetchall()]
+    cursor.execute(STATE)
+    off = state_of(cursor.fetchone()[0]).off
     if off:
         raise ConfigurationError(
             [
@@ -54,44 +120,3 @@ def check_server(cursor: Any) -> None:
                 for name in off
             ]
         )
-
-
-def too_few(rows: Sequence[Any]) -> bool:
-    """Return whether fewer standbys are connected than commits wait for, from AWAITED's rows."""
-    if not rows:
-        return False
-    names, there = rows[0]
-    number = _HOW_MANY.match(names)
-    return bool(there < (1 if number is None else int(number[1])))
-
-
-async def awaits_standby(connection: AsyncConnection) -> bool:
-    """Return whether commits would wait for a standby without end."""
-    return too_few((await connection.execute(text(AWAITED))).all())
-
-
-async def switched_off(connection: AsyncConnection) -> list[str]:
-    """List the settings for which `check_server` would refuse the server."""
-    return [str(row[0]) for row in await connection.execute(text(_OFF))]
-
-
-async def unsafe_standbys(connection: AsyncConnection) -> list[str]:
-    """Say what would be lost if a standby took over, one sentence each; empty without standbys."""
-    if connection.dialect.name == "sqlite":
-        return []
-    standbys = (await connection.execute(text(_STANDBYS))).all()
-    if not standbys:
-        return []
-    states = {row[0] for row in standbys}
-    names, commit = standbys[0][1], standbys[0][2]
-    if not names or (states == {"async"}):
-        return [
-            "the standby is asynchronous: if it took over, the last acknowledged deliveries would "
-            "be lost; set synchronous_standby_names on the server"
-        ]
-    if commit in ("local", "off"):
-        return [
-            f"synchronous_commit={commit} does not wait for the standby: if it took over, the last "
-            "acknowledged deliveries would be lost; set it to on"
-        ]
-    return []

@@ -2,7 +2,9 @@
 the public URL's certificate, as strangers see it.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -11,7 +13,8 @@ from app.context.unread import Backlog
 from app.core.errors import StorePoisoned, StoreUnavailable
 from app.database.engine import Connection
 from app.database.facts import server_moved
-from app.database.servers import unsafe_standbys
+from app.database.faults import SILENT
+from app.database.nodes import Nodes, NodesWatch
 from app.database.statements import run
 from app.orders import counter_store, notification_store
 from app.privacy.backup_moment import last_backup
@@ -110,12 +113,32 @@ class StoreState(Overview):
     refuses: str | None
 
 
-async def unsafe(context: AppContext) -> list[str]:
-    """Return one sentence each on what a standby's takeover would lose, and on a takeover or
-    restore that nobody has acknowledged."""
+ANSWER_S: Final = 10.0
+"""Seconds within which readiness is known: a frozen database server never answers. A commit that
+waits for it is given up before."""
+
+
+@asynccontextmanager
+async def bounded() -> AsyncIterator[None]:
+    """Raise StoreUnavailable where the block takes longer than ANSWER_S."""
+    try:
+        async with asyncio.timeout(ANSWER_S):
+            yield
+    except TimeoutError:
+        raise StoreUnavailable(SILENT) from None
+
+
+def nodes_of(context: AppContext) -> NodesWatch:
+    """Return what asks all servers of the database."""
+    return NodesWatch(context.database)
+
+
+async def unsafe(context: AppContext, nodes: Nodes) -> list[str]:
+    """Return one sentence each on what servers could lose, and on a takeover or restore that nobody
+    has acknowledged."""
     async with context.database.reading() as connection:
         moved = await server_moved(connection)
-        return await unsafe_standbys(connection) + ([] if moved is None else [moved])
+    return nodes.unsafe(context.settings.standbys) + ([] if moved is None else [moved])
 
 
 async def refusal(context: AppContext) -> str | None:

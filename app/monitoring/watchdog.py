@@ -20,7 +20,8 @@ import structlog
 from app.context.context import AppContext
 from app.core.alarm import Alarm
 from app.core.schedule import schedule_entries
-from app.core.text import counted
+from app.core.text import capital, counted
+from app.database.servers import server_state
 from app.database.statements import run
 from app.database.writer import MIB
 from app.evidence.witnesses import CONTRADICTING, PROBLEMS, cosigned_size, witnesses_of
@@ -573,6 +574,17 @@ async def _erasures(watched: Watched) -> Alarm | None:
     )
 
 
+async def _standbys(watched: Watched) -> Alarm | None:
+    database, expected = watched.context.database, watched.context.settings.standbys
+    if not (expected and database.shared):
+        return None
+    async with database.reading() as connection:
+        missing = (await server_state(connection)).missing(expected)
+    if missing is None:
+        return None
+    return Alarm(reason="standbys_missing", sentence=f"{capital(missing)}.")
+
+
 WATCHES: Final = (
     Watch(
         "reader",
@@ -584,6 +596,11 @@ WATCHES: Final = (
         "inbox_kept",
         "1 while the inbox has more than 256 MiB of deliveries that were read.",
         _kept,
+    ),
+    Watch(
+        "standbys",
+        "1 while fewer synchronous standbys than TALLYHOOK_STANDBYS copy the database server.",
+        _standbys,
     ),
     Watch(
         "poisoned",

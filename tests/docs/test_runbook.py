@@ -14,7 +14,8 @@ import yaml
 from app.cli.golive import FOLDER
 from app.core.child_processes import WorkerProcess
 from app.core.errors import NotStored, TallyhookError
-from app.database import faults, holders, servers
+from app.database import faults, holders, hosts, servers
+from app.database.nodes import Nodes
 from app.database.writer import DatabaseFiles, Space
 from app.monitoring import health
 from app.monitoring.watchdog import WATCHES
@@ -105,12 +106,15 @@ REASONS = [
             inbox.Inbox.cannot_append,
             Space.check,
             DatabaseFiles.loss,
+            Nodes.down,
         )
         if said.count(" ") > 2 and not said.startswith(PARTS)
     ],
     inbox_queue._SLOW,
     servers.AWAITS_STANDBY,
     holders.TAKEN_OVER,
+    faults.SILENT,
+    hosts.FORMER,
 ]
 
 

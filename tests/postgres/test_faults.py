@@ -23,9 +23,11 @@ from app.core.clock import SystemClock
 from app.core.errors import ConfigurationError, NotAllRead, StorePoisoned, StoreUnavailable
 from app.database import postgresql, servers
 from app.database.facts import database_facts
+from app.database.faults import SILENT
 from app.database.holders import Holder
-from app.database.servers import AWAITS_STANDBY, unsafe_standbys
+from app.database.servers import AWAITS_STANDBY, server_state
 from app.database.writer import Writer
+from app.monitoring import health
 from app.monitoring.health import refusal
 from app.monitoring.preflight import of_database
 from app.orders import refold
@@ -33,6 +35,7 @@ from app.receiving import caught_up
 from app.receiving.append_store import Appended, KnownEvents
 from app.receiving.inbox import Inbox, open_inbox
 from reconcile.instants import SECOND
+from tests.api.driving import driving
 from tests.contexts import settings_of
 from tests.database.builders import (
     arrival,
@@ -196,6 +199,23 @@ async def test_senders_do_not_wait_for_a_server_that_stands_still(
             assert (await keep(inbox, again))[0] in ("stored", "duplicate")
 
 
+async def test_readiness_does_not_wait_for_a_server_that_stands_still(
+    server: Server, own_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(health, "ANSWER_S", 0.5)
+    async with driving(tmp_path, with_worker=False, DATABASE_URL=own_url) as driver:
+        server.freeze()
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                ready = await driver.client.get("/readyz")
+        finally:
+            server.freeze(signal.SIGCONT)
+        assert (ready.status_code, ready.json()["reasons"]) == (503, [SILENT])
+        async with asyncio.timeout(PATIENCE_S):
+            while (await driver.client.get("/readyz")).status_code != 200:  # noqa: ASYNC110
+                await asyncio.sleep(LOOK_S)
+
+
 @pytest.mark.skipif(shutil.which("strace") is None, reason="there is no strace on this machine")
 @pytest.mark.slow
 async def test_an_io_error_of_the_servers_log_loses_nothing(
@@ -323,7 +343,7 @@ SYNCHRONOUS = "synchronous_standby_names=*"
 
 
 async def standbys(inbox: Inbox) -> list[str]:
-    return await fetch(inbox, unsafe_standbys)
+    return list((await fetch(inbox, server_state)).unsafe())
 
 
 async def musts(inbox: Inbox) -> str:

@@ -1,0 +1,137 @@
+"""Servers that hold rows, or a copy of them: whether each answers, and protects its data.
+
+    the server itself   over a connection that reads
+    other named hosts   each over a connection of its own
+    nodes of Citus      each asked by the coordinator
+
+Each question is bounded: a frozen server takes connections and never answers.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from time import monotonic
+from typing import Final, NamedTuple
+
+from app.core.errors import StoreUnavailable
+from app.database.database import Database
+from app.database.servers import STATE, State, server_state, state_of
+from app.database.statements import PlainConnection
+
+ANSWER_MS: Final = 1_500
+"""Milliseconds within which a node of Citus must answer its coordinator."""
+
+AGAIN_S: Final = 5.0
+"""Seconds for which answers count: anybody may ask `/readyz`, and each question takes a
+connection."""
+
+_NODES: Final = """
+SELECT nodename, nodeport FROM pg_dist_node
+WHERE isactive AND noderole = 'primary' AND groupid <> 0 ORDER BY nodename, nodeport
+"""
+"""Citus's nodes but the coordinator, group 0."""
+
+_ASK_NODE: Final = """
+SELECT success, result
+FROM master_run_on_worker(ARRAY[?::text], ARRAY[?::int], ARRAY[?::text], false)
+"""
+
+_BOUNDED: Final = (
+    "SELECT set_config('statement_timeout', ?, true), "
+    "set_config('citus.node_connection_timeout', ?, true)"
+)
+
+
+class Nodes(NamedTuple):
+    """What servers answered.
+
+    own    state of the server that is read from; None on SQLite
+    hosts  that of each named host, where there are several; None: it did not answer
+    rows   that of each node of Citus
+    """
+
+    own: State | None
+    hosts: Mapping[str, State | None]
+    rows: Mapping[str, State | None]
+
+    def down(self) -> list[str]:
+        """Name nodes without which rows can neither be read nor written."""
+        return [
+            f"the database node {name} does not answer, and its rows can neither be read nor "
+            "written; start it"
+            for name, state in self.rows.items()
+            if state is None
+        ]
+
+    def unsafe(self, expected: int) -> list[str]:
+        """Say what could be lost, or could not take over, one sentence each.
+
+        expected  number of synchronous standbys that each server with rows must have
+        """
+        leaders = {"": self.own} | {f"node {name}: ": each for name, each in self.rows.items()}
+        found = list[str]()
+        for name, state in leaders.items():
+            if state is not None:
+                missing = state.missing(expected)
+                sentences = [*state.unsafe(), *([] if missing is None else [missing])]
+                found += [f"{name}{each}" for each in sentences]
+        copies = {f"server {name} of TALLYHOOK_DATABASE_URL": s for name, s in self.hosts.items()}
+        found += [
+            f"the database {name} does not answer, so it could not take over; start it"
+            for name, state in copies.items()
+            if state is None
+        ]
+        named = copies if len(copies) > 1 else {"server": self.own}
+        named |= {f"node {name}": state for name, state in self.rows.items()}
+        found += [
+            f"the database {name} has {setting}=off and would lose what was acknowledged; turn it "
+            "on"
+            for name, state in named.items()
+            if state is not None
+            for setting in state.off
+        ]
+        return found
+
+
+class NodesWatch:
+    """The last answers of all servers of a database."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._asking = asyncio.Lock()
+        self._seen, self._again_at = Nodes(None, {}, {}), 0.0
+
+    async def look(self) -> Nodes:
+        """Ask all of them, or return answers of less than AGAIN_S ago. Raises StoreUnavailable
+        where the server itself cannot be read from."""
+        database = self._database
+        if database.hosts is None:
+            return self._seen
+        async with self._asking:  # whoever waits gets the answers of this look
+            if monotonic() >= self._again_at:
+                async with database.reading() as connection:
+                    own = await server_state(connection)
+                self._seen = Nodes(own, await database.hosts.states(), await self._rows())
+                self._again_at = monotonic() + AGAIN_S
+            return self._seen
+
+    async def _rows(self) -> dict[str, State | None]:
+        """Ask the nodes of Citus one by one, each in a transaction that a timeout may end."""
+        found = dict[str, State | None]()
+        for host, port in await self._database.on_snapshot(_nodes):
+            try:
+                state = await self._database.on_snapshot(_state_of_node, host, port)
+            except StoreUnavailable:  # the coordinator has answered just now
+                state = None
+            found[f"{host}:{port}"] = state
+        return found
+
+
+def _nodes(connection: PlainConnection) -> list[tuple[str, int]]:
+    ((there,),) = connection.ask("SELECT to_regclass('pg_dist_node') IS NOT NULL")
+    return [(host, port) for host, port in connection.ask(_NODES)] if there else []
+
+
+def _state_of_node(connection: PlainConnection, host: str, port: int) -> State | None:
+    connection.ask(_BOUNDED, (str(2 * ANSWER_MS), str(ANSWER_MS)))
+    ((answers, result),) = connection.ask(_ASK_NODE, (host, port, STATE))
+    return state_of(result) if answers else None
