@@ -83,7 +83,8 @@ class Claimant:
         if now - self._looked_at > LOOKS_S or len(self._seen) > MOST_SEEN:
             self._seen.clear()
         self._looked_at = now
-        held = {mark for mark in {head.taken_by for head in heads} if self._holds(mark, now)}
+        marks = dict.fromkeys(head.taken_by for head in heads)
+        held = {mark for mark in marks if self._holds(mark, now)}
         return [head for head in heads if head.taken_by not in held]
 
     def _holds(self, mark: str, now: float) -> bool:

@@ -289,7 +289,7 @@ async def read_some(
     drained, pace = reading.context.signals.drained, pace or Pace(first=AT_ONCE, most=AT_ONCE)
     limit = pace.fitting(reading.context.database)
     if reading.context.database.shared:
-        rows = await _claimed(reading)
+        rows = await _claimed(reading, limit)
     else:
         rows = await inbox.next_rows(limit=limit, most_bytes=AT_ONCE_BYTES, brought=brought)
     if not rows:
@@ -322,14 +322,12 @@ async def read_some(
     return len(rows)
 
 
-async def _claimed(reading: ReaderContext) -> list[Unread]:
+async def _claimed(reading: ReaderContext, limit: int) -> list[Unread]:
     """Claim rows, if a look finds any that is free: most looks find nothing, and write nothing."""
     claimant, database = reading.claimant, reading.context.database
     if not claimant.free(await database.on_snapshot(heads_of_rows)):
         return []
-    return await database.writer.commit(
-        claim_rows, claimant, limit=AT_ONCE, most_bytes=AT_ONCE_BYTES
-    )
+    return await database.writer.commit(claim_rows, claimant, limit=limit, most_bytes=AT_ONCE_BYTES)
 
 
 def _begin(connection: PlainConnection) -> int:

@@ -8,6 +8,7 @@ from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from random import Random
+from types import ModuleType
 from typing import Any, Final
 
 import pytest
@@ -25,13 +26,14 @@ from app.orders.set_aside import HOLDING
 from app.privacy import erase as erasing
 from app.privacy.check import check_database
 from app.privacy.erase import ErasureRequest, erase
-from app.receiving import due_store
+from app.receiving import append_store, due_store, inbox_store, reader
+from app.receiving.claim_store import MOST_CLAIMS, Claimant
 from app.receiving.due_store import Due
 from app.receiving.framing import Received
 from app.receiving.inbox import Inbox
 from app.receiving.inbox_store import keep_row
 from app.receiving.pace import Pace
-from app.receiving.reader import ReaderContext, read_some
+from app.receiving.reader import Reader, ReaderContext, read_some
 from reconcile.instants import DAY, SECOND
 from reconcile.ledger.events import ClaimKind, Event
 from reconcile.ledger.records import Record
@@ -58,6 +60,9 @@ LONG_AGO: Final = -40 * DAY // SECOND
 SEEDS: Final = range(1, 201)
 IN_GATE: Final = 5
 """Seeds up to this one are played in each run, the others at night."""
+
+FINDS_WITHIN: Final = 40
+"""Seeds of which one must find a planted defect."""
 
 ROUNDS: Final = 6
 """Rounds of one worker."""
@@ -220,11 +225,11 @@ def erasing_early(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def played(
-    url: str, folder: Path, *, seed: int, of_each: int = 4
+    url: str, folder: Path, *, seed: int, of_each: int = 4, kind: type[World] = World
 ) -> tuple[dict[str, Any], list[str]]:
     """Play one schedule of the world. Return what it left, and its trace."""
     async with several(url, 2 * of_each + 2) as stores:
-        world = World(stores, folder)
+        world = kind(stores, folder)
         await world.begin(seed)
         acts: dict[str, Act] = {
             "shop": partial(world.tell, stores[0]), "eraser": partial(world.erase, stores[1]),
@@ -282,7 +287,7 @@ async def test_a_schedule_finds_a_fold_published_over_evidence_that_came_meanwhi
         return list(marks)
 
     async def play_some() -> None:
-        for seed in SEEDS[:IN_GATE]:
+        for seed in SEEDS[:FINDS_WITHIN]:
             await ask_in_loop(url, emptying())
             await played(url, tmp_path / str(seed), seed=seed)
 
@@ -301,3 +306,91 @@ async def test_what_follows_the_numbers_of_a_publication_carries_them(
     later = [mine[n + 1 : mine.index("COMMIT;", n)] for n in taken]
     kinds = {each.partition("(")[0].strip() for some in later for each in some}
     assert kinds == {"INSERT INTO revisions", "INSERT INTO order_listings"}
+
+
+# --- claims that run out --------------------------------------------------------------------------
+
+
+class Impatient(World):
+    """The same with whole readers, which read suspects, too."""
+
+    async def read(self, inbox: Inbox) -> None:
+        reading = ReaderContext(context(inbox, at=20), inbox, SOURCES, "sandbox", HOLDING)
+        whole = Reader(reading)
+        whole._pace = Pace(first=2, most=2)
+        while await whole._round():
+            pass
+
+
+MOST_TAKEN_OVER: Final = 2 * MOST_CLAIMS
+"""Claims that run out in one schedule: a row makes suspects at the second, and a suspect that is
+taken over twice is not set aside."""
+
+
+def claims_run_out(monkeypatch: pytest.MonkeyPatch, seed: int) -> tuple[list[str], list[str]]:
+    """Let some claims run out while their readers go on, as if those had been frozen. Return their
+    marks, and those of readers that then append what another reader has claimed."""
+    random, run_out, wrong = Random(seed), list[str](), list[str]()
+    claimed: dict[tuple[type, int], str | None] = {}
+    holds = Claimant._holds
+
+    def held(self: Claimant, mark: str, now: float) -> bool:
+        found = holds(self, mark, now)
+        if found and len(run_out) < MOST_TAKEN_OVER and random.random() < 0.5:
+            run_out.append(mark)
+            return False
+        return found
+
+    def noting(module: ModuleType, name: str, *, takes: bool) -> None:
+        function = getattr(module, name)
+
+        def noted(connection: PlainConnection, one: Any, *words: Any, **named: Any) -> Any:
+            found = function(connection, one, *words, **named)
+            several = found if isinstance(found, list) else [one if takes else found]
+            for each in several if found else ():
+                key = type(each), each.seq
+                if takes and claimed[key] != each.taken_by:
+                    wrong.append(each.taken_by)
+                claimed[key] = each.taken_by
+            return found
+
+        monkeypatch.setattr(module, name, noted)
+
+    monkeypatch.setattr(Claimant, "_holds", held)
+    for name in ("claim_rows", "claim_suspect"):
+        noting(reader, name, takes=False)
+    for name in ("take_out", "take_suspect_out"):
+        noting(append_store, name, takes=True)
+    return run_out, wrong
+
+
+@pytest.mark.parametrize(
+    "seed", [pytest.param(n, marks=() if n <= IN_GATE // 2 else pytest.mark.soak) for n in SEEDS]
+)
+async def test_claims_that_run_out_in_any_schedule_change_nothing(
+    url: str, tmp_path: Path, alone: dict[str, Any], monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    """Nor is anything set aside."""
+    run_out, wrong = claims_run_out(monkeypatch, seed)
+    found, trace = await played(url, tmp_path / "several", seed=seed, kind=Impatient)
+    assert run_out
+    assert wrong == []
+    assert found == alone, "\n".join([f"seed {seed}", *trace])
+    assert await ask_in_loop(url, "SELECT seq FROM suspects") == []
+
+
+async def test_a_schedule_finds_an_append_of_what_another_reader_has_claimed(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The control: the append takes out its rows, whoever has claimed them by now."""
+    sql = "DELETE FROM inbox WHERE coalesce(?, '') <> '!' AND seq IN ({}) RETURNING seq"
+    monkeypatch.setattr(inbox_store, "_DELETE", sql)
+    wrong = list[str]()
+    for seed in SEEDS[:FINDS_WITHIN]:
+        await ask_in_loop(url, emptying())
+        with monkeypatch.context() as patched:
+            _, wrong = claims_run_out(patched, seed)
+            await played(url, tmp_path / str(seed), seed=seed, kind=Impatient)
+        if wrong:
+            break
+    assert wrong
