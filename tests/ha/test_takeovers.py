@@ -254,7 +254,7 @@ def played(
         )
         for way, driver in drivers.items():
             times = [answer.at for answer in driver.ledger.acknowledged]
-            first = min(at for at in times if at >= engine.until)
+            first = min((at for at in times if at >= engine.until), default=engine.until)
             print(
                 f"  {way}: silent for {silence(times, since=began).lasted_s:.1f} s; first "
                 f"acknowledged {(first - engine.until) / SECOND:.2f} s after the engine's silence"
