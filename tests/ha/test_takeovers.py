@@ -145,7 +145,7 @@ def services(folder: Path, cluster: Cluster, stack: ExitStack) -> dict[str, Proc
     ask(cluster.url_of("one", "probe"), "CREATE TABLE probes AS SELECT 0 AS number")
     receivers = {}
     for way, url in cluster.urls().items():
-        own: dict[str, Any] = {"DATABASE_URL": url}
+        own: dict[str, Any] = {"DATABASE_URL": url, "STANDBYS": "1"}
         done = command(folder, "db", "upgrade", **own)
         assert done.returncode == 0, done.stderr
         receivers[way] = stack.enter_context(serving(folder, "--no-worker", **own))
