@@ -31,6 +31,7 @@ from tests.bench.rebuild import rebuild, rebuild_figures
 from tests.bench.reconcile import reconcile_figures
 from tests.bench.recovery import recovery_figures
 from tests.bench.report import Figure, print_facts, print_figures, write_json
+from tests.bench.scaling import scaling_figures
 from tests.bench.sealing import sealing_figures
 from tests.bench.shared import run_shared, shared_figures
 from tests.bench.sizes import FULL, QUICK, Sizes
@@ -46,6 +47,7 @@ _PARTS: Mapping[str, Part] = {
     "flood": flood_figures,
     "put_beside_burst": beside_figures,
     "postgresql": lambda folder, sizes: shared_figures(run_shared(folder, sizes=sizes)),
+    "scaling": scaling_figures,
     "recovery": recovery_figures,
     "import": import_figures,
     "match": lambda folder, sizes: match_figures(match_month(folder, orders=sizes.match_orders)),

@@ -35,14 +35,15 @@ async def _fill(settings: Settings, stretch: Stretch, reader: Source) -> None:
     now, written = SystemClock().now(), 0
     messages = mixed(stretch, now=now)
     async with open_inbox(settings) as inbox:
-        while batch := list(_arrivals(islice(messages, BATCH), reader, now)):
+        while batch := list(arrivals(islice(messages, BATCH), reader, now)):
             await inbox.append([Ready(None, batch)])
             written += len(batch)
             if written % 100_000 == 0:
                 print(f"rebuild: {written:,} of {stretch.events:,} written", file=sys.stderr)
 
 
-def _arrivals(messages: Iterator[Message], reader: Source, now: Instant) -> Iterator[Arrival]:
+def arrivals(messages: Iterator[Message], reader: Source, now: Instant) -> Iterator[Arrival]:
+    """Yield a delivery of each message, as its source reads it."""
     for message in messages:
         digest = hashlib.sha256(message.body).hexdigest()
         yield Arrival(

@@ -61,7 +61,7 @@ def run_shared(folder: Path, *, sizes: Sizes) -> dict[int, Shared]:
 
 def _rounds(folder: Path, database: Server, count: int, sizes: Sizes) -> Shared:
     done, name = Shared(), f"bench{count}"
-    asyncio.run(_make(database, name))
+    asyncio.run(make_database(database, name))
     stretch = Stretch(seed=SEED, first=0, count=sizes.shared_orders)
     env = {
         "TALLYHOOK_ENVIRONMENT": "sandbox",
@@ -111,7 +111,8 @@ def _send(
         return list(pool.map(send, targets, generators))
 
 
-async def _make(database: Server, name: str) -> None:
+async def make_database(database: Server, name: str) -> None:
+    """Make a database of the newest version."""
     connection = await asyncpg.connect(
         host=str(database.folder), user="postgres", database="postgres"
     )

@@ -27,6 +27,11 @@ _FLOORS = {
     "sealing share": 0.9,
     "sealing": 5_000.0,
     "many check": 100_000.0,
+    "scaling 4": 3.0,
+    "scaling 8": 5.0,
+    "append ceiling": 15_000.0,
+    "numbering ceiling": 10_000.0,
+    "sealing ceiling": 8_000.0,
 }
 _CEILINGS = {
     "offered p99": 20.0,
@@ -53,6 +58,7 @@ _CEILINGS = {
     "console loop": 20.0,
     "console size": 50.0,
     "console beside": 1.1,
+    "scaling waits": 0.1,
 }
 BARS = {name: Bar(value, "at least") for name, value in _FLOORS.items()} | {
     name: Bar(value, "at most") for name, value in _CEILINGS.items()
@@ -74,6 +80,7 @@ class Sizes:
     shared_orders  orders for each receiver in one of `shared_rounds` on PostgreSQL; `shared_warm`
                    of their deliveries are not counted; the do-nothing endpoints get them
                    `shared_idle_times`, to be watched as long
+    scaling_orders orders of a backlog that several readers and workers drain
     folds          folds in one of `repeats`
     flood_unsigned unsigned requests, beside `flood_slow` slow connections and `flood_rate`
                    genuine deliveries a second
@@ -100,6 +107,7 @@ class Sizes:
     shared_rounds: int = 6
     shared_idle_times: int = 4
     shared_warm: int = 1_000
+    scaling_orders: int = 15_000
     folds: int = 5_000
     repeats: int = 9
     flood_unsigned: int = 100_000
@@ -141,6 +149,7 @@ QUICK = Sizes(
     shared_orders=1_500,
     shared_rounds=4,
     shared_warm=500,
+    scaling_orders=3_000,
     beside_orders=3_125,
     beside_rows=20_000,
     recovery_orders=12_500,

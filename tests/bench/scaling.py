@@ -1,0 +1,313 @@
+"""What several readers and workers on one PostgreSQL gain, and where they wait for one another.
+
+Each is a process that sleeps for most of its work (`slowed.py`), so that two cores stand for many.
+The backlog comes with one commit, and is drained once all of it is read, folded and published. The
+ceilings are of the parts that only one does at a time, with commits of 10 ms.
+"""
+
+import asyncio
+import sys
+import time
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, ExitStack
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Final, TypeVar
+
+import asyncpg
+
+from app.core.clock import SystemClock
+from app.core.ids import new_id, new_secret
+from app.evidence.seal import seal_all
+from app.orders.ledger_store import publish
+from app.orders.policy_version_store import rules_of
+from app.orders.refold import decided, gathered
+from app.receiving.append_store import Ready
+from app.receiving.due_store import due_orders
+from app.receiving.framing import Received
+from app.receiving.inbox import Inbox, open_inbox
+from app.receiving.inbox_store import inbox_row
+from app.sealing.log_store import begin_log
+from reconcile.ledger.fold import fold
+from reconcile.ledger.policy import policy_text
+from tests.bench.dataset import HEADERS, arrivals
+from tests.bench.orders import Stretch
+from tests.bench.processes import process
+from tests.bench.report import Figure
+from tests.bench.requests import SOURCE, mixed, secret_text, source
+from tests.bench.shared import SECRETS, make_database
+from tests.bench.sizes import BARS, Sizes
+from tests.bench.slowed import COMMIT_S, SLOWER, late_commits
+from tests.contexts import settings_of
+from tests.database.builders import SIGNER
+from tests.postgres.server import Server, running
+
+SEED: Final = 20_261_130
+COUNTS: Final = (1, 4, 8)
+
+A_ROW: Final = 64
+"""Deliveries in one row of the inbox, as one receiver under load commits them."""
+
+AT_ONCE: Final = 500
+"""Deliveries appended, and orders published, in one transaction."""
+
+AT_ONE_TIME: Final = 4
+"""Writers beside one another where the ceilings are measured."""
+
+LOOK_S: Final = 0.02
+CONNECTED_S: Final = 60
+DRAINED_S: Final = 900
+
+Item = TypeVar("Item")
+
+
+def scaling_figures(folder: Path, sizes: Sizes) -> list[Figure]:
+    """Drain a backlog by one, four and eight processes, and measure the ceilings."""
+    with running() as database:
+        found = {count: _drained(folder, database, count, sizes) for count in COUNTS}
+        asyncio.run(_make(database, "ceilings"))
+        ceilings = asyncio.run(measure_ceilings(database.url("ceilings"), sizes.scaling_orders))
+    return [*drained_figures(found), *ceiling_figures(ceilings)]
+
+
+async def _make(database: Server, name: str) -> None:
+    await make_database(database, name)
+    async with open_inbox(settings_of(database.url(name))):  # it belongs to an environment now
+        pass
+
+
+# --- a backlog ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drained:
+    """A backlog drained by so many processes.
+
+    waited     share of their time for which they waited for a lock of the server's
+    right      whether each delivery is stored once, and each order has its outcome
+    unbroken   whether the feed's numbers are whole
+    """
+
+    seconds: float
+    deliveries: int
+    waited: float
+    right: bool
+    unbroken: bool
+
+
+def _drained(folder: Path, database: Server, count: int, sizes: Sizes) -> Drained:
+    name = f"scaling{count}"
+    asyncio.run(_make(database, name))
+    env = {
+        "TALLYHOOK_ENVIRONMENT": "sandbox",
+        "TALLYHOOK_DATABASE_URL": database.url(name),
+        "TALLYHOOK_EVIDENCE__KEY_FILE": str(folder / f"{name}.key"),
+        SECRETS: secret_text(new_secret()),
+    }
+    stretch = Stretch(seed=SEED, first=0, count=sizes.scaling_orders)
+    with ExitStack() as stack:
+        for number in range(count):
+            log = folder / f"{name}-{number}.log"
+            stack.enter_context(process(["tests.bench.slowed", "worker"], log=log, env=env))
+            asyncio.run(_connected(database, name, number + 1))
+        found = asyncio.run(_watched(database, name, stretch, count))
+    print(f"scaling: {count} took {found.seconds:.1f} s", file=sys.stderr)
+    return found
+
+
+_WORKERS: Final = "FROM pg_stat_activity WHERE application_name = 'tallyhook working'"
+_WAITING: Final = f"SELECT count(*) {_WORKERS} AND wait_event_type = 'Lock'"
+_LEFT: Final = (
+    "SELECT EXISTS (SELECT 1 FROM inbox) OR EXISTS (SELECT 1 FROM order_due LEFT JOIN ledgers "
+    "USING (order_key) WHERE coalesce(due_at, -1) <> coalesce(next_decision_at, -1))"
+)
+"""A mark that is not its ledger's next decision is of an order that is due, or is being folded."""
+
+
+async def _connect(database: Server, name: str) -> asyncpg.Connection:
+    return await asyncpg.connect(host=str(database.folder), user="postgres", database=name)
+
+
+async def _connected(database: Server, name: str, count: int) -> None:
+    connection = await _connect(database, name)
+    async with asyncio.timeout(CONNECTED_S):
+        while await connection.fetchval(f"SELECT count(*) {_WORKERS}") < count:  # noqa: ASYNC110
+            await asyncio.sleep(LOOK_S)
+    await connection.close()
+
+
+async def _watched(database: Server, name: str, stretch: Stretch, count: int) -> Drained:
+    """Bring the backlog, and look at the server until it is drained."""
+    connection = await _connect(database, name)
+    await asyncio.sleep(1)  # they have looked at all once
+    sql = "INSERT INTO inbox (count, received_at, size, records) VALUES ($1, $2, $3, $4)"
+    await connection.executemany(sql, list(_backlog(stretch)))
+    began = time.perf_counter()
+    looks = waiting = 0
+    async with asyncio.timeout(DRAINED_S):
+        while looks % 10 or await connection.fetchval(_LEFT):
+            waiting += await connection.fetchval(_WAITING)
+            looks += 1
+            await asyncio.sleep(LOOK_S)
+    seconds = time.perf_counter() - began
+    stored = await connection.fetch("SELECT verdict, count(*) FROM deliveries GROUP BY verdict")
+    outcomes = await connection.fetch("SELECT outcome, count(*) FROM ledgers GROUP BY outcome")
+    feed = await connection.fetchrow("SELECT count(*), min(seq), max(seq) FROM revisions")
+    await connection.close()
+    return Drained(
+        seconds=seconds,
+        deliveries=stretch.events,
+        waited=waiting / max(1, looks * count),
+        right=dict(stored) == {"stored": stretch.events} and dict(outcomes) == stretch.outcomes(),
+        unbroken=tuple(feed) == (feed[0], 1, feed[0]) and feed[0] >= stretch.count,
+    )
+
+
+def _backlog(stretch: Stretch) -> Iterator[tuple[int, int, int, bytes]]:
+    now = SystemClock().now()
+    for some in _parts(mixed(stretch, now=now), A_ROW):
+        yield inbox_row(
+            [
+                Received(
+                    delivery_id=new_id("dlv_", now), received_at=now, source=SOURCE,
+                    headers=HEADERS, body=each.body,
+                )
+                for each in some
+            ]
+        )  # fmt: skip
+
+
+def _parts(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
+    left = iter(items)
+    while part := list(islice(left, size)):
+        yield part
+
+
+def drained_figures(found: Mapping[int, Drained]) -> list[Figure]:
+    """Compare several processes with one."""
+    one = found[1]
+    return [
+        figure
+        for count, done in found.items()
+        if count > 1
+        for figure in (
+            Figure(
+                name=f"PostgreSQL, {count} readers and workers, slowed {SLOWER} times",
+                value=one.seconds / done.seconds,
+                unit="times one",
+                bar=BARS[f"scaling {count}"],
+                checks={
+                    "each delivery is stored once, and each order has its outcome": done.right,
+                    "the feed has no gap": done.unbroken,
+                },
+                details={
+                    "deliveries per second": done.deliveries / done.seconds,
+                    "of one": one.deliveries / one.seconds,
+                },
+            ),
+            Figure(
+                name=f"time that {count} of them wait for locks",
+                value=done.waited,
+                unit="of their time",
+                bar=BARS["scaling waits"],
+                details={"of one": one.waited},
+            ),
+        )
+    ]
+
+
+# --- ceilings -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ceilings:
+    """Seconds of the parts that one does at a time, and what they did.
+
+    right  whether all are stored, published under whole numbers and sealed
+    """
+
+    deliveries: int
+    append_s: float
+    orders: int
+    number_s: float
+    leaves: int
+    seal_s: float
+    right: bool
+
+
+async def measure_ceilings(url: str, orders: int) -> Ceilings:
+    """Append, publish and seal what was prepared before, beside others that do the same."""
+    stretch, now = Stretch(seed=SEED, first=0, count=orders), SystemClock().now()
+    reader = source(secret_text(new_secret()))
+    deliveries = list(_parts(arrivals(mixed(stretch, now=now), reader, now), AT_ONCE))
+    async with AsyncExitStack() as stack:
+        stores = [
+            await stack.enter_async_context(open_inbox(settings_of(url)))
+            for _ in range(AT_ONE_TIME)
+        ]
+
+        async def append(inbox: Inbox) -> None:
+            while deliveries:
+                await inbox.append([Ready(None, deliveries.pop())])
+
+        context = stores[0].context(clock=SystemClock())
+        database, rules = context.database, rules_of(policy_text(context.policy))
+        with late_commits():
+            append_s = await _timed(append, stores)
+        due = await database.on_snapshot(due_orders, now=context.clock.now(), limit=orders)
+        folded = []
+        for marks in _parts(due, AT_ONCE):
+            _, histories = await gathered(context, marks)
+            ledgers = (
+                fold(each, policy=context.policy, as_of=context.clock.now())
+                for each in histories.values()
+            )
+            folded.append((marks, [decided(each, None, rules=rules) for each in ledgers]))
+
+        async def number(inbox: Inbox) -> None:
+            while folded:
+                marks, publications = folded.pop()
+                await inbox.database.writer.commit(publish, publications, due=marks)
+
+        async with database.writing() as connection:
+            public = SIGNER.key.public.raw.hex()
+            await begin_log(connection, origin=SIGNER.origin, public=public, now=now)
+        with late_commits():
+            number_s = await _timed(number, stores)
+            began = time.perf_counter()
+            leaves = await seal_all(context, SIGNER)
+            seal_s = time.perf_counter() - began
+        numbers = await database.on_snapshot(
+            lambda asked: asked.ask("SELECT count(*), max(seq) FROM revisions")
+        )
+    return Ceilings(
+        deliveries=stretch.events, append_s=append_s, orders=orders, number_s=number_s,
+        leaves=leaves, seal_s=seal_s,
+        right=numbers == [(orders, orders)] and leaves >= stretch.events + orders,
+    )  # fmt: skip
+
+
+async def _timed(act: Callable[[Inbox], Awaitable[None]], stores: Sequence[Inbox]) -> float:
+    began = time.perf_counter()
+    await asyncio.gather(*map(act, stores))
+    return time.perf_counter() - began
+
+
+def ceiling_figures(found: Ceilings) -> list[Figure]:
+    """Return the rates of the parts that one does at a time."""
+    parts = (
+        ("append", "deliveries", found.deliveries / found.append_s),
+        ("numbering", "orders", found.orders / found.number_s),
+        ("sealing", "leaves", found.leaves / found.seal_s),
+    )
+    return [
+        Figure(
+            name=f"ceiling of {name}, commits of {COMMIT_S * 1_000:.0f} ms",
+            value=rate,
+            unit=f"{unit} per second",
+            bar=BARS[f"{name} ceiling"],
+            checks={"all are stored, published and sealed": found.right},
+        )
+        for name, unit, rate in parts
+    ]

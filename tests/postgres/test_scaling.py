@@ -1,0 +1,36 @@
+"""The bench of several readers and workers: its figures know a wrong answer, and what its ceilings
+are of is done."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.bench.scaling import Drained, ceiling_figures, drained_figures, measure_ceilings
+
+pytestmark = pytest.mark.postgres
+
+DONE = Drained(seconds=10.0, deliveries=1_000, waited=0.05, right=True, unbroken=True)
+FAST = {1: DONE, 4: replace(DONE, seconds=2.5), 8: replace(DONE, seconds=1.25)}
+
+
+@pytest.mark.parametrize("wrong", [{"right": False}, {"unbroken": False}, {"seconds": 4.0}])
+def test_speed_with_a_wrong_answer_holds_nothing(wrong: dict[str, Any]) -> None:
+    assert all(figure.holds for figure in drained_figures(FAST))
+    figures = drained_figures(FAST | {4: replace(FAST[4], **wrong)})
+    assert [figure.holds for figure in figures] == [False, True, True, True]
+
+
+def test_waiting_for_locks_is_a_figure_of_its_own() -> None:
+    figures = drained_figures(FAST | {8: replace(FAST[8], waited=0.2)})
+    assert [figure.holds for figure in figures] == [True, True, True, False]
+
+
+async def test_ceilings_are_of_all_that_was_prepared(url: str) -> None:
+    found = await measure_ceilings(url, 40)
+    assert (found.deliveries, found.orders, found.right) == (160, 40, True)
+    assert {
+        figure.checks["all are stored, published and sealed"] for figure in ceiling_figures(found)
+    } == {True}
+    wrong = ceiling_figures(replace(found, right=False, append_s=1e-6, number_s=1e-6, seal_s=1e-6))
+    assert not any(figure.holds for figure in wrong)
