@@ -90,6 +90,7 @@ Action = Literal[
     "restored",
     "inbox_adopted",
     "gap_accepted",
+    "took_over",
     "proposed",
     "proposal_approved",
     "proposal_rejected",
@@ -192,6 +193,7 @@ MAY: Final[Mapping[Action, frozenset[Role]]] = {
     "company_linked": frozenset(ROLES),
     "role_changed": frozenset(),  # by the company's account alone
     "clock_put_right": frozenset(),  # by the service alone
+    "took_over": frozenset(),
 }
 """Roles that may do each action."""
 

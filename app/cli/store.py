@@ -182,9 +182,9 @@ def restored(
     form: printing.DocumentOption = printing.Format.table,
 ) -> None:
     """Say that other tools than `restore` have put the database back, before it is served: after
-    pg_restore, a base backup or a return to a moment, and after a standby took over. Revisions then
-    go on beyond all numbers that were ever given, and whoever was erased is erased again, by the
-    journal of erasures."""
+    pg_restore, a base backup or a return to a moment, and after a takeover that may have lost
+    something. Revisions then go on beyond all numbers that were ever given, and whoever was erased
+    is erased again, by the journal of erasures."""
     from app.config.load import load_settings
     from app.privacy.backup import after_restore
     from app.privacy.gap import accept_found

@@ -356,6 +356,7 @@ ACTIONS: Final[Mapping[Action, str]] = {
     "restored": "put back a backup",
     "inbox_adopted": "took over an inbox",
     "gap_accepted": "accepted a gap",
+    "took_over": "went on after a standby took over",
     "proposed": "proposed what needs a second person",
     "proposal_approved": "approved a proposal",
     "proposal_rejected": "rejected a proposal",

@@ -16,5 +16,6 @@ __all__ = (
     "servers",
     "statements",
     "tables",
+    "takeover",
     "writer",
 )

@@ -25,7 +25,7 @@ from app.core.clock import Clock
 from app.core.errors import ConfigurationError, StorePoisoned, StoreUnavailable, UsageError
 from app.core.private_files import sync_folder
 from app.database import engine, schema
-from app.database.facts import damage, note_server
+from app.database.facts import damage
 from app.database.faults import PUT_BACK, driver_errors, is_full, is_not_there_yet, why_not_opened
 from app.database.gaps import check_log_is_newer
 from app.database.holders import Holder
@@ -33,6 +33,7 @@ from app.database.locks import MIGRATING, ServiceLock, WriteLock, take_lock
 from app.database.postgresql import Purpose
 from app.database.schema import Made, identity_of
 from app.database.statements import Plain, PlainConnection, Result, Words, run, run_snapshot
+from app.database.takeover import ANSWER_S, NotCompared, ServerWatch, look, note_server
 from app.database.writer import MIB, DatabaseFiles, LogLength, Space, Writer
 
 log = structlog.get_logger()
@@ -73,9 +74,15 @@ class Database:
         self._log = log_length
         self.hosts = engine.hosts_of(self.url)
         """The hosts of a PostgreSQL URL; None on SQLite."""
-        self.reader = engine.reading_engine(self.url, hosts=self.hosts)
         writes = self.shared and purpose not in ("upgrading", "reading")
         holder = Holder(purpose) if writes else None
+        self.watch = ServerWatch() if writes and purpose != "alone" else None
+        """What this process knows of its PostgreSQL server; None where that is of no account."""
+        self.reader = engine.reading_engine(
+            self.url,
+            hosts=self.hosts,
+            check=None if self.watch is None else self.watch.check_reading,
+        )
         self.writer = Writer(
             engine.writing_engine(self.url, purpose=purpose, hosts=self.hosts, holder=holder),
             holder=holder,
@@ -90,6 +97,7 @@ class Database:
                 None if self.path is None else self.path.absolute().parent,
                 low_water_mib=settings.disk_low_water_mb,
             ),
+            watch=self.watch,
         )
         self._writers = [self.writer]
         self._failed = False
@@ -210,6 +218,34 @@ class Database:
             self.writer.fail(f"{found[0]}; nothing more is acknowledged: {PUT_BACK}")
             raise StorePoisoned(f"{found[0]}: {PUT_BACK}")
 
+    async def watch_server(self) -> int:
+        """Look at the PostgreSQL server: whether commits wait for a standby. Where another server
+        took over, connect anew, which checks it. Return whether that was so. Raises as
+        `Writer.transaction` does."""
+        assert self.watch is not None
+        watch, server, seen = self.watch, self.watch.server, None
+        watch.looked_at = monotonic()
+        try:
+            async with asyncio.timeout(ANSWER_S):
+                seen = await self.on_snapshot(look)
+        except TimeoutError as error:
+            raise StoreUnavailable("the database server does not answer; try again") from error
+        except StoreUnavailable:
+            if not watch.moved:
+                raise
+        if watch.moved or (seen is not None and (seen.gap is not None or seen.server != server)):
+            watch.moved = True
+            for writer in self._writers:
+                await writer.reconnect()
+            watch.moved = False
+            return 1
+        if seen is not None:
+            if seen.waits and not watch.waits:
+                await self.writer.touch()
+            if watch.server == server:
+                watch.waits = seen.waits
+        return 0
+
     async def _open_writing(self, *, upgrade: bool) -> None:
         """Check version, schema and stamp. A new SQLite database is made. Does not ask for room:
         commands that free space need this, too.
@@ -229,7 +265,7 @@ class Database:
             self.environment = await schema.stamp_environment(connection, self.environment)
             if self.environment is None:
                 raise _environment_unstated()
-            await note_server(connection, once=True)
+            await run(connection, note_server, once=True)
             identity = await run(connection, identity_of)
         self._note_made(identity)
 
@@ -389,17 +425,19 @@ def drop_cached_pages(path: Path) -> None:
 async def once_there(database: Database, opening: Callable[[], Awaitable[None]]) -> None:
     """Open a database, and wait for a PostgreSQL server that is still starting, for example with
     its machine. Raises StoreUnavailable when it does not answer in time."""
-    ends, reported = monotonic() + SERVER_S, set[bool]()
+    ends, reported = monotonic() + SERVER_S, set[tuple[bool, bool]]()
     while True:
         try:
             return await opening()
         except StoreUnavailable as error:
-            left, full = ends - monotonic(), is_full(error)
-            if not database.shared or left <= 0 or not is_not_there_yet(error):
+            left, full, moved = ends - monotonic(), is_full(error), isinstance(error, NotCompared)
+            if not database.shared or left <= 0 or not (moved or is_not_there_yet(error)):
                 raise
-        if full not in reported:
-            reported.add(full)
-            if full:
+        if (full, moved) not in reported:
+            reported.add((full, moved))
+            if moved:
+                log.warning("waiting until a database server that took over is compared")
+            elif full:
                 log.warning("waiting for the database server, which has no connection free")
             else:
                 log.warning("waiting for the database server, which does not answer yet")

@@ -25,6 +25,7 @@ from app.database import postgresql, servers
 from app.database.faults import why_not_opened
 from app.database.holders import Holder
 from app.database.statements import (
+    Ask,
     CallingConnection,
     WholeCursor,
     run,
@@ -185,11 +186,16 @@ def hosts_of(url: str) -> "Hosts | None":
 
 
 def reading_engine(
-    url: str, *, readers: int = READERS, hosts: "Hosts | None" = None
+    url: str,
+    *,
+    readers: int = READERS,
+    hosts: "Hosts | None" = None,
+    check: Callable[[Ask], None] | None = None,
 ) -> AsyncEngine:
-    """Make the engine of the connections that can only read. hosts: of a PostgreSQL URL."""
+    """Make the engine of the connections that can only read. hosts: of a PostgreSQL URL; check:
+    looks at each new connection to one of them."""
     if hosts is not None:
-        return postgresql.reading_engine(url, readers=readers, hosts=hosts)
+        return postgresql.reading_engine(url, readers=readers, hosts=hosts, check=check)
     file = f"file:{sqlite_path(url).absolute()}"
     engine = create_async_engine(
         make_url(url).set(database=file, query={"mode": "ro", "uri": "true"}),

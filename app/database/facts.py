@@ -10,6 +10,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.database.faults import POOLED
 from app.database.servers import server_state
+from app.database.statements import run
+from app.database.takeover import server_moved
 
 AGAIN_S = 0.05
 
@@ -90,7 +92,7 @@ async def database_facts(connection: AsyncConnection, *, pooled: bool = False) -
         off=tuple(state.off),
         awaits=state.waits_in_vain,
         standbys=tuple(state.unsafe()),
-        moved=await server_moved(connection),
+        moved=await run(connection, server_moved),
         no_writes=await _no_writes(connection),
         pooled=POOLED if pooled else None,
     )
@@ -110,65 +112,3 @@ async def _no_writes(connection: AsyncConnection) -> str | None:
             "why, such as a full disk, and have it switched off for the server, database and user"
         )
     return None
-
-
-# --- which server it is --------------------------------------------------------------------------
-
-_MAY_ASK = (
-    "SELECT NOT pg_is_in_recovery() AND has_function_privilege('pg_control_system()', 'execute') "
-    "AND has_function_privilege('pg_walfile_name(pg_lsn)', 'execute')"
-)
-_IDENTITY = (
-    "SELECT concat_ws('/', (SELECT system_identifier FROM pg_control_system()), "
-    "substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8), "
-    "(SELECT oid FROM pg_database WHERE datname = current_database()), "
-    "to_regclass('meta')::oid)"
-)
-"""The cluster, its timeline, the database and a table. A standby that took over and a base backup
-restored to a moment have another timeline; a restored dump has another database or table."""
-
-_MOVED = (
-    "the database was put back from a backup, or a standby took over, since it was last noted (the "
-    "server or its timeline is another); stop the services, run `tallyhook db restored`, and start "
-    "again: where nothing was lost, that harms nothing"
-)
-
-
-async def server_moved(connection: AsyncConnection) -> str | None:
-    """Say so where PostgreSQL is another server than noted, or on another timeline, and what to do.
-
-    A base backup that is started as it is leaves no trace and is not noticed.
-    """
-    noted = await _noted_server(connection)
-    if noted is None:
-        return None
-    found = await _server(connection)
-    return None if found in (None, noted) else _MOVED
-
-
-async def note_server(connection: AsyncConnection, *, once: bool = False) -> None:
-    """Note which PostgreSQL server this is. `once`: only where none is noted."""
-    if once and await _noted_server(connection) is not None:
-        return
-    found = await _server(connection)
-    if found is not None:
-        await connection.execute(
-            text(
-                "INSERT INTO meta (name, value) VALUES ('server', :value) "
-                "ON CONFLICT (name) DO UPDATE SET value=excluded.value"
-            ),
-            {"value": found},
-        )
-
-
-async def _noted_server(connection: AsyncConnection) -> str | None:
-    noted: str | None = await connection.scalar(text("SELECT value FROM meta WHERE name='server'"))
-    return noted
-
-
-async def _server(connection: AsyncConnection) -> str | None:
-    """Identify the server; None on SQLite, on a standby, and without the right to ask."""
-    if connection.dialect.name == "sqlite" or not await connection.scalar(text(_MAY_ASK)):
-        return None
-    identity: str = (await connection.execute(text(_IDENTITY))).scalar_one()
-    return identity

@@ -16,7 +16,7 @@ from app.core.errors import StoreUnavailable
 from app.database import holders, statements
 from app.database.faults import POOLED, TAKES_NO_WRITES
 from app.database.holders import SESSION, Found, Holder, hold, refuse
-from app.database.statements import PlainConnection, Result, run, statement
+from app.database.statements import Ask, PlainConnection, Result, run, statement
 
 if TYPE_CHECKING:
     import asyncpg
@@ -120,8 +120,11 @@ def writing_engine(
     return engine
 
 
-def reading_engine(url: str, *, readers: int, hosts: Hosts) -> AsyncEngine:
-    """Make the engine of connections that only read, each transaction on one snapshot."""
+def reading_engine(
+    url: str, *, readers: int, hosts: Hosts, check: Callable[[Ask], None] | None
+) -> AsyncEngine:
+    """Make the engine of connections that only read, each transaction on one snapshot. `check`
+    looks at each new one."""
     settings = {**_limits(0, lock_ms=LOCK_MS, idle_ms=READING_IDLE_MS), SESSION: "reading"}
     engine = create_async_engine(
         url,
@@ -135,7 +138,21 @@ def reading_engine(url: str, *, readers: int, hosts: Hosts) -> AsyncEngine:
             "async_creator_fn": partial(hosts.connect, writes=False),
         },
     )
-    event.listen(engine.sync_engine, "connect", lambda made, _: set_up(made, settings))
+
+    @event.listens_for(engine.sync_engine, "connect")
+    def prepare(connection: Any, _record: Any) -> None:
+        set_up(connection, settings)
+        if check is not None:
+            cursor = connection.cursor()
+
+            def ask(sql: str) -> Any:
+                cursor.execute(sql)
+                return cursor.fetchall()
+
+            check(ask)
+            cursor.close()
+            connection.rollback()
+
     return engine
 
 
@@ -250,10 +267,9 @@ async def run_statement(
     driver = await _driver(connection)
     # In a transaction it would wait for a COMMIT that nobody sends, and be acknowledged.
     assert not driver.is_in_transaction()
-    before = holder.newest
+    before, begun = holder.newest, holder.begin()
     with driver.watched(), _committing(driver, holder):
-        held = await driver.fetch(statements.numbered(sql), *holder.begin(), *values)
-        if not held:
+        if not await driver.fetch(statements.numbered(sql), *begun, *values):
             holder.newest = before
             await run_transaction(connection, partial(refuse, holder=holder), holder=None)
 

@@ -126,6 +126,9 @@ class PlainConnection(Protocol):
         ...
 
 
+Ask = Callable[[str], Sequence[Sequence[Any]]]
+"""Runs one statement without values and returns its rows."""
+
 Plain = Callable[Concatenate[PlainConnection, Words], Result]
 """A function over one connection."""
 

@@ -34,6 +34,7 @@ from app.database.statements import (
     run_transaction,
     statement,
 )
+from app.database.takeover import Server, ServerWatch
 
 _CLOCK: Final = SystemClock()
 
@@ -299,13 +300,14 @@ class Writer:
         engine: AsyncEngine,
         *,
         holder: Holder | None = None,
+        watch: ServerWatch | None = None,
         lock: locks.WriteLock | None,
         log: LogLength | None,
         place: DatabaseFiles | None,
         space: Space,
     ) -> None:
-        """holder: whose transactions these are, on PostgreSQL; lock, log, place: of an SQLite
-        file."""
+        """holder: whose transactions these are, on PostgreSQL; watch: checks the server of each
+        new connection; lock, log, place: of an SQLite file."""
         self._engine = engine
         self.holder = holder
         self._beating: asyncio.Task[None] | None = None
@@ -324,6 +326,9 @@ class Writer:
         """Duration of the last transaction, its commit included; and when it ended."""
         self._connection: AsyncConnection | None = None
         self._connected_before = False
+        self._watch = watch
+        self._server: Server | None = None
+        """The PostgreSQL server of the last connection."""
         sqlite = self.dialect == "sqlite"
         self._run_transaction = (
             run_transaction if sqlite else partial(postgresql.run_transaction, holder=holder)
@@ -482,6 +487,12 @@ class Writer:
         async with self._alone():
             pass
 
+    async def reconnect(self) -> None:
+        """Connect anew, to the server that takes writes now. Raises as `transaction` does."""
+        async with self._alone():
+            await self._give_up_connection()
+        await self.connect()
+
     async def checkpoint(self) -> bool:
         """Fold SQLite's write-ahead log into the file, and sync both. Return whether the log was
         emptied; a snapshot of another process prevents that. Raises as `transaction` does."""
@@ -585,7 +596,11 @@ class Writer:
         commit succeeds that changes nothing."""
         await self.make_room()
         if self.trouble is not None:
-            await self.commit(_touch)
+            await self.touch()
+
+    async def touch(self) -> None:
+        """Commit a change of no meaning, with all that a real write needs."""
+        await self.commit(_touch)
 
     def judged(self, error: Exception) -> Exception:
         """Return the error that a driver's error means. A fatal one, also of a reader, poisons."""
@@ -619,6 +634,8 @@ class Writer:
 
     async def _enter(self, connection: AsyncConnection, holder: Holder) -> None:
         try:
+            if self._watch is not None:
+                self._server = await self._watch.check(connection, holder, last=self._server)
             await postgresql.enter(connection, holder)
         except BaseException:
             await connection.close()

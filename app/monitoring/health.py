@@ -12,10 +12,10 @@ from app.context.context import AppContext
 from app.context.unread import Backlog
 from app.core.errors import StorePoisoned, StoreUnavailable
 from app.database.engine import Connection
-from app.database.facts import server_moved
 from app.database.faults import SILENT
 from app.database.nodes import Nodes, NodesWatch
 from app.database.statements import run
+from app.database.takeover import server_moved
 from app.orders import counter_store, notification_store
 from app.privacy.backup_moment import last_backup
 from app.providers.provider_client import trusted_until
@@ -137,7 +137,7 @@ async def unsafe(context: AppContext, nodes: Nodes) -> list[str]:
     """Return one sentence each on what servers could lose, and on a takeover or restore that nobody
     has acknowledged."""
     async with context.database.reading() as connection:
-        moved = await server_moved(connection)
+        moved = await run(connection, server_moved)
     return nodes.unsafe(context.settings.standbys) + ([] if moved is None else [moved])
 
 

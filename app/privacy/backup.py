@@ -31,11 +31,11 @@ from app.core.errors import ConfigurationError, NotFoundError, StoreUnavailable,
 from app.core.text import LEAF, counted
 from app.database.database import Database
 from app.database.engine import Connection, is_sqlite, sqlite_path
-from app.database.facts import note_server
 from app.database.gaps import FoundGap
 from app.database.schema import SUFFIX as MADE
 from app.database.schema import Made
 from app.database.statements import run
+from app.database.takeover import note_server
 from app.evidence import seal
 from app.privacy import backup_store
 from app.privacy.backup_moment import shown_name
@@ -370,7 +370,7 @@ async def follow_on(
         await session_store.end_everything(connection)  # 2
         may, gone = _compared(await backup_store.in_force(connection, now=at), replaced)  # 3
         log = await _log(connection, replaced, environment=database.environment, at=at)  # 4
-        await note_server(connection)  # 5
+        await run(connection, note_server)  # 5
         await note_in_trail(  # 6
             connection,
             owner(),

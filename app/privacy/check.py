@@ -441,7 +441,8 @@ class _Check:
         found = await self._context.inbox.damage()
         gap = await inbox_of(self._context).gap()
         if gap is not None:
-            found.append(f"{gap.sentence()}; `tallyhook serve {ACCEPT}` goes on without it")
+            command = "db restored" if self._context.database.shared else "serve"
+            found.append(f"{gap.sentence()}; `tallyhook {command} {ACCEPT}` goes on without it")
         async with self._context.database.reading() as connection:
             aside = await run(connection, inbox_store.count_set_aside)
         if aside:

@@ -10,10 +10,9 @@ beyond all that may have been given, and what the shop stated since is unknown.
 Leaves out the orders that are held for it, and answers about its time (`orders/`, `finance/`).
 """
 
-from pathlib import Path
 from typing import NamedTuple
 
-from app.access.operators import note_in_trail, owner
+from app.access.operators import SERVICE, note_in_trail, owner
 from app.config.settings import Settings
 from app.core.clock import Clock
 from app.core.errors import ConfigurationError, StoreUnavailable, UsageError
@@ -23,18 +22,19 @@ from app.database.facts import damage
 from app.database.faults import PUT_BACK
 from app.database.gaps import ACCEPT, FoundGap, add_gap
 from app.database.statements import run
+from app.database.takeover import accept_gap_of_server
 from app.orders import published_store, shop_facts_store
 from app.receiving.inbox import open_inbox
 from app.receiving.inbox_file_store import facts_at
-from app.receiving.inbox_store import FileFacts, go_on_from
+from app.receiving.inbox_store import go_on_from
 from reconcile.instants import Instant
 
 
 async def accept_found(
     settings: Settings, *, reason: str, clock: Clock, follow: bool = True
 ) -> FoundGap:
-    """Accept what an SQLite database lacks, before it is served. Raise UsageError where it lacks
-    nothing, and StoreUnavailable where the file is damaged.
+    """Accept what a database lacks, before it is served. Raise UsageError where it lacks nothing,
+    and StoreUnavailable where an SQLite file is damaged.
 
     follow  whether published numbers rise; where the caller does not do that
     """
@@ -43,7 +43,8 @@ async def accept_found(
         found, path, at = await inbox.gap(), inbox.database.path, clock.now()
         check_accepted(found, reason, command="tallyhook serve")
         assert found is not None
-        assert path is not None
+        if follow and path is None:  # what was erased may be back
+            raise UsageError("after a takeover: `tallyhook db restored`, with the same options")
         async with inbox.database.reading() as connection:  # 1
             problems = await damage(connection, thorough=True)
         if problems:
@@ -52,7 +53,10 @@ async def accept_found(
             await accept_gap(connection, found, at=at, reason=reason)
             if follow:
                 await follow_loss(connection, at=at)
-            await _go_on(connection, path)
+            file = None if path is None else facts_at(path)
+            if file is not None:
+                await run(connection, go_on_from, file)  # 3
+            await run(connection, accept_gap_of_server)
     return found
 
 
@@ -65,10 +69,18 @@ async def bring_up_to_date(settings: Settings) -> None:
         await database.close()
 
 
-async def _go_on(connection: Connection, database: Path) -> None:
-    file: FileFacts | None = facts_at(database)
-    if file is not None:
-        await run(connection, go_on_from, file)  # 3
+async def follow_takeover(connection: Connection, *, at: Instant) -> None:
+    """Go on with a standby that took over and lacks nothing, in the caller's transaction: published
+    numbers jump, and the audit trail says so. What the shop stated is there."""
+    head, first = await _jump(connection, at=at)
+    await note_in_trail(
+        connection,
+        SERVICE,
+        action="took_over",
+        subject="database",
+        at=at,
+        facts={"head": head, "first": first},
+    )
 
 
 async def accept_gap(connection: Connection, found: FoundGap, *, at: Instant, reason: str) -> None:
@@ -105,8 +117,13 @@ async def follow_loss(connection: Connection, *, at: Instant, given: int = 0) ->
 
     given  the last number that was given, where that is known
     """
+    numbers = await _jump(connection, at=at, given=given)
+    await shop_facts_store.note_loss(connection, at=at)
+    return numbers
+
+
+async def _jump(connection: Connection, *, at: Instant, given: int = 0) -> Numbers:
     head = await published_store.head_of(connection)
     first = published_store.first_after_restore(head, at, given=given)
     await published_store.go_on_from(connection, first)
-    await shop_facts_store.note_loss(connection, at=at)
     return Numbers(head, first)

@@ -36,6 +36,7 @@ from app.database.holders import Holder
 from app.database.locks import HeldFile
 from app.database.postgresql import Purpose
 from app.database.statements import PlainConnection, run
+from app.database.takeover import gap_of_server
 from app.database.writer import TURN_S, Writer
 from app.receiving.append_store import TRIAL, Arrival, Ready, StoredVerdict, append, append_ready
 from app.receiving.correlation_store import LinkMemory
@@ -247,28 +248,30 @@ class Inbox(InboxRows):
             await self._open_intake()
 
     async def gap(self) -> FoundGap | None:
-        """Return the commits that the database has lost, by its inbox file; None where it lost
-        none, or has no such file."""
+        """Return the commits that the database has lost, by its inbox file, or that its server may
+        lack; None where it lost none, or has no such file."""
         return await self.database.on_snapshot(self._found_gap)
 
     def _found_gap(self, connection: PlainConnection) -> FoundGap | None:
-        path = self.database.path
-        file = None if path is None else facts_at(path)
-        return found_gap(connection, file, now=SystemClock().now())
+        path, now = self.database.path, SystemClock().now()
+        if path is None:
+            return gap_of_server(connection, now=now)
+        return found_gap(connection, facts_at(path), now=now)
 
     def _check_gap(self, connection: PlainConnection) -> None:
         """Raise ConfigurationError for a database that lost commits: a commit of this process, or a
         migration, would hide it."""
         found = self._found_gap(connection)
         if found is not None:
-            raise ConfigurationError(
-                [
-                    f"TALLYHOOK_DATABASE_URL: {found.sentence()}; its write-ahead log (-wal) was "
-                    "removed, cut off or replaced, or an older file was put in its place: restore "
-                    f"a newer backup, or go on with `tallyhook serve {ACCEPT}` (or `db restored`, "
-                    "of a copy that was put there by hand)"
-                ]
+            what = (
+                f"go on with `tallyhook db restored {ACCEPT}`"
+                if self.database.shared
+                else "its write-ahead log (-wal) was removed, cut off or replaced, or an older "
+                "file was put in its place: restore a newer backup, or go on with "
+                f"`tallyhook serve {ACCEPT}` (or `db restored`, of a copy that was put there by "
+                "hand)"
             )
+            raise ConfigurationError([f"TALLYHOOK_DATABASE_URL: {found.sentence()}; {what}"])
 
     async def _open_intake(self) -> None:
         """From now on deliveries can be taken in."""
@@ -280,7 +283,15 @@ class Inbox(InboxRows):
             engine = writing_engine(
                 database.url, purpose="serving", hosts=database.hosts, holder=holder
             )
-            writer = Writer(engine, holder=holder, lock=None, log=None, place=None, space=space)
+            writer = Writer(
+                engine,
+                holder=holder,
+                watch=database.watch,
+                lock=None,
+                log=None,
+                place=None,
+                space=space,
+            )
         database.fail_together(writer)
         inbox = InboxWriter(
             writer,

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,7 +21,7 @@ from app.core.clock import Clock, SystemClock
 from app.core.errors import ConfigurationError, UnreachableError
 from app.core.phone_key import make_phone_key, read_phone_key
 from app.database.database import Database
-from app.database.engine import database_place, is_sqlite, sqlite_path
+from app.database.engine import Connection, database_place, is_sqlite, sqlite_path
 from app.database.postgresql import Purpose
 from app.orders.order_facts import in_force_since, start_requiring
 from app.receiving.inbox import Inbox, open_inbox
@@ -53,6 +54,8 @@ async def open_context(
             from app.orders.reindex import note_first_readings
 
             await note_first_readings(context)
+        if (watch := inbox.database.watch) is not None:
+            watch.follow = partial(_follow_takeover, context)
         if purpose in ("serving", "working", "writing"):
             # To a database that was put back, `restored` sees.
             await _begin_erasure_journal(context)
@@ -86,6 +89,12 @@ def no_database_yet(settings: Settings) -> bool:
     folder, makes one as well."""
     url = settings.database_url
     return is_sqlite(url) and not sqlite_path(url).exists()
+
+
+async def _follow_takeover(context: AppContext, connection: Connection) -> None:
+    from app.privacy.gap import follow_takeover
+
+    await follow_takeover(connection, at=context.clock.now())
 
 
 async def _begin_erasure_journal(context: AppContext) -> None:

@@ -34,6 +34,7 @@ from app.core.metrics import Metrics
 from app.core.periodic import IDLE_S, PeriodicTask, TaskGroup, rest_when_idle
 from app.core.process import affordable
 from app.core.schedule import schedule_entries
+from app.database.takeover import AGAIN_S, LOOK_S
 from app.evidence.seal import CheckpointSigner, Sealer, open_signer, seal_orders_if_due
 from app.evidence.witnesses import REST_S as WITNESSES_REST_S
 from app.evidence.witnesses import Cosigning, witnesses_of
@@ -164,6 +165,19 @@ def _looking_at_certificate(
     return certificate, [("the task that looks at the public certificate", task)]
 
 
+def watching_server(context: AppContext) -> list[tuple[str, Part]]:
+    """Make the background task that looks at the PostgreSQL server, where there is one."""
+    if (watch := context.database.watch) is None:
+        return []
+
+    def rest(moved: int) -> float:
+        return 0.0 if moved else AGAIN_S if watch.moved else LOOK_S
+
+    task = PeriodicTask(context.database.watch_server, component="the server", rest=rest)
+    watch.on_moved = task.wake
+    return [("the task that watches the database server", task)]
+
+
 Part = Reader | FoldWorker | TaskGroup | Pruner | PeriodicTask | Scheduler | FoldingProcess
 """What works in the background until it is stopped."""
 
@@ -280,7 +294,12 @@ class Service:
         ages = RefusedAges()
         self.watchdog, watching = _watchdog(context, ages, client)
         certificate, looking = _looking_at_certificate(settings, client)
-        self.parts: list[tuple[str, Part]] = [*parts, *watching, *looking]
+        self.parts: list[tuple[str, Part]] = [
+            *parts,
+            *watching,
+            *looking,
+            *watching_server(context),
+        ]
         if checkout is not None:
             asking = asking_again(context, checkout)
             self.parts.append(("the task that asks for unknown sessions again", asking))

@@ -56,6 +56,7 @@ from app.wiring.service import (
     gate_limits,
     open_service,
     sealing,
+    watching_server,
     working_parts,
 )
 from app.wiring.work import ElsewhereOf, approve, proposals_of
@@ -276,6 +277,7 @@ async def _work(settings: Settings, *, parent: Parent | None) -> None:
             askers=askers(settings, client),
             signer=await open_signer(context),
         )
+        parts += watching_server(context)
         await _until_asked(context, [part for _, part in parts], parent=parent)
 
 

@@ -14,7 +14,7 @@ import yaml
 from app.cli.golive import FOLDER
 from app.core.child_processes import WorkerProcess
 from app.core.errors import NotStored, TallyhookError
-from app.database import faults, holders, hosts, servers
+from app.database import faults, holders, hosts, servers, takeover
 from app.database.nodes import Nodes
 from app.database.writer import DatabaseFiles, Space
 from app.monitoring import health
@@ -115,6 +115,10 @@ REASONS = [
     holders.TAKEN_OVER,
     faults.SILENT,
     hosts.FORMER,
+    takeover._CHECKED,
+    takeover._LACKS,
+    takeover._LOOSE,
+    takeover._NOBODY,
 ]
 
 

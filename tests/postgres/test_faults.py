@@ -9,8 +9,8 @@ import functools
 import itertools
 import shutil
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ from app.database import postgresql, servers
 from app.database.facts import database_facts
 from app.database.faults import SILENT
 from app.database.holders import Holder
-from app.database.servers import AWAITS_STANDBY, server_state
+from app.database.servers import AWAITS_STANDBY
 from app.database.writer import Writer
 from app.monitoring import health
 from app.monitoring.health import refusal
@@ -339,83 +339,11 @@ async def test_a_row_that_is_believed_is_caught(
 
 # --- a standby takes over -------------------------------------------------------------------------
 
-SYNCHRONOUS = "synchronous_standby_names=*"
-
-
-async def standbys(inbox: Inbox) -> list[str]:
-    return list((await fetch(inbox, server_state)).unsafe())
-
 
 async def musts(inbox: Inbox) -> str:
     """Return what `doctor` demands to be changed about the server."""
     checks = of_database(await fetch(inbox, database_facts))
     return " ".join(each.sentence for each in checks if each.state == "must")
-
-
-async def no_longer_follows(standby: Server, primary: Server) -> None:
-    """Have the standby leave its primary, with nothing under way reaching it."""
-    leave = "ALTER SYSTEM SET primary_conninfo = ''", "SELECT pg_reload_conf()"
-    await ask_in_loop(standby.url("postgres"), *leave)
-    followed = "SELECT 1 FROM pg_stat_replication"
-    async with asyncio.timeout(PATIENCE_S):
-        while await ask_in_loop(primary.url("postgres"), followed):  # noqa: ASYNC110
-            await asyncio.sleep(LOOK_S)
-
-
-@asynccontextmanager
-async def failed_over(
-    place: tuple[Programs, Path], name: str, *settings: str, meanwhile: int
-) -> AsyncIterator[tuple[Load, str, list[str]]]:
-    """Kill a primary that has acknowledged arrivals since its standby left it, and promote the
-    standby. Return the load, the new server's URL, and what was called unsafe before."""
-    found, folder = place
-    primary, standby = Server(found, folder / f"{name}p"), Server(found, folder / f"{name}s")
-    await in_thread(primary.make)
-    await in_thread(primary.start)
-    try:
-        await migrate(primary.url("postgres"))
-        await in_thread(lambda: standby.copy_from(primary, name="other"))
-        await in_thread(primary.stop)
-        await in_thread(primary.start, *settings)
-        await in_thread(standby.start)
-        both = f"{primary.folder},{standby.folder}&port=5432,5432"
-        url = f"postgresql+asyncpg://postgres@/postgres?host={both}&target_session_attrs=read-write"
-        async with opened(url) as inbox, under_load(inbox) as load:
-            await load.reach(150)
-            unsafe = await standbys(inbox)
-            reads = settings_of(standby.url("postgres"))
-            async with open_inbox(reads, purpose="reading") as reader:
-                assert "is a standby" in await musts(reader)
-            await no_longer_follows(standby, primary)
-            await asyncio.sleep(0.3)  # commits of the primary may be under way now
-            await load.reach(meanwhile)
-            await in_thread(primary.kill)
-            await in_thread(standby.promote)
-            await load.go_on(50)
-        yield load, standby.url("postgres"), unsafe
-    finally:
-        await in_thread(primary.stop)
-        await in_thread(standby.stop)
-
-
-@pytest.mark.slow
-@pytest.mark.soak
-async def test_a_synchronous_standby_takes_over(place: tuple[Programs, Path]) -> None:
-    """Nothing is lost or doubled, and the service goes on with the standby by itself."""
-    async with failed_over(place, "y", SYNCHRONOUS, meanwhile=0) as (load, url, unsafe):
-        assert unsafe == []
-        await assert_kept_once(url, load)
-        print(load)
-
-
-@pytest.mark.slow
-@pytest.mark.soak
-async def test_an_asynchronous_standby_takes_over(place: tuple[Programs, Path]) -> None:
-    """The control: it lacks the last moments, and was called unsafe before."""
-    async with failed_over(place, "a", meanwhile=20) as (load, url, unsafe):
-        assert await load.lost(url)
-        assert len(unsafe) == 1
-        assert "asynchronous" in unsafe[0]
 
 
 async def test_a_standby_that_lags_behind_is_no_ground_for_a_report(

@@ -82,25 +82,30 @@ def test_after_a_base_backup_was_restored_db_restored_is_asked_for(
         back.start()
         back.promote()
         until(lambda: ask(new, "SELECT pg_is_in_recovery()")[0][0] is False)
+        accept = ("--accept-gap", "--reason", "put back to before B")
         (do,) = asked_for(tmp_path, new)
-        assert "run `tallyhook db restored`" in do
-        with serving(tmp_path, DATABASE_URL=new) as process:
-            (unsafe,) = readiness(process)["unsafe"]
-            assert "put back from a backup, or a standby took over" in unsafe
-            cursor = "/api/v1/outcomes?after=3"
-            assert process.get(cursor, secret)["read_from"] == 0
-            refused = command(tmp_path, "db", "restored", DATABASE_URL=new)
-            assert refused.returncode == 2, "while somebody serves it"
-        done = command(tmp_path, "db", "restored", "--format", "json", DATABASE_URL=new)
+        assert "run `tallyhook db restored --accept-gap" in do
+        impatient = running(
+            tmp_path, "serve", "--port", "0", script=IMPATIENT, stays=False, DATABASE_URL=new
+        )
+        with impatient as process:
+            assert process.code() == 4
+            assert b"run `tallyhook db restored --accept-gap" in process.log
+        refused = command(tmp_path, "db", "restored", DATABASE_URL=new)
+        assert refused.returncode == 3
+        assert b"has confirmed that nothing is missing" in refused.stderr
+        done = command(tmp_path, "db", "restored", *accept, "--format", "json", DATABASE_URL=new)
         assert done.returncode == 0, done.stderr
         noted = json.loads(done.stdout)
         assert (noted["last_revision"], noted["in_force"]["tokens"]) == (1, ["shop"])
         assert asked_for(tmp_path, new) == []
         with serving(tmp_path, DATABASE_URL=new) as process:
             paid(process, "C")
-            until(lambda: numbers(new) == [1, noted["next_revision"]])
-            (news,) = process.get(cursor, secret)["outcomes"]
-            assert (news["order"], news["id"]) == ("C", noted["next_revision"])
+            until(lambda: len(numbers(new)) == 3)
+            news = process.get("/api/v1/outcomes?after=3", secret)["outcomes"]
+            beginning = noted["next_revision"]
+            assert [each["id"] for each in news] == [beginning, beginning + 1]
+            assert {each["order"]: each["fulfillable"] for each in news} == {"A": False, "C": True}
             assert "unsafe" not in readiness(process)
     finally:
         first.stop()

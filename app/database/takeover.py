@@ -1,0 +1,335 @@
+"""Another PostgreSQL server than before: a standby that took over, or a backup that was put back.
+
+    connect ─▶ another timeline? ─▶ is our newest commit there? did commits wait for a standby?
+                                    both: the service goes on · else: a gap, until it is accepted
+
+Replication keeps a prefix: where the newest commit of a process is there, so is all that was
+committed before it. What others committed later, and then ended, is there if each commit waited for
+a standby. Running processes remember whether that was so at each look; a note in the database could
+be among what is lost. A process that begins after a takeover knows nothing, and waits for one that
+does.
+
+Leaves out what follows in other rooms: see `privacy/gap.py`.
+"""
+
+import json
+from collections.abc import Awaitable, Callable
+from time import monotonic
+from typing import Final, NamedTuple, NoReturn
+
+import structlog
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from app.core.errors import StoreUnavailable
+from app.database import postgresql
+from app.database.gaps import ACCEPT, FoundGap
+from app.database.holders import Holder
+from app.database.statements import Ask, PlainConnection, run
+from reconcile.instants import Instant
+
+log = structlog.get_logger()
+
+
+# --- which server it is --------------------------------------------------------------------------
+
+_MAY_ASK: Final = (
+    "SELECT NOT pg_is_in_recovery() AND to_regclass('holders') IS NOT NULL "
+    "AND has_function_privilege('pg_control_system()', 'execute') "
+    "AND has_function_privilege('pg_walfile_name(pg_lsn)', 'execute')"
+)
+_IDENTITY: Final = (
+    "SELECT concat_ws('/', (SELECT system_identifier FROM pg_control_system()), "
+    "substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8), "
+    "(SELECT oid FROM pg_database WHERE datname = current_database()), "
+    "to_regclass('meta')::oid)"
+)
+
+
+class Server(NamedTuple):
+    """Identity of a PostgreSQL server. A standby that took over and a base backup restored to a
+    moment have another timeline; a restored dump has another database or table."""
+
+    cluster: str
+    timeline: str
+    tables: str
+
+    def __str__(self) -> str:
+        return "/".join(self)
+
+    def follows(self, other: "Server") -> bool:
+        """Whether this was a copy of the other server, or of a copy, and was promoted."""
+        return self._replace(timeline="") == other._replace(timeline="") and (
+            int(self.timeline, 16) > int(other.timeline, 16)
+        )
+
+
+def server_of(ask: Ask) -> Server | None:
+    """Identify a PostgreSQL server; None for a standby, and without tables or the right to ask."""
+    return _server(ask(_IDENTITY)[0][0]) if ask(_MAY_ASK)[0][0] else None
+
+
+def _server(text: str) -> Server:
+    return Server(*text.split("/", 2))
+
+
+def server_noted(connection: PlainConnection) -> Server | None:
+    """Return the server that was last known to have all that was committed."""
+    text = _noted(connection, "server")
+    return None if text is None else _server(text)
+
+
+def note_server(connection: PlainConnection, *, once: bool = False) -> None:
+    """Note that this PostgreSQL server has all that is to be expected. `once`: only where none is
+    noted."""
+    if connection.dialect == "sqlite" or (once and server_noted(connection) is not None):
+        return
+    if (found := server_of(connection.ask)) is not None:
+        _note(connection, "server", str(found))
+        if not once:
+            accept_gap_of_server(connection)
+
+
+def accept_gap_of_server(connection: PlainConnection) -> None:
+    """Note that a person has accepted what this PostgreSQL server lacks."""
+    if connection.dialect != "sqlite" and (found := server_of(connection.ask)) is not None:
+        _note(connection, "gap", str(found))
+
+
+def _noted(connection: PlainConnection, name: str) -> str | None:
+    rows = connection.ask("SELECT value FROM meta WHERE name=?", (name,))
+    return rows[0][0] if rows else None
+
+
+def _note(connection: PlainConnection, name: str, value: str) -> None:
+    connection.ask(
+        "INSERT INTO meta (name, value) VALUES (?, ?) "
+        "ON CONFLICT (name) DO UPDATE SET value=excluded.value",
+        (name, value),
+    )
+
+
+# --- a look at it ---------------------------------------------------------------------------------
+
+_LACKS: Final = "a standby took over that lacks commits of a running process"
+_LOOSE: Final = "a standby took over, and not every commit had waited for it"
+_NOBODY: Final = (
+    "a standby took over or a base backup was put back, and no process that ran before has "
+    "confirmed that nothing is missing"
+)
+
+_WAITS: Final = (
+    "SELECT current_setting('synchronous_standby_names') <> '' "
+    "AND current_setting('synchronous_commit') IN ('on', 'remote_apply')"
+)
+
+_NEWEST: Final = """
+SELECT greatest((SELECT max(received_at) FROM inbox),
+                (SELECT received_at FROM deliveries ORDER BY id DESC LIMIT 1))
+"""
+"""The newest instant of an acknowledged delivery that is there: what is missing came later."""
+
+
+class Look(NamedTuple):
+    """What one look at a server shows.
+
+    noted     the server that was last known to have all that was committed
+    waits     whether commits wait until a standby has them on its disk
+    gap       a gap that a process has found, and nobody has accepted
+    accepted  whether what this server lacks is accepted
+    newest    mark of the holder's newest commit; None without the holder
+    """
+
+    server: Server
+    noted: Server | None
+    waits: bool
+    gap: FoundGap | None
+    accepted: bool
+    newest: str | None
+
+
+def look(connection: PlainConnection, holder: str = "") -> Look | None:
+    """Look at the server of this connection; None on SQLite, and where `server_of` returns that."""
+    if connection.dialect == "sqlite" or (server := server_of(connection.ask)) is None:
+        return None
+    newest = connection.ask("SELECT newest FROM holders WHERE holder=?", (holder,))
+    return Look(
+        server=server,
+        noted=server_noted(connection),
+        waits=connection.ask(_WAITS)[0][0],
+        gap=_named_gap(connection),
+        accepted=_noted(connection, "gap") == str(server),
+        newest=newest[0][0] if newest else None,
+    )
+
+
+def gap_of_server(connection: PlainConnection, *, now: Instant) -> FoundGap | None:
+    """Return the gap that a process has found, or that none has excluded; None where there is
+    none, or it is accepted."""
+    if (seen := look(connection)) is None:
+        return None
+    moved = seen.noted is not None and seen.server.follows(seen.noted)
+    nobody = moved and not seen.accepted
+    return seen.gap or (_gap(_NOBODY, **_span(connection, now)) if nobody else None)
+
+
+def _named_gap(connection: PlainConnection) -> FoundGap | None:
+    text = _noted(connection, "gap")
+    return _gap(**json.loads(text)) if text is not None and text.startswith("{") else None
+
+
+def _gap(detail: str, since: int, until: int) -> FoundGap:
+    return FoundGap(
+        kind="database",
+        since=Instant(since),
+        until=Instant(until),
+        deliveries=None,
+        detail=detail,
+    )
+
+
+def _span(connection: PlainConnection, now: Instant) -> dict[str, int]:
+    """Return from when to when something may be missing."""
+    ((newest,),) = connection.ask(_NEWEST)
+    return {"since": min(now, newest or now), "until": now}
+
+
+# --- what a running process knows -----------------------------------------------------------------
+
+LOOK_S: Final = 60.0
+"""Seconds between two looks at whether commits wait for a standby."""
+
+ANSWER_S: Final = 5.0
+"""Seconds within which a look must be answered."""
+
+AGAIN_S: Final = 1.0
+"""The same while another server is checked."""
+
+RESTORED: Final = "stop all processes, and run `tallyhook db restored"
+
+_MOVED: Final = (
+    "the database was put back from a backup since it was last noted (the server, the database or "
+    f"its tables are others); {RESTORED}`: where nothing was lost, that harms nothing"
+)
+_CHECKED: Final = (
+    "a standby took over, and what it has is being compared with what running processes have "
+    f"committed; where that does not end within a minute, {RESTORED} {ACCEPT}`"
+)
+
+
+def server_moved(connection: PlainConnection) -> str | None:
+    """Say so where PostgreSQL is another server than noted, or on another timeline, and what to do.
+
+    A base backup that is started as it is leaves no trace and is not noticed.
+    """
+    if (seen := look(connection)) is None or seen.noted in (None, seen.server):
+        return None
+    return _CHECKED if seen.server.follows(seen.noted) else _MOVED
+
+
+class NotCompared(StoreUnavailable):
+    """A server that took over may lack something: no running process has compared it yet."""
+
+
+class ServerWatch:
+    """What a running process knows of the server that it works on.
+
+    server    the server that it has checked last
+    waits     whether each look at it has shown that commits wait for a standby, and one of ours
+              then did; None before that
+    looked_at  when it was last looked at, by the machine's own clock: a process that stood still
+              knows nothing
+    moved     whether connections to another server wait to be checked
+    refuses   why nothing is written on it, one sentence; None where it was not refused
+    follow    what is done in the transaction in which the service goes on after a takeover; None
+              where other processes do that
+    on_moved  called when `moved` is set
+    """
+
+    def __init__(self) -> None:
+        self.server: Server | None = None
+        self.waits: bool | None = None
+        self.looked_at = 0.0
+        self.moved = False
+        self.refuses: str | None = None
+        self.follow: Callable[[AsyncConnection], Awaitable[None]] | None = None
+        self.on_moved: Callable[[], None] = lambda: None
+
+    def check_reading(self, ask: Ask) -> None:
+        """Raise StoreUnavailable for a connection that only reads, to another server than this
+        process has checked."""
+        here = None if self.server is None else server_of(ask)
+        if self.server is not None and here is not None and here.follows(self.server):
+            self.moved = True
+            self.on_moved()
+            raise NotCompared(self.refuses or _CHECKED)
+
+    async def check(
+        self, connection: AsyncConnection, holder: Holder, *, last: Server | None
+    ) -> Server | None:
+        """Check the server of a holder's new connection, before its first transaction, and return
+        it. Raise StoreUnavailable where commits are missing there, or may be.
+
+        last  server of the holder's last connection
+        """
+        async with connection.begin():
+            seen = await run(connection, look, holder.id)
+        if seen is None:
+            return None
+        if seen.gap is not None:
+            self._refuse(seen.gap)
+        here, before = seen.server, last or self.server
+        is_later = before is not None and here.follows(before)
+        is_open = seen.noted is not None and here.follows(seen.noted)
+        if not seen.accepted:
+            has = seen.newest in holder.newest or not (holder.newest and (seen.newest or is_later))
+            if not has:
+                await self._find_gap(connection, _LACKS, now=holder.clock.now())
+            if is_later and here != self.server and self.waits is False:
+                await self._find_gap(connection, _LOOSE, now=holder.clock.now())
+        if is_open:
+            knows = self.waits and monotonic() < self.looked_at + 2 * LOOK_S
+            if not (is_later and holder.newest and knows and self.follow):
+                raise NotCompared(_CHECKED)
+            await self._go_on(connection, holder, here)
+        if here != self.server:
+            self.server, self.waits, self.refuses = here, None, None
+        self.waits = self.waits if seen.waits else False
+        return here
+
+    async def _find_gap(self, connection: AsyncConnection, detail: str, *, now: Instant) -> None:
+        async with postgresql.transaction(connection, None):
+            found = await run(connection, _name_gap, detail, now)
+        log.error("something is missing after a takeover", problem=found.sentence())
+        self._refuse(found)
+
+    def _refuse(self, gap: FoundGap) -> NoReturn:
+        self.refuses = f"{gap.sentence()}; {RESTORED} {ACCEPT}`"
+        raise StoreUnavailable(self.refuses)
+
+    async def _go_on(self, connection: AsyncConnection, holder: Holder, here: Server) -> None:
+        assert self.follow is not None
+        async with postgresql.transaction(connection, holder):
+            noted, gap = await run(connection, _locked)
+            if gap is not None:
+                self._refuse(gap)
+            if noted == here:  # by another process
+                return
+            await self.follow(connection)
+            await run(connection, _note, "server", str(here))
+        log.warning("a standby took over, and nothing is missing: the service goes on")
+
+
+def _locked(connection: PlainConnection) -> tuple[Server | None, FoundGap | None]:
+    """Lock the notes until the transaction ends, and return the noted server and the gap."""
+    connection.ask("SELECT value FROM meta WHERE name='server' FOR UPDATE")
+    return server_noted(connection), _named_gap(connection)
+
+
+def _name_gap(connection: PlainConnection, detail: str, now: Instant) -> FoundGap:
+    """Note a gap, and return it or the one that is noted already."""
+    _, known = _locked(connection)
+    if known is not None:
+        return known
+    span = _span(connection, now)
+    _note(connection, "gap", json.dumps({"detail": detail, **span}))
+    return _gap(detail, **span)
