@@ -355,6 +355,7 @@ def _for_people(
     yield route("deliveries/{delivery}", GET=logs.delivery)
     yield route("notifications", GET=logs.notifications)
     yield route("notifications/{notification}/redeliver", POST=logs.redeliver)
+    yield route("orders/{reference:path}/release", POST=logs.release)
     yield route("log/witnesses", GET=logs.witnesses)
     yield route("unallocated", GET=payments("list"))
     yield route("unallocated/{payment:path}/assign", POST=payments("assign"))

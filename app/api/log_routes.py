@@ -1,5 +1,5 @@
-"""The API of deliveries, notifications and the log's witnesses, for people with a token of their
-own. It never shows a body, and only headers that are not secret."""
+"""The API of deliveries, notifications, held orders and the log's witnesses, for people with a
+token of their own. It never shows a body, and only headers that are not secret."""
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -11,6 +11,7 @@ from app.api.request_body import (
     before_parameter,
     chosen,
     limit_parameter,
+    order_reference,
     path_number,
     word_parameter,
 )
@@ -19,7 +20,10 @@ from app.core.errors import NotFoundError, UsageError
 from app.core.problems import ApiProblem
 from app.evidence.witnesses import witness_document
 from app.orders import delivery_log, notify_shop
+from app.orders.accept_findings import release_hold
+from app.orders.read_orders import order_document
 from reconcile.instants import format_known
+from reconcile.ledger.records import HOLD_REASONS
 
 
 class LogRoutes:
@@ -114,6 +118,22 @@ class LogRoutes:
             self._context, state=None, limit=1, before=number + 1
         )
         return JSONResponse(notify_shop.notification_document(again))
+
+    async def release(self, request: Request, operator: Holder) -> Response:
+        """POST /api/v1/orders/{reference}/release?held_for="""
+        if operator.role not in MAY["orders_released"]:
+            raise role_missing(operator)
+        order, reason = order_reference(request), await asked_reason(request)
+        held_for = chosen(request, "held_for", HOLD_REASONS)
+        try:
+            await release_hold(
+                self._context, order, held_for=held_for, reason=reason, by=operator.name
+            )
+        except NotFoundError as error:
+            raise ApiProblem(404, "not_held", f"{error}.") from None
+        except UsageError as error:
+            raise ApiProblem(422, "parameter_invalid", f"{error}.") from None
+        return JSONResponse(await order_document(self._context, order))
 
     async def witnesses(self, request: Request, operator: Holder) -> Response:
         """GET /api/v1/log/witnesses"""

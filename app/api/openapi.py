@@ -35,6 +35,7 @@ from app.finance.reports.journal import JOURNAL_FORMATS, JOURNAL_TYPES
 from app.orders.delivery_log import VERDICTS
 from app.orders.notify_shop import STATES as NOTIFICATION_STATES
 from reconcile.ledger.ledger import OUTCOMES
+from reconcile.ledger.records import HOLD_REASONS
 from reconcile.ledger.vocabulary import FINDING_CODES
 from reconcile.matching.breaks import BREAK_CAUSES, STATES
 from reconcile.matching.control import BUCKETS
@@ -613,6 +614,21 @@ _LOG_PATHS: Final[dict[str, Any]] = {
                 "200": good_answer("The notification, which waits to be sent", "Sent"),
                 "404": problem_answer("There is none of this number"),
                 "422": problem_answer("No reason is given"),
+            },
+        ),
+    },
+    "/api/v1/orders/{reference}/release": {
+        "parameters": [path_parameter("reference", REFERENCE, "The order's.")],
+        "post": _for_person(
+            "orders.releaseOrder",
+            "Release a held order: it is published, and the shop notified, as for any other",
+            parameter("held_for", {"enum": list(HOLD_REASONS)}, "What it is held for."),
+            body="Because",
+            answers={
+                **BODY_PROBLEMS,
+                "200": good_answer("The order, as it stands now", "Ledger"),
+                "404": problem_answer("It is unknown, or not held for this"),
+                "422": problem_answer("No reason is given, or no hold is named"),
             },
         ),
     },

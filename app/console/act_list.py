@@ -138,6 +138,15 @@ ACTS: Final = (
         done="It is accepted. The order needs no person for it, until something new arrives.",
     ),
     Act(
+        name="release",
+        title="Release a held order",
+        button="Release it",
+        permission="orders_released",
+        ask=order_acts.ask_release,
+        do=order_acts.do_release,
+        done="It is released, and judged again.",
+    ),
+    Act(
         name="note",
         title="Add a note",
         button="Add it",

@@ -19,7 +19,7 @@ from app.console.orders_pages import GROUPS
 from app.console.pages import as_csv, as_json, download, file_part
 from app.console.proposals_pages import proposal_shown, proposed
 from app.console.view import ActionResult, Field, Form, View, stated
-from app.console.words import FINDINGS, TAKEN, address
+from app.console.words import FINDINGS, HOLDS, TAKEN, address
 from app.core.errors import NotFoundError, UsageError
 from app.core.text import capital, counted, is_human_text
 from app.evidence.bundle import BundleRequest, build_evidence
@@ -317,6 +317,40 @@ async def do_accept_finding(view: View, reason: str) -> str:
     order = view.needed("order")
     await accept_findings.accept_finding(
         view.context, order, code=view.given.get("finding", ""), reason=reason, by=view.person.name
+    )
+    return address("orders", order)
+
+
+async def ask_release(view: View) -> Form:
+    order = view.needed("order")
+    holds = (await read_orders.explain_order(view.context, order)).case.filed.holds
+    return Form(
+        subject=order,
+        lines=(
+            "It is published as any other order then, and the shop is notified: it may ship it.",
+            "Release it only after you have looked up what it is held for, such as with the "
+            "payment service.",
+        )
+        if holds
+        else ("This order is not held: there is nothing to release.",),
+        back=address("orders", order),
+        ready=bool(holds),
+        fields=(
+            Field(
+                name="held_for",
+                label="What it is held for",
+                choices=tuple((each, HOLDS[each]) for each in HOLDS if each in holds),
+            ),
+        )
+        if holds
+        else (),
+    )
+
+
+async def do_release(view: View, reason: str) -> str:
+    order, held_for = view.needed("order"), view.given.get("held_for")
+    await accept_findings.release_hold(
+        view.context, order, held_for=held_for, reason=reason, by=view.person.name
     )
     return address("orders", order)
 

@@ -116,6 +116,9 @@ async def now_document(view: View) -> Document:
     }
 
 
+_HELD: Final = ("held_back", "maybe_other_shop")
+"""Findings of an order that is held."""
+
 DUE_SHOWN: Final = 10
 """Open disputes whose deadlines are looked up in their messages, the newest."""
 
@@ -345,6 +348,7 @@ async def order_page_document(view: View) -> Document:
             if as_of is None or each.at <= as_of
         ],
         "acceptable": any(each["code"] in ACCEPTABLE for each in ledger["findings"]),
+        "held": not {each["code"] for each in ledger["findings"]}.isdisjoint(_HELD),
         "pinned": any(each.kind == ORDER and each.label == order for each in kept),
         "notifications": [
             {

@@ -16,6 +16,7 @@ from app.console.view import FORMATS
 from app.core.text import capital
 from app.core.zones import local_pieces, wall_clock
 from reconcile.instants import DAY, Instant, format_instant, moment_of, parse_instant
+from reconcile.ledger.records import HoldReason
 from reconcile.ledger.vocabulary import FindingCode
 from reconcile.matching.breaks import BreakCause, LateDecision
 from reconcile.matching.control import Bucket, Side
@@ -197,6 +198,15 @@ FINDINGS: Final[Mapping[FindingCode, str]] = {
     "held_back": "Held back for a person",
 }
 """Short name of each finding; the engine has the sentences."""
+
+HOLDS: Final[Mapping[HoldReason, str]] = {
+    "rules_changed": "Newer rules alone let it be shipped",
+    "poisoned_delivery": "A message about it was set aside",
+    "unreadable_delivery": "A message about it cannot be read",
+    "maybe_other_shop": "Its payment may be another shop's",
+    "gap_accepted": "What was said of its money may be lost",
+}
+"""What an order is held for."""
 
 AGES: Final = {
     "week": "Up to a week old",

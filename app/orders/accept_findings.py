@@ -1,6 +1,7 @@
-"""Accepting findings: a person takes an order off the list of those that need one.
+"""Accepting findings, and releasing a hold: a person takes an order off the list of those that need
+one.
 
-The acceptance is a record of the order. It counts until something new arrives that the finding
+Each is a record of the order. An acceptance counts until something new arrives that the finding
 rests on, and changes neither the finding nor the order's outcome.
 """
 
@@ -14,12 +15,12 @@ from app.core.ids import new_id
 from app.database.engine import Connection
 from app.orders.customers import checked_reason, phones_of
 from app.orders.history_store import gather
-from app.orders.holds import author_of
+from app.orders.holds import author_of, release
 from app.orders.read_orders import explain_order
 from app.orders.record_store import add_records, after_all
 from reconcile.ledger.attention import ACCEPTABLE, left_to_settle
 from reconcile.ledger.fold import fold
-from reconcile.ledger.records import Record
+from reconcile.ledger.records import HOLD_REASONS, Record
 from reconcile.ledger.vocabulary import FindingCode
 
 
@@ -53,6 +54,24 @@ async def accept_finding(
             facts={"finding": accepted},
         )
     context.signals.evidence_arrived.set()
+
+
+async def release_hold(
+    context: AppContext, order: str, *, held_for: str | None, reason: str, by: str
+) -> None:
+    """Release one order of one hold, for a page or a program.
+
+    Raises UsageError for an unknown reason of a hold, for a bad reason, and for a person who may
+    not; NotFoundError for an order that is unknown or not held for this.
+    """
+    held = next((each for each in HOLD_REASONS if each == held_for), None)
+    if held is None:
+        raise UsageError(f"held_for is one of: {', '.join(HOLD_REASONS)}")
+    await explain_order(context, order)
+    async with context.database.reading() as connection:
+        phones = await phones_of(connection, order, sources=context.sources)
+    why = checked_reason(reason, phones, countries=context.countries)
+    await release(context, [order], reason=held, why=why, by=by)
 
 
 async def record_acceptance(

@@ -41,6 +41,7 @@ from tests.api.test_log_routes import Desk, desk_in
 from tests.checkout.service import opened
 from tests.contexts import stand_in
 from tests.database.contract_closing import OCTOBER
+from tests.database.contract_gaps import accept_gap
 from tests.reconcile.build import T
 from tests.reconcile.test_golden import LEDGERS
 
@@ -318,6 +319,23 @@ async def _unallocated(asking: _Asking, people: People) -> None:
         assert answer.status_code == status
 
 
+async def _held(asking: _Asking, people: People) -> None:
+    """Have an order held for an accepted gap, until finance releases it."""
+    await accept_gap(people.driver.context, since=2, until=8, at=9)
+    held, because = "orders/ORD-1/release?held_for=gap_accepted", {"reason": "looked up"}
+    for who, path, status, body in (
+        ("Sue", held, 403, because), ("Ben", held, 422, {}),
+        ("Ben", "orders/ORD-1/release", 422, because),
+        ("Ben", held, 422, {"reason": "she is on +254 712 345 678"}),
+        ("Ben", held.replace("ORD-1", "none"), 404, because),
+        ("Ben", held, 200, because), ("Ben", held, 404, because),
+    ):  # fmt: skip
+        answer = asking.held(await people.to(who, "POST", path, json=body))
+        assert answer.status_code == status, (path, answer.text)
+    trail = people.driver.rows("SELECT who, reason FROM audit WHERE action='orders_released'")
+    assert trail == [("Ben", "looked up")]
+
+
 async def _logs(asking: _Asking, desk: Desk) -> None:
     for path, name, one in (
         ("deliveries", "deliveries", "delivery"),
@@ -399,7 +417,9 @@ async def test_every_operation_answers_as_described(
         await _checkout(asking)
         await keep_books(driver, tmp_path, monkeypatch)
         await _orders(asking, driver)
-        await _unallocated(asking, await _proposals(asking, driver))
+        people = await _proposals(asking, driver)
+        await _unallocated(asking, people)
+        await _held(asking, people)
         await _finance(asking)
         await _cases(asking)
         unheard = _Asking(driver, "none")

@@ -44,6 +44,7 @@ from tests.console.conftest import (
     until_async,
 )
 from tests.contexts import Here, with_settings
+from tests.database.contract_gaps import accept_gap
 
 ABOUT_A_FILE = (
     "detach", "exhibit", "import", "read-as", "discard", "withdraw-import", "save-rules",
@@ -633,6 +634,24 @@ async def test_now_keeps_an_order_that_needs_a_person_until_it_is_accepted(
     assert driver.rows("SELECT reason FROM audit WHERE action='finding_accepted'") == [
         ("paid by bank transfer",)
     ]
+
+
+async def test_a_held_order_is_released_from_its_page(console: RunningConsole) -> None:
+    """Only finance is offered it, and only while the order is held."""
+    driver = console.driver
+    button, action = "/do/release?order=ORD-1", "SELECT reason FROM audit WHERE action='{}'"
+    async with console.signed_in("finance") as client, console.signed_in("support") as other:
+        assert button not in (await client.get("/orders/ORD-1")).text
+        await accept_gap(driver.context, since=2, until=8, at=9)
+        assert button in (await client.get("/orders/ORD-1")).text
+        assert button not in (await other.get("/orders/ORD-1")).text
+        form = re.search(r'name="form" value="([^"]+)"', (await client.get(button)).text)
+        assert form
+        given = {"form": form[1], "reason": "looked up", "held_for": "gap_accepted"}
+        answer = await client.post(button, data=given)
+        assert answer.status_code == 303, shown(answer.text)[-600:]
+        assert button not in (await client.get("/orders/ORD-1")).text
+    assert driver.rows(action.format("orders_released")) == [("looked up",)]
 
 
 async def test_what_finance_accepts_as_a_break_needs_no_person_any_more(
