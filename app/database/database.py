@@ -412,8 +412,9 @@ async def sync_file(writer: Writer, path: Path) -> None:
 
 def drop_cached_pages(path: Path) -> None:
     """Drop cached pages of the file and its log: after a failed write they can show what the disk
-    does not hold. Only before this process opens the database: see `sync_file`."""
-    for name in (path, Path(f"{path}-wal")):
+    does not hold. Only before this process opens the database: see `sync_file`. Raise OSError for
+    one that cannot be read, its index too: SQLite names none."""
+    for name in (path, Path(f"{path}-wal"), Path(f"{path}-shm")):
         if name.exists():
             descriptor = os.open(name, os.O_RDONLY)
             try:

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from app.core.errors import ConfigurationError
+from app.database.faults import as_store_error
 from app.database.gaps import ACCEPT, FoundGap
 from app.database.statements import PlainConnection
 from app.receiving.framing import DamagedRow, Item, Received, items_in
@@ -254,7 +255,7 @@ def wrong_with(path: Path, *, look: Callable[[], bool]) -> str | None:
             sqlite3.SQLITE_NOTADB,
         ):
             return DAMAGED
-        raise
+        raise as_store_error(error) or error from error
     return None if found == [("ok",)] else DAMAGED
 
 

@@ -7,21 +7,26 @@ says what to do; and no acknowledged delivery is lost, unless a sentence has nam
 import os
 import shutil
 import signal
-import tempfile
+import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
 import pytest
 
-from tests.e2e.processes import command
-from tests.faults.check import look
+from tests.api.driving import environ
+from tests.database.made import put_new
+from tests.e2e.processes import Process, command
+from tests.faults.check import assert_kept, look
 from tests.faults.load import deliver, load
+from tests.faults.mounts import mounted
 from tests.faults.service import Service, a_service, starting
+from tests.faults.test_disk_full import free
 from tests.faults.test_log_lost import killed
-from tests.faults.test_operators_day import ANOTHER
+from tests.faults.test_upgrades_under_load import PROFILES
+from tests.ports import free_port
 from tests.waiting import until
 
 pytestmark = pytest.mark.slow
@@ -67,7 +72,7 @@ FAULTS: Final[Mapping[str, Callable[[Path], None]]] = {
 CONTENT: Final = (
     *("t.db", "t.db-wal", "t.db-shm", "t.db.inbox", "t.db.inbox-wal", "t.db.inbox-shm"),
     *("t.db.made", "t.evidence.key", "t.phone.key", "t.erasures", "t.erasures.key", "t.env"),
-    "t.db.serving",
+    *("t.db.serving", "own.toml"),
 )
 LOCKS: Final = ("t.db.reading", "t.db.writing", "t.db.waiting")
 """Files without content."""
@@ -107,26 +112,19 @@ def last_words(log: bytes) -> str:
     return log.decode().splitlines()[-1] if log else ""
 
 
-@pytest.fixture
-def folder(request: pytest.FixtureRequest) -> Iterator[Path]:
-    """Return a folder that another user may own."""
-    made = Path(tempfile.mkdtemp(prefix="tallyhook-files-", dir="/tmp"))
-    yield made
-    shutil.rmtree(made)
-
-
 def played(folder: Path, file: str, fault: str, when: str) -> Seen:
     """Serve under load, let the fault happen, and start again."""
     under: list[str] = []
     (folder / "t.env").write_text("TALLYHOOK_TIMEZONE=Africa/Nairobi\n")
-    settings = {"CONFIG": str(folder / "t.env")}
-    if fault == "unreadable":
-        if os.geteuid() != 0 or shutil.which("setpriv") is None:
-            pytest.skip("it takes root and `setpriv` (util-linux) to become another user")
-        user = f"--reuid={ANOTHER}", f"--regid={ANOTHER}"
-        under = ["setpriv", *user, "--clear-groups"]
-        os.chown(folder, ANOTHER, ANOTHER)
-        os.chown(folder / "t.env", ANOTHER, ANOTHER)
+    shutil.copy(PROFILES / "checkout.toml", folder / "own.toml")
+    settings = {
+        "CONFIG": str(folder / "t.env"),
+        "SOURCES__SHOP__PROFILE": str(folder / "own.toml"),
+    }
+    if fault == "unreadable" and os.geteuid() == 0:  # who may read every file
+        if shutil.which("setpriv") is None:
+            pytest.skip("there is no `setpriv`: apt-get install util-linux")
+        under = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"]
     ended, said = None, ""
     with a_service(folder, under=under, restarts="3", **settings) as service:
         with load(service.port) as before:
@@ -213,6 +211,10 @@ REFUSALS_OF: Final = {
     ("t.phone.key", "cut_off"): "is not 64 hex digits",
     ("t.phone.key", "emptied"): "is not 64 hex digits",
     ("t.env", "removed"): "TALLYHOOK_CONFIG: names no file that is there",
+    ("own.toml", "removed"): "own.toml",
+    ("own.toml", "cut_off"): "own.toml",
+    ("own.toml", "emptied"): "own.toml",
+    ("own.toml", "unreadable"): "own.toml",
 }
 """What a start says, whenever the fault came. Of a lost log it depends on what that held."""
 
@@ -232,9 +234,9 @@ GATE: Final = [
     ],
 )
 def test_a_fault_of_a_file_loses_nothing_unsaid(
-    folder: Path, file: str, fault: str, when: str
+    tmp_path: Path, file: str, fault: str, when: str
 ) -> None:
-    seen = played(folder, file, fault, when)
+    seen = played(tmp_path, file, fault, when)
     print(f"{file} {fault} {when}: {seen}")
     check(seen)
     ends = when == "serving" and file in CONTENT[:6] and fault in LOST_WHILE_SERVED
@@ -243,3 +245,65 @@ def test_a_fault_of_a_file_loses_nothing_unsaid(
     if ends and seen.ended != -signal.SIGBUS:
         assert f"{file} {LOST_WHILE_SERVED[fault]}" in seen.said or UNSAID in seen.said, seen
     assert REFUSALS_OF.get((file, fault), "") in seen.why, seen
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("fault", ["full", *FAULTS])
+def test_a_service_goes_on_whatever_becomes_of_its_log_file(tmp_path: Path, fault: str) -> None:
+    """Nothing tells it but a full disk, and that must not stop money."""
+    put_new(tmp_path / "t.db")
+    port = free_port()
+    with mounted(tmp_path / "log", "-t", "tmpfs", "-o", "size=64k", "tmpfs") as small:
+        logs = ["sh", "-c", f'exec "$@" 2>>{small}/t.log', "sh"]
+        words = [*logs, sys.executable, "-m", "app", "serve", "--port", str(port)]
+        process = Process(words, environ(tmp_path))
+        try:
+            process.port = port
+            until(lambda: answers(process))
+            if fault == "full":
+                (small / "balloon").write_bytes(bytes(free(small)))
+            else:
+                FAULTS[fault](small / "t.log")
+            told = deliver(port, *(f"e-{number}" for number in range(ACKS)))
+            assert {each.status for each in told} == {200}
+            until(lambda: process.request("GET", "/readyz")[0] == 200)
+            assert process.end(signal.SIGTERM) == 0
+        finally:
+            process.popen.kill()
+            process.code()
+            assert process.popen.stderr is not None
+            process.popen.stderr.close()
+    assert_kept(tmp_path / "t.db", {each.delivery for each in told})
+
+
+def answers(process: Process) -> bool:
+    with suppress(OSError):
+        return process.request("GET", "/livez")[0] == 200
+    return False
+
+
+@pytest.mark.soak
+def test_a_start_on_a_full_disk_loses_nothing(tmp_path: Path) -> None:
+    """It goes on, or says why not; once there is room, all that was acknowledged is read."""
+    low = {"DISK_LOW_WATER_MB": "8"}
+    with mounted(tmp_path / "disk", "-t", "tmpfs", "-o", "size=64m,mode=700", "tmpfs") as small:
+        with a_service(small, restarts="3", **low) as service:
+            with load(service.port) as driver:
+                driver.until(ACKS)
+            killed(service)
+        balloon = small / "balloon"
+        with suppress(OSError), balloon.open("wb", buffering=0) as file:
+            while file.write(bytes(4_096)):
+                pass
+        with starting(small, restarts="1", **low) as process:
+            process.wait_for_word()
+            if process.port:
+                assert process.request("GET", "/readyz")[0] == 503
+                assert {each.status for each in deliver(process.port, "full")} == {503}
+                process.end(signal.SIGTERM)
+            else:
+                assert process.code() in REFUSALS, process.log
+            print(f"a start on a full disk: {last_words(bytes(process.log))}")
+        balloon.unlink()
+        assert started_again(small, [], low) == (None, "")
+        assert_kept(small / "t.db", driver.ledger.deliveries)
