@@ -477,6 +477,13 @@ def export_copy(
         str | None,
         typer.Option(metavar="ID", help="With your own token: the proposal that was approved."),
     ] = None,
+    with_attachments: Annotated[
+        bool,
+        typer.Option(
+            "--with-attachments",
+            help="With attached PDFs and pictures, in which nobody is masked.",
+        ),
+    ] = False,
     by: operators.ByOption = None,
     form: printing.DocumentOption = printing.Format.table,
 ) -> None:
@@ -484,8 +491,8 @@ def export_copy(
 
     Begin with index.html in it: what is kept, where from, since when, until when, and on which
     ground. Phone numbers and email addresses of others are masked. Look through it for their names
-    before you hand it out; attached PDFs and pictures are in it as they are. Data that an erasure
-    had to keep are in it.
+    before you hand it out. Attached PDFs and pictures are listed, and in it, as they are, only with
+    --with-attachments. Data that an erasure had to keep are in it.
 
     With an operator's own token it is a proposal; once another has approved it, say it again with
     --proposal and --out.
@@ -497,7 +504,14 @@ def export_copy(
         raise UsageError("say one of --phone, --email and --order")
     if out is not None:
         refuse_existing(out, binary=True)
-    asked = ExportRequest(phone=phone, email=email, order=order, identity=identity, by=by)
+    asked = ExportRequest(
+        phone=phone,
+        email=email,
+        order=order,
+        attachments=with_attachments,
+        identity=identity,
+        by=by,
+    )
 
     async def work(context: AppContext) -> Exported | Proposal:
         approved = None

@@ -266,7 +266,8 @@ async def ask_take_copy(view: View) -> Form:
             *lines,
             why
             or "It is a ZIP: begin with index.html in it. Look through its files before you hand "
-            "it over: attached PDFs and pictures are not masked.",
+            "it over. Attached PDFs and pictures, in which nobody is masked, are listed in it; the "
+            "command `tallyhook privacy export --with-attachments` puts them in.",
         ),
         back=address("proposals", found.id),
         ready=not why,
@@ -278,8 +279,14 @@ async def ask_take_copy(view: View) -> Form:
 async def do_take_copy(view: View, reason: str) -> Response:
     """Return the copy as a download."""
     found = await proposal_shown(view, view.needed("proposal"))
-    order = found.given.get("order")
-    named = {"order": order} if order else typed_as(view.given.get("again", ""))
-    asked = export.ExportRequest(**named, identity="", by=view.person.name)
+    order = found.given.get("order") or None
+    named = {} if order else typed_as(view.given.get("again", ""))
+    asked = export.ExportRequest(
+        phone=named.get("phone"),
+        email=named.get("email"),
+        order=order or named.get("order"),
+        identity="",
+        by=view.person.name,
+    )
     made = await view.console.makes(export.export, asked, approved=found)
     return download(made.archive, f"copy-{found.id}.zip", "application/zip")

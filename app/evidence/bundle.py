@@ -12,6 +12,8 @@ from app.context.context import AppContext
 from app.core.errors import UsageError
 from app.core.masking import UNSHOWN, Masking
 from app.core.text import counted
+from app.database.engine import Connection
+from app.database.statements import run
 from app.evidence import (
     bundle_letter,
     gather_evidence,
@@ -27,6 +29,7 @@ from app.orders.customers import checked_reason, refuse_too_many
 from app.orders.holds import hold_if_due
 from app.receiving.caught_up import must_have_read
 from app.receiving.due_store import marks_of
+from app.receiving.restrictions import Restriction, restricted_orders
 from reconcile.canonical import canonical_json
 from reconcile.instants import (
     SECOND,
@@ -407,6 +410,8 @@ async def build_evidence(
         await permitted(connection, by=request.by, action="evidence_built")
         if full:
             await permitted(connection, by=request.by, action="unmasked")
+            for each in (await run(connection, restricted_orders, [request.order])).values():
+                await _permitted_of(connection, each, by=request.by)
     await must_have_read(context, as_of=request.as_of)
     await hold_if_due(context, [request.order])  # what is read in it must have been recorded
     signer = await seal.open_signer(context)
@@ -436,6 +441,19 @@ async def build_evidence(
     )
     await _write_down(context, request, built, reason=reason)
     return built
+
+
+async def _permitted_of(
+    connection: Connection, restriction: Restriction, *, by: str | None
+) -> None:
+    """Raise UsageError for who may not take restricted data out: that is up to who may erase."""
+    try:
+        await permitted(connection, by=by, action="erased")
+    except UsageError as error:
+        raise UsageError(
+            f"{restriction.sentence} A full bundle of it is for who may erase ({error}): take a "
+            "redacted one, without a reason"
+        ) from None
 
 
 async def _sealed_dossier(

@@ -32,6 +32,7 @@ from app.orders.unread_holds import unread_naming
 from app.providers import identifiers
 from app.receiving.due_store import backwards, marks_of
 from app.receiving.phone_store import deliveries_by_phone, has_other_keys, orders_by_phone
+from app.receiving.restriction_store import has_restrictions
 from app.receiving.restrictions import Restriction, restricted_deliveries, restricted_orders
 from app.receiving.source_state_store import not_kept_in
 from app.receiving.unread_store import NO_VALUE, messages_with
@@ -68,6 +69,12 @@ NATIONAL: Final = (
 NATIONAL_ELSEWHERE: Final = (
     "If this is a phone number, write it with its country, such as +254 700 000 001: it is no "
     "number of +{}, which the sources and settings name."
+)
+
+
+RESTRICTED: Final = (
+    "Data that an erasure restricted are not searched: an order with them is found by its own "
+    "reference alone."
 )
 
 
@@ -171,6 +178,8 @@ async def find_orders(
             found.notes += await run(connection, _not_kept_notes, context.sources, now)
         if nothing:
             found.notes += await run(connection, _gap_notes)
+            if await run(connection, has_restrictions):
+                found.notes.append(RESTRICTED)
         for event in look.unplaced.values():
             name = f"{event.source}:{event.unplaced_name}"
             try:

@@ -14,6 +14,8 @@ from app.context.context import AppContext
 from app.database.engine import Connection
 from app.privacy.backup_moment import last_backup
 from app.privacy.whose import is_of, masked
+from app.receiving.inbox_file_store import path_of
+from app.receiving.inbox_loss_store import LOST_AS
 from reconcile.instants import DAY, Instant, format_instant, format_known
 
 MOST_BACKUPS: Final = 1_000
@@ -80,6 +82,7 @@ async def earlier_copies(
     since     when the first of it arrived: earlier backups do not hold it
     """
     found = await _backups(context, connection, since=since)
+    found += lost_inboxes(context, since=since)
     entries = await entries_about(connection, subjects)
     if person is not None:
         of_person = await audit_entries(
@@ -96,6 +99,21 @@ async def earlier_copies(
             what = _TAKEN[each.action]
             found.append(TakenCopy(what=what, name=each.subject, at=each.at, who=each.who))
     return sorted(found, key=lambda each: (each.at, each.name, each.what))
+
+
+def lost_inboxes(context: AppContext, *, since: Instant) -> list[TakenCopy]:
+    """Return what was kept of lost inbox files, which hold bodies, since an instant."""
+    path = context.database.path
+    if path is None:
+        return []
+    inbox, found = path_of(path), list[TakenCopy]()
+    for each in inbox.parent.glob(f"{inbox.name}{LOST_AS}*"):
+        at = Instant(each.stat().st_mtime_ns // 1_000)
+        if at >= since and not each.name.endswith("-shm"):
+            found.append(
+                TakenCopy(what="a part of a lost inbox", name=each.name, at=at, who="the service")
+            )
+    return found
 
 
 async def _backups(

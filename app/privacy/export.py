@@ -53,12 +53,14 @@ class ExportRequest:
     """Request for a copy of what is kept about one phone number, email address, or order's
     customer.
 
-    identity  how the person's identity was checked: kept in the trail
+    identity     how the person's identity was checked: kept in the trail
+    attachments  whether attached PDFs and pictures are in it, though nothing in them is masked
     """
 
     phone: str | None = field(default=None, repr=False)
     email: str | None = field(default=None, repr=False)
     order: str | None = None
+    attachments: bool = False
     identity: str
     by: str | None
 
@@ -104,7 +106,7 @@ async def export(
         who = await permitted(connection, by=asked.by, action="data_exported")
         if approved is not None:
             must_be_open(export_kind(context), approved, who=who, now=now)
-            _must_be_of(context, approved, person=person, order=asked.order)
+            _must_be_of(context, approved, asked, person=person)
         elif proved(who):
             raise UsageError(PROPOSE.format(NOT_ALONE))
         found = await find_person(
@@ -113,7 +115,9 @@ async def export(
         words = asked.identity if approved is None else approved.reason
         identity = _checked_identity(context, words, found)
         staff = {each.name for each in await operators(connection)}
-        members, counts = await files_of(context, connection, found, staff, now)
+        members, counts = await files_of(
+            context, connection, found, staff, now, attachments=asked.attachments
+        )
     archive = pack(members)
     sha256 = hashlib.sha256(archive).hexdigest()
     facts: dict[str, str | int] = counts | {"sha256": sha256}
@@ -156,6 +160,8 @@ async def propose_export(
             context, connection, person=person, order=asked.order, progress=progress
         )
     given = {"order": asked.order or ""}
+    attachments = {"attachments": "yes"} if asked.attachments else {}
+    unmasked = ", with attached PDFs and pictures as they are" if asked.attachments else ""
     subject = f"the customer of the order {asked.order}"
     if person is not None:
         given = {"pseudonym": pseudonym(context, person)}
@@ -170,9 +176,9 @@ async def propose_export(
             because=NOT_ALONE,
             subject=subject,
             sentence=f"Give {who.name} a copy of all personal data of {subject}, with "
-            f"{counted(len(found.orders), 'order')}, for {OPEN_FOR // HOUR} hours from the "
-            "approval on, to hand to the person.",
-            given=given,
+            f"{counted(len(found.orders), 'order')}{unmasked}, for {OPEN_FOR // HOUR} hours from "
+            "the approval on, to hand to the person.",
+            given=given | attachments,
             reason=_checked_identity(context, asked.identity, found),
         )
 
@@ -200,12 +206,14 @@ def export_kind(context: AppContext) -> ProposalKind:
 
 
 def _must_be_of(
-    context: AppContext, approved: Proposal, *, person: str | None, order: str | None
+    context: AppContext, approved: Proposal, asked: ExportRequest, *, person: str | None
 ) -> None:
-    """Raise UsageError where the copy that was approved is of somebody else."""
+    """Raise UsageError where the copy that was approved is of somebody else, or without files."""
+    if asked.attachments and "attachments" not in approved.given:
+        raise UsageError("the copy that was approved is without attached PDFs and pictures")
     known = approved.given.get("pseudonym")
     if person is None or known is None:
-        same = person is None and known is None and approved.given.get("order") == order
+        same = person is None and known is None and approved.given.get("order") == asked.order
     else:
         same = is_of(context, person, known)
     if not same:

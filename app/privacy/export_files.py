@@ -37,21 +37,35 @@ _MONEY: Final = frozenset({"minor", "amount", "order_amount", "refunded", "refun
                            "fee", "net"})  # fmt: skip
 
 
+LEFT_OUT: Final = (
+    "left out ({}, {}): it cannot be masked, and may show other people; ask the shop for it"
+)
+"""Stands for an attached file, unless the copy is to have it."""
+
 _SHOWN: Final = (CODES.what, COUNTS.what)
 """Contents that are shown beside personal ones, though they are not personal: no names, no keys."""
 
 
 async def files_of(
-    context: AppContext, connection: Connection, found: Found, staff: Set[str], now: Instant
+    context: AppContext,
+    connection: Connection,
+    found: Found,
+    staff: Set[str],
+    now: Instant,
+    *,
+    attachments: bool,
 ) -> tuple[dict[str, bytes], dict[str, int]]:
-    """Return the files of the copy by name, and their counts. Raise UsageError for too much."""
+    """Return the files of the copy by name, and their counts. Raise UsageError for too much.
+
+    attachments  whether attached PDFs and pictures, which cannot be masked, are in it
+    """
     things = found.orders | {reference for _, reference in found.payments}
     copy = PersonalCopy(found.identifiers, things=things, staff=staff)
     members: dict[str, bytes] = {}
     places: list[dict[str, Any]] = []
     retention = _retention(context)
     for name in sorted({*found.own, *(each.partition(".")[0] for each in found.named)}):
-        rows = [each async for each in _rows(connection, name, found, copy, members)]
+        rows = [each async for each in _rows(connection, name, found, copy, members, attachments)]
         if rows:
             members[f"data/{name}.json"] = _json(rows)
             places.append(_place(name, rows, retention))
@@ -127,7 +141,12 @@ def _place(name: str, rows: list[dict[str, Any]], retention: Mapping[str, str]) 
 
 
 async def _rows(
-    connection: Connection, name: str, found: Found, copy: PersonalCopy, members: dict[str, bytes]
+    connection: Connection,
+    name: str,
+    found: Found,
+    copy: PersonalCopy,
+    members: dict[str, bytes],
+    attachments: bool,
 ) -> AsyncIterator[dict[str, Any]]:
     """Yield the rows of a table as JSON values. Add files that are no text to the members."""
     table = tables().tables[name]
@@ -150,7 +169,7 @@ async def _rows(
                 if mark.what in _SHOWN and isinstance(content, str) and content[0] != "{":
                     shown[column] = copy.text(content)
             elif own:
-                shown[column] = _own(copy, f"{name}.{column}", content, members)
+                shown[column] = _own(copy, f"{name}.{column}", content, members, attachments)
             elif key in places[column]:
                 shown.setdefault("says", []).extend(copy.passages(content))
         if own or "says" in shown:
@@ -173,11 +192,20 @@ def _number(column: str, content: int) -> int | str:
     return content
 
 
-def _own(copy: PersonalCopy, place: str, content: str | bytes, members: dict[str, bytes]) -> Any:
-    """Return the content of a row of the person's own; of an attached file, where it lies."""
+def _own(
+    copy: PersonalCopy,
+    place: str,
+    content: str | bytes,
+    members: dict[str, bytes],
+    attachments: bool,
+) -> Any:
+    """Return the content of a row of the person's own; of an attached file, where it lies, or why
+    it is left out."""
     if place == "attachment_files.body":
         raw = bytes(content) if not isinstance(content, str) else content.encode()
         ending = ENDINGS.get(media_of(raw) or "", "txt")
+        if ending != "txt" and not attachments:
+            return LEFT_OUT.format(ending.upper(), counted(len(raw), "byte"))
         name = f"files/{hashlib.sha256(raw).hexdigest()[:16]}.{ending}"
         members[name] = (
             raw if ending != "txt" else copy.text(raw.decode("utf-8", "replace")).encode()

@@ -67,8 +67,17 @@ async def find_person(
             raise NotFoundError(f"there is no order {order!r}: `tallyhook orders find` finds one")
         found.orders = {order or ""}
         found.identifiers = {*await phones_of(connection, order or "", sources=context.sources)}
+        people = list[set[str]]()
         for _, stated in (await _stated(context, connection, order or "")).values():
             found.identifiers |= stated
+            same = [each for each in people if each & stated]
+            people = [each for each in people if not each & stated]
+            people += [stated.union(*same)] if stated else []
+        if len(people) > 1:
+            raise UsageError(
+                f"messages of {order} name {len(people)} customers: name the one who asks by "
+                "number or email address"
+            )
         found.named_by = sorted(found.identifiers)
     else:
         found.identifiers, found.named_by = {person}, [person]

@@ -312,12 +312,16 @@ def mend_length(path: Path) -> None:
             file.truncate(max(path.stat().st_size, page * pages))
 
 
+LOST_AS: Final = ".lost-"
+"""What the name of a file that is kept beside has, before a number."""
+
+
 def move_aside(path: Path) -> Path | None:
     """Give what is left of the file and its log another name. Return it; None where nothing is."""
     suffixes = ("-shm", "-wal", "")
     left = [suffix for suffix in suffixes if Path(f"{path}{suffix}").exists()]
     for number in count(1):
-        kept = Path(f"{path}.lost-{number}")
+        kept = Path(f"{path}{LOST_AS}{number}")
         if not any(Path(f"{kept}{suffix}").exists() for suffix in suffixes):
             break
     for suffix in left:

@@ -51,6 +51,11 @@ _BESIDE: Final = (
 )
 
 
+def has_restrictions(connection: PlainConnection) -> bool:
+    """Return whether anything is restricted."""
+    return bool(connection.ask("SELECT 1 FROM restrictions LIMIT 1"))
+
+
 def restrictions_of(
     connection: PlainConnection, kind: str, things: Collection[str]
 ) -> list[RestrictionRow]:

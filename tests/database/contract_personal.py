@@ -322,7 +322,9 @@ class PersonalContract:
         then = a_month_later(inbox, tmp_path)
         async with inbox.database.reading() as connection:
             found = await find_person(then, connection, person=person, order=None, progress=quiet)
-            members, _ = await files_of(then, connection, found, set(), then.clock.now())
+            members, _ = await files_of(
+                then, connection, found, set(), then.clock.now(), attachments=False
+            )
         told = b"\n".join(members[each] for each in sorted(members) if each.startswith("data/"))
         for where, mark in columns():
             if is_searched(where, mark):

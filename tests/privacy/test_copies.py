@@ -1,5 +1,6 @@
 """An erasure's report names the copies that were taken before, each by itself."""
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ from app.orders.refold import refold_until_quiet
 from app.privacy.backup_moment import LAST_BACKUP, note_backup
 from app.privacy.export import ExportRequest, export
 from app.receiving.inbox_store import put_counter
-from reconcile.instants import DAY, HOUR, Instant, format_instant
+from reconcile.instants import DAY, HOUR, SECOND, Instant, format_instant
 from tests.api.driving import Driver, driving
 from tests.contexts import with_settings
 from tests.evidence.conftest import build
@@ -45,6 +46,9 @@ async def test_copies_of_what_is_erased_are_named_and_no_others(tmp_path: Path) 
             said: dict[str, Any] = {"action": "data_exported", "subject": "+254 ••• ••• •44"}
             facts = {"pseudonym": "of somebody else"}
             await note_in_trail(connection, owner(), **said, at=T, facts=facts)
+        lost = driver.path.with_name(f"{driver.path.name}.inbox.lost-1-wal")
+        lost.write_bytes(b"bodies")
+        os.utime(lost, (T // SECOND + 30, T // SECOND + 30))
         driver.clock.put(LATER + HOUR)
         await build(driver, "ORD-1")
         await build(driver, "ORD-2")
@@ -56,6 +60,7 @@ async def test_copies_of_what_is_erased_are_named_and_no_others(tmp_path: Path) 
         ("a backup", "nightly-20261120T110000Z.db"),
         ("a backup", "of +254 ••• ••• •44.db"),
         ("a copy of a person's data", "+254 ••• ••• •44"),
+        ("a part of a lost inbox", "t.db.inbox.lost-1-wal"),
         ("an evidence bundle", "ORD-1"),
     ]
     assert PHONE not in str(kept)

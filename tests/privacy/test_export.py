@@ -172,11 +172,34 @@ async def test_a_copy_that_is_too_large_is_refused(
         await refold_until_quiet(driver.context, limit=10, progress=quiet)
         with pytest.raises(UsageError, match="MiB: export order by order"):
             await export(driver.context, asked())
+        await driver.send(paid("ORD-1", "e2", OTHER, name="Otieno Ouma"))
+        await refold_until_quiet(driver.context, limit=10, progress=quiet)
+        with pytest.raises(UsageError, match=r"ORD-1 name 2 customers: .* by number or email"):
+            await export(driver.context, asked(order="ORD-1"))
         with pytest.raises(UsageError, match="--identity says how you checked"):
             await export(driver.context, asked(phone=f"+{PHONE}", identity=" "))
         with pytest.raises(UsageError, match="leave the phone number out"):
             await export(driver.context, asked(phone=f"+{PHONE}", identity=f"called {SPELLED}"))
         assert driver.rows("SELECT 1 FROM audit WHERE action = 'data_exported'") == []
+
+
+@pytest.mark.parametrize("wanted", [False, True])
+async def test_attached_pictures_and_pdfs_are_in_a_copy_only_where_that_is_asked(
+    tmp_path: Path, wanted: bool
+) -> None:
+    """Nobody is masked in them; by default the copy lists them, and says why they are left out."""
+    async with driving(tmp_path, with_worker=False, looking=True) as driver:
+        driver.context = context = driver.service.context
+        await driver.send(paid("ORD-1", "e1"))
+        await refold_until_quiet(context, limit=10, progress=quiet)
+        content = b"%PDF-1.7 signed for startxref %%EOF"
+        await attach(context, AttachRequest(
+            about="order", subject="ORD-1", name="a.pdf", kind="other", by="Ann", content=content
+        ))  # fmt: skip
+        made = await export(context, asked(order="ORD-1", attachments=wanted))
+    (row,) = data(made)["attachment_files"]
+    assert (content in files(made).values(), made.counts["unmasked"]) == (wanted, int(wanted))
+    assert wanted or row["body"].startswith("left out (PDF, 35 bytes): it cannot be masked")
 
 
 async def proposed(driver: Driver, **words: Any) -> Proposal:
@@ -207,6 +230,7 @@ async def test_two_operators_take_a_copy_and_no_number_is_stored(tmp_path: Path)
         assert PHONE not in str(driver.rows("SELECT * FROM proposals"))
         for other, match in (
             ({"phone": f"+{OTHER}"}, "is of +254 ••• ••• •44"), ({"order": "ORD-1"}, "of nobody"),
+            ({"phone": f"+{PHONE}", "attachments": True}, "without attached PDFs"),
         ):  # fmt: skip
             with pytest.raises(UsageError, match=re.escape(match)):
                 await export(context, asked(by=Proven("Ann"), **other), approved=proposal)

@@ -8,14 +8,17 @@ from typing import get_args
 import pytest
 
 from app.access.bookmarks import bookmarks_of, pin_order
+from app.access.operators import register_operator
 from app.context.context import AppContext
 from app.core.errors import UsageError
 from app.core.masking import DOT
+from app.evidence.verify import unpack
 from app.finance.imports import ImportRequest, import_bank
 from app.finance.report_period import report_in
 from app.finance.trail import find_money
 from app.orders.customers import reveal_body, unmask
 from app.orders.delivery_log import list_deliveries, masked_parts, show_delivery
+from app.orders.find_orders import RESTRICTED as NOT_SEARCHED
 from app.orders.find_orders import find_orders, orders_beginning
 from app.orders.read_orders import order_document
 from app.orders.refold import refold_until_quiet
@@ -26,6 +29,7 @@ from app.receiving.restrictions import REASONS, Restriction
 from reconcile.instants import DAY, Instant, format_instant, parse_instant
 from reconcile.reporting.report import Scope
 from tests.api.driving import Driver, of_order
+from tests.evidence.conftest import build
 from tests.privacy.test_erase import PHONE, paid, quiet
 from tests.privacy.test_retained import bodies, erased, nameless, restricted, retaining, round_on
 from tests.reconcile.build import T
@@ -78,6 +82,8 @@ async def test_no_search_finds_what_is_restricted(driver: Driver, words: str) ->
         await refold_until_quiet(driver.context, limit=100, progress=quiet)
         hits = await find_orders(driver.context, words, limit=5)
         assert (len(hits.hits), "ORD-1" in str(hits.notes)) == (found, False)
+        nothing = await find_orders(driver.context, "nobody", limit=5)
+        assert (NOT_SEARCHED in nothing.notes) == (day == 10)
 
 
 async def test_its_own_reference_says_why_it_is_not_found(driver: Driver) -> None:
@@ -107,6 +113,23 @@ async def test_nobody_sees_whose_it_is(driver: Driver, what: str) -> None:
     await erased(driver, day=10)
     with pytest.raises(UsageError, match="restricted since"):
         await sees(driver.context, name)
+
+
+async def test_a_full_bundle_of_it_is_for_who_may_erase(driver: Driver) -> None:
+    """It is evidence for a claim; anybody else who may take bundles gets a redacted one."""
+    await erased(driver, day=10)
+    driver.clock.put(Instant(T + 11 * DAY))
+    await register_operator(driver.context, name="Ann", role="admin", by="Ann")
+    await register_operator(driver.context, name="Sue", role="support", by="Ann")
+    with pytest.raises(UsageError, match=r"restricted since .* take a redacted one"):
+        await build(driver, "ORD-1", reason="a dispute", by="Sue")
+    assert PHONE.encode() not in await unpacked(driver, by="Sue")
+    assert PHONE.encode() in await unpacked(driver, by="Ann", reason="a dispute")
+
+
+async def unpacked(driver: Driver, **asked: str) -> bytes:
+    """Return the content of a bundle's files."""
+    return b"".join(unpack(await build(driver, "ORD-1", as_of=None, **asked)).values())
 
 
 async def test_its_delivery_says_that_it_is_restricted_and_shows_no_header(driver: Driver) -> None:
