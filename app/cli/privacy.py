@@ -450,6 +450,14 @@ def _rows(erasure: Erasure, action: str) -> list[dict[str, Any]]:
     return rows
 
 
+AttachmentsOption = Annotated[
+    bool,
+    typer.Option(
+        "--with-attachments", help="With attached PDFs and pictures, in which nobody is masked."
+    ),
+]
+
+
 @privacy_group.command(
     "export",
     epilog="Such as: tallyhook privacy export --order O-1 --identity seen --out c.zip",
@@ -477,13 +485,7 @@ def export_copy(
         str | None,
         typer.Option(metavar="ID", help="With your own token: the proposal that was approved."),
     ] = None,
-    with_attachments: Annotated[
-        bool,
-        typer.Option(
-            "--with-attachments",
-            help="With attached PDFs and pictures, in which nobody is masked.",
-        ),
-    ] = False,
+    attachments: AttachmentsOption = False,
     by: operators.ByOption = None,
     form: printing.DocumentOption = printing.Format.table,
 ) -> None:
@@ -505,12 +507,7 @@ def export_copy(
     if out is not None:
         refuse_existing(out, binary=True)
     asked = ExportRequest(
-        phone=phone,
-        email=email,
-        order=order,
-        attachments=with_attachments,
-        identity=identity,
-        by=by,
+        phone=phone, email=email, order=order, attachments=attachments, identity=identity, by=by
     )
 
     async def work(context: AppContext) -> Exported | Proposal:
