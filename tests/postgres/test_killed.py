@@ -25,6 +25,7 @@ from tests.waiting import until
 pytestmark = pytest.mark.postgres
 
 ROUNDS = (*["killed"] * 6, "stopped at once", "stopped fast")
+WORKERS = 4
 ACKS = 15_000
 """Acknowledgements in a round, at least, before the server ends."""
 
@@ -68,13 +69,13 @@ class Promised:
 
 @contextmanager
 def services(folder: Path, url: str) -> Iterator[list[Process]]:
-    """Run two receivers and a worker, which end well."""
+    """Run two receivers, and workers that read and fold, which end well."""
     own: dict[str, Any] = {"DATABASE_URL": url}
     with ExitStack() as stack:
         receivers = [stack.enter_context(serving(folder, "--no-worker", **own)) for _ in range(2)]
-        worker = stack.enter_context(running(folder, "worker", **own))
+        workers = [stack.enter_context(running(folder, "worker", **own)) for _ in range(WORKERS)]
         yield receivers
-        for process in (*receivers, worker):
+        for process in (*receivers, *workers):
             assert process.end() == 0
             assert all("Traceback" not in str(line) for line in process.lines)
 

@@ -114,12 +114,12 @@ def test_text_is_compared_by_its_bytes(url: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.soak
-def test_two_receivers_and_two_workers_store_and_fold_all_once(url: str, tmp_path: Path) -> None:
+def test_two_receivers_and_four_workers_store_and_fold_all_once(url: str, tmp_path: Path) -> None:
     """Meanwhile nobody can rebuild."""
     own: dict[str, Any] = {"DATABASE_URL": url}
     with ExitStack() as stack:
         receivers = [stack.enter_context(serving(tmp_path, "--no-worker", **own)) for _ in range(2)]
-        for _ in range(2):
+        for _ in range(4):  # each reads, too
             stack.enter_context(running(tmp_path, "worker", **own))
         names = [f"ORD-{number}" for number in range(ORDERS)]
         with ThreadPoolExecutor(4) as pool:

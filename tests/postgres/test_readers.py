@@ -1,8 +1,11 @@
 """Several readers on one database: each row is read by one of them, whoever ends or hangs when."""
 
 import asyncio
+import signal
 import subprocess
 import sys
+from pathlib import Path
+from typing import Final
 
 import pytest
 
@@ -23,10 +26,11 @@ from tests.database.builders import arrival, change, rows, said, submit
 from tests.forking import ROOT
 from tests.postgres.test_inbox import reading
 from tests.postgres.test_sharing import several
+from tests.waiting import PATIENCE_S, soon
 
 pytestmark = pytest.mark.postgres
 
-STORED = "SELECT verdict, count(*) FROM deliveries GROUP BY 1"
+STORED = "SELECT verdict, count(*) FROM deliveries GROUP BY 1 ORDER BY 1"
 CLAIMED = "SELECT taken_by, tries FROM inbox ORDER BY seq"
 
 
@@ -174,3 +178,95 @@ def test_only_who_looks_all_the_time_sees_a_claim_run_out(monkeypatch: pytest.Mo
     assert not looking.free([head._replace(taken_by="another:1:1:1 x 2")])
     assert looking.free([head._replace(taken_by="")])
     assert Claimant(alone=True).free([head])
+
+
+# --- readers that are killed or frozen ------------------------------------------------------------
+
+READER: Final = """
+import asyncio, os, signal, sys
+from app.orders.set_aside import HOLDING
+from app.receiving import inbox, reader
+from tests.contexts import settings_of
+from tests.database.builders import SOURCES, context
+
+url, module, name, after, ending = sys.argv[1:]
+module = {"reader": reader, "inbox": inbox}[module]
+function = getattr(module, name)
+
+def ends(*args, **words):
+    found = function(*args, **words) if after else None
+    os.kill(os.getpid(), signal.Signals[ending])
+    return found if after else function(*args, **words)
+
+setattr(module, name, ends)
+
+async def main():
+    async with inbox.open_inbox(settings_of(url), purpose="working") as store:
+        reads = reader.ReaderContext(context(store), store, SOURCES, "sandbox", HOLDING)
+        one = reader.Reader(reads)
+        one.stop(drain=True)
+        await one.run()
+
+asyncio.run(main())
+"""
+"""A reader that is killed or frozen in the middle, and else ends once all is read."""
+
+KEPT: Final = "SELECT count(*) FROM deliveries"
+"""Bodies of the builders are unreadable to another process."""
+
+PHASES: Final = {
+    "before a claim is committed": ("reader", "claim_rows", "after"),
+    "before decoding": ("reader", "_ready", ""),
+    "before an append is committed": ("inbox", "append_ready", "after"),
+    "after an append is committed": ("reader", "_log_read", ""),
+}
+"""The function in which a reader ends, and whether at its end."""
+
+
+def started(url: str, *planted: str) -> subprocess.Popen[bytes]:
+    """Start a reader that ends or freezes as planted."""
+    return subprocess.Popen([sys.executable, "-c", READER, url, *planted], cwd=ROOT)
+
+
+async def read_all(inbox: Inbox) -> None:
+    """Read with another reader until nothing is free."""
+    other = Reader(reading(inbox))
+    while await other._round():
+        pass
+
+
+@pytest.mark.parametrize(
+    "phase",
+    [pytest.param(e, marks=() if "decoding" in e else pytest.mark.soak) for e in PHASES],
+)
+async def test_a_killed_reader_loses_and_doubles_nothing(url: str, phase: str) -> None:
+    """What it had is read again at once, with the rest; nothing is read alone, or set aside."""
+    async with several(url) as (one, other):
+        await fill(one, 4, each=2)
+        killed = started(url, *PHASES[phase], "SIGKILL")
+        assert await asyncio.to_thread(killed.wait, PATIENCE_S) == -signal.SIGKILL
+        await read_all(other)
+        assert await rows(one, KEPT) == [(8,)]
+        assert await rows(one, CLAIMED) == await rows(one, "SELECT seq FROM suspects") == []
+
+
+@pytest.mark.soak
+async def test_a_frozen_reader_appends_nothing_of_what_was_taken_over(
+    url: str, short_claims: None
+) -> None:
+    """After it was thawed, it reads on."""
+    async with several(url) as (one, other):
+        await fill(one, 4, each=2)
+        frozen = started(url, "reader", "_ready", "", "SIGSTOP")
+        stat = Path(f"/proc/{frozen.pid}/stat")
+        await soon(lambda: stat.read_text().rpartition(")")[2].split()[0] == "T")
+        await read_all(other)
+        assert await rows(one, STORED) == [("stored", 8)]
+        late = arrival(said("late", order="A"))
+        await submit(one, late)
+        frozen.send_signal(signal.SIGCONT)
+        while frozen.poll() is None:
+            frozen.send_signal(signal.SIGCONT)  # it freezes at each row
+            await asyncio.sleep(0.05)
+        assert frozen.returncode == 0
+        assert await rows(one, STORED) == [("stored", 8), ("unreadable", 1)]
