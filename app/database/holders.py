@@ -11,7 +11,7 @@ Leaves out: the lock files of SQLite (`locks.py`), and locks that last for one t
 import socket
 from collections.abc import Sequence
 from itertools import count
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from app.core.clock import Clock, SystemClock
 from app.core.errors import StorePoisoned, StoreUnavailable, UsageError
@@ -54,14 +54,16 @@ class Holder:
         """Marks of transactions, one of which its row has: the last that was committed, and those
         since whose commit was not answered. Empty before the first."""
         self.epoch = 0
+        self.row: tuple[int, int] | None = None
+        """Where its row lies, as far as is known: see HELD."""
         self.clock = clock or SystemClock()
         self._begun = ""
 
-    def begin(self) -> tuple[str, Instant, str, int, str]:
+    def begin(self) -> tuple[Any, ...]:
         """Return the values of HELD for a new transaction."""
         now = self.clock.now()
         self._begun = new_id("tx_", now)
-        return self._begun, now + HOLD, self.id, self.epoch, self.session
+        return self._begun, now + HOLD, self.row, self.id, self.epoch, self.session
 
     def committing(self) -> None:
         """Note that the transaction may be committed from now on."""
@@ -73,26 +75,38 @@ class Holder:
 
 
 HELD: Final = (
-    "UPDATE holders SET newest = ?, until = ? WHERE holder = ? AND epoch = ? "
-    "AND current_setting('tallyhook.session', true) = ? RETURNING holder"
+    "UPDATE holders SET newest = ?, until = ? WHERE ctid = ? AND holder = ? AND epoch = ? "
+    "AND current_setting('tallyhook.session', true) = ? RETURNING ctid"
 )
-"""Locks a holder's own row until the transaction ends. Gives no row where the holder was taken
-over, or where the connection is none of ours: then the transaction must not write."""
+"""Locks a holder's own row until the transaction ends, and gives its new place. By the key alone it
+would pass all versions that a long snapshot keeps. Where it gives no row, the transaction must not
+write: see `find`."""
+
+_FIND: Final = "SELECT ctid FROM holders WHERE holder = ? AND epoch = ?"
 
 
 def hold(connection: PlainConnection, holder: Holder) -> None:
-    """Begin a transaction of a holder. Raises as `refuse`."""
-    if not connection.ask(HELD, holder.begin()):
-        refuse(connection, holder)
+    """Begin a transaction of a holder. Raises as `find`."""
+    held = connection.ask(HELD, holder.begin())
+    if not held:
+        find(connection, holder)
+        held = connection.ask(HELD, holder.begin())
+    if not held:
+        raise StorePoisoned(TAKEN_OVER)
+    ((holder.row,),) = held
 
 
-def refuse(connection: PlainConnection, holder: Holder) -> None:
-    """Say why HELD gave no row: raise StoreUnavailable for a connection that is not ours, and
+def find(connection: PlainConnection, holder: Holder) -> None:
+    """Find a holder's row, after HELD gave none: a transaction that was rolled back, or is in
+    doubt, had moved it. Raise StoreUnavailable for a connection that is not ours, and
     StorePoisoned where another process took over."""
     ((session,),) = connection.ask("SELECT current_setting(?, true)", (SESSION,))
     if session != holder.session:
         raise StoreUnavailable(POOLED)
-    raise StorePoisoned(TAKEN_OVER)
+    found = connection.ask(_FIND, (holder.id, holder.epoch))
+    if not found:
+        raise StorePoisoned(TAKEN_OVER)
+    ((holder.row,),) = found
 
 
 TAKEN_OVER: Final = (

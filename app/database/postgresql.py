@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, Final, Literal, cast
 from sqlalchemy import event, text
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
-from app.core.errors import StoreUnavailable
+from app.core.errors import StorePoisoned, StoreUnavailable
 from app.database import holders, statements
 from app.database.faults import POOLED, TAKES_NO_WRITES
-from app.database.holders import SESSION, Found, Holder, hold, refuse
+from app.database.holders import SESSION, TAKEN_OVER, Found, Holder, find, hold
 from app.database.statements import Ask, PlainConnection, Result, run, statement
 
 if TYPE_CHECKING:
@@ -262,16 +262,21 @@ async def run_statement(
     """Run one statement as a transaction, on a connection that is in none. Without SQLAlchemy this
     is one round trip instead of four.
 
-    sql  has HELD in front of it, and gives no row where HELD gives none
+    sql  has HELD in front of it, and its rows end with what HELD gives
     """
     driver = await _driver(connection)
     # In a transaction it would wait for a COMMIT that nobody sends, and be acknowledged.
     assert not driver.is_in_transaction()
-    before, begun = holder.newest, holder.begin()
-    with driver.watched(), _committing(driver, holder):
-        if not await driver.fetch(statements.numbered(sql), *begun, *values):
-            holder.newest = before
-            await run_transaction(connection, partial(refuse, holder=holder), holder=None)
+    for _ in range(2):
+        before, own = holder.newest, holder.begin()
+        with driver.watched(), _committing(driver, holder):
+            held = await driver.fetch(statements.numbered(sql), *own, *values)
+        if held:
+            holder.row = held[0][-1]
+            return
+        holder.newest = before
+        await run_transaction(connection, partial(find, holder=holder), holder=None)
+    raise StorePoisoned(TAKEN_OVER)
 
 
 @asynccontextmanager

@@ -150,7 +150,7 @@ KEEP: Final = (
 
 KEEP_HELD: Final = statement(
     "WITH held AS ({held}) INSERT INTO inbox (count, received_at, size, records) "
-    "SELECT ?::bigint, ?::bigint, ?::bigint, ?::bytea FROM held RETURNING seq",
+    "SELECT ?::bigint, ?::bigint, ?::bigint, ?::bytea FROM held RETURNING (SELECT ctid FROM held)",
     held=HELD,
 )
 """The same as a transaction of its own on PostgreSQL, in one round trip."""

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy.engine import make_url
 
 from app.config.settings import Settings
 from app.core.clock import SetClock, SystemClock
@@ -26,6 +27,7 @@ from tests.api.driving import of_order
 from tests.database.builders import arrival, change, context, keep, opened, rows, said, submit
 from tests.e2e.processes import serving
 from tests.postgres.conftest import ask, ask_in_loop
+from tests.postgres.proxy import Proxy
 from tests.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.postgres
@@ -310,3 +312,27 @@ async def test_the_row_has_the_mark_of_the_newest_transaction(own_url: str) -> N
                     raise ZeroDivisionError
             assert holder_of(inbox).newest == (newest,)
         assert len(set(seen)) == 2
+
+
+@pytest.mark.parametrize("arrives", [False, True], ids=["before it arrives", "before its answer"])
+async def test_a_commit_in_doubt_leaves_two_marks_of_which_the_row_has_one(
+    server_url: str, url: str, arrives: bool
+) -> None:
+    """After the next commit the newest is known again."""
+    with Proxy(Path(str(make_url(server_url).query["host"]))) as proxy:
+        async with opened(proxy.url(url)) as inbox:
+            await submit(inbox, arrival(said("e1", order="A")))
+            holder = inbox.writer.writer.holder
+            assert holder is not None
+            (before,) = holder.newest
+            item = arrival(said("e2", order="A"))
+            proxy.cut_at(item.digest.encode(), arrives=arrives)
+            with pytest.raises(StoreUnavailable):
+                await submit(inbox, item)
+            asked = f"SELECT newest FROM holders WHERE holder = '{holder.id}'"
+            ((found,),) = await ask_in_loop(url, asked)
+            assert holder.newest[0] == before
+            assert holder.newest.index(found) == arrives
+            await submit(inbox, item)
+            ((found,),) = await ask_in_loop(url, asked)
+            assert holder.newest == (found,)
