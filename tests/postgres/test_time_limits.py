@@ -88,3 +88,14 @@ async def test_tables_may_be_vacuumed_for_long(url: str, monkeypatch: pytest.Mon
             await asyncio.sleep(TOO_LONG_S)
             assert not tidying.done()
         assert await tidying
+
+
+async def test_a_machine_that_is_gone_without_a_word_is_noticed_by_the_server(url: str) -> None:
+    """It probes its clients, which is set for each connection; a Unix socket shows no value."""
+    sql = "SELECT name, source FROM pg_settings WHERE name LIKE 'tcp_keepalives%'"
+    wanted = dict.fromkeys(postgresql.SERVER_KEEPALIVE, "session")
+    async with opened(url) as inbox:
+        assert {str(row[0]): str(row[1]) for row in await rows(inbox, sql)} == wanted
+        async with inbox.database.writing() as connection:
+            found = await connection.exec_driver_sql(sql)
+            assert {row.name: row.source for row in found} == wanted
