@@ -144,6 +144,20 @@ def create(
     printing.note(f"There is a new, empty database at {path}.")
 
 
+@group.command("distribute")
+def distribute() -> None:
+    """Lay deliveries and events on the nodes of a Citus cluster. They fill disks; all else stays at
+    the coordinator. The extension and its nodes must be there, and the services must be stopped."""
+    from app.config.load import load_settings
+    from app.wiring.opening import distribute_database
+
+    done = running.run_loop(distribute_database(load_settings()))
+    for name in done:
+        printing.note(f"Rows of {name} lie on the nodes of the cluster now.")
+    if not done:
+        printing.note("The rows were on the nodes of the cluster already.")
+
+
 @group.command("adopt-inbox")
 def adopt_the_inbox(accept_gap: AcceptGap = False, reason: WhyGap = "") -> None:
     """Let an SQLite database continue with the inbox file beside it, where `serve` refuses to start

@@ -7,6 +7,7 @@ __all__ = (
     "faults",
     "gaps",
     "holders",
+    "layout",
     "locks",
     "mapping",
     "marks",

@@ -24,7 +24,7 @@ from app.config.settings import Settings
 from app.core.clock import Clock
 from app.core.errors import ConfigurationError, StorePoisoned, StoreUnavailable, UsageError
 from app.core.private_files import sync_folder
-from app.database import engine, schema
+from app.database import engine, layout, schema
 from app.database.facts import damage
 from app.database.faults import PUT_BACK, driver_errors, is_full, is_not_there_yet, why_not_opened
 from app.database.gaps import check_log_is_newer
@@ -59,6 +59,8 @@ class Database:
         """Whether several processes may receive and fold on this database."""
         self.path = None if self.shared else engine.sqlite_path(self.url)
         """The database file on SQLite; None elsewhere."""
+        self.spread = False
+        """Whether deliveries and events lie on other nodes: see `layout`. Known once it is open."""
         self.environment: str | None = settings.environment
         self.looked = True
         """Whether the whole file has been checked; else call `look`."""
@@ -121,10 +123,16 @@ class Database:
         return self.writer.poison
 
     @asynccontextmanager
-    async def reading(self) -> AsyncIterator[AsyncConnection]:
-        """Lend a connection on one consistent snapshot. Raises StoreUnavailable without one."""
+    async def reading(self, *, settled: bool = False) -> AsyncIterator[AsyncConnection]:
+        """Lend a connection on one consistent snapshot. Raises StoreUnavailable without one.
+
+        settled  keep appends out meanwhile, where deliveries lie on several nodes: each of their
+                 answers has a snapshot of its own
+        """
         try:
             async with self.reader.connect() as connection, connection.begin():
+                if settled and self.spread:
+                    await run(connection, layout.settle, long=True)
                 yield connection
         except driver_errors() as error:
             raise self.writer.judged(error) from error
@@ -265,6 +273,7 @@ class Database:
             self.environment = await schema.stamp_environment(connection, self.environment)
             if self.environment is None:
                 raise _environment_unstated()
+            await self._note_layout(connection)
             await run(connection, note_server, once=True)
             identity = await run(connection, identity_of)
         self._note_made(identity)
@@ -321,6 +330,11 @@ class Database:
             if current != schema.NEWEST:
                 raise _upgrade_is_due(current)
             self.environment = await schema.stamp_environment(connection, self.environment)
+            await self._note_layout(connection)
+
+    async def _note_layout(self, connection: AsyncConnection) -> None:
+        self.spread = layout.is_spread(connection)
+        await layout.require_noted(connection)
 
     @asynccontextmanager
     async def previewing(self) -> AsyncIterator[tuple[AsyncConnection, str | None]]:
@@ -347,6 +361,12 @@ class Database:
                 identity = await run(connection, identity_of)
             self._note_made(identity)
         return before, schema.NEWEST
+
+    async def distribute(self) -> list[str]:
+        """Distribute tables over the nodes of a Citus cluster, and return their names. Only for
+        who has the database alone. Raises UsageError without a cluster."""
+        async with self.writer.transaction() as connection:
+            return await layout.distribute(connection)
 
     async def create(self, *, anew: bool) -> Path:
         """Make an SQLite database, and return its path. Raises UsageError where there is one.

@@ -118,6 +118,11 @@ def driver_errors() -> tuple[type[Exception], ...]:
     return (DBAPIError, PoolTimeout, OSError, *past_sqlalchemy)
 
 
+def is_conflict(error: Exception) -> bool:
+    """Return whether a statement was refused because a row with its key is there."""
+    return _found_in(error, "sqlstate") == "23505"  # unique_violation
+
+
 def as_store_error(error: Exception) -> TallyhookError | None:
     """Return our error for a driver's error; None for a fault in our own SQL."""
     code = _found_in(error, "sqlite_errorcode")

@@ -34,14 +34,33 @@ SEALING: Final = 7_411_007
 STATING: Final = 7_411_009
 ASKING: Final = 7_411_010
 REDATING: Final = 7_411_011
+SCANNING: Final = 7_411_012
 """Numbers of advisory locks of one database. Their order: STATING (one for each order),
 REDATING, LINKING, REFUSING, ASKING (one for each source), then rows. SEALING is taken alone."""
 
 
 def take_lock(connection: PlainConnection, lock: int) -> None:
     """Wait for a lock until the transaction ends. On SQLite the one writer needs none."""
-    if connection.dialect != "sqlite":
-        connection.ask("SELECT pg_advisory_xact_lock(?)", (lock,))
+    if connection.dialect == "sqlite":
+        return
+    if lock == LINKING and connection.spread and connection.ask(_HELD, (SCANNING,)):
+        raise StoreUnavailable(
+            "a report, a reconciliation or a check reads the whole database, and appends wait for "
+            "it on a cluster; try again when it is done",
+            reason="busy",
+        )
+    connection.ask("SELECT pg_advisory_xact_lock(?)", (lock,))
+
+
+_HELD: Final = (
+    "SELECT 1 FROM pg_locks WHERE locktype='advisory' AND granted AND classid=0 AND objid=? "
+    "AND database=(SELECT oid FROM pg_database WHERE datname=current_database())"
+)
+
+
+def take_lock_shared(connection: PlainConnection, lock: int) -> None:
+    """Wait until nobody holds a lock alone, and keep it so until the transaction ends."""
+    connection.ask("SELECT pg_advisory_xact_lock_shared(?)", (lock,))
 
 
 def take_lock_of(connection: PlainConnection, lock: int, name: str) -> None:

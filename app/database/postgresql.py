@@ -16,6 +16,7 @@ from app.core.errors import StorePoisoned, StoreUnavailable
 from app.database import holders, statements
 from app.database.faults import POOLED, TAKES_NO_WRITES
 from app.database.holders import SESSION, TAKEN_OVER, Found, Holder, find, hold
+from app.database.layout import follow_layout
 from app.database.statements import Ask, PlainConnection, Result, run, statement
 
 if TYPE_CHECKING:
@@ -117,6 +118,7 @@ def writing_engine(
         cursor.close()
         connection.commit()
 
+    follow_layout(engine.sync_engine)
     return engine
 
 
@@ -153,6 +155,7 @@ def reading_engine(
             cursor.close()
             connection.rollback()
 
+    follow_layout(engine.sync_engine)
     return engine
 
 

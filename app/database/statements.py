@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache, lru_cache
 from itertools import chain, count
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, Protocol, TypeVar
 
 import aiosqlite
 from sqlalchemy import BigInteger, Connection, LargeBinary, text
@@ -103,6 +103,9 @@ Rows = list[tuple[Any, ...]]
 Result = TypeVar("Result")
 Words = ParamSpec("Words")
 
+SPREAD: Final = "spread"
+"""Name in the `info` of a connection: whether tables lie on the nodes of a cluster."""
+
 MAX_PARAMETERS = 30_000
 """Parameters in one statement: SQLite allows 32,766."""
 
@@ -121,6 +124,11 @@ class PlainConnection(Protocol):
         """`sqlite` or `postgresql`."""
         ...
 
+    @property
+    def spread(self) -> bool:
+        """Whether deliveries and events lie on other nodes: see `layout`."""
+        ...
+
     def ask(self, sql: str, values: Sequence[Any] = ()) -> Rows:
         """Run one statement, with `?` for its values, and return its rows."""
         ...
@@ -137,6 +145,7 @@ class _Sqlite:
     """A plain connection in the driver's thread."""
 
     dialect = "sqlite"
+    spread = False
 
     def __init__(self, cursor: sqlite3.Cursor) -> None:
         self._cursor = cursor
@@ -153,6 +162,7 @@ class _PostgreSQL:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
+        self.spread = bool(connection.info.get(SPREAD))
 
     def ask(self, sql: str, values: Sequence[Any] = ()) -> Rows:
         result = self._connection.exec_driver_sql(numbered(sql), tuple(values))

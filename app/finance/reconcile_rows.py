@@ -310,7 +310,7 @@ async def snapshot_of(
         if as_of is not None:
             folding = ledger_lines_then(context, as_of=as_of, progress=progress)
             past = await stack.enter_async_context(folding)
-        connection = await stack.enter_async_context(context.database.reading())
+        connection = await stack.enter_async_context(context.database.reading(settled=True))
         yield Snapshot(connection=connection, takings=past or connection)
 
 

@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from app.database.layout import settle
 from app.database.mapping import (
     DELIVERY_AT,
     EVENT_AT,
@@ -207,9 +208,12 @@ _DUPLICATES: Final = statement(
     at=DELIVERY_AT,
     orders="{orders}",
 )
-_DUPLICATES_OF: Final = statement(_DUPLICATES, orders="events.order_key IN ({})")
+_DUPLICATES_OF: Final = statement(
+    _DUPLICATES, orders="events.order_key IN ({}) /* events WHERE order_key = ANY($1) */"
+)
 _EVENTS_OF: Final = statement(
-    "SELECT {event} FROM events WHERE order_key IN ({})", event=EVENT_SELECT
+    "SELECT {event} FROM events WHERE order_key IN ({}) /* events WHERE order_key = ANY($1) */",
+    event=EVENT_SELECT,
 )
 _RECORDS_OF: Final = statement(
     "SELECT {record} FROM records WHERE order_key IN ({})", record=RECORD_SELECT
@@ -227,6 +231,7 @@ async def gather(connection: AsyncConnection, orders: Iterable[str]) -> dict[str
 
 def histories_of(connection: PlainConnection, keys: Sequence[str]) -> dict[str, History]:
     """Return the histories of these orders; that of an unknown order is empty."""
+    settle(connection)
     deliveries: dict[str, list[Delivery]] = defaultdict(list)
     for row in select_rows(connection, sql=_EVENTS_OF, values=keys):
         deliveries[row[0]].append(delivery_of(row))
@@ -246,7 +251,9 @@ def histories_of(connection: PlainConnection, keys: Sequence[str]) -> dict[str, 
 
 
 _ARRIVED: Final = statement(
-    "SELECT order_key, {at}, delivery_id FROM events WHERE order_key IN ({})", at=EVENT_AT
+    "SELECT order_key, {at}, delivery_id FROM events WHERE order_key IN ({}) "
+    "/* events WHERE order_key = ANY($1) */",
+    at=EVENT_AT,
 )
 
 
@@ -514,9 +521,13 @@ async def side_stream(
     return side
 
 
-_EVENTS_IN_ORDER: Final = "SELECT {event} FROM events WHERE {orders} ORDER BY order_key"
+_EVENTS_IN_ORDER: Final = (
+    "SELECT {event} FROM events WHERE {orders} ORDER BY order_key /* events WHERE {orders} */"
+)
 _DUPLICATES_IN_ORDER: Final = statement(
-    "{duplicates} ORDER BY events.order_key", duplicates=_DUPLICATES
+    "{duplicates} ORDER BY events.order_key /* events WHERE {orders} */",
+    duplicates=_DUPLICATES,
+    orders="{orders}",
 )
 _RECORDS_IN_ORDER: Final = (
     "SELECT records.order_key, {record} FROM records WHERE {orders} ORDER BY records.order_key"

@@ -404,7 +404,7 @@ class _Check:
         self._add(await self._inbox())
         if self._report.found:
             return
-        async with self._context.database.reading() as connection:
+        async with self._context.database.reading(settled=True) as connection:
             rows = await layers_store.rows_to_prove(connection)
             rows += await import_digest_store.count_lines(connection)
             # After the snapshot began: what came before it is due by now.

@@ -14,6 +14,7 @@ from typing import Final, Literal, NamedTuple, TypeVar
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from app.core.errors import StoreUnavailable
 from app.database.locks import LINKING, REFUSING, take_lock
 from app.database.mapping import DELIVERY_COLUMNS, EVENT_COLUMNS, event_row
 from app.database.statements import PlainConnection, insert_rows, run, select_rows
@@ -169,7 +170,9 @@ def append_ready(
     given = [each.row for each in ready if isinstance(each.row, Unread)]
     rows = {row.seq for row in take_out(connection, given)}
     ours = [each for each in ready if _is_ours(connection, each.row, rows)]
-    arrivals = _unknown(connection, [arrival for each in ours for arrival in each.arrivals])
+    arrivals = [arrival for each in ours for arrival in each.arrivals]
+    if not connection.spread:
+        arrivals = _unknown(connection, arrivals)
     rejections = _unknown(connection, [refused for each in ours for refused in each.rejections])
     appended = Appended([], [], {})
     # What was set aside is noted as unread; it is appended now, and noted again if it must be.
@@ -178,7 +181,9 @@ def append_ready(
     concerned = forget_unread(connection, set_aside)
     if concerned:
         mark_due(connection, dict.fromkeys(concerned, max(a.received_at for a in arrivals)))
-    if arrivals:
+    if arrivals and connection.spread:
+        appended = _mark_ahead(connection, arrivals)
+    elif arrivals:
         appended = append(connection, arrivals, memory)
     if rejections:
         ring.append(connection, [each for each in rejections if each.verdict != NOT_KEPT])
@@ -186,6 +191,44 @@ def append_ready(
     note_sources(connection, accepted_of(appended), rejections)
     count_read(connection, appended)
     return appended
+
+
+def append_ahead(
+    connection: PlainConnection, ready: Sequence[Ready], *, memory: LinkMemory
+) -> Links:
+    """Append what rows of the inbox say, and leave the rows and all marks to `append_ready`: where
+    deliveries lie on several nodes, a commit is seen at the coordinator before it is seen there."""
+    take_lock(connection, LINKING)
+    arrivals = _unknown(connection, [arrival for each in ready for arrival in each.arrivals])
+    judged = _judge(connection, arrivals, memory)
+    _write(connection, judged)
+    return judged.linking.links
+
+
+def _mark_ahead(connection: PlainConnection, arrivals: Sequence[Arrival]) -> Appended:
+    """Mark what `append_ahead` has stored, in this transaction or in one that was cut short. Raises
+    StoreUnavailable where a delivery cannot be seen yet."""
+    given = [each.delivery_id for each in arrivals]
+    found: dict[str, StoredVerdict] = dict(select_rows(connection, sql=_VERDICTS, values=given))
+    if any(each.delivery_id not in found for each in arrivals):
+        raise StoreUnavailable("a node of the database has not shown a commit yet", reason="busy")
+    ids = {each.event.event_id for each in arrivals if each.event is not None}
+    orders = {row[0] for row in select_rows(connection, sql=_ORDERS_OF_EVENTS, values=ids)}
+    orders |= {row[0] for row in select_rows(connection, sql=_SHARING, values=orders)}
+    latest = max(each.received_at for each in arrivals)
+    named = _keep_unread(connection, arrivals)
+    mark_due(connection, dict.fromkeys(orders | named, latest))
+    sealed = {row[0] for row in select_rows(connection, sql=_SEALED, values=found)}
+    mark_unsealed(connection, DELIVERY, [each for each in found if each not in sealed])
+    return Appended(arrivals, [found[each.delivery_id] for each in arrivals], {})
+
+
+_VERDICTS: Final = "SELECT id, verdict FROM deliveries WHERE id IN ({})"
+_ORDERS_OF_EVENTS: Final = (
+    "SELECT order_key FROM events WHERE order_key IS NOT NULL AND event_id IN ({})"
+)
+_SHARING: Final = "SELECT other FROM contested WHERE order_key IN ({})"
+_SEALED: Final = "SELECT subject FROM log_leaves WHERE subject IN ({})"
 
 
 def _is_ours(
@@ -302,6 +345,7 @@ def append(
     take_lock(connection, LINKING)
     judged = _judge(connection, arrivals, memory)
     _write(connection, judged)
+    _mark(connection, judged)
     return Appended(arrivals, judged.verdicts, judged.linking.links)
 
 
@@ -345,19 +389,29 @@ def _write(connection: PlainConnection, judged: Judged) -> None:  # 5
     write_index(connection, linking, judged.fresh)
     write_phone_notes(connection, _customers(new, linking))
     note_confirmations(connection, _unconfirmed(arrivals))
+    latest = max((each.received_at for each in arrivals), default=EARLIEST)
+    hold_for_others(connection, [event for event, _, _ in judged.fresh], at=latest)
+
+
+def _mark(connection: PlainConnection, judged: Judged) -> None:
+    """Note what is to be done about what was written."""
+    arrivals = judged.arrivals
+    latest = max((each.received_at for each in arrivals), default=EARLIEST)
+    named = _keep_unread(connection, arrivals)
+    mark_due(connection, dict.fromkeys(named, latest) | _due(judged))  # 4
+    mark_unsealed(connection, DELIVERY, [arrival.delivery_id for arrival in arrivals])
+
+
+def _keep_unread(connection: PlainConnection, arrivals: Sequence[Arrival]) -> set[str]:
+    """Note messages that could not be read. Return the orders that they name."""
     unread = [
         UnreadMessage(value, each.delivery_id, each.source, each.received_at)
         for each in arrivals
         for value in each.values
     ]
-    due = _due(judged)  # 4
-    latest = max((each.received_at for each in arrivals), default=EARLIEST)
     if unread:
         keep_unread(connection, unread)
-        due = dict.fromkeys(orders_named(connection, unread), latest) | due
-    mark_due(connection, due)
-    hold_for_others(connection, [event for event, _, _ in judged.fresh], at=latest)
-    mark_unsealed(connection, DELIVERY, [arrival.delivery_id for arrival in arrivals])
+    return orders_named(connection, unread) if unread else set()
 
 
 async def keep_arrivals(
@@ -435,7 +489,9 @@ def _due(judged: Judged) -> dict[str, Instant]:
 _PRUNED: Final = (
     "SELECT events.event_id, events.source, events.digest FROM events "
     "JOIN deliveries ON deliveries.id = events.delivery_id "
-    "WHERE deliveries.pruned_at IS NOT NULL AND events.event_id IN ({})"
+    "WHERE deliveries.pruned_at IS NOT NULL AND events.event_id IN ({}) "
+    "/* events WHERE event_id = ANY($1) */ "
+    "/* deliveries WHERE id IN (SELECT delivery_id FROM events) */"
 )
 
 

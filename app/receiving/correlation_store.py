@@ -53,7 +53,8 @@ _BROUGHT = (
     'WHERE "row" IN ({})) SELECT delivery_id FROM adopted UNION SELECT deliveries.id FROM adopted '
     "JOIN deliveries ON deliveries.event_id = adopted.event_id "
     "AND deliveries.source = adopted.source AND deliveries.digest = adopted.digest "
-    "WHERE deliveries.verdict = 'duplicate'"
+    "WHERE deliveries.verdict = 'duplicate' /* events WHERE \"row\" = ANY($1) */ "
+    "/* deliveries WHERE event_id IN (SELECT event_id FROM events) */"
 )
 """The deliveries that brought some events."""
 

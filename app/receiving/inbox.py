@@ -31,6 +31,7 @@ from app.database.database import (
     system_errors_explained,
 )
 from app.database.engine import writing_engine
+from app.database.faults import is_conflict
 from app.database.gaps import ACCEPT, FoundGap
 from app.database.holders import Holder
 from app.database.locks import HeldFile
@@ -38,8 +39,16 @@ from app.database.postgresql import Purpose
 from app.database.statements import PlainConnection, run
 from app.database.takeover import gap_of_server
 from app.database.writer import TURN_S, Writer
-from app.receiving.append_store import TRIAL, Arrival, Ready, StoredVerdict, append, append_ready
-from app.receiving.correlation_store import LinkMemory
+from app.receiving.append_store import (
+    TRIAL,
+    Arrival,
+    Ready,
+    StoredVerdict,
+    append,
+    append_ahead,
+    append_ready,
+)
+from app.receiving.correlation_store import LinkMemory, Links
 from app.receiving.inbox_file_store import InboxFile, facts_at, mend_emptied
 from app.receiving.inbox_loss_store import (
     AT_ONCE,
@@ -155,6 +164,8 @@ class Inbox(InboxRows):
         Raises as `Writer.commit` does.
         """
         try:
+            if self.database.spread:
+                self._memory.add(await self._append_ahead(ready))
             appended = await self.database.writer.commit(
                 append_ready, ready, memory=self._memory, ring=self._ring
             )
@@ -168,6 +179,17 @@ class Inbox(InboxRows):
             self.signals.evidence_arrived.set()
         self.signals.read.set()
         return list(zip(appended.arrivals, appended.verdicts, strict=True))
+
+    async def _append_ahead(self, ready: Sequence[Ready]) -> Links:
+        """Run `append_ahead`. A conflict is with a row of an unfinished commit: it means "wait"."""
+        try:
+            return await self.database.writer.commit(append_ahead, ready, memory=self._memory)
+        except Exception as error:
+            if not is_conflict(error):
+                raise
+            raise StoreUnavailable(
+                "a node of the database has not shown a commit yet", reason="busy"
+            ) from error
 
     async def cannot_append(self) -> str | None:
         """Why no delivery can be appended at present, one sentence; None where one can. One of

@@ -13,6 +13,7 @@ from typing import Any, Final
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from app.database.layout import settle
 from app.database.statements import PlainConnection, insert_rows, run, select_in, statement
 from app.sealing import leaf_store
 from app.sealing.order_store import read_leaves
@@ -85,6 +86,7 @@ async def log_size(connection: AsyncConnection) -> int:
 
 async def find_unsealed(connection: AsyncConnection, *, limit: int) -> Unsealed:
     """Return some rows without a leaf, about `limit` at most: marked, numbered and swept ones."""
+    await run(connection, settle)
     found = Unsealed(size=await log_size(connection))
     rows: dict[str, leaf_store.Sealable] = {}
     for each in await _marked(connection, found, limit=limit):
@@ -134,18 +136,22 @@ async def _marked(
 
 _UNSEALED_OF: Final = (
     "SELECT {rows} LEFT JOIN log_leaves ON log_leaves.subject = {key} "
-    "WHERE log_leaves.number IS NULL AND {key} IN ({})"
+    "WHERE log_leaves.number IS NULL AND {key} IN ({}) /* {table} WHERE {key} = ANY($1) */"
 )
 _UNSEALED_AFTER: Final = (
     "SELECT {rows} LEFT JOIN log_leaves ON log_leaves.subject = {key} "
-    "WHERE {key} > :after AND log_leaves.number IS NULL ORDER BY {key} LIMIT :limit"
+    "WHERE {key} > :after AND log_leaves.number IS NULL ORDER BY {key} LIMIT :limit "
+    "/* {table} WHERE {key} > :after */"
 )
-_NUMBERED_AFTER: Final = "SELECT {rows} WHERE {key} > :after ORDER BY {key} LIMIT :limit"
-_ROWS_OF: Final = "SELECT {rows} WHERE {key} IN ({})"
+_NUMBERED_AFTER: Final = (
+    "SELECT {rows} WHERE {key} > :after ORDER BY {key} LIMIT :limit "
+    "/* {table} WHERE {key} > :after */"
+)
+_ROWS_OF: Final = "SELECT {rows} WHERE {key} IN ({}) /* {table} WHERE {key} = ANY($1) */"
 
 
 def _of(kind: leaf_store.Kind, template: str) -> str:
-    return statement(template, rows=kind.selected, key=kind.key_column)
+    return statement(template, rows=kind.selected, key=kind.key_column, table=kind.table)
 
 
 async def _numbered(

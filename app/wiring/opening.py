@@ -117,6 +117,16 @@ async def upgrade_database(settings: Settings) -> tuple[str | None, str]:
         await inbox.close()
 
 
+async def distribute_database(settings: Settings) -> list[str]:
+    """Distribute tables over the nodes of a Citus cluster, and return the names of those that were
+    not. Raises UsageError without a cluster, and where another process serves the database."""
+    database = Database(settings, purpose="alone")
+    try:
+        return await database.distribute()
+    finally:
+        await database.close()
+
+
 async def create_database(settings: Settings, *, anew: bool) -> Path:
     """Make an SQLite database where there is none; anew: also where there was one. Returns its
     file. Raises UsageError on PostgreSQL, and where there is one."""

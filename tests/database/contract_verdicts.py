@@ -232,6 +232,7 @@ class VerdictContract:
 
         class Counting:
             dialect = "sqlite"
+            spread = False
 
             def ask(self, _sql: str, values: Sequence[Any] = ()) -> statements.Rows:
                 sizes.append(len(values))
@@ -249,6 +250,7 @@ class VerdictContract:
 
         class Preparing:
             dialect = "sqlite"
+            spread = False
 
             def ask(self, sql: str, values: Sequence[Any] = ()) -> statements.Rows:
                 (inserted if sql.startswith("INSERT") else asked)[sql] = len(values)

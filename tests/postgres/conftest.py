@@ -108,13 +108,17 @@ def shared_url(server_url: str) -> Iterator[str]:
 def emptying() -> str:
     """Return one statement that empties every table, past the triggers of append-only ones."""
     tables = ", ".join(f"'{name}'" for name in metadata.tables)
-    return f"""DO $$ DECLARE name text; filled boolean; BEGIN
+    return f"""DO $$ DECLARE name text; filled boolean; guarded boolean; BEGIN
         FOREACH name IN ARRAY ARRAY[{tables}] LOOP
-            EXECUTE format('SELECT EXISTS (SELECT FROM %I)', name) INTO filled;
-            IF filled THEN
+            EXECUTE format('SELECT EXISTS (SELECT 1 FROM %I)', name) INTO filled;
+            guarded := EXISTS (SELECT FROM pg_trigger
+                WHERE tgrelid = name::regclass AND NOT tgisinternal);
+            IF filled AND guarded THEN
                 EXECUTE format('ALTER TABLE %I DISABLE TRIGGER USER', name);
                 EXECUTE format('DELETE FROM %I', name);
                 EXECUTE format('ALTER TABLE %I ENABLE TRIGGER USER', name);
+            ELSIF filled THEN
+                EXECUTE format('DELETE FROM %I', name);
             END IF;
         END LOOP; END $$"""
 

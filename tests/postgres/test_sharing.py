@@ -254,6 +254,7 @@ def test_marks_are_touched_in_the_order_of_their_keys() -> None:
 
     class Asked:
         dialect = "postgresql"
+        spread = False
 
         def ask(self, _sql: str, values: Sequence[Any] = ()) -> Rows:
             asked.append(values)

@@ -67,6 +67,7 @@ class Plain:
     """A new database, as functions over one connection see it."""
 
     dialect = "sqlite"
+    spread = False
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection

@@ -383,6 +383,7 @@ async def test_where_many_rows_are_written_at_once_orphans_are_adopted_in_one_st
 
     class Server:
         dialect = "postgresql"
+        spread = False
 
         def ask(self, sql: str, values: Any = ()) -> list[Any]:
             asked.append((sql, values))

@@ -19,6 +19,7 @@ class Ring:
     """One over a table in memory; `asked` notes each statement."""
 
     dialect = "sqlite"
+    spread = False
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self.connection = connection

@@ -88,6 +88,7 @@ class _Changed:
     def __init__(self, connection: PlainConnection, words: str, instead: str) -> None:
         self._connection, self._words, self._instead = connection, words, instead
         self.dialect = connection.dialect
+        self.spread = connection.spread
 
     def ask(self, sql: str, values: Any = ()) -> Any:
         return self._connection.ask(sql.replace(self._words, self._instead), values)

@@ -1,0 +1,208 @@
+"""Which tables lie on the nodes of a Citus cluster; all others stay local to its coordinator.
+
+What fills disks is distributed by its own id, so that no row moves when an order adopts an event.
+The nodes are registered by whoever runs the cluster. `tables/` and the migrations know nothing of
+them: a distributed table is declared as the local one was.
+
+Citus joins no distributed table with another or with a local one. So `in_rounds` puts the rows that
+a statement needs in front of it, round by round; the statement itself stays as it is. A comment in
+a statement says which rows those are, such as `/* events WHERE order_key = ANY($1) */`. Without one
+they are all that the table has.
+"""
+
+import re
+from functools import lru_cache
+from typing import Final
+
+from sqlalchemy import event, text
+from sqlalchemy.engine import Engine
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from app.core.errors import ConfigurationError, StoreUnavailable, UsageError
+from app.database.locks import LINKING, SCANNING, take_lock_shared
+from app.database.mapping import DELIVERY_COLUMNS, EVENT_COLUMNS
+from app.database.statements import SPREAD, PlainConnection, statement
+
+LAYOUT: Final = "layout"
+"""Name of the fact in `meta` that says so where tables are distributed; there is none elsewhere."""
+
+DISTRIBUTED: Final = "citus"
+"""Its value."""
+
+BY: Final = {"deliveries": "id", "events": "event_id"}
+"""The tables that are distributed, and the column that chooses the node of a row."""
+
+
+def is_spread(connection: AsyncConnection) -> bool:
+    """Return whether `deliveries` and `events` lie on the nodes of a cluster, as the connection
+    learned it when it was made."""
+    return bool(connection.sync_connection and connection.sync_connection.info.get(SPREAD))
+
+
+async def require_noted(connection: AsyncConnection) -> None:
+    """Raise ConfigurationError where the tables lie otherwise than noted."""
+    if connection.dialect.name == "sqlite":
+        return
+    noted = await connection.scalar(text(_NOTED), {"name": LAYOUT}) == DISTRIBUTED
+    if noted != is_spread(connection):
+        raise ConfigurationError(
+            [
+                "TALLYHOOK_DATABASE_URL: deliveries and events lie otherwise than noted ("
+                + ("on no other node)" if noted else "on other nodes)")
+                + "; run `tallyhook db distribute`"
+            ]
+        )
+
+
+async def distribute(connection: AsyncConnection) -> list[str]:
+    """Distribute the tables that are not distributed yet, with their rows, and note the layout.
+    Return their names. For who has the database alone. Raises UsageError without a cluster."""
+    await _require_cluster(connection)
+    local = []
+    for name in BY:
+        if not await connection.scalar(text(_IS_DISTRIBUTED), {"of": name}):
+            local.append(name)
+    for name in local:
+        await connection.execute(text(_DISTRIBUTE), {"of": name, "by": BY[name]})
+    await connection.execute(text(_NOTE), {"name": LAYOUT, "value": DISTRIBUTED})
+    return local
+
+
+async def _require_cluster(connection: AsyncConnection) -> None:
+    if connection.dialect.name == "sqlite":
+        raise UsageError("SQLite has no nodes; `db distribute` needs PostgreSQL with Citus")
+    if not await connection.scalar(text(_HAS_CITUS)):
+        raise UsageError(
+            "the database has no extension citus; create it on the coordinator and on each worker, "
+            "and register the workers with citus_add_node"
+        )
+    if not await connection.scalar(text("SELECT to_regclass('events') IS NOT NULL")):
+        raise UsageError("the database has no tables yet; run `tallyhook db upgrade` first")
+    if not await connection.scalar(text(_NODES)):
+        raise UsageError(
+            "the coordinator knows no node that may hold rows; register the workers with "
+            "citus_add_node"
+        )
+
+
+_HAS_CITUS: Final = "SELECT EXISTS (SELECT 1 FROM pg_extension WHERE extname = 'citus')"
+
+_NODES: Final = "SELECT count(*) FROM pg_dist_node WHERE isactive AND shouldhaveshards"
+
+_IS_DISTRIBUTED: Final = (
+    "SELECT EXISTS (SELECT 1 FROM pg_dist_partition WHERE logicalrelid = CAST(:of AS regclass))"
+)
+
+_DISTRIBUTE: Final = (
+    "SELECT create_distributed_table(CAST(:of AS regclass), :by, colocate_with => 'none')"
+)
+
+_NOTED: Final = "SELECT value FROM meta WHERE name=:name"
+_NOTE: Final = (
+    "INSERT INTO meta (name, value) VALUES (:name, :value) "
+    "ON CONFLICT (name) DO UPDATE SET value=excluded.value"
+)
+
+
+# --- what cannot be seen yet ---------------------------------------------------------------------
+
+
+def settle(connection: PlainConnection, *, long: bool = False) -> None:
+    """Keep appends out until the transaction ends, and check that all nodes have what was committed
+    before. Raises StoreUnavailable where one has not, or does not answer.
+
+    long  have appends try again later, instead of waiting for the lock in front of short questions
+
+    A commit over several nodes becomes visible bit by bit: first at the coordinator, with its due
+    marks, then on each node. An append holds LINKING until it has told all of them.
+    """
+    if not connection.spread:
+        return
+    if long:
+        take_lock_shared(connection, SCANNING)
+    take_lock_shared(connection, LINKING)
+    for answered, found in connection.ask(_PENDING):
+        if not answered:
+            raise StoreUnavailable("a node of the database does not answer", reason="busy")
+        if found != "0":
+            raise StoreUnavailable(
+                "a node of the database has not heard yet what became of a commit", reason="busy"
+            )
+
+
+_PENDING: Final = (
+    "SELECT success, result FROM run_command_on_workers("
+    "'SELECT count(*) FROM pg_prepared_xacts WHERE database = current_database()')"
+)
+
+
+# --- statements that name more than one table ----------------------------------------------------
+
+_COLUMNS: Final = {"deliveries": DELIVERY_COLUMNS, "events": ("row", *EVENT_COLUMNS)}
+
+_NAMED: Final = re.compile(r"\b(?:FROM|JOIN|UPDATE|INTO)\s+(?:ONLY\s+)?([a-z_]+)")
+_ROWS: Final = re.compile(r"/\* (deliveries|events) WHERE (.*?) \*/")
+_JOINED: Final = "events.event_id = deliveries.event_id"
+_ROUND: Final = "{name} AS MATERIALIZED (SELECT {columns} FROM {name} WHERE {rows})"
+_PARTNER: Final = {"deliveries": "events", "events": "deliveries"}
+
+
+@lru_cache(maxsize=2_048)
+def in_rounds(sql: str) -> str:
+    """Write a statement so that Citus runs it: rows of distributed tables first, then the rest.
+
+    A statement that names one table alone stays as it is.
+    """
+    named = _NAMED.findall(sql)
+    ours = [name for name in BY if name in named]
+    if not ours or len(named) < 2:
+        return sql
+    rounds = dict(_ROWS.findall(sql))
+    for name in ours:
+        partner = _PARTNER[name]
+        if name not in rounds and partner in rounds and named.count(name) == 1 and _JOINED in sql:
+            rounds[name] = statement("event_id IN (SELECT event_id FROM {first})", first=partner)
+    rounds |= {name: "true" for name in ours if name not in rounds}
+    plain = _ROWS.sub("", sql)
+    parts = ", ".join(
+        statement(_ROUND, name=name, columns=_needed(name, plain), rows=rows)
+        for name, rows in rounds.items()
+    )
+    rest = re.sub(r"^\s*WITH\b", ",", plain) if re.match(r"\s*WITH\b", plain) else f" {plain}"
+    return f"WITH {parts}{rest}"
+
+
+def _needed(name: str, sql: str) -> str:
+    """List the columns of a table that a statement may name: bodies stay on their nodes."""
+    if "*" in sql.replace("count(*)", ""):
+        return "*"
+    words = set(re.findall(r"[a-z_]+", sql)) | {"event_id"}
+    return ", ".join(f'"{column}"' for column in _COLUMNS[name] if column in words)
+
+
+def follow_layout(engine: Engine) -> None:
+    """Have connections of this engine learn the layout, and run statements as it needs."""
+
+    @event.listens_for(engine, "connect")
+    def learn(connection: object, record: object) -> None:
+        cursor = connection.cursor()  # type: ignore[attr-defined]
+        cursor.execute(_HAS_CITUS)
+        spread = cursor.fetchone()[0]
+        if spread:
+            cursor.execute(_ANY_DISTRIBUTED)
+            spread = cursor.fetchone()[0]
+        cursor.close()
+        connection.rollback()  # type: ignore[attr-defined]
+        record.info[SPREAD] = spread  # type: ignore[attr-defined]
+
+    @event.listens_for(engine, "before_cursor_execute", retval=True)
+    def rewrite(
+        connection: object, _cursor: object, sql: str, values: object, _context: object, _many: bool
+    ) -> tuple[str, object]:
+        spread = connection.info.get(SPREAD)  # type: ignore[attr-defined]
+        return (in_rounds(sql) if spread else sql), values
+
+
+_ANY_DISTRIBUTED: Final = (
+    "SELECT EXISTS (SELECT 1 FROM pg_dist_partition WHERE logicalrelid = to_regclass('deliveries'))"
+)

@@ -1,0 +1,1 @@
+"""A Citus cluster: what is distributed, and what the nodes do meanwhile."""
