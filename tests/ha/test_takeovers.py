@@ -169,7 +169,9 @@ def goes_on(drivers: Mapping[str, Load], receivers: Mapping[str, Process]) -> No
         wanted = len(driver.ledger.acknowledged) + 50
         until(
             partial(lambda one, count: len(one.ledger.acknowledged) >= count, driver, wanted),
-            otherwise=lambda: [bytes(each.log[-3_000:]) for each in receivers.values()],
+            otherwise=lambda: [
+                (each.get("/readyz"), bytes(each.log[-3_000:])) for each in receivers.values()
+            ],
         )
 
 
