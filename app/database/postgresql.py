@@ -54,7 +54,7 @@ SERVER_KEEPALIVE: Final = {
     "tcp_keepalives_count": "3",
 }
 """With these the server notices within some ten seconds that a client's machine is gone. Until then
-that client holds its locks, and nobody else reads the inbox."""
+that client holds its locks."""
 
 SILENCE_MS: Final = 30_000
 """After this silence a client gives the server up. Else it would wait for hours."""

@@ -323,9 +323,11 @@ async def read_some(
 
 
 async def _claimed(reading: ReaderContext, limit: int) -> list[Unread]:
-    """Claim rows, if a look finds any that is free: most looks find nothing, and write nothing."""
+    """Claim rows. Unless there is a backlog, look first whether any is free: most looks find
+    nothing, and write nothing."""
     claimant, database = reading.claimant, reading.context.database
-    if not claimant.free(await database.on_snapshot(heads_of_rows)):
+    quiet = reading.context.signals.drained.is_set()
+    if quiet and not claimant.free(await database.on_snapshot(heads_of_rows)):
         return []
     return await database.writer.commit(claim_rows, claimant, limit=limit, most_bytes=AT_ONCE_BYTES)
 

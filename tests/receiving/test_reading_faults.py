@@ -183,7 +183,8 @@ async def test_how_long_it_waits(
         StoreUnavailable("planted", reason="busy"),
         RuntimeError("the end"),
     ]
-    reading.store.drained.clear()
+    if shared:
+        reading.store.drained.set()
     with pytest.raises(RuntimeError, match="the end"):
         await reading.reader.run()
     assert reading.pauses == ([0.05, 0.5] if shared else [0.5, 1.0, 0.5])
@@ -283,6 +284,7 @@ async def test_where_there_is_nothing_nothing_is_done(
     monkeypatch: pytest.MonkeyPatch, shared: bool
 ) -> None:
     reading = Reading(monkeypatch, shared=shared)
+    reading.store.drained.set()
     assert await read_some(reading.context) == 0
     assert (reading.store.appended, reading.store.committed) == ([], [])
 
