@@ -47,17 +47,19 @@ class _Slowed:
 
 
 @contextmanager
-def late_commits() -> Iterator[None]:
-    """Have each transaction that may write wait before its commit, with its locks."""
-    commit = Transaction.commit
+def late_commits() -> Iterator[list[float]]:
+    """Have each transaction that may write wait before its commit, with its locks. Yields a list
+    that gets the length of each wait."""
+    commit, waits = Transaction.commit, list[float]()
 
     async def late(transaction: Any) -> None:
         if not transaction._readonly:
+            waits.append(COMMIT_S)
             await asyncio.sleep(COMMIT_S)
         await commit(transaction)
 
     with patch.object(Transaction, "commit", late):
-        yield
+        yield waits
 
 
 if __name__ == "__main__":
