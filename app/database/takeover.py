@@ -242,7 +242,7 @@ class ServerWatch:
     refuses   why nothing is written on it, one sentence; None where it was not refused
     follow    what is done in the transaction in which the service goes on after a takeover; None
               where other processes do that
-    on_moved  called when `moved` is set
+    on_moved  called when another server is to be looked at
     """
 
     def __init__(self) -> None:
@@ -280,11 +280,10 @@ class ServerWatch:
         here, before = seen.server, last or self.server
         is_later = before is not None and here.follows(before)
         is_open = seen.noted is not None and here.follows(seen.noted)
-        if not seen.accepted:
-            has = seen.newest in holder.newest or not (holder.newest and (seen.newest or is_later))
-            if not has:
+        if is_later and not seen.accepted:
+            if holder.newest and seen.newest not in holder.newest:
                 await self._find_gap(connection, _LACKS, now=holder.clock.now())
-            if is_later and here != self.server and self.waits is False:
+            if here != self.server and self.waits is False:
                 await self._find_gap(connection, _LOOSE, now=holder.clock.now())
         if is_open:
             knows = self.waits and monotonic() < self.looked_at + 2 * LOOK_S
@@ -293,6 +292,7 @@ class ServerWatch:
             await self._go_on(connection, holder, here)
         if here != self.server:
             self.server, self.waits, self.refuses = here, None, None
+            self.on_moved()
         self.waits = self.waits if seen.waits else False
         return here
 

@@ -487,6 +487,7 @@ async def serve_console(
         beside = [
             asyncio.create_task(_end_when_replaced(context, end)),
             asyncio.create_task(sweep_connections(limits)),
+            *(asyncio.create_task(part.run()) for _, part in watching_server(context)),
         ]
         log.info("the console is open", host=host, port=bound.getsockname()[1])
         await server.serve(sockets=[bound])
