@@ -41,6 +41,10 @@ WATCH_S: Final = 1.0
 """Seconds that a transaction lasts before all hosts are asked whether another server writes, and
 until they are asked again."""
 
+LOOK_S: Final = 5.0
+"""Seconds between two such rounds of a process that only reads, where several hosts are named: no
+commit would tell it of a takeover."""
+
 RARELY: Final = 10
 """Part of a long transaction that passes between two such rounds."""
 
@@ -53,8 +57,7 @@ Address = tuple[str | None, int | None]
 """Host, or folder of its socket, and port; None where the driver is to find it."""
 
 _SERVER: Final = """
-SELECT pg_postmaster_start_time()::text,
-       pg_is_in_recovery() OR current_setting('transaction_read_only') = 'on',
+SELECT pg_is_in_recovery() OR current_setting('transaction_read_only') = 'on',
        CASE WHEN NOT pg_is_in_recovery()
              AND has_function_privilege('pg_walfile_name(pg_lsn)', 'execute')
             THEN substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) ELSE '' END
@@ -64,18 +67,16 @@ SELECT pg_postmaster_start_time()::text,
 class Server(NamedTuple):
     """A running server.
 
-    started        when it was started, to the microsecond: no two servers share it
-    refuses_writes whether it is a standby, or read-only
-    timeline       eight hexadecimal digits that grow with each takeover; empty where unknown
+    refuses_writes  whether it is a standby, or read-only
+    timeline        eight hexadecimal digits that grow with each takeover; empty where unknown
     """
 
-    started: str
     refuses_writes: bool
     timeline: str
 
     def succeeds(self, other: "Server") -> bool:
         """Return whether this server has taken over from another one, and takes writes."""
-        return not self.refuses_writes and self.timeline > other.timeline
+        return not self.refuses_writes and "" < other.timeline < self.timeline
 
 
 class Connection(asyncpg.Connection):  # type: ignore[misc]
@@ -99,9 +100,7 @@ class Connection(asyncpg.Connection):  # type: ignore[misc]
     def watched(self) -> Iterator[None]:
         """Break the connection off once another server writes, if the block lasts so long."""
         loop, tasks = asyncio.get_running_loop(), list[asyncio.Task[None]]()
-        begin = loop.call_later(
-            WATCH_S, lambda: tasks.append(loop.create_task(self.hosts.watch(self)))
-        )
+        begin = loop.call_later(WATCH_S, lambda: tasks.append(loop.create_task(self.hosts.watch())))
         try:
             yield
         finally:
@@ -132,6 +131,8 @@ class Hosts:
         self._left: dict[Address, float] = {}
         """When each host was last left, or could not be used."""
         self._made = WeakSet[Connection]()
+        self._looked_at = 0.0
+        self._looking: asyncio.Task[None] | None = None
         self._timeline = ""
         """The newest timeline that was written to."""
         self._addresses: Sequence[Address] = ()
@@ -188,23 +189,35 @@ class Hosts:
         connection.hosts, connection.address = self, address
         if writes:
             self._timeline = max(self._timeline, server.timeline)
-            for other in list(self._made):
-                if other.server.started != server.started:
-                    other.terminate()
+            self._follow(server)
         self._made.add(connection)
         return connection
 
-    async def watch(self, connection: Connection) -> None:
-        """Ask all hosts again and again, and leave the connection's server once another one with a
-        newer timeline takes writes."""
-        began, server = monotonic(), connection.server
+    async def watch(self) -> None:
+        """Ask all hosts again and again whether one of them has taken over."""
+        began = monotonic()
         while True:
-            async with _asked(self._addresses, self._words) as others:
-                for other in asyncio.as_completed(others):
-                    row = await other
-                    if row is not None and Server(*row).succeeds(server):
-                        return self.leave(connection, reason="another_writes")
+            await self._look()
             await asyncio.sleep(max(WATCH_S, (monotonic() - began) / RARELY))
+
+    def look_sometimes(self) -> None:
+        """Ask all hosts in the background, unless that was done within LOOK_S."""
+        if len(self._addresses) > 1 and monotonic() >= self._looked_at + LOOK_S:
+            self._looked_at = monotonic()
+            self._looking = asyncio.get_running_loop().create_task(self._look())
+
+    async def _look(self) -> None:
+        """Ask all hosts at once, and leave those that another one has succeeded."""
+        async with _asked(self._addresses, self._words) as answers:
+            for answer in asyncio.as_completed(answers):
+                row = await answer
+                if row is not None:
+                    self._follow(Server(*row))
+
+    def _follow(self, server: Server) -> None:
+        """Leave the servers that this one has succeeded."""
+        former = [each for each in self._made if server.succeeds(each.server)]
+        self.leave(*former, reason="another_writes")
 
     async def states(self) -> dict[str, State | None]:
         """Ask each host, where several are named; None where one does not answer in time."""
@@ -217,11 +230,14 @@ class Hosts:
             for (host, port), row in found
         }
 
-    def leave(self, connection: Connection, *, reason: str) -> None:
-        """Break the connection off, and try its host last from now on."""
-        self._left[connection.address] = monotonic()
-        log.warning("a database server is left", reason=reason, database=connection.address[0])
-        connection.terminate()
+    def leave(self, *connections: Connection, reason: str) -> None:
+        """Break connections off, and try their hosts last from now on."""
+        live = [each for each in connections if not each.is_closed()]
+        for host in {each.address for each in live}:
+            self._left[host] = monotonic()
+            log.warning("a database server is left", reason=reason, database=host[0])
+        for each in live:
+            each.terminate()
 
 
 def _addresses(

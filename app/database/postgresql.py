@@ -156,6 +156,7 @@ def reading_engine(
             connection.rollback()
 
     follow_layout(engine.sync_engine)
+    event.listen(engine.sync_engine, "checkout", lambda *_: hosts.look_sometimes())
     return engine
 
 

@@ -134,11 +134,6 @@ class Server:
         """Number of the process that watches over all the others."""
         return int((self.data / "postmaster.pid").read_text().split()[0])
 
-    @property
-    def runs(self) -> bool:
-        """Whether it was started, and not stopped."""
-        return self._process is not None
-
     def start(self, *settings: str, around: Sequence[str] = ()) -> None:
         """Start, and wait until it answers."""
         self.begin(*settings, around=around)

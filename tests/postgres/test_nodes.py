@@ -10,8 +10,8 @@ from app.database import nodes
 from tests.api.driving import Driver, driving
 from tests.monitoring.alarms import told
 from tests.postgres.conftest import ask_in_loop, migrate
-from tests.postgres.server import Programs, Server
-from tests.postgres.test_hosts import pair, place
+from tests.postgres.server import Programs
+from tests.postgres.test_takeover import pair, place
 
 __all__ = ("place",)
 
@@ -32,18 +32,20 @@ async def test_standbys_that_are_missing_or_may_lose_data_are_named(
 ) -> None:
     """The service stays ready: what it acknowledges is on one disk, as it would be without any."""
     async with (
-        pair(place) as (primary, standby, url),
-        driving(tmp_path, with_worker=False, DATABASE_URL=url, STANDBYS="1") as driver,
+        pair(place, "n") as servers,
+        driving(tmp_path, with_worker=False, DATABASE_URL=servers.url, STANDBYS="1") as driver,
     ):
         assert "unsafe" not in await readiness(driver)
         assert await told(driver, "standbys") == []
         assert "tallyhook_synchronous_standbys 1.0" in (await driver.client.get("/metrics")).text
-        own = standby.url("postgres")
+        own = servers.standby.url("postgres")
         await ask_in_loop(own, "ALTER SYSTEM SET fsync = off", "SELECT pg_reload_conf()")
         (lossy,) = await until_unsafe(driver, "fsync")
-        assert lossy.startswith(f"the database server {standby.folder}:5432 of TALLYHOOK_DATABASE")
-        await not_waited_for(primary)
-        standby.kill()
+        assert lossy.startswith(
+            f"the database server {servers.standby.folder}:5432 of TALLYHOOK_DATABASE"
+        )
+        await servers.configure("synchronous_standby_names", "")
+        servers.standby.kill()
         missing, away = await until_unsafe(driver, "0 of 1")
         assert "synchronous_standby_names is empty: what is acknowledged rests on 1 copy" in missing
         assert "does not answer, so it could not take over" in away
@@ -56,12 +58,6 @@ async def until_unsafe(driver: Driver, word: str) -> list[str]:
         unsafe: list[str] = (await readiness(driver)).get("unsafe", [])
         if any(word in each for each in unsafe):
             return unsafe
-
-
-async def not_waited_for(primary: Server) -> None:
-    """Do what Patroni does where it is not strict."""
-    alone = "ALTER SYSTEM SET synchronous_standby_names = ''", "SELECT pg_reload_conf()"
-    await ask_in_loop(primary.url("postgres"), *alone)
 
 
 CITUS = (
