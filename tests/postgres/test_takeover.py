@@ -33,7 +33,7 @@ from tests.postgres.loading import assert_kept_once, under_load
 from tests.postgres.server import Programs, Server, programs
 from tests.waiting import LOOK_S, PATIENCE_S, soon
 
-pytestmark = pytest.mark.postgres
+pytestmark = [pytest.mark.postgres, pytest.mark.slow]
 
 PUBLISHED: Final = "SELECT seq FROM revisions ORDER BY seq"
 WENT_ON: Final = "SELECT who, facts FROM audit WHERE action = 'took_over'"
