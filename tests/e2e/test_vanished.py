@@ -1,69 +1,14 @@
-"""A file of the database that is deleted or replaced under a running service: nothing more is
-acknowledged, and no start makes a new database in its place."""
+"""A database file that is gone, or another one: no start makes a new database in its place."""
 
-import shutil
 import sqlite3
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
-import pytest
-
 from app.core.clock import SystemClock
 from tests.e2e.processes import command, running, serving
-from tests.faults.load import CONNECTIONS, deliver, load
+from tests.faults.load import deliver
 
-UNREACHABLE = 4
 CONFIGURATION = 3
-
-
-def deleted(path: Path) -> None:
-    """Somebody has tidied up."""
-    path.unlink()
-
-
-def replaced(path: Path) -> None:
-    """Somebody has put a copy in its place."""
-    shutil.copy(path, path.with_name("copy"))
-    path.with_name("copy").replace(path)
-
-
-def log_deleted(path: Path) -> None:
-    """Somebody has deleted its write-ahead log."""
-    path.with_name(f"{path.name}-wal").unlink()
-
-
-@pytest.mark.parametrize(
-    ("what", "file"),
-    [
-        (deleted, "t.db.inbox"),
-        *(
-            pytest.param(*each, marks=pytest.mark.soak)
-            for each in (
-                (replaced, "t.db"),
-                (log_deleted, "t.db.inbox"),
-                (log_deleted, "t.db"),
-                (replaced, "t.db.inbox"),
-                (deleted, "t.db"),
-            )
-        ),
-    ],
-)
-def test_a_file_that_vanishes_is_noticed(
-    tmp_path: Path, what: Callable[[Path], None], file: str
-) -> None:
-    """The service ends, and says which file; nothing more is acknowledged."""
-    with serving(tmp_path) as process, load(process.port) as driver:
-        driver.until(50)
-        what(tmp_path / file)
-        answered = len(driver.ledger.answers)
-        driver.until(100_000)  # until nobody answers
-        assert process.code() == UNREACHABLE
-    # Each connection may still be answered for what was committed before.
-    assert len(driver.ledger.acknowledged) <= answered + CONNECTIONS
-    assert driver.ledger.statuses() <= {200, 503}
-    name = f"{file}-wal" if what is log_deleted else file
-    assert f"{name} {'was replaced' if what is replaced else 'is gone'}".encode() in process.log
 
 
 def test_a_database_that_is_gone_is_not_made_anew(tmp_path: Path) -> None:

@@ -187,13 +187,6 @@ def test_a_log_that_is_whole_after_a_kill_is_no_gap(tmp_path: Path) -> None:
         asyncio.run(accept_found(settings(tmp_path), reason="none", clock=SystemClock()))
 
 
-def test_an_index_of_the_log_that_is_removed_is_made_anew(tmp_path: Path) -> None:
-    told = served(tmp_path, act=killed)
-    (tmp_path / f"{DATABASE}-shm").unlink()
-    asyncio.run(start(tmp_path))
-    assert_kept(tmp_path / DATABASE, told)
-
-
 def older_log(folder: Path) -> set[str]:
     """Stop a service cleanly, and put the log beside its file that it had before it folded."""
 
