@@ -285,6 +285,8 @@ class Database:
         if current != schema.NEWEST:
             await schema.upgrade(connection)
         await schema.require_own(connection)
+        if current is None and not self.shared:  # it lacks nothing of a file that lies there
+            await run(connection, self.writer.note_commit)
 
     def _note_made(self, identity: str) -> None:
         if self._made is not None:

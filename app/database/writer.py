@@ -403,9 +403,10 @@ class Writer:
         async with self._alone() as connection, self._transaction(connection):
             yield connection
             if self._between_processes is not None:
-                await run(connection, self._note_commit if noted else self._pass_over)
+                await run(connection, self.note_commit if noted else self._pass_over)
 
-    def _note_commit(self, connection: PlainConnection) -> None:
+    def note_commit(self, connection: PlainConnection) -> None:
+        """Raise LAST_COMMIT, in the caller's transaction, if it has changed anything."""
         self._changes = note_commit(connection, at=_CLOCK.now(), counted=self._changes)
 
     def _pass_over(self, connection: PlainConnection) -> None:
@@ -568,7 +569,7 @@ class Writer:
         def whole(plain: PlainConnection) -> Result:
             result = function(plain, *args, **words)
             if self._between_processes is not None:
-                self._note_commit(plain)
+                self.note_commit(plain)
             return result
 
         async with self._committing() as connection:

@@ -96,7 +96,7 @@ def test_an_upgrade_hides_no_lost_commit(run: Run, tmp_path: Path, older: Path) 
     with closing(sqlite3.connect(older)) as database, closing(sqlite3.connect(inbox)) as file:
         database.execute("INSERT INTO meta (name, value) VALUES ('inbox', 'inbox_1')")
         file.execute("INSERT INTO meta (name, value) VALUES ('inbox', 'inbox_1')")
-        file.execute("INSERT INTO counters (name, value) VALUES ('last commit', ?)", (2**60,))
+        file.execute("UPDATE counters SET value = ? WHERE name = 'last commit'", (2**60,))
         database.commit()
         file.commit()
     copy = str(tmp_path / "copy.db")
