@@ -10,7 +10,7 @@ from app.database.tables import metadata
 from app.privacy.erase_store import TABLES
 from app.privacy.places import FILES, columns
 
-GO = ("attachment_files.", "rejections.", "unanswered.", "unread_values.")
+GO = ("attachment_files.", "inbox.", "rejections.", "suspects.", "unanswered.", "unread_values.")
 """Rows that go whole, with what of them is not personal."""
 
 
