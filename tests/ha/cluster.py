@@ -208,8 +208,10 @@ class Cluster:
     def is_whole(self) -> bool:
         """Return whether one node leads and the other follows, synchronously if it shall."""
         follows = "replica" if self._mode == "asynchronous" else "sync_standby"
-        found = sorted((each["role"], each["state"]) for each in self.members().values())
-        return found == [("leader", "running"), (follows, "streaming")]
+        members = self.members().values()
+        # Before 3.1 Patroni calls a standby that streams `running`, too.
+        working = all(each["state"] in ("running", "streaming") for each in members)
+        return working and sorted(each["role"] for each in members) == ["leader", follows]
 
     def control(self, *words: str) -> str:
         """Run `patronictl` as the runbook shows it; return its output."""
