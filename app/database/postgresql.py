@@ -240,7 +240,7 @@ async def enter(connection: AsyncConnection, holder: Holder) -> None:
             silent = await run(connection, holders.enter, holder, silent=silent)
         if not silent:
             return
-        await asyncio.sleep(1.25 * holders.BEAT_S)
+        await asyncio.sleep(2 * holders.BEAT_S)
 
 
 async def leave(connection: AsyncConnection, holder: Holder) -> None:

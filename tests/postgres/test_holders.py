@@ -32,7 +32,7 @@ from tests.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.postgres
 
-BEAT_S = 0.2
+BEAT_S = 0.5
 
 SILENT = f"UPDATE holders SET until = until - {2 * HOLD}"
 """As if each had not been heard of for more than a minute."""
