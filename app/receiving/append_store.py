@@ -219,7 +219,7 @@ def _mark_ahead(connection: PlainConnection, arrivals: Sequence[Arrival]) -> App
     named = _keep_unread(connection, arrivals)
     mark_due(connection, dict.fromkeys(orders | named, latest))
     sealed = {row[0] for row in select_rows(connection, sql=_SEALED, values=found)}
-    mark_unsealed(connection, DELIVERY, [each for each in found if each not in sealed])
+    mark_unsealed(connection, DELIVERY, [i for i in dict.fromkeys(given) if i not in sealed])
     return Appended(arrivals, [found[each.delivery_id] for each in arrivals], {})
 
 
