@@ -259,11 +259,11 @@ class Inbox(InboxRows):
             if monotonic() > ends:
                 raise StoreUnavailable("another process reads this inbox; end it", reason="busy")
             await asyncio.sleep(AGAIN_S)
-        await self.database.open(purpose)
         if self.file is not None and purpose in ("serving", "working", "alone"):
-            drop_cached_pages(self.file.path)
-            if purpose != "working":
-                mend_emptied(self.file.path)
+            drop_cached_pages(self.file.path)  # the database's opening reads it, too
+        await self.database.open(purpose)
+        if self.file is not None and purpose in ("serving", "alone"):
+            mend_emptied(self.file.path)
         if purpose in ("working", "folding"):
             await self.database.on_snapshot(self.database.check)
         if purpose == "serving":
@@ -355,7 +355,7 @@ class Inbox(InboxRows):
             lock.write(note_of(identity, last))
             self.writer.on_kept = lambda seq: lock.write(note_of(identity, seq))
             # Without the log too, the database says that the file is written from now on.
-            await sync_file(self.database.writer, file.database)
+            await self.database.writer.fold("TRUNCATE")
         await sync_file(file.writer, file.path)
         self._opened = True
 
