@@ -141,11 +141,11 @@ _UNSEALED_OF: Final = (
 _UNSEALED_AFTER: Final = (
     "SELECT {rows} LEFT JOIN log_leaves ON log_leaves.subject = {key} "
     "WHERE {key} > :after AND log_leaves.number IS NULL ORDER BY {key} LIMIT :limit "
-    "/* {table} WHERE {key} > :after */"
+    "/* {table} WHERE {key} > $1 */"
 )
 _NUMBERED_AFTER: Final = (
     "SELECT {rows} WHERE {key} > :after ORDER BY {key} LIMIT :limit "
-    "/* {table} WHERE {key} > :after */"
+    "/* {table} WHERE {key} > $1 */"
 )
 _ROWS_OF: Final = "SELECT {rows} WHERE {key} IN ({}) /* {table} WHERE {key} = ANY($1) */"
 
