@@ -31,7 +31,7 @@ LOOKS_S: Final = 3.0
 """Seconds between two looks above which a reader has not looked all the time."""
 
 MOST_SEEN: Final = 1_000
-"""Claims that a reader watches at once: many times as many as there are readers."""
+"""Claims that a reader remembers before it forgets those that it does not see any more."""
 
 MOST_CLAIMS: Final = 2
 """Claims of a row that may run out; then its records are read alone. The first is any reader's
@@ -59,8 +59,8 @@ class Claimant:
         self.alone = alone
         self._name = f"{process_name()} {new_salts(1)[0].hex()} "
         self._claims = 0
-        self._seen: dict[str, float] = {}
-        """When each claim was seen first."""
+        self._seen: dict[str, tuple[float, float]] = {}
+        """When each claim was seen first, and when last."""
         self._looked_at = 0.0
 
     @property
@@ -80,8 +80,11 @@ class Claimant:
     def free(self, heads: Sequence[Head]) -> list[Head]:
         """Return those that may be claimed: nobody's, its own, and those whose claims ran out."""
         now = monotonic()
-        if now - self._looked_at > LOOKS_S or len(self._seen) > MOST_SEEN:
+        if now - self._looked_at > LOOKS_S:
             self._seen.clear()
+        elif len(self._seen) > MOST_SEEN:
+            seen = self._seen.items()
+            self._seen = {mark: at for mark, at in seen if now - at[1] <= LOOKS_S}
         self._looked_at = now
         marks = dict.fromkeys(head.taken_by for head in heads)
         held = {mark for mark in marks if self._holds(mark, now)}
@@ -90,7 +93,8 @@ class Claimant:
     def _holds(self, mark: str, now: float) -> bool:
         if not mark or self.alone or mark.startswith(self._name):
             return False
-        since = self._seen.setdefault(mark, now)
+        since, _ = self._seen.get(mark, (now, now))
+        self._seen[mark] = since, now
         return now - since < CLAIM_S and not has_ended(mark.partition(" ")[0])
 
 

@@ -172,12 +172,27 @@ def test_only_who_looks_all_the_time_sees_a_claim_run_out(monkeypatch: pytest.Mo
             found = looking.free([head])
         return bool(found)
 
-    assert not free_after(0, *[1] * 14)
-    assert not free_after(3.5, *[1] * 14)  # it begins anew
+    just_short = [1] * (int(claim_store.CLAIM_S) - 1)
+    assert not free_after(0, *just_short)
+    assert not free_after(3.5, *just_short)  # it begins anew
     assert free_after(1)
     assert not looking.free([head._replace(taken_by="another:1:1:1 x 2")])
     assert looking.free([head._replace(taken_by="")])
     assert Claimant(alone=True).free([head])
+
+
+def test_a_dead_claim_runs_out_however_many_others_come_and_go(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Those that are not seen any more are forgotten."""
+    now, looking, dead = 100, Claimant(), Head(1, 1, 1, "another:1:1:1 x 1")
+    monkeypatch.setattr(claim_store, "monotonic", lambda: float(now))
+    for now in range(100, 100 + int(claim_store.CLAIM_S)):
+        others = [Head(2 + n, 1, 1, f"another:2:2:2 x {now} {n}") for n in range(200)]
+        assert not looking.free([dead, *others])
+        assert len(looking._seen) <= claim_store.MOST_SEEN + 200
+    now += 1
+    assert looking.free([dead]) == [dead]
 
 
 # --- readers that are killed or frozen ------------------------------------------------------------
