@@ -23,9 +23,11 @@ from app.core.process import has_ended, process_name
 from app.database.statements import PlainConnection, statement
 from app.receiving.inbox_store import SUSPECT_COLUMNS, Suspect, Unread, items_of, suspect_of
 
-CLAIM_S: Final = 15.0
+CLAIM_S: Final = 45.0
 """Seconds after which a claim has run out: reading 512 deliveries takes some 50 ms, and appending
-them waits ten seconds at most for others that append. One that is being appended cannot run out."""
+them waits 15 seconds at most: 5 for other writers of the process, and 10 for others that append.
+Three times that, so that a busy machine costs no reader its work. One that is being appended cannot
+run out."""
 
 LOOKS_S: Final = 3.0
 """Seconds between two looks above which a reader has not looked all the time."""
