@@ -438,8 +438,12 @@ def suspect_of(row: Sequence[Any]) -> Suspect:
 
 
 def note_orders(connection: PlainConnection, one: Suspect, *, orders: Sequence[str]) -> None:
-    """Those that it speaks of, and that are held where it is set aside."""
-    connection.ask("UPDATE suspects SET orders=? WHERE seq=?", ("\n".join(orders), one.seq))
+    """Note the orders that a suspect speaks of, and that are held where it is set aside. Another
+    reader's suspect stays as it is."""
+    connection.ask(
+        "UPDATE suspects SET orders=? WHERE seq=? AND aside=0 AND coalesce(taken_by, '')=?",
+        ("\n".join(orders), one.seq, one.taken_by or ""),
+    )
 
 
 def set_aside(connection: PlainConnection, one: Suspect, *, orders: Sequence[str]) -> bool:

@@ -41,6 +41,8 @@ from app.receiving.inbox_store import (
     go_on_from,
     keep_row,
     next_suspects,
+    note_orders,
+    orders_waiting,
     put_counter,
     rows_after,
     set_aside,
@@ -299,12 +301,17 @@ def test_a_suspect_has_its_tries_and_is_set_aside(plain: Plain) -> None:
         assert [each.tries for each in next_suspects(plain, aside=False, limit=9)] == [0, tries, 3]
     assert claim_suspect(plain, Claimant(), heads[1]) is not None
     assert [take_suspect_out(plain, second), set_aside(plain, second, orders=[])] == [False, False]
+    note_orders(plain, second, orders=["C"])  # another reader has it
+    assert not orders_waiting(plain)
     assert claim_suspect(plain, claimant, heads[1]) is None
     (claimed,) = [e for e in next_suspects(plain, aside=False, limit=9) if e.taken_by is not None]
     assert set_aside(plain, claimed, orders=["A", "B"])
     assert [each.seq for each in next_suspects(plain, aside=False, limit=9)] == [1, 3]
     (aside,) = next_suspects(plain, aside=True, limit=9)
+    note_orders(plain, claimed, orders=["C"])
+    note_orders(plain, aside, orders=["C"])
     assert (aside.seq, aside.tries, aside.orders) == (2, 2, ["A", "B"])
+    assert orders_waiting(plain) == {"A", "B"}
     assert (count_set_aside(plain), _in_database(plain, 9)[0].records) == (1, 2)
     assert [try_again(plain), try_again(plain), count_set_aside(plain)] == [1, 0, 0]
     assert [each.tries for each in next_suspects(plain, aside=False, limit=9)] == [0, 0, 3]
