@@ -180,7 +180,8 @@ def append_ready(
     set_aside = [arrival.delivery_id for each in tried for arrival in each.arrivals]
     concerned = forget_unread(connection, set_aside)
     if concerned:
-        mark_due(connection, dict.fromkeys(concerned, max(a.received_at for a in arrivals)))
+        latest = max(arrival.received_at for each in tried for arrival in each.arrivals)
+        mark_due(connection, dict.fromkeys(concerned, latest))
     if arrivals and connection.spread:
         appended = _mark_ahead(connection, arrivals)
     elif arrivals:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from app.database.locks import LINKING, REFUSING
-from app.database.statements import run
+from app.database.statements import insert_rows, run
 from app.providers.request import Incoming
 from app.receiving import append_store
 from app.receiving.append_store import (
@@ -38,9 +38,11 @@ from app.receiving.delivery_log_store import (
 )
 from app.receiving.due_store import due_orders, marks_of, next_due
 from app.receiving.inbox import Inbox
+from app.receiving.inbox_store import next_suspects
 from app.receiving.refusal_store import Rejection, RejectionRing
+from app.receiving.unread_store import UnreadMessage, keep_unread
 from reconcile.instants import MILLISECOND, MINUTE, Instant
-from tests.database.builders import arrival, keep, opened, rejection, rows, said
+from tests.database.builders import arrival, change, keep, opened, rejection, rows, said
 from tests.reconcile.build import T, seconds
 
 
@@ -292,6 +294,28 @@ async def test_a_delivery_is_appended_once_by_its_id(inbox: Inbox) -> None:
     assert [verdict for _, verdict in found] == ["stored"]
     assert await inbox.append([Ready(None, [one])]) == []
     assert await rows(inbox, "SELECT count(*) FROM deliveries") == [(1,)]
+
+
+async def test_a_suspect_that_is_stored_already_is_unread_no_more(inbox: Inbox) -> None:
+    """Its order is due again as of when it came."""
+    one = arrival(said("e1", order="A"))
+    await keep(inbox, one)
+    await change(inbox, "UPDATE order_due SET due_at = NULL")
+    async with inbox.database.writing() as connection:
+        noted = UnreadMessage("A", one.delivery_id, one.source, one.received_at)
+        await run(connection, keep_unread, [noted])
+        await run(
+            connection,
+            insert_rows,
+            table="suspects",
+            columns=("received_at", "tries", "aside", "orders", "record"),
+            rows=[(one.received_at, 0, 0, "", b"")],
+        )
+        (alone,) = await run(connection, next_suspects, aside=False, limit=9)
+    assert await inbox.append([Ready(alone, [one])]) == []
+    assert await rows(inbox, "SELECT count(*) FROM suspects") == [(0,)]
+    assert await rows(inbox, "SELECT count(*) FROM unread_values") == [(0,)]
+    assert await rows(inbox, "SELECT order_key, due_at FROM order_due") == [("A", one.received_at)]
 
 
 # --- due marks ------------------------------------------------------------------------------------
