@@ -95,8 +95,6 @@ async def enrich(
     """Replace staged entries of these accounts by their lines, with the texts that the lines lack.
     Entries that find no line, or several, are dropped. Returns a note on each account.
 
-    Entries that find no line, or several, are dropped. Returns a note on each account.
-
     accounts  those of `accounts_to_enrich`
     Raises UsageError for an account of which no entry finds a line.
     """

@@ -52,9 +52,6 @@ def days_of_span(line: CoverageLine, calendar: Calendar) -> str:
 async def declare_coverage(context: AppContext, asked: Declaration) -> CoverageLine:
     """Store that files of a name cover these days. Returns the stored line. Raises UsageError for
     days that are none or lie ahead, and NotFoundError for a name without imports.
-
-    Raises UsageError for days that are none or lie ahead, and NotFoundError for a name of which
-    nothing was imported.
     """
     check_reason(asked.reason, of="coverage", countries=context.countries)
     span = span_of_days(context, asked.first, asked.last)

@@ -88,8 +88,6 @@ class Ranges:
     async def share(self, context: AppContext, snapshot: Snapshot) -> None:
         """Let all processes hold this snapshot, before anything is read on it. Raises
         UnreachableError if a process died.
-
-        Raises UnreachableError if a process died.
         """
         for _, pipe in self._made:
             await _over_pipe(pipe.recv)  # it has opened the database

@@ -200,8 +200,6 @@ async def propose_erasure(
     """Propose an erasure, for an operator who proved who they are. Return None for the machine's
     owner, who may erase. Of a number or an address the proposal holds a pseudonym: who approves
     types it. Raise as `erase` does.
-
-    Raise as `erase` does.
     """
     if not proved(await who_may(context, by=asked.by, action="erased")):
         return None

@@ -459,8 +459,6 @@ def first_rows(
 ) -> list[FirstRow]:
     """Return the first rows under every delimiter; each may be the heading. Raises as `open_table`
     does.
-
-    Raises as `open_table` does.
     """
     return list(_first_rows(path, encoding, sheet))
 
