@@ -104,20 +104,24 @@ class Health:
         orders need a person. Each alarm that lasts is a member, such as `silence`."""
         reasons, dangers, states = self._reasons(), list[str](), list[SourceState]()
         golive = None
+
+        async def look() -> None:
+            nonlocal dangers, states, golive
+            refuses = await refusal(self._context)
+            behind = await reader_behind(
+                self._context,
+                limit_s=self._context.settings.inbox_red_s,
+                elsewhere=self._began if self._read_elsewhere() else None,
+            )
+            reasons.extend(why for why in (refuses, behind) if why)
+            states = await source_states(self._context)
+            nodes = await self._nodes.look()
+            reasons.extend(nodes.down())
+            dangers = await unsafe(self._context, nodes)
+            golive = await unfinished(self._context)
+
         try:
-            async with bounded():
-                refuses = await refusal(self._context)
-                behind = await reader_behind(
-                    self._context,
-                    limit_s=self._context.settings.inbox_red_s,
-                    elsewhere=self._began if self._read_elsewhere() else None,
-                )
-                reasons += [why for why in (refuses, behind) if why]
-                states = await source_states(self._context)
-                nodes = await self._nodes.look()
-                reasons += nodes.down()
-                dangers = await unsafe(self._context, nodes)
-                golive = await unfinished(self._context)
+            await bounded(look())
         except TallyhookError as error:
             reasons += [] if str(error) in reasons else [str(error)]
         status = 503 if reasons else 200

@@ -617,6 +617,8 @@ class Writer:
         return meaning
 
     async def _connected(self) -> AsyncConnection:
+        if self._connection is not None and self._connection.invalidated:
+            await self._give_up_connection()  # else its next use connects anew, unchecked
         if self._connection is None:
             try:
                 connection = await self._engine.connect()
@@ -675,13 +677,17 @@ class Writer:
         """Close the connection. On SQLite the last to close folds the log into the file."""
         with anyio.CancelScope(shield=True):
             if self._beating is not None:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(TURN_S), self._turn:  # not amid its commit
+                        self._beating.cancel()
                 self._beating.cancel()
                 await asyncio.wait([self._beating])
             if self._connection is not None:
                 await self._take()
             try:
                 if self._connection is not None:
-                    if self.holder is not None and self._poison is None:
+                    lost = self._poison is not None or self._connection.invalidated
+                    if self.holder is not None and not lost:
                         with suppress(StoreUnavailable, *faults.driver_errors()):
                             await postgresql.leave(self._connection, self.holder)
                     await self._connection.close()

@@ -3,10 +3,12 @@ the public URL's certificate, as strangers see it.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar
+
+import anyio
 
 from app.context.context import AppContext
 from app.context.unread import Backlog
@@ -35,6 +37,7 @@ UNANSWERED_S: Final = 3_600.0
 """Seconds to the next probe if nobody answered."""
 
 Look = Callable[[str], Awaitable[Instant | None]]
+Found = TypeVar("Found")
 
 
 class PublicCertificate:
@@ -118,14 +121,31 @@ ANSWER_S: Final = 10.0
 waits for it is given up before."""
 
 
-@asynccontextmanager
-async def bounded() -> AsyncIterator[None]:
-    """Raise StoreUnavailable where the block takes longer than ANSWER_S."""
-    try:
-        async with asyncio.timeout(ANSWER_S):
-            yield
-    except TimeoutError:
-        raise StoreUnavailable(SILENT) from None
+_left: Final = set[asyncio.Task[Any]]()
+"""Looks that took too long, until they have ended."""
+
+
+async def bounded(look: Coroutine[Any, Any, Found]) -> Found:
+    """Return what the look gives. Raise StoreUnavailable where it takes longer than ANSWER_S. Then
+    its reads are given up, but a commit ends by its own limits: its connection would be lost."""
+
+    async def limited() -> Found:
+        with anyio.fail_after(ANSWER_S):  # unlike that of asyncio, it spares what is shielded
+            return await look
+
+    task = asyncio.create_task(limited())
+    with suppress(TimeoutError):
+        done, _ = await asyncio.wait([task], timeout=ANSWER_S)
+        if done:
+            return task.result()
+        _left.add(task)
+        task.add_done_callback(_end)
+    raise StoreUnavailable(SILENT)
+
+
+def _end(task: asyncio.Task[Any]) -> None:
+    _left.discard(task)
+    _ = task.cancelled() or task.exception()  # else it would be logged as never looked at
 
 
 def nodes_of(context: AppContext) -> NodesWatch:

@@ -144,8 +144,7 @@ _UNSEALED_AFTER: Final = (
     "/* {table} WHERE {key} > $1 */"
 )
 _NUMBERED_AFTER: Final = (
-    "SELECT {rows} WHERE {key} > :after ORDER BY {key} LIMIT :limit "
-    "/* {table} WHERE {key} > $1 */"
+    "SELECT {rows} WHERE {key} > :after ORDER BY {key} LIMIT :limit /* {table} WHERE {key} > $1 */"
 )
 _ROWS_OF: Final = "SELECT {rows} WHERE {key} IN ({}) /* {table} WHERE {key} = ANY($1) */"
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy.engine import make_url
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.config.settings import Settings
 from app.core.clock import SetClock, SystemClock
@@ -19,7 +20,8 @@ from app.core.process import process_name
 from app.database import holders, postgresql
 from app.database.holders import HOLD, Holder
 from app.database.postgresql import Purpose
-from app.database.statements import statement
+from app.database.statements import PlainConnection, statement
+from app.monitoring import health
 from app.monitoring.health import refusal
 from app.receiving.inbox import Inbox, open_inbox
 from reconcile.instants import HOUR, Instant
@@ -36,6 +38,9 @@ BEAT_S = 0.5
 
 SILENT = f"UPDATE holders SET until = until - {2 * HOLD}"
 """As if each had not been heard of for more than a minute."""
+
+ASLEEP = "SELECT pg_sleep(60)"
+SLEEPERS = f"SELECT pid FROM pg_stat_activity WHERE query = '{ASLEEP}' AND state = 'active'"
 
 
 @asynccontextmanager
@@ -134,6 +139,48 @@ async def test_a_holder_that_writes_nothing_renews_its_row(
             while len(seen) < 3:
                 seen.add((await ask_in_loop(own_url, "SELECT newest FROM holders"))[0][0])
                 await asyncio.sleep(0.01)
+
+
+# --- what is given up -----------------------------------------------------------------------------
+
+
+async def test_after_a_cancelled_transaction_a_holder_comes_back_with_all_checks(
+    own_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with opened_for(own_url, "serving") as inbox:
+        writer = inbox.database.writer
+        asleep = asyncio.create_task(writer.commit(lambda plain: plain.ask(ASLEEP)))
+        async with asyncio.timeout(PATIENCE_S):
+            while not await ask_in_loop(own_url, SLEEPERS):  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        asleep.cancel()
+        await asyncio.wait([asleep])
+        entered = list[Holder]()
+        enter = postgresql.enter
+
+        async def noted(connection: AsyncConnection, holder: Holder) -> None:
+            entered.append(holder)
+            await enter(connection, holder)
+
+        monkeypatch.setattr(postgresql, "enter", noted)
+        await writer.touch()
+        assert entered == [writer.holder]
+
+
+async def test_a_look_that_takes_too_long_cancels_no_commit(
+    own_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(health, "ANSWER_S", 0.05)
+    async with opened_for(own_url, "serving") as inbox:
+
+        def slow(plain: PlainConnection) -> None:
+            plain.ask("SELECT pg_sleep(0.5)")
+            plain.ask("INSERT INTO meta VALUES ('ada', '')")
+
+        with pytest.raises(StoreUnavailable, match="does not answer"):
+            await health.bounded(inbox.database.writer.commit(slow))
+        await write(inbox, "bea")
+        assert await written(own_url) == ["ada", "bea"]
 
 
 # --- taking over ----------------------------------------------------------------------------------
