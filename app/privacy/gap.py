@@ -36,7 +36,8 @@ async def accept_found(
     """Accept what a database lacks, before it is served. Raise UsageError where it lacks nothing,
     and StoreUnavailable where an SQLite file is damaged.
 
-    follow  whether published numbers rise; where the caller does not do that
+    follow  False where the caller follows the loss: else a server's gap is not accepted. The loss
+            of a file is followed here, in case that the caller does not come so far
     """
     await bring_up_to_date(settings)
     async with open_inbox(settings, purpose="alone", refuses_gap=False) as inbox:
@@ -51,7 +52,7 @@ async def accept_found(
             raise StoreUnavailable(f"{problems[0]}: {PUT_BACK}")
         async with inbox.database.writing() as connection:
             await accept_gap(connection, found, at=at, reason=reason)
-            if follow:
+            if path is not None:
                 await follow_loss(connection, at=at)
             file = None if path is None else facts_at(path)
             if file is not None:

@@ -12,6 +12,7 @@ import pytest
 from app.core.clock import SystemClock
 from app.database import schema
 from app.database.locks import ServiceLock
+from app.orders.published_store import AHEAD
 from app.privacy.gap import accept_found
 from app.receiving.inbox_file_store import path_of
 from tests.cli.test_commands import Run, run
@@ -46,6 +47,13 @@ LASTING = {"console", "demo", "listen", "sandbox", "trigger", "worker"}
 def version(path: Path) -> str:
     with closing(sqlite3.connect(path)) as connection:
         return str(connection.execute("SELECT version_num FROM alembic_version").fetchone()[0])
+
+
+def number_before(path: Path) -> int:
+    """Return the number before the next one that is published."""
+    with closing(sqlite3.connect(path)) as connection:
+        (value,) = connection.execute("SELECT value FROM counters WHERE name = 'revisions'")
+        return int(value[0])
 
 
 @pytest.fixture
@@ -90,7 +98,8 @@ def test_no_command_changes_the_schema_under_a_service(
 
 
 def test_an_upgrade_hides_no_lost_commit(run: Run, tmp_path: Path, older: Path) -> None:
-    """It is refused before anything is migrated; who accepts the gap upgrades as well."""
+    """It is refused before anything is migrated; who accepts the gap upgrades as well. Numbers have
+    then risen, even where `db restored` comes no further."""
     before, inbox = version(older), path_of(older)
     put_new(inbox)
     with closing(sqlite3.connect(older)) as database, closing(sqlite3.connect(inbox)) as file:
@@ -106,8 +115,12 @@ def test_an_upgrade_hides_no_lost_commit(run: Run, tmp_path: Path, older: Path) 
         assert (refused.code, version(older)) == (3, before), words
         assert "--accept-gap --reason" in refused.err, refused.err
     settings, clock = settings_of(older), SystemClock()
-    found = asyncio.run(accept_found(settings, reason="a test", clock=clock))
-    assert (found.kind, version(older)) == ("database", NEWER)
+    accepting = accept_found(settings, reason="a test", clock=clock, follow=False)
+    assert (asyncio.run(accepting).kind, version(older)) == ("database", NEWER)
+    first = number_before(older)
+    assert first >= AHEAD
+    assert run("db", "restored").code == 0
+    assert number_before(older) > first
 
 
 def test_a_backup_of_the_older_version_is_made_and_restored_by_the_newer(
