@@ -366,8 +366,14 @@ class Database:
 
     async def distribute(self) -> list[str]:
         """Distribute tables over the nodes of a Citus cluster, and return their names. Only for
-        who has the database alone. Raises UsageError without a cluster."""
+        who has the database alone. Raises UsageError without a cluster, and ConfigurationError
+        where the database is not up to date."""
+        if not self.shared:
+            raise UsageError("SQLite has no nodes; `db distribute` needs PostgreSQL with Citus")
         async with self.writer.transaction() as connection:
+            current = await schema.current_version(connection)
+            if current != schema.NEWEST:
+                raise _upgrade_is_due(current)
             return await layout.distribute(connection)
 
     async def create(self, *, anew: bool) -> Path:

@@ -69,15 +69,11 @@ async def distribute(connection: AsyncConnection) -> list[str]:
 
 
 async def _require_cluster(connection: AsyncConnection) -> None:
-    if connection.dialect.name == "sqlite":
-        raise UsageError("SQLite has no nodes; `db distribute` needs PostgreSQL with Citus")
     if not await connection.scalar(text(_HAS_CITUS)):
         raise UsageError(
             "the database has no extension citus; create it on the coordinator and on each worker, "
             "and register the workers with citus_add_node"
         )
-    if not await connection.scalar(text("SELECT to_regclass('events') IS NOT NULL")):
-        raise UsageError("the database has no tables yet; run `tallyhook db upgrade` first")
     if not await connection.scalar(text(_NODES)):
         raise UsageError(
             "the coordinator knows no node that may hold rows; register the workers with "

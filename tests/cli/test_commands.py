@@ -569,3 +569,10 @@ def test_help(run: Run) -> None:
         ended = run(*words, "--help")
         assert ended.code == 0
         assert "Usage" in ended.out
+
+
+def test_what_needs_nodes_makes_no_sqlite_database(run: Run, tmp_path: Path) -> None:
+    refused = run("db", "distribute")
+    assert refused.code == 2
+    assert "SQLite has no nodes" in refused.err
+    assert not list(tmp_path.glob("*.db*"))
