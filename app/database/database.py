@@ -243,8 +243,7 @@ class Database:
                 raise
         if watch.moved or (seen is not None and (seen.gap is not None or seen.server != server)):
             watch.moved = True
-            for writer in self._writers:
-                await writer.reconnect()
+            await self._reconnect()
             watch.moved = False
             return 1
         if seen is not None:
@@ -253,6 +252,19 @@ class Database:
             if watch.server == server:
                 watch.waits = seen.waits
         return 0
+
+    async def _reconnect(self) -> None:
+        """Have all writers connect anew, and refuse what they are asked to write where one of them
+        cannot. First all leave the former server, on which no check would keep them."""
+        failures = list[StoreUnavailable]()
+        for act in (Writer.disconnect, Writer.connect):
+            for writer in self._writers:
+                try:
+                    await act(writer)
+                except StoreUnavailable as error:
+                    failures.append(error)
+        if failures:
+            raise failures[0]
 
     async def _open_writing(self, *, upgrade: bool) -> None:
         """Check version, schema and stamp. A new SQLite database is made. Does not ask for room:

@@ -485,14 +485,20 @@ class Writer:
 
     async def connect(self) -> None:
         """Connect now, with all checks of a new connection. Raises as `transaction` does."""
-        async with self._alone():
-            pass
+        try:
+            async with self._alone():
+                pass
+        except StoreUnavailable as error:
+            self.trouble = str(error)
+            raise
 
-    async def reconnect(self) -> None:
-        """Connect anew, to the server that takes writes now. Raises as `transaction` does."""
-        async with self._alone():
+    async def disconnect(self) -> None:
+        """Give up the connection to a PostgreSQL server; the next use makes another."""
+        await self._wait_for_turn()
+        try:
             await self._give_up_connection()
-        await self.connect()
+        finally:
+            self._leave()
 
     async def checkpoint(self) -> bool:
         """Fold SQLite's write-ahead log into the file, and sync both. Return whether the log was

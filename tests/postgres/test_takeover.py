@@ -26,7 +26,7 @@ from app.privacy.backup import follow_on
 from app.privacy.gap import accept_found, follow_takeover
 from app.receiving.inbox import Inbox, open_inbox
 from tests.contexts import settings_of
-from tests.database.builders import arrival, context, fetch, keep, opened, rows, said
+from tests.database.builders import arrival, context, fetch, keep, opened, rows, said, submit
 from tests.memory import memory
 from tests.postgres.conftest import ask_in_loop, migrate
 from tests.postgres.loading import assert_kept_once, under_load
@@ -294,4 +294,7 @@ async def test_one_process_that_misses_a_commit_stops_all_others(
         assert one.database.watch is not None
         with pytest.raises(StoreUnavailable, match="lacks commits of a running process"):
             await one.database.watch_server()
+        assert "lacks commits of a running process" in str(await refusal(context(one)))
+        with pytest.raises(StoreUnavailable, match="lacks commits of a running process"):
+            await submit(one, arrival(said("e3", order="A")))
         assert "lacks commits of a running process" in await refused(one, "e2")
