@@ -217,13 +217,22 @@ _CHECKED: Final = (
 
 
 def server_moved(connection: PlainConnection) -> str | None:
-    """Say so where PostgreSQL is another server than noted, or on another timeline, and what to do.
+    """Say so where PostgreSQL is another server than noted, or on another timeline, or has a gap
+    that nobody has accepted; and what to do.
 
     A base backup that is started as it is leaves no trace and is not noticed.
     """
-    if (seen := look(connection)) is None or seen.noted in (None, seen.server):
+    if (seen := look(connection)) is None:
+        return None
+    if seen.gap is not None:
+        return _refusal(seen.gap)
+    if seen.noted in (None, seen.server):
         return None
     return _CHECKED if seen.server.follows(seen.noted) else _MOVED
+
+
+def _refusal(gap: FoundGap) -> str:
+    return f"{gap.sentence()}; {RESTORED} {ACCEPT}`"
 
 
 class NotCompared(StoreUnavailable):
@@ -303,7 +312,7 @@ class ServerWatch:
         self._refuse(found)
 
     def _refuse(self, gap: FoundGap) -> NoReturn:
-        self.refuses = f"{gap.sentence()}; {RESTORED} {ACCEPT}`"
+        self.refuses = _refusal(gap)
         raise StoreUnavailable(self.refuses)
 
     async def _go_on(self, connection: AsyncConnection, holder: Holder, here: Server) -> None:

@@ -17,10 +17,11 @@ import pytest
 from app.core.clock import SystemClock
 from app.core.errors import ConfigurationError, StoreUnavailable
 from app.database.gaps import accepted_gaps
+from app.database.nodes import Nodes
 from app.database.servers import server_state
 from app.database.takeover import LOOK_S as WATCH_S
 from app.database.takeover import NotCompared
-from app.monitoring.health import refusal
+from app.monitoring.health import refusal, unsafe
 from app.orders.read_feed import read_feed, read_from
 from app.privacy.backup import follow_on
 from app.privacy.gap import accept_found, follow_takeover
@@ -295,6 +296,10 @@ async def test_one_process_that_misses_a_commit_stops_all_others(
         with pytest.raises(StoreUnavailable, match="lacks commits of a running process"):
             await one.database.watch_server()
         assert "lacks commits of a running process" in str(await refusal(context(one)))
+        (moved,) = await unsafe(context(one), Nodes(None, {}, {}))
+        what, _, do = moved.partition("; ")
+        assert "lacks commits of a running process" in what
+        assert do.endswith("`tallyhook db restored --accept-gap --reason TEXT`")
         with pytest.raises(StoreUnavailable, match="lacks commits of a running process"):
             await submit(one, arrival(said("e3", order="A")))
         assert "lacks commits of a running process" in await refused(one, "e2")
