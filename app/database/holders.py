@@ -35,8 +35,7 @@ BEAT_S: Final = 15.0
 slow server costs none its place."""
 
 KEPT: Final[Duration] = 7 * DAY
-"""How long the row of a holder that is not heard of stays: it tells a holder that was taken over
-so."""
+"""How long the row of a holder stays that was taken over, and tells it so."""
 
 _numbers = count()
 
@@ -155,10 +154,13 @@ def enter(
     now = holder.clock.now()
     rows = [Found(*row) for row in connection.ask(_ALL)]
     own = next((each for each in rows if each.holder == holder.id), None)
-    if own is not None and own.epoch != holder.epoch:
+    is_lost = bool(holder.newest) if own is None else own.epoch != holder.epoch
+    if is_lost:
         raise StorePoisoned(TAKEN_OVER)
     gone = [
-        each.holder for each in rows if each.until < now - KEPT or has_ended(_process(each.holder))
+        each.holder
+        for each in rows
+        if (each.kind == "ended" and each.until < now - KEPT) or has_ended(_process(each.holder))
     ]
     if gone:
         connection.ask(_DELETE, (gone,))

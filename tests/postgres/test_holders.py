@@ -129,6 +129,24 @@ async def test_a_process_of_this_machine_that_has_ended_is_waited_for_by_nobody(
                 assert [each[0] for each in found] == [asked]
 
 
+async def test_only_the_row_of_one_that_was_taken_over_goes_with_age(
+    own_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Any other is watched first, however old it is by our clock."""
+    monkeypatch.setattr(holders, "BEAT_S", BEAT_S)
+    row = "INSERT INTO holders VALUES ('elsewhere:1:7/0', '{}', 'there', 1, {}, 'tx_1')"
+    long_ago = SystemClock().now() - holders.KEPT - HOLD
+    kept = "SELECT epoch, kind FROM holders"
+    await ask_in_loop(own_url, row.format("serving", long_ago))
+    async with opened_for(own_url, "alone"):
+        pass
+    assert [tuple(each) for each in await ask_in_loop(own_url, kept)] == [(2, "ended")]
+    await ask_in_loop(own_url, f"UPDATE holders SET until = {long_ago}")
+    async with opened_for(own_url, "alone"):
+        pass
+    assert await ask_in_loop(own_url, kept) == []
+
+
 async def test_a_holder_that_writes_nothing_renews_its_row(
     own_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -240,19 +258,20 @@ async def test_one_that_was_taken_over_keeps_no_delivery(
     """Neither over the connection that it has, nor over a new one; and it ends."""
     monkeypatch.setattr(holders, "BEAT_S", BEAT_S)
     silent = "UPDATE holders SET epoch = epoch + 1, kind = 'ended'"
-    for over_new in (False, True):
+    ways = (silent, False), (silent, True), ("DELETE FROM holders", True)
+    for count, (way, over_new) in enumerate(ways, 1):
         async with opened(own_url) as inbox:
             told: list[str] = []
             inbox.database.on_poison = told.append
             await submit(inbox, arrival(said("e1", order="A")))
-            await ask_in_loop(own_url, silent)
+            await ask_in_loop(own_url, way)
             if over_new:
                 await inbox.writer.writer._give_up_connection()
             with pytest.raises(StorePoisoned, match="another process took"):
                 await submit(inbox, arrival(said("e2", order="A")))
             assert len(told) == 1
             assert "start it again" in told[0]
-        assert (await ask_in_loop(own_url, "SELECT sum(count) FROM inbox"))[0][0] == 1 + over_new
+        assert (await ask_in_loop(own_url, "SELECT sum(count) FROM inbox"))[0][0] == count
 
 
 def test_a_frozen_service_that_is_taken_over_writes_nothing_once_it_goes_on(
