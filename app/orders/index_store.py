@@ -75,8 +75,8 @@ def _index(
     verdicts: list[StoredVerdict] = []
     fresh: list[NewEvent] = []
     events = [reread.event for reread in rereads if reread.event is not None]
-    known.load(connection, events)
     linking.load_of(connection, events)
+    known.load(connection, events)  # once all nodes have what was committed
     for reread in rereads:
         event, delivery = reread.event, reread.delivery
         verdict = "unreadable" if event is None else known.judge(event, linking)

@@ -15,6 +15,7 @@ from typing import Final, Literal, NamedTuple, TypeVar
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.core.errors import StoreUnavailable
+from app.database.layout import settle
 from app.database.locks import LINKING, REFUSING, take_lock
 from app.database.mapping import DELIVERY_COLUMNS, EVENT_COLUMNS, event_row
 from app.database.statements import PlainConnection, insert_rows, run, select_rows
@@ -208,7 +209,8 @@ def append_ahead(
 
 def _mark_ahead(connection: PlainConnection, arrivals: Sequence[Arrival]) -> Appended:
     """Mark what `append_ahead` has stored, in this transaction or in one that was cut short. Raises
-    StoreUnavailable where a delivery cannot be seen yet."""
+    StoreUnavailable where something of it cannot be seen yet."""
+    settle(connection)
     given = [each.delivery_id for each in arrivals]
     found: dict[str, StoredVerdict] = dict(select_rows(connection, sql=_VERDICTS, values=given))
     if any(each.delivery_id not in found for each in arrivals):
@@ -356,8 +358,8 @@ def _judge(connection: PlainConnection, arrivals: Sequence[Arrival], memory: Lin
     verdicts: list[StoredVerdict] = []
     fresh: list[NewEvent] = []
     events = [arrival.event for arrival in arrivals if arrival.event is not None]
-    known.load(connection, events)  # 1
-    linking.load_of(connection, events)
+    linking.load_of(connection, events)  # 1
+    known.load(connection, events)  # once all nodes have what was committed
     for arrival in arrivals:  # 2
         event = arrival.event
         verdict = "unreadable" if event is None else known.judge(event, linking)

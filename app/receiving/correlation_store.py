@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Final
 
+from app.database.layout import settle
 from app.database.statements import PlainConnection, insert_rows, select_rows
 from app.sealing.log_queue_store import mark_read_again
 from reconcile.ledger.events import UNCONFIRMED, Event
@@ -196,6 +197,7 @@ class Linking:
             self.links |= {(row[0], row[1], row[2]): row[3] for row in rows}
 
     def _look_for_orphans(self, connection: PlainConnection) -> None:
+        settle(connection)  # one that is not seen would be adopted by nobody
         rows = connection.ask("SELECT 1 FROM events WHERE order_key IS NULL LIMIT 1")
         self.orphans = bool(rows)
 

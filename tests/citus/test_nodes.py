@@ -2,6 +2,8 @@
 
 import asyncio
 import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -140,6 +142,66 @@ async def test_a_commit_that_a_node_has_not_heard_of_is_waited_for(
     finally:
         await ask_in_loop(there, "ROLLBACK PREPARED 'of an append'")
     assert await read_some(reader) == 1
+
+
+@asynccontextmanager
+async def unheard(inbox: Inbox, citus: Cluster, event: str) -> AsyncIterator[None]:
+    """Meanwhile the event's node has not heard that the event was committed."""
+    url = inbox.settings.database_url
+    [(shard, host)] = await ask_in_loop(
+        url,
+        "SELECT 'events_' || shardid, nodename FROM citus_shards WHERE shardid = "
+        f"get_shard_id_for_distribution_column('events', '{event}')",
+    )
+    [node] = [each for each in citus.workers if str(each.folder) == host]
+    there = node.url(make_url(url).database or "")
+    await ask_in_loop(there, f"CREATE TABLE unheard AS SELECT * FROM {shard}")
+    await ask_in_loop(there, f"DELETE FROM {shard}")
+    await ask_in_loop(
+        there,
+        "BEGIN",
+        f"INSERT INTO {shard} OVERRIDING SYSTEM VALUE SELECT * FROM unheard",
+        "PREPARE TRANSACTION 'of an event'",
+    )
+    try:
+        yield
+    finally:
+        await ask_in_loop(there, "COMMIT PREPARED 'of an event'")
+        await ask_in_loop(there, "DROP TABLE unheard")
+
+
+async def test_nothing_is_marked_while_its_event_cannot_be_seen(
+    inbox: Inbox, citus: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its order would be folded without it, and never again."""
+
+    def ends(*_: object, **__: object) -> None:
+        raise StoreUnavailable("the reader ends here", reason="busy")
+
+    reader = reading(inbox)
+    await submit(inbox, arrival(said("e1", "succeeded", order="A", payment="p")))
+    with monkeypatch.context() as patch:
+        patch.setattr(receiving_inbox, "append_ready", ends)
+        with pytest.raises(StoreUnavailable):
+            await read_some(reader)
+    async with unheard(inbox, citus, "e1"):
+        with pytest.raises(StoreUnavailable, match="not heard yet"):
+            await read_some(reader)
+        assert await rows(inbox, UNREAD) == [(1,)]
+    assert await read_some(reader) == 1
+    assert await refold_until_quiet(context(inbox, at=1), limit=10, progress=quiet) == 1
+
+
+async def test_no_link_is_made_while_an_orphan_cannot_be_seen(inbox: Inbox, citus: Cluster) -> None:
+    """Nobody would adopt it."""
+    later = arrival(said("e2", order="A", payment="p"))
+    await keep(inbox, arrival(said("e1", "succeeded", payment="p")))
+    async with unheard(inbox, citus, "e1"):
+        with pytest.raises(StoreUnavailable, match="not heard yet"):
+            await keep(inbox, later)
+    assert await keep(inbox, later) == ["stored"]
+    found = await rows(inbox, "SELECT event_id, order_key FROM events ORDER BY 1")
+    assert found == [("e1", "A"), ("e2", "A")]
 
 
 async def test_appends_wait_while_the_whole_database_is_read(inbox: Inbox) -> None:
