@@ -15,6 +15,7 @@ from time import monotonic
 from typing import Any, Final, Literal, NamedTuple
 
 import anyio
+import structlog
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from app.core.clock import SystemClock
@@ -35,6 +36,8 @@ from app.database.statements import (
     statement,
 )
 from app.database.takeover import Server, ServerWatch
+
+log = structlog.get_logger()
 
 _CLOCK: Final = SystemClock()
 
@@ -322,8 +325,8 @@ class Writer:
         """When this process took the lock between processes; None while it does not hold it."""
         self._wanted_at = -WANTED_S
         """When another process last waited for a transaction here."""
-        self.held_s = self._ended_at = 0.0
-        """Duration of the last transaction, its commit included; and when it ended."""
+        self.held_s = 0.0
+        """Duration of the last transaction, its commit included."""
         self._connection: AsyncConnection | None = None
         self._connected_before = False
         self._watch = watch
@@ -437,8 +440,7 @@ class Writer:
                         await self._give_up_connection()
                     raise meaning from error
                 finally:
-                    self._ended_at = monotonic()
-                    self.held_s = self._ended_at - began
+                    self.held_s = monotonic() - began
         finally:
             self._leave()
 
@@ -650,16 +652,20 @@ class Writer:
             await connection.close()
             raise
         if self._beating is None:
-            self._beating = asyncio.create_task(self._beat())
+            self._beating = asyncio.create_task(self._beat(holder))
 
-    async def _beat(self) -> None:
-        """Renew the holder's row while nothing is written."""
+    async def _beat(self, holder: Holder) -> None:
+        """Renew the holder's row while nothing is committed."""
         while self._poison is None:
-            written = self._ended_at
+            before = holder.newest
             await asyncio.sleep(holders.BEAT_S)
-            if self._ended_at == written and self._connection is not None:
-                with suppress(StoreUnavailable, StorePoisoned):  # told by `trouble` and `poison`
+            if holder.newest == before and self._connection is not None:
+                try:
                     await self.commit(lambda plain: None)
+                except (StoreUnavailable, StorePoisoned):
+                    pass  # told by `trouble` and `poison`
+                except Exception as error:
+                    log.error("a holder's row cannot be renewed", exc_info=error)
 
     async def _give_up_connection(self) -> None:
         """Drop a PostgreSQL connection: whether it committed is unknown, and it may be dead."""

@@ -26,7 +26,17 @@ from app.monitoring.health import refusal
 from app.receiving.inbox import Inbox, open_inbox
 from reconcile.instants import HOUR, Instant
 from tests.api.driving import of_order
-from tests.database.builders import arrival, change, context, keep, opened, rows, said, submit
+from tests.database.builders import (
+    arrival,
+    change,
+    context,
+    keep,
+    opened,
+    rolled_back,
+    rows,
+    said,
+    submit,
+)
 from tests.e2e.processes import serving
 from tests.postgres.conftest import ask, ask_in_loop
 from tests.postgres.proxy import Proxy
@@ -147,16 +157,33 @@ async def test_only_the_row_of_one_that_was_taken_over_goes_with_age(
     assert await ask_in_loop(own_url, kept) == []
 
 
-async def test_a_holder_that_writes_nothing_renews_its_row(
+async def test_a_holder_that_commits_nothing_renews_its_row(
     own_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Also where all that it begins is rolled back, and after a renewal that failed in any way."""
     monkeypatch.setattr(holders, "BEAT_S", 0.02)
-    async with opened_for(own_url, "alone"):
+    async with opened_for(own_url, "alone") as inbox:
+        monkeypatch.setattr(inbox.database.writer, "commit", unlucky(inbox.database.writer.commit))
         seen = set[str]()
         async with asyncio.timeout(PATIENCE_S):
             while len(seen) < 3:
+                async with rolled_back(inbox):
+                    pass
                 seen.add((await ask_in_loop(own_url, "SELECT newest FROM holders"))[0][0])
                 await asyncio.sleep(0.01)
+
+
+def unlucky(commit: Any) -> Any:
+    """Return the same function, which fails the first time."""
+    failed = list[bool]()
+
+    async def tried(function: Any) -> None:
+        if not failed:
+            failed.append(True)
+            raise RuntimeError
+        await commit(function)
+
+    return tried
 
 
 # --- what is given up -----------------------------------------------------------------------------
