@@ -33,7 +33,7 @@ from app.database.locks import MIGRATING, ServiceLock, WriteLock, take_lock
 from app.database.postgresql import Purpose
 from app.database.schema import Made, identity_of
 from app.database.statements import Plain, PlainConnection, Result, Words, run, run_snapshot
-from app.database.takeover import ANSWER_S, NotCompared, ServerWatch, look, note_server
+from app.database.takeover import ANSWER_S, LOOK_S, NotCompared, ServerWatch, look, note_server
 from app.database.writer import MIB, DatabaseFiles, LogLength, Space, Writer
 
 log = structlog.get_logger()
@@ -232,7 +232,10 @@ class Database:
         `Writer.transaction` does."""
         assert self.watch is not None
         watch, server, seen = self.watch, self.watch.server, None
-        watch.looked_at = monotonic()
+        now = monotonic()
+        if now > watch.looked_at + 2 * LOOK_S:  # it stood still, while others may have written
+            watch.waits = None
+        watch.looked_at = now
         try:
             async with asyncio.timeout(ANSWER_S):
                 seen = await self.on_snapshot(look)

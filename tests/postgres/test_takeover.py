@@ -256,7 +256,10 @@ async def test_a_process_that_begins_after_a_takeover_concludes_nothing(
         assert watch is not None
         for waits, ago_s in ((None, 0), (True, 3 * WATCH_S)):  # nothing was seen, or long ago
             watch.waits, watch.looked_at = waits, watch.looked_at - ago_s
+            with pytest.raises(NotCompared):
+                await one.database.watch_server()
             assert "is being compared" in await refused(one, "e2")
+        watch.waits = True  # as if it knew
         await one.database.watch_server()
         await kept(one, "e2")
         async with open_inbox(settings_of(servers.second), purpose="writing") as new:
