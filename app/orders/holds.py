@@ -125,6 +125,8 @@ def hold_back(
     if not orders:
         return {}
     published = _of_other_rules(connection, orders, policy=context.policy)
+    if not published:
+        return {}
     histories = histories_of(connection, list(published))
     now = context.clock.now()
     held = {

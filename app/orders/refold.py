@@ -12,6 +12,7 @@ import structlog
 
 from app.context.context import AppContext
 from app.core.logs import LogLine
+from app.database.layout import settle
 from app.database.statements import PlainConnection
 from app.orders import policy_version_store
 from app.orders.history_store import contests_of, histories_of
@@ -250,6 +251,7 @@ def _publish_standing(
 
     later  orders that are not published now, and when they are due
     """
+    settle(connection)  # before any row is locked: a hold reads histories
     # Of orders that share evidence all marks stand, or none does: evidence on one may concern all,
     # and another process may have published it.
     standing = set(due_store.unchanged(connection, list(chain(*marks))))
