@@ -11,7 +11,7 @@ import asyncio
 import errno
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 from time import monotonic
 from typing import Final, Protocol
@@ -130,9 +130,17 @@ class Database:
                  answers has a snapshot of its own
         """
         try:
-            async with self.reader.connect() as connection, connection.begin():
+            async with (
+                AsyncExitStack() as locked,
+                self.reader.connect() as connection,
+                connection.begin(),
+            ):
                 if settled and self.spread:
+                    # A snapshot begins with its first statement, and that waits for the locks.
+                    first = await locked.enter_async_context(self.reading())
+                    await run(first, layout.settle, long=True)
                     await run(connection, layout.settle, long=True)
+                    await locked.aclose()
                 yield connection
         except driver_errors() as error:
             raise self.writer.judged(error) from error

@@ -2,18 +2,23 @@
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from sqlalchemy import text
 from sqlalchemy.engine import make_url
 
 from app.core.errors import StoreUnavailable
 from app.database import layout
+from app.database.locks import LINKING, take_lock
+from app.database.statements import PlainConnection, run
 from app.orders.refold import refold_until_quiet
 from app.orders.set_aside import HOLDING
+from app.receiving import due_store
 from app.receiving import inbox as receiving_inbox
+from app.receiving.due_store import Due
 from app.receiving.inbox import Inbox
 from app.receiving.reader import ReaderContext, read_some
 from tests.citus.cluster import Cluster, settings_of
@@ -212,6 +217,46 @@ async def test_appends_wait_while_the_whole_database_is_read(inbox: Inbox) -> No
             await read_some(reader)
         assert await rows(inbox, UNREAD) == [(1,)]
     assert await read_some(reader) == 1
+
+
+async def test_who_reads_the_whole_database_sees_what_it_has_waited_for(inbox: Inbox) -> None:
+    waits = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+    url, noted = inbox.settings.database_url, "SELECT value FROM meta WHERE name = 'late'"
+
+    async def read() -> str | None:
+        async with inbox.database.reading(settled=True) as connection:
+            found: str | None = await connection.scalar(text(noted))
+            return found
+
+    async with inbox.database.writing() as connection:
+        await run(connection, take_lock, LINKING)
+        reads = asyncio.create_task(read())
+        while await ask_in_loop(url, waits) == [(0,)]:  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+        await connection.execute(text("INSERT INTO meta (name, value) VALUES ('late', 'seen')"))
+    assert await reads == "seen"
+
+
+async def test_orders_are_published_under_the_lock_of_their_events(
+    inbox: Inbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before any mark is locked, else an append and a hold by new rules wait for each other."""
+    held, unchanged = list[tuple[int]](), due_store.unchanged
+
+    def looks(connection: PlainConnection, marks: Sequence[Due]) -> list[Due]:
+        held.extend(connection.ask(HELD_HERE, (LINKING,)))
+        return unchanged(connection, marks)
+
+    monkeypatch.setattr(due_store, "unchanged", looks)
+    await keep(inbox, arrival(said("e1", "succeeded", order="A")))
+    assert await refold_until_quiet(context(inbox, at=1), limit=10, progress=quiet) == 1
+    assert held == [(1,)]
+
+
+HELD_HERE = (
+    "SELECT count(*) FROM pg_locks "
+    "WHERE locktype = 'advisory' AND granted AND objid = ? AND pid = pg_backend_pid()"
+)
 
 
 async def test_a_deep_check_of_a_distributed_database_finds_nothing(inbox: Inbox) -> None:
