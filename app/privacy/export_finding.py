@@ -73,9 +73,12 @@ async def find_person(
             same = [each for each in people if each & stated]
             people = [each for each in people if not each & stated]
             people += [stated.union(*same)] if stated else []
-        if len(people) > 1:
+        # One message may state the number, and another the address, of the same customer.
+        numbers = sum(any(text.isdecimal() for text in each) for each in people)
+        addresses = sum(not all(text.isdecimal() for text in each) for each in people)
+        if (count := max(numbers, addresses)) > 1:
             raise UsageError(
-                f"messages of {order} name {len(people)} customers: name the one who asks by "
+                f"messages of {order} may name {count} customers: name the one who asks by "
                 "number or email address"
             )
         found.named_by = sorted(found.identifiers)

@@ -174,13 +174,31 @@ async def test_a_copy_that_is_too_large_is_refused(
             await export(driver.context, asked())
         await driver.send(paid("ORD-1", "e2", OTHER, name="Otieno Ouma"))
         await refold_until_quiet(driver.context, limit=10, progress=quiet)
-        with pytest.raises(UsageError, match=r"ORD-1 name 2 customers: .* by number or email"):
+        with pytest.raises(UsageError, match=r"ORD-1 may name 2 customers: .* by number or email"):
             await export(driver.context, asked(order="ORD-1"))
         with pytest.raises(UsageError, match="--identity says how you checked"):
             await export(driver.context, asked(phone=f"+{PHONE}", identity=" "))
         with pytest.raises(UsageError, match="leave the phone number out"):
             await export(driver.context, asked(phone=f"+{PHONE}", identity=f"called {SPELLED}"))
         assert driver.rows("SELECT 1 FROM audit WHERE action = 'data_exported'") == []
+
+
+async def test_a_number_and_an_address_may_be_of_one_customer(tmp_path: Path) -> None:
+    """One message states this, and the other that; two addresses are two customers'."""
+    async with driving(tmp_path, with_worker=False, looking=True) as driver:
+        driver.context = driver.service.context
+        await driver.send(paid("ORD-1", "e1"))
+        for name, address in (("e2", EMAIL), ("e3", "otieno@example.com")):
+            other = paid("ORD-1", name, email=address)
+            del other["data"]["customer"]["phone"]
+            await driver.send(other)
+            await refold_until_quiet(driver.context, limit=10, progress=quiet)
+            if name == "e2":
+                made = await export(driver.context, asked(order="ORD-1"))
+        assert len(data(made)["deliveries"]) == 2
+        assert EMAIL in everything(made)
+        with pytest.raises(UsageError, match="ORD-1 may name 2 customers"):
+            await export(driver.context, asked(order="ORD-1"))
 
 
 @pytest.mark.parametrize("wanted", [False, True])
