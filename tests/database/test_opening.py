@@ -342,4 +342,4 @@ async def test_a_worker_drops_cached_pages_and_folds_the_log_first(
     monkeypatch.setattr(Writer, "checkpoint", folded)
     settings = settings_of(url)
     async with open_inbox(settings, purpose="working"):
-        assert done == ["t.db", "connected", "folded", "t.db.inbox"]
+        assert done == ["t.db.inbox", "t.db", "connected", "folded"]
