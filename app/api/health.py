@@ -168,7 +168,8 @@ class Health:
     async def metrics(self, request: Request) -> Response:
         """Answer with metrics for Prometheus."""
         try:
-            state, nodes = await store_state(self._context), await self._nodes.look()
+            state = await bounded(store_state(self._context))
+            nodes = await bounded(self._nodes.look())
         except TallyhookError:
             # What this process knows by itself, and that it can store nothing: just then alerts
             # ask for it, and a scrape that fails would tell them that nobody answers.

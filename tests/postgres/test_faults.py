@@ -208,9 +208,11 @@ async def test_readiness_does_not_wait_for_a_server_that_stands_still(
         try:
             async with asyncio.timeout(PATIENCE_S):
                 ready = await driver.client.get("/readyz")
+                figures = await driver.client.get("/metrics")
         finally:
             server.freeze(signal.SIGCONT)
         assert (ready.status_code, ready.json()["reasons"]) == (503, [SILENT])
+        assert "tallyhook_store_writable 0" in figures.text
         async with asyncio.timeout(PATIENCE_S):
             while (await driver.client.get("/readyz")).status_code != 200:  # noqa: ASYNC110
                 await asyncio.sleep(LOOK_S)
