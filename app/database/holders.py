@@ -175,12 +175,12 @@ def enter(
     for each in in_way:
         heard_of = each.holder in watched and each not in silent
         if heard_of or now < each.until <= now + HOLD:
-            raise _refusal(each, alone=holder.kind == "alone")
+            raise _refusal(each, now=now, alone=holder.kind == "alone")
     if unheard := [each for each in in_way if each not in silent]:
         return unheard
     for each in in_way:
         if not connection.ask(_TAKE_OVER, (now, each.holder, each.newest)):
-            raise _refusal(each, alone=holder.kind == "alone")
+            raise _refusal(each, now=now, alone=holder.kind == "alone")
     if own is None:
         holder.epoch += 1
         host = socket.gethostname()
@@ -197,13 +197,12 @@ def leave(connection: PlainConnection, holder: Holder) -> None:
     connection.ask(_DELETE, ([holder.id],))
 
 
-def _refusal(other: Found, *, alone: bool) -> Exception:
-    """Say who is in the way, and until when at most."""
+def _refusal(other: Found, *, now: Instant, alone: bool) -> Exception:
+    """Say who is in the way, and until when at most; a clock that is wrong says nothing of that."""
     number = _process(other.holder).rsplit(":", 2)[1]
-    who = (
-        f"process {number} on {other.host}, {other.kind}; if that machine is lost, wait until "
-        f"{format_instant(other.until)}"
-    )
+    who = f"process {number} on {other.host}, {other.kind}"
+    if now < other.until <= now + HOLD:
+        who += f"; if that machine is lost, wait until {format_instant(other.until)}"
     if alone:
         return UsageError(f"another process serves this database; stop all of them first ({who})")
     return StoreUnavailable(
