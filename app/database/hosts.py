@@ -9,7 +9,7 @@ taken over and it does not know. Only a server with a newer timeline proves the 
 has reached another server, all connections to the one before are ended: what they read is out of
 date, and what they write may be lost.
 
-Leaves out: whether the new server has all commits of the one before (`facts`).
+Leaves out: whether the new server has all commits of the one before (`takeover`).
 """
 
 import asyncio
