@@ -13,7 +13,7 @@ Leaves out what follows in other rooms: see `privacy/gap.py`.
 """
 
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from time import monotonic
 from typing import Final, NamedTuple, NoReturn
 
@@ -111,6 +111,7 @@ def _note(connection: PlainConnection, name: str, value: str) -> None:
 # --- a look at it ---------------------------------------------------------------------------------
 
 _LACKS: Final = "a standby took over that lacks commits of a running process"
+_OTHER: Final = "the database is another one than before, and lacks commits of a running process"
 _LOOSE: Final = "a standby took over, and not every commit had waited for it"
 _NOBODY: Final = (
     "a standby took over or a base backup was put back, and no process that ran before has "
@@ -136,7 +137,7 @@ class Look(NamedTuple):
     waits     whether commits wait until a standby has them on its disk
     gap       a gap that a process has found, and nobody has accepted
     accepted  whether what this server lacks is accepted
-    newest    mark of the holder's newest commit; None without the holder
+    newest    marks of the newest commits of the holders that are there
     """
 
     server: Server
@@ -144,21 +145,22 @@ class Look(NamedTuple):
     waits: bool
     gap: FoundGap | None
     accepted: bool
-    newest: str | None
+    newest: Mapping[str, str]
 
 
-def look(connection: PlainConnection, holder: str = "") -> Look | None:
-    """Look at the server of this connection; None on SQLite, and where `server_of` returns that."""
+def look(connection: PlainConnection, *ids: str) -> Look | None:
+    """Look at the server of this connection, and at these holders; None on SQLite, and where
+    `server_of` returns that."""
     if connection.dialect == "sqlite" or (server := server_of(connection.ask)) is None:
         return None
-    newest = connection.ask("SELECT newest FROM holders WHERE holder=?", (holder,))
+    newest = connection.ask("SELECT holder, newest FROM holders WHERE holder = ANY(?)", (ids,))
     return Look(
         server=server,
         noted=server_noted(connection),
         waits=connection.ask(_WAITS)[0][0],
         gap=_named_gap(connection),
         accepted=_noted(connection, "gap") == str(server),
-        newest=newest[0][0] if newest else None,
+        newest=dict(newest),
     )
 
 
@@ -243,6 +245,7 @@ class ServerWatch:
     """What a running process knows of the server that it works on.
 
     server    the server that it has checked last
+    servers   that of the last connection of each of its holders
     waits     whether each look at it has shown that commits wait for a standby, and one of ours
               then did; None before that
     looked_at  when it was last looked at, by the machine's own clock: a process that stood still
@@ -256,6 +259,7 @@ class ServerWatch:
 
     def __init__(self) -> None:
         self.server: Server | None = None
+        self.servers: dict[Holder, Server] = {}
         self.waits: bool | None = None
         self.looked_at = 0.0
         self.moved = False
@@ -272,27 +276,23 @@ class ServerWatch:
             self.on_moved()
             raise NotCompared(self.refuses or _CHECKED)
 
-    async def check(
-        self, connection: AsyncConnection, holder: Holder, *, last: Server | None
-    ) -> Server | None:
-        """Check the server of a holder's new connection, before its first transaction, and return
-        it. Raise StoreUnavailable where commits are missing there, or may be.
-
-        last  server of the holder's last connection
-        """
+    async def check(self, connection: AsyncConnection, holder: Holder) -> None:
+        """Check the server of a holder's new connection, before its first transaction. Raise
+        StoreUnavailable where commits are missing there, or may be."""
         async with connection.begin():
-            seen = await run(connection, look, holder.id)
+            seen = await run(connection, look, *(each.id for each in self.servers))
         if seen is None:
-            return None
+            return
         if seen.gap is not None:
             self._refuse(seen.gap)
-        here, before = seen.server, last or self.server
+        here, before = seen.server, self.servers.get(holder, self.server)
         is_later = before is not None and here.follows(before)
         is_open = seen.noted is not None and here.follows(seen.noted)
-        if is_later and not seen.accepted:
-            if holder.newest and seen.newest not in holder.newest:
-                await self._find_gap(connection, _LACKS, now=holder.clock.now())
-            if here != self.server and self.waits is False:
+        if here != before and not seen.accepted:
+            if self._is_missing(seen):
+                detail = _LACKS if is_later else _OTHER
+                await self._find_gap(connection, detail, now=holder.clock.now())
+            if is_later and here != self.server and self.waits is False:
                 await self._find_gap(connection, _LOOSE, now=holder.clock.now())
         if is_open:
             knows = self.waits and monotonic() < self.looked_at + 2 * LOOK_S
@@ -303,7 +303,15 @@ class ServerWatch:
             self.server, self.waits, self.refuses = here, None, None
             self.on_moved()
         self.waits = self.waits if seen.waits else False
-        return here
+        self.servers[holder] = here
+
+    def _is_missing(self, seen: Look) -> bool:
+        """Return whether a server lacks the newest commit of a holder that was elsewhere."""
+        return any(
+            each.newest and seen.newest.get(each.id) not in each.newest
+            for each, server in self.servers.items()
+            if server != seen.server
+        )
 
     async def _find_gap(self, connection: AsyncConnection, detail: str, *, now: Instant) -> None:
         async with postgresql.transaction(connection, None):

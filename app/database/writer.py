@@ -35,7 +35,7 @@ from app.database.statements import (
     run_transaction,
     statement,
 )
-from app.database.takeover import Server, ServerWatch
+from app.database.takeover import ServerWatch
 
 log = structlog.get_logger()
 
@@ -330,8 +330,6 @@ class Writer:
         self._connection: AsyncConnection | None = None
         self._connected_before = False
         self._watch = watch
-        self._server: Server | None = None
-        """The PostgreSQL server of the last connection."""
         sqlite = self.dialect == "sqlite"
         self._run_transaction = (
             run_transaction if sqlite else partial(postgresql.run_transaction, holder=holder)
@@ -646,7 +644,7 @@ class Writer:
     async def _enter(self, connection: AsyncConnection, holder: Holder) -> None:
         try:
             if self._watch is not None:
-                self._server = await self._watch.check(connection, holder, last=self._server)
+                await self._watch.check(connection, holder)
             await postgresql.enter(connection, holder)
         except BaseException:
             await connection.close()
@@ -699,6 +697,8 @@ class Writer:
             try:
                 if self._connection is not None:
                     lost = self._poison is not None or self._connection.invalidated
+                    if self.holder is not None and self._watch is not None:
+                        self._watch.servers.pop(self.holder, None)  # its row goes
                     if self.holder is not None and not lost:
                         with suppress(StoreUnavailable, *faults.driver_errors()):
                             await postgresql.leave(self._connection, self.holder)

@@ -117,6 +117,7 @@ REASONS = [
     hosts.FORMER,
     takeover._CHECKED,
     takeover._LACKS,
+    takeover._OTHER,
     takeover._LOOSE,
     takeover._NOBODY,
 ]

@@ -279,6 +279,20 @@ async def test_where_all_processes_had_ended_a_person_decides(
         await restored(servers)
 
 
+async def test_one_writer_of_a_process_does_not_go_on_where_the_other_misses_a_commit(
+    place: tuple[Programs, Path],
+) -> None:
+    async with pair(place, "t") as servers, services(servers, 1) as (one,):
+        await kept(one, "e1")
+        await submit(one, arrival(said("e2", order="A")))
+        misses = one.writer.writer.holder
+        assert misses is not None
+        misses.begin()
+        misses.committed()
+        await servers.take_over()
+        assert "lacks commits of a running process" in await refused(one, "e3")
+
+
 async def test_one_process_that_misses_a_commit_stops_all_others(
     place: tuple[Programs, Path],
 ) -> None:
