@@ -429,3 +429,23 @@ async def test_a_commit_in_doubt_leaves_two_marks_of_which_the_row_has_one(
             await submit(inbox, item)
             ((found,),) = await ask_in_loop(url, asked)
             assert holder.newest == (found,)
+
+
+async def test_a_commit_that_another_database_of_this_name_lacks_is_a_gap(own_url: str) -> None:
+    """As after a restore under a running process, which goes on only where nothing is missing."""
+    async with opened_for(own_url, "serving") as inbox:
+        holder, watch, writer = holder_of(inbox), inbox.database.watch, inbox.database.writer
+        await write(inbox, "ada")
+        assert watch is not None
+        before = watch.servers[holder]._replace(tables="1/1")
+        for is_missing in (False, True):
+            watch.servers[holder] = before
+            if is_missing:
+                holder.begin()
+                holder.committed()
+            await writer.disconnect()
+            if not is_missing:
+                await write(inbox, "bea")
+                continue
+            with pytest.raises(StoreUnavailable, match="is another one than before"):
+                await write(inbox, "cem")
