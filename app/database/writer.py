@@ -696,10 +696,9 @@ class Writer:
                 await self._take()
             try:
                 if self._connection is not None:
-                    lost = self._poison is not None or self._connection.invalidated
                     if self.holder is not None and self._watch is not None:
                         self._watch.servers.pop(self.holder, None)  # its row goes
-                    if self.holder is not None and not lost:
+                    if self.holder is not None and not self._connection.invalidated:
                         with suppress(StoreUnavailable, *faults.driver_errors()):
                             await postgresql.leave(self._connection, self.holder)
                     await self._connection.close()

@@ -216,6 +216,7 @@ SILENT_COMMANDS: Final = {
     "console": "serves",
     "db adopt-inbox": "changes the inbox, and nobody reads meanwhile",
     "db create": "there is no inbox yet",
+    "db distribute": "nobody reads meanwhile",
     "db restored": "nobody reads meanwhile",
     "db upgrade": "nobody reads meanwhile",
     "db vacuum": "nobody reads meanwhile",

@@ -13,7 +13,7 @@ from app.context.unread import Backlog
 from app.core.errors import StorePoisoned, StoreUnavailable
 from app.receiving import inbox_writer_store
 from app.receiving.framing import Received
-from app.receiving.inbox_store import KEEP, Progress, put_counter
+from app.receiving.inbox_store import KEEP_HELD, Progress, put_counter
 from app.receiving.inbox_writer_store import InboxWriter
 from reconcile.instants import Instant
 from tests.reconcile.build import T
@@ -60,7 +60,7 @@ class Files:
 
     async def commit_statement(self, sql: str, values: tuple[Any, ...]) -> None:
         """Note it."""
-        assert sql == KEEP
+        assert sql == KEEP_HELD
         self.kept.append((values[0], None))
 
     async def checkpoint(self) -> bool:
