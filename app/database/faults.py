@@ -95,6 +95,7 @@ _PASSING_POSTGRESQL = {
     "55": "the database is busy; try again",
     "57": "the server is stopping, starting, or took too long; try again",
     "58": "the server reports a system error; see its log",
+    "XX": "the server reports an internal error; see its log",
 }
 """By code, or by its class, the first two characters. None is fatal: after an I/O error of its log
 the server itself stops and reads its disk again."""

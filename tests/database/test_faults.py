@@ -47,6 +47,7 @@ def test_an_untrusted_certificate_is_reported() -> None:
         (asyncpg.IdleInTransactionSessionTimeoutError("terminating connection"), False),
         (asyncpg.ConnectionDoesNotExistError("connection was closed"), True),
         (asyncpg.ProtocolViolationError("unsupported startup parameter: jit"), False),
+        (asyncpg.InternalServerError("node is not a writer any more"), False),
     ],
     ids=lambda each: type(each).__name__,
 )
