@@ -37,6 +37,7 @@ from app.database.schema import Made
 from app.database.statements import run
 from app.database.takeover import note_server
 from app.evidence import seal
+from app.orders.ledger_store import last_revision
 from app.privacy import backup_store
 from app.privacy.backup_moment import shown_name
 from app.privacy.gap import accept_gap, bring_up_to_date, check_accepted, follow_loss
@@ -366,7 +367,8 @@ async def follow_on(
     """
     async with database.writing() as connection:
         given = 0 if replaced is None else replaced.head
-        head, first = await follow_loss(connection, at=at, given=given)  # 1
+        head = await last_revision(connection)
+        first = (await follow_loss(connection, at=at, given=given)).first  # 1
         await session_store.end_everything(connection)  # 2
         may, gone = _compared(await backup_store.in_force(connection, now=at), replaced)  # 3
         log = await _log(connection, replaced, environment=database.environment, at=at)  # 4
